@@ -1,0 +1,5 @@
+"""Offline partitioning of graphs: who owns which rows.
+
+Serial, and free of MPI. The trainer (package ``gcnmpi``) imports from here only
+``errors``, ``registry``, ``records``, ``graph``, ``store``, ``metrics`` and ``sampling``.
+"""

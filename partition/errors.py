@@ -1,0 +1,49 @@
+"""The one exception for mistakes a user can correct."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+EXIT_USER_ERROR = 2
+
+
+class UserError(Exception):
+    """A mistake of the user's: one clear line, a hint where there is one, exit code 2.
+
+    Parameters
+    ----------
+    message : str
+        What is wrong, naming the file, key or value.
+    hint : str, optional
+        What to do about it.
+    """
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self.message, self.hint)
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """The error for a name that is not in a table, with the nearest one that is.
+
+    Parameters
+    ----------
+    kind : str
+        What the name is of: "kernel", "config key" …
+    name : str
+        The name that was given.
+    known : iterable of str
+        The names there are.
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    return UserError(f"unknown {kind} {name!r}", hint)

@@ -1,0 +1,164 @@
+"""A graph in memory, and the aggregation matrix M that is made of it.
+
+The adjacency A is kept in CSR form with **row = source**: ``indices[indptr[s]:indptr[s+1]]``
+are the targets of the arcs that leave vertex s, increasing and without repetition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+
+from partition.errors import UserError
+
+DIRECTIONS = ("in", "out")
+NORMALIZATIONS = ("sym", "row", "none")
+MASKS = ("train", "val", "test")
+UNLABELLED = -1
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A directed graph with optional vertex data (plain or memory-mapped arrays).
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64
+    indices : (nnz,) int32, or int64 where n does not fit
+        Targets of the arcs of each source, increasing, each once.
+    weights : (nnz,) float64, optional
+        Weights of the arcs; 1 where None.
+    features : (n, d) float32, optional
+    labels : (n,) int32, optional
+        Class of each vertex, −1 where it has none.
+    masks : mapping of "train" / "val" / "test" to (n,) bool
+    ids : (n,) int64, optional
+        The vertices' ids in the source file, where they were not 0..n−1.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    weights: np.ndarray | None = None
+    features: np.ndarray | None = None
+    labels: np.ndarray | None = None
+    masks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    ids: np.ndarray | None = None
+
+    @property
+    def n(self) -> int:
+        """Number of vertices."""
+        return len(self.indptr) - 1
+
+    @property
+    def nnz(self) -> int:
+        """Number of stored arcs."""
+        return len(self.indices)
+
+    @property
+    def classes(self) -> int:
+        """Number of classes: the largest label + 1, 0 without labels."""
+        if self.labels is None or not len(self.labels):
+            return 0
+        return max(0, int(self.labels.max()) + 1)
+
+    def adjacency(self) -> sp.csr_array:
+        """A as a SciPy matrix of float64 that shares the index arrays."""
+        data = np.ones(self.nnz) if self.weights is None else np.asarray(self.weights)
+        shape = (self.n, self.n)
+        return sp.csr_array((data, np.asarray(self.indices), np.asarray(self.indptr)), shape=shape)
+
+
+def index_dtype(n: int) -> np.dtype:
+    """The dtype of vertex numbers 0..n−1 on disk and in memory."""
+    return np.dtype(np.int32 if n < 2**31 else np.int64)
+
+
+def aggregation_matrix(
+    graph: Graph, direction: str = "in", self_loops: bool = True, normalize: str = "sym"
+) -> sp.csr_array:
+    """M, serially and in float64: the reference that every distributed M must equal.
+
+    Parameters
+    ----------
+    direction : {"in", "out"}
+        "in": an arc j→i puts its weight in row i, column j. "out": in row j, column i.
+    self_loops : bool
+        Put a 1 on the diagonal where it is missing; an existing loop keeps its weight.
+    normalize : {"sym", "row", "none"}
+        See :func:`normalised`.
+
+    Returns
+    -------
+    (n, n) csr_array of float64, indices sorted
+    """
+    source, target = arcs(graph), np.asarray(graph.indices)
+    row, column = (target, source) if direction == "in" else (source, target)
+    data = np.ones(graph.nnz) if graph.weights is None else np.asarray(graph.weights, np.float64)
+    if self_loops:
+        lonely = np.ones(graph.n, dtype=bool)
+        lonely[row[row == column]] = False
+        missing = np.flatnonzero(lonely).astype(row.dtype)
+        row, column = np.append(row, missing), np.append(column, missing)
+        data = np.append(data, np.ones(len(missing)))
+    # From coordinates, because a sum of two CSR matrices would lose entries that are stored zeros.
+    matrix = sp.coo_array((data, (row, column)), shape=(graph.n, graph.n)).tocsr()
+    matrix.sort_indices()
+    degree = matrix.sum(axis=1)
+    rows = np.repeat(np.arange(graph.n), np.diff(matrix.indptr))
+    matrix.data = normalised(matrix.data, degree[rows], degree[matrix.indices], normalize)
+    return matrix
+
+
+def normalised(
+    weights: np.ndarray, row_degree: np.ndarray, column_degree: np.ndarray, normalize: str
+) -> np.ndarray:
+    """The entries of M from the entries of Ã and the row sums of Ã.
+
+    ``"sym"``: w / (√d_row · √d_column), which is PyTorch Geometric's ``gcn_norm``;
+    ``"row"``: w / d_row; ``"none"``: w. A degree of 0 makes the entry 0.
+
+    Parameters
+    ----------
+    weights, row_degree, column_degree : (m,) float64
+        Weight of each entry, and the row sums of Ã (oriented as M) of the vertex of its row
+        and of the vertex of its column.
+
+    Raises
+    ------
+    UserError
+        If a symmetric normalisation meets a negative row sum.
+    """
+    if normalize == "none":
+        return weights
+    if normalize == "row":
+        return weights * _inverse(row_degree)
+    if (row_degree < 0).any() or (column_degree < 0).any():
+        raise UserError(
+            "graph.normalize = 'sym' needs row sums of A + I that are not negative",
+            "use graph.normalize = 'row' or 'none' for graphs with negative weights",
+        )
+    return weights * _inverse(np.sqrt(row_degree)) * _inverse(np.sqrt(column_degree))
+
+
+def symmetry(graph: Graph) -> tuple[bool, bool]:
+    """Whether the pattern of A is symmetric, and whether its values are too."""
+    matrix = graph.adjacency()
+    transposed = sp.csr_array(matrix.T)
+    transposed.sort_indices()
+    pattern = np.array_equal(transposed.indptr, matrix.indptr) and np.array_equal(
+        transposed.indices, matrix.indices
+    )
+    return pattern, pattern and np.array_equal(transposed.data, matrix.data)
+
+
+def arcs(graph: Graph) -> np.ndarray:
+    """The source of every stored arc, (nnz,), beside ``graph.indices``, its target."""
+    numbers = np.arange(graph.n, dtype=graph.indices.dtype)
+    return np.repeat(numbers, np.diff(graph.indptr))
+
+
+def _inverse(values: np.ndarray) -> np.ndarray:
+    return np.divide(1.0, values, out=np.zeros_like(values), where=values != 0)

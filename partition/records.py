@@ -1,0 +1,83 @@
+"""Records: one JSON object per line, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, is_dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from partition.errors import UserError
+
+
+def to_json(value: Any) -> Any:
+    """``default=`` of :func:`json.dumps` for NumPy values, dataclasses and paths."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def append_record(file: IO[str], event: str, **values: Any) -> None:
+    """Write one record to an open file and flush it, so that a reader sees it at once."""
+    file.write(json.dumps({"event": event, **values}, default=to_json) + "\n")
+    file.flush()
+
+
+def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
+    """All records of a JSON-lines file; a last line cut off by a crash is left out.
+
+    Raises
+    ------
+    UserError
+        If the file is missing or a line before the last is not JSON.
+    """
+    path = Path(path)
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            records.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise UserError(f"{path}, line {number}: not a JSON record") from error
+    return records
+
+
+@contextlib.contextmanager
+def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a temporary neighbour of ``path``; on success sync it and rename it to ``path``.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written (no such folder, no permission, disk full).
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(temporary, mode) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)

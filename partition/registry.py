@@ -1,0 +1,72 @@
+"""Tables of replaceable things: a name, where it is defined, resolved on first use.
+
+A backend, reader, kernel or scheme is one file and one line in such a table; optional
+libraries are imported only by the file that needs them, so only when it is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from partition.errors import UserError, unknown_name
+
+
+@dataclass(frozen=True)
+class Registry:
+    """Names and the ``"module:attribute"`` each stands for.
+
+    Attributes
+    ----------
+    kind : str
+        What is in the table, for messages: ``"kernel"``.
+    entries : mapping of str to str
+        Name → ``"module:attribute"``.
+    extras : mapping of str to str
+        Name → the extra of this distribution that installs what the entry needs.
+    """
+
+    kind: str
+    entries: Mapping[str, str]
+    extras: Mapping[str, str] = field(default_factory=dict)
+
+    def get(self, name: str) -> Any:
+        """The object that ``name`` stands for.
+
+        Raises
+        ------
+        UserError
+            If the name is unknown, or a library that it needs is not installed.
+        """
+        if name not in self.entries:
+            raise unknown_name(self.kind, name, self.entries)
+        module, attribute = self.entries[name].split(":")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] in ("partition", "gcnmpi"):
+                raise
+            extra = self.extras.get(name)
+            hint = f"pip install 'gcnmpi[{extra}]'" if extra else f"pip install {error.name}"
+            message = f"{self.kind} {name!r} needs the Python package {error.name!r}"
+            raise UserError(message, hint) from error
+
+    def available(self) -> dict[str, str | None]:
+        """Every name, with None where it can be used and the reason where it cannot."""
+
+        def reason(name: str) -> str | None:
+            try:
+                self.get(name)
+            except UserError as error:
+                return error.message
+            return None
+
+        return {name: reason(name) for name in self.entries}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.entries)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.entries
