@@ -307,7 +307,7 @@ def content_id(graph: Graph) -> str:
     for array in (graph.indptr, graph.indices, graph.weights):
         if array is not None:
             for start in range(0, len(array), 1 << 22):
-                digest.update(np.ascontiguousarray(array[start : start + (1 << 22)]))
+                digest.update(array[start : start + (1 << 22)].tobytes())
     return digest.hexdigest()
 
 
