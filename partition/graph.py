@@ -6,7 +6,7 @@ are the targets of the arcs that leave vertex s, increasing and without repetiti
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -158,6 +158,52 @@ def arcs(graph: Graph) -> np.ndarray:
     """The source of every stored arc, (nnz,), beside ``graph.indices``, its target."""
     numbers = np.arange(graph.n, dtype=graph.indices.dtype)
     return np.repeat(numbers, np.diff(graph.indptr))
+
+
+def columns(graph: Graph, direction: str = "in") -> tuple[np.ndarray, np.ndarray]:
+    """The pattern of M by columns, as A has it: the diagonal only where A stores a loop.
+
+    Returns
+    -------
+    indptr : (n + 1,) integers
+    rows : (nnz,) integers
+        ``rows[indptr[j]:indptr[j+1]]`` are the rows with an entry in column j. For "in" both
+        are the arrays of the graph itself; for "out" they are made, in O(nnz) memory.
+    """
+    if direction == "in":
+        return np.asarray(graph.indptr), np.asarray(graph.indices)
+    ones = np.ones(graph.nnz, dtype=np.int8)
+    shape = (graph.n, graph.n)
+    pattern = sp.csr_array((ones, np.asarray(graph.indices), np.asarray(graph.indptr)), shape=shape)
+    by_column = pattern.tocsc()
+    return by_column.indptr, by_column.indices
+
+
+def row_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
+    """Stored entries of each row of M with its full diagonal, (n,) int64: a vertex's work."""
+    sizes = np.ones(graph.n, dtype=np.int64)
+    if direction == "out":
+        sizes += np.diff(graph.indptr)
+    for first, last in chunks(graph.indptr, max(graph.n, 1 << 22)):
+        pins = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
+        source = np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1]))
+        sizes[pins[pins == source]] -= 1
+        if direction == "in":
+            sizes += np.bincount(pins, minlength=graph.n)
+    return sizes
+
+
+def chunks(indptr: np.ndarray, limit: int = 1 << 22) -> Iterator[tuple[int, int]]:
+    """Cut the rows of a CSR pattern into ranges (first, last) of at most ``limit`` entries.
+
+    A single row of more entries is a range of its own.
+    """
+    first, n = 0, len(indptr) - 1
+    while first < n:
+        last = int(np.searchsorted(indptr, indptr[first] + limit, side="right")) - 1
+        last = min(max(last, first + 1), n)
+        yield first, last
+        first = last
 
 
 def _inverse(values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,129 @@
+"""Volume, messages and balance against a slow oracle made of Python sets."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partition import graph as graph_module
+from partition.graph import Graph, aggregation_matrix, row_sizes
+from partition.metrics import Metrics, measure
+from partition.records import to_json
+
+
+def from_arcs(n, pairs):
+    """A graph of distinct (source, target) pairs."""
+    pairs = sorted(set(pairs))
+    source = np.array([s for s, _ in pairs], dtype=np.int64)
+    indptr = np.searchsorted(source, np.arange(n + 1)).astype(np.int64)
+    return Graph(indptr, np.array([t for _, t in pairs], dtype=np.int32))
+
+
+def oracle(graph, parts, k, direction):
+    """The definition, word by word: who needs which row, as sets."""
+    matrix = aggregation_matrix(graph, direction, normalize="none")
+    needs = {p: set() for p in range(k)}
+    nnz = [0] * k
+    for i in range(graph.n):
+        row = matrix.indices[matrix.indptr[i] : matrix.indptr[i + 1]].tolist()
+        nnz[parts[i]] += len(row)
+        needs[parts[i]].update(j for j in row if parts[j] != parts[i])
+    peers = {(int(parts[j]), p) for p in range(k) for j in needs[p]}
+    return Metrics(
+        k=k,
+        direction=direction,
+        rows=[int((parts == p).sum()) for p in range(k)],
+        nnz=nnz,
+        send_rows=[sum(parts[j] == p for q in range(k) for j in needs[q]) for p in range(k)],
+        recv_rows=[len(needs[p]) for p in range(k)],
+        send_messages=[sum(s == p for s, _ in peers) for p in range(k)],
+        recv_messages=[sum(r == p for _, r in peers) for p in range(k)],
+    )
+
+
+@st.composite
+def partitioned_graphs(draw):
+    n = draw(st.integers(1, 12))
+    vertex = st.integers(0, n - 1)
+    graph = from_arcs(n, draw(st.lists(st.tuples(vertex, vertex), max_size=40)))
+    k = draw(st.integers(1, 6))
+    parts = draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n))
+    return graph, np.array(parts, dtype=np.int32), k
+
+
+@settings(max_examples=200, deadline=None)
+@given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 50))
+def test_measure_equals_the_definition(case, direction, limit):
+    graph, parts, k = case
+    with pytest.MonkeyPatch.context() as patch:  # chunks of any size give the same figures
+        chunks = graph_module.chunks
+        patch.setattr("partition.metrics.chunks", lambda indptr: chunks(indptr, limit))
+        assert measure(graph, parts, k, direction) == oracle(graph, parts, k, direction)
+
+
+@settings(max_examples=50, deadline=None)
+@given(partitioned_graphs())
+def test_reversing_the_arcs_is_the_other_direction(case):
+    graph, parts, k = case
+    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    reverse = from_arcs(graph.n, list(zip(graph.indices.tolist(), source.tolist(), strict=True)))
+    forward = asdict(measure(graph, parts, k, "in")) | {"direction": ""}
+    assert forward == asdict(measure(reverse, parts, k, "out")) | {"direction": ""}
+
+
+def test_a_star_by_hand():
+    # 0 → 1, 2, 3: "in" sends row 0 once to each part that owns a target.
+    graph = from_arcs(5, [(0, 1), (0, 2), (0, 3)])
+    parts = np.array([0, 1, 1, 2, 0])
+    expand = measure(graph, parts, 4, "in")
+    assert (expand.send_rows, expand.recv_rows) == ([2, 0, 0, 0], [0, 1, 1, 0])
+    assert (expand.send_messages, expand.recv_messages) == ([2, 0, 0, 0], [0, 1, 1, 0])
+    assert (expand.rows, expand.nnz) == ([2, 2, 1, 0], [2, 4, 2, 0])
+    assert (expand.volume, expand.messages) == (2, 2)
+    assert expand.imbalance == pytest.approx(1.0)
+    assert expand.row_imbalance == pytest.approx(0.6)
+    # "out": rows 1, 2 and 3 all go to the part of 0.
+    out = measure(graph, parts, 4, "out")
+    assert (out.send_rows, out.recv_rows) == ([0, 2, 1, 0], [3, 0, 0, 0])
+    assert out.nnz == [5, 2, 1, 0]
+
+
+def test_summary_and_json():
+    graph = from_arcs(4, [(0, 1), (1, 2), (2, 3), (3, 0)])
+    metrics = measure(graph, np.array([0, 0, 1, 1]), 2)
+    summary = metrics.summary()
+    assert summary["volume"] == 2
+    assert summary["volume_avg"] == 1
+    assert summary["max_send"] == summary["max_recv"] == 1
+    assert summary["messages"] == 2
+    assert summary["imbalance"] == 0
+    stored = json.loads(json.dumps(asdict(metrics), default=to_json))
+    assert Metrics(**stored) == metrics
+
+
+def test_a_graph_without_edges_and_a_graph_without_vertices():
+    lonely = Graph(np.zeros(4, np.int64), np.empty(0, np.int32))
+    metrics = measure(lonely, np.array([0, 0, 2]), 3)
+    assert metrics.volume == metrics.messages == 0
+    assert metrics.nnz == [2, 0, 1]
+    empty = Graph(np.zeros(1, np.int64), np.empty(0, np.int32))
+    assert measure(empty, np.empty(0, np.int32), 2).imbalance == 0
+
+
+def test_parts_that_do_not_fit():
+    graph = from_arcs(3, [(0, 1)])
+    with pytest.raises(ValueError, match="3 vertices"):
+        measure(graph, np.zeros(2, int), 2)
+    with pytest.raises(ValueError, match="outside"):
+        measure(graph, np.array([0, 1, 2]), 2)
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_row_sizes_are_those_of_m(direction):
+    rng = np.random.default_rng(3)
+    graph = from_arcs(30, list(zip(*rng.integers(0, 30, (2, 100)).tolist(), strict=True)))
+    matrix = aggregation_matrix(graph, direction, normalize="none")
+    np.testing.assert_array_equal(row_sizes(graph, direction), np.diff(matrix.indptr))
