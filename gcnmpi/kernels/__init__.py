@@ -1,0 +1,11 @@
+"""Local arithmetic: sparse × dense products and everything dense. One file a kernel."""
+
+from partition.registry import Registry
+
+KERNELS = Registry(
+    "kernel",
+    {
+        "graphblas": "gcnmpi.kernels.graphblas_:GraphBLASKernel",
+        "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
+    },
+)

