@@ -1,0 +1,190 @@
+"""Dense arithmetic in NumPy, shared by the kernels that compute on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi import rng
+
+Array = np.ndarray
+_BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
+
+
+class DenseArithmetic:
+    """Everything dense that layers, loss and optimizer need, on arrays of one dtype.
+
+    A kernel adds ``sparse`` and ``spmm``. All results go to arrays the caller gives.
+
+    Parameters
+    ----------
+    dtype : dtype
+        float32 or float64.
+    threads : int
+        Threads that the sparse products may use.
+    """
+
+    name: str
+
+    def __init__(self, dtype: Any, threads: int = 1) -> None:
+        self.dtype = np.dtype(dtype)
+        self.threads = threads
+
+    # Memory.
+
+    def empty(self, *shape: int) -> Array:
+        """An uninitialised array of the kernel's dtype."""
+        return np.empty(shape, self.dtype)
+
+    def zeros(self, *shape: int) -> Array:
+        """An array of zeros of the kernel's dtype."""
+        return np.zeros(shape, self.dtype)
+
+    def from_host(self, array: np.ndarray) -> Array:
+        """A NumPy array as an array of this kernel (floating point: in its dtype)."""
+        if array.dtype.kind == "f":
+            return np.ascontiguousarray(array, self.dtype)
+        return np.ascontiguousarray(array)
+
+    def to_host(self, array: Array) -> np.ndarray:
+        """The NumPy array of a kernel's array."""
+        return array
+
+    def copy(self, x: Array, out: Array) -> None:
+        """out = x, converting the dtype if need be."""
+        np.copyto(out, x, casting="same_kind")
+
+    # Products and sums.
+
+    def gemm(self, a: Array, b: Array, out: Array, ta: bool = False, tb: bool = False) -> None:
+        """out = op(a) · op(b), where op transposes if ``ta`` / ``tb``."""
+        np.matmul(a.T if ta else a, b.T if tb else b, out=out)
+
+    def column_sum(self, x: Array, out: Array) -> None:
+        """out = sum of the rows of x."""
+        np.sum(x, axis=0, out=out)
+
+    def add_bias(self, x: Array, bias: Array) -> None:
+        """x += 1·biasᵀ."""
+        x += bias
+
+    # Activations.
+
+    def relu(self, x: Array) -> None:
+        """x = max(x, 0), in place."""
+        np.maximum(x, 0, out=x)
+
+    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
+        """Zero ``grad`` where ``output`` is 0 and multiply it by ``scale``, in place.
+
+        ``output`` is what ReLU and then dropout gave: it is positive exactly where the input was
+        and was kept, so the mask need not be stored.
+        """
+        np.multiply(grad, output > 0, out=grad)
+        if scale != 1:
+            grad *= self.dtype.type(scale)
+
+    def dropout(
+        self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
+    ) -> None:
+        """out = x / (1 − p) where the hash of (row key, column key) keeps it, 0 elsewhere.
+
+        Parameters
+        ----------
+        rows, columns : uint64, uint32
+            Keys of the global rows and columns of x, from :mod:`gcnmpi.rng`.
+        p : float
+            Probability of being dropped.
+        """
+        limit, scale = rng.threshold(p), self.dtype.type(1 / (1 - p))
+        step = max(1, _BLOCK // max(1, len(columns)))
+        block = np.empty((2, min(step, len(rows)), len(columns)), np.uint32)
+        for start in range(0, len(rows), step):
+            piece = slice(start, min(start + step, len(rows)))
+            hashes, scratch = block[:, : piece.stop - piece.start]
+            rng.hash_block(rows[piece], columns, hashes, scratch)
+            np.multiply(x[piece], hashes >= limit, out=out[piece])
+            out[piece] *= scale
+
+    # Rows.
+
+    def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
+        """out[i] = x[rows[i]]."""
+        # mode="clip": with "raise", NumPy would take into a buffer and copy.
+        np.take(x, rows, axis=0, out=out, mode="clip")
+
+    def put_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
+        """out[rows[i]] = x[i]; rows are distinct."""
+        out[rows] = x
+
+    # Softmax, one row at a time.
+
+    def row_max(self, x: Array) -> Array:
+        """Largest entry of each row, (rows, 1)."""
+        return x.max(axis=1, keepdims=True)
+
+    def row_argmax(self, x: Array) -> Array:
+        """Column of the largest entry of each row, the lowest one on a tie."""
+        return x.argmax(axis=1)
+
+    def exp_shifted(self, x: Array, shift: Array, out: Array) -> Array:
+        """out = exp(x − shift) and the sum of each of its rows, (rows, 1)."""
+        np.subtract(x, shift, out=out)
+        np.exp(out, out=out)
+        return out.sum(axis=1, keepdims=True)
+
+    def pick(self, x: Array, columns: np.ndarray) -> Array:
+        """x[i, columns[i]], (rows, 1)."""
+        return np.take_along_axis(x, columns[:, np.newaxis], axis=1)
+
+    def softmax_backward(
+        self, exponentials: Array, sums: Array, columns: np.ndarray, scale: float
+    ) -> None:
+        """In place: (exponentials / sums − onehot(columns)) · scale."""
+        exponentials /= sums
+        exponentials[np.arange(len(columns)), columns] -= 1
+        exponentials *= self.dtype.type(scale)
+
+    # Optimizer steps, on flat arrays.
+
+    def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):
+        """PyTorch's SGD: v = mu·v + g; p −= lr·v."""
+        if velocity is not None:
+            velocity *= mu
+            velocity += grad
+            grad = velocity
+        param -= self.dtype.type(lr) * grad
+
+    def adam_step(
+        self,
+        param: Array,
+        grad: Array,
+        moments: tuple[Array, Array],
+        lr: float,
+        betas: tuple[float, ...],
+        eps: float,
+        step: int,
+    ) -> None:
+        """PyTorch's Adam (Kingma and Ba 2015, algorithm 1), step counted from 1."""
+        first, second = moments
+        first *= betas[0]
+        first += (1 - betas[0]) * grad
+        second *= betas[1]
+        second += (1 - betas[1]) * grad * grad
+        size = lr / (1 - betas[0] ** step)
+        denominator = np.sqrt(second)
+        denominator /= np.sqrt(1 - betas[1] ** step)
+        denominator += eps
+        param -= size * first / denominator
+
+    # Sparse products: what a kernel adds.
+
+    def sparse(self, matrix: sp.csr_array) -> Any:
+        """The kernel's own form of a CSR matrix, with values in its dtype."""
+        raise NotImplementedError
+
+    def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
+        """out = matrix · x, or out += matrix · x."""
+        raise NotImplementedError
