@@ -7,19 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from small_graphs import from_arcs, partitioned_graphs, random_graph
 
 from partition import graph as graph_module
 from partition.graph import Graph, aggregation_matrix, row_sizes
 from partition.metrics import Metrics, measure
 from partition.records import to_json
-
-
-def from_arcs(n, pairs):
-    """A graph of distinct (source, target) pairs."""
-    pairs = sorted(set(pairs))
-    source = np.array([s for s, _ in pairs], dtype=np.int64)
-    indptr = np.searchsorted(source, np.arange(n + 1)).astype(np.int64)
-    return Graph(indptr, np.array([t for _, t in pairs], dtype=np.int32))
 
 
 def oracle(graph, parts, k, direction):
@@ -42,16 +35,6 @@ def oracle(graph, parts, k, direction):
         send_messages=[sum(s == p for s, _ in peers) for p in range(k)],
         recv_messages=[sum(r == p for _, r in peers) for p in range(k)],
     )
-
-
-@st.composite
-def partitioned_graphs(draw):
-    n = draw(st.integers(1, 12))
-    vertex = st.integers(0, n - 1)
-    graph = from_arcs(n, draw(st.lists(st.tuples(vertex, vertex), max_size=40)))
-    k = draw(st.integers(1, 6))
-    parts = draw(st.lists(st.integers(0, k - 1), min_size=n, max_size=n))
-    return graph, np.array(parts, dtype=np.int32), k
 
 
 @settings(max_examples=200, deadline=None)
@@ -123,7 +106,6 @@ def test_parts_that_do_not_fit():
 
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_row_sizes_are_those_of_m(direction):
-    rng = np.random.default_rng(3)
-    graph = from_arcs(30, list(zip(*rng.integers(0, 30, (2, 100)).tolist(), strict=True)))
+    graph = random_graph(30, 100)
     matrix = aggregation_matrix(graph, direction, normalize="none")
     np.testing.assert_array_equal(row_sizes(graph, direction), np.diff(matrix.indptr))

@@ -1,0 +1,74 @@
+"""The models against the matrix they describe."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_graphs import from_arcs, partitioned_graphs
+
+from partition.graph import Graph, aggregation_matrix
+from partition.metrics import measure
+from partition.models import graph_model, hypergraph_model, row_model
+
+directions = st.sampled_from(["in", "out"])
+
+
+def connectivity(model, parts):
+    """Σ over nets of the number of parts touched, less one."""
+    nets = np.split(model.pins, model.indptr[1:-1])
+    return sum(len(set(parts[net].tolist())) - 1 for net in nets)
+
+
+@settings(max_examples=200, deadline=None)
+@given(partitioned_graphs(), directions)
+def test_connectivity_of_the_hypergraph_is_the_volume(case, direction):
+    graph, parts, k = case
+    model = hypergraph_model(graph, direction)
+    assert connectivity(model, parts) == measure(graph, parts, k, direction).volume
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned_graphs(), directions)
+def test_nets_are_the_columns_of_m(case, direction):
+    graph, _, _ = case
+    model = hypergraph_model(graph, direction)
+    matrix = aggregation_matrix(graph, direction, normalize="none").tocsc()
+    for j in range(graph.n):
+        net = np.sort(model.pins[model.indptr[j] : model.indptr[j + 1]])
+        np.testing.assert_array_equal(
+            net, np.sort(matrix.indices[matrix.indptr[j] : matrix.indptr[j + 1]])
+        )
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned_graphs(), directions)
+def test_graph_model_is_the_symmetrised_pattern(case, direction):
+    graph, _, _ = case
+    model = graph_model(graph, direction)
+    dense = graph.adjacency().toarray() != 0
+    expected = (dense | dense.T) & ~np.eye(graph.n, dtype=bool)
+    for i in range(graph.n):
+        found = np.sort(model.indices[model.indptr[i] : model.indptr[i + 1]])
+        np.testing.assert_array_equal(found, np.flatnonzero(expected[i]))
+
+
+@settings(max_examples=50, deadline=None)
+@given(partitioned_graphs(), directions)
+def test_weights_are_the_entries_of_the_rows(case, direction):
+    graph, _, _ = case
+    matrix = aggregation_matrix(graph, direction, normalize="none")
+    for build in (row_model, graph_model, hypergraph_model):
+        np.testing.assert_array_equal(build(graph, direction).weights, np.diff(matrix.indptr))
+
+
+def test_direction_matters():
+    graph = from_arcs(4, [(0, 1), (0, 2), (0, 3)])
+    parts = np.array([0, 1, 1, 1])
+    assert connectivity(hypergraph_model(graph, "in"), parts) == 1
+    assert connectivity(hypergraph_model(graph, "out"), parts) == 3
+
+
+@pytest.mark.parametrize("build", [row_model, graph_model, hypergraph_model])
+def test_a_graph_without_edges(build):
+    model = build(Graph(np.zeros(4, np.int64), np.empty(0, np.int32)))
+    assert model.weights.tolist() == [1, 1, 1]
