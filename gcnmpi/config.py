@@ -74,6 +74,7 @@ class ModelConfig:
         "which product first: M(HW) or (MH)W; auto: the one that moves fewer bytes",
         choices=("auto", "combine", "aggregate"),
     )
+    cache_input: bool = key(True, "keep M times the features where they never change")
 
 
 @dataclass(frozen=True)

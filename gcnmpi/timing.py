@@ -17,11 +17,15 @@ class Phases:
     def __init__(self) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
         self._stack: list[str] = []
+        self._closed = False
         self._since = time.perf_counter()
 
     @contextlib.contextmanager
     def __call__(self, name: str) -> Iterator[None]:
         """Attribute the time of a block to ``name``."""
+        if self._closed:
+            yield
+            return
         self._switch()
         self._stack.append(name)
         try:
@@ -29,6 +33,16 @@ class Phases:
         finally:
             self._switch()
             self._stack.pop()
+
+    @contextlib.contextmanager
+    def as_one(self, name: str) -> Iterator[None]:
+        """Attribute all of a block to ``name``, whatever phases are named within."""
+        with self(name):
+            before, self._closed = self._closed, True
+            try:
+                yield
+            finally:
+                self._closed = before
 
     def _switch(self) -> None:
         now = time.perf_counter()
@@ -41,7 +55,7 @@ class Traffic:
     """Bytes and messages that this rank handed to MPI, by purpose.
 
     ``purpose`` says what traffic is for at the moment: "setup", "train" or "eval" for exchanges;
-    reductions are counted under "reduce", whatever the moment.
+    reductions are counted apart, under "train_reduce" and so on.
     """
 
     def __init__(self) -> None:

@@ -103,6 +103,8 @@ class Partition:
         Time the tool took.
     deterministic : bool
         Whether the same command gives the same parts again.
+    id : str
+        Content id of the part vector, given to it by :func:`write_partition`.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Partition:
     metrics: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     deterministic: bool = True
+    id: str = ""
 
 
 def write_graph(
@@ -237,6 +240,7 @@ def write_partition(
         )
     facts = {"format": PARTITION_FORMAT, "version": VERSION}
     facts |= {f.name: getattr(partition, f.name) for f in fields(Partition) if f.name != "parts"}
+    facts["id"] = _digest(partition.k, partition.parts)
     vector.parent.mkdir(exist_ok=True)
     # The description goes last: a partition without one is not listed and not read.
     description.unlink(missing_ok=True)
@@ -292,6 +296,11 @@ def list_partitions(path: str | os.PathLike) -> list[str]:
     return sorted(file.stem for file in (Path(path) / "partitions").glob("[!.]*.json"))
 
 
+def has_partition(path: str | os.PathLike, name: str) -> bool:
+    """Whether there is a partition of that name; a UserError if none could be called so."""
+    return _partition_files(path, name)[1].exists()
+
+
 def remove_partition(path: str | os.PathLike, name: str) -> None:
     """Delete the partition ``name``; a UserError if there is none."""
     vector, description = _partition_files(path, name)
@@ -303,8 +312,12 @@ def remove_partition(path: str | os.PathLike, name: str) -> None:
 
 def content_id(graph: Graph) -> str:
     """Hash of the structure of a graph: n, indptr, indices and weights; 32 hex digits."""
-    digest = hashlib.blake2b(np.int64(graph.n).tobytes(), digest_size=16)
-    for array in (graph.indptr, graph.indices, graph.weights):
+    return _digest(graph.n, graph.indptr, graph.indices, graph.weights)
+
+
+def _digest(number: int, *arrays: np.ndarray | None) -> str:
+    digest = hashlib.blake2b(np.int64(number).tobytes(), digest_size=16)
+    for array in arrays:
         if array is not None:
             for start in range(0, len(array), 1 << 22):
                 digest.update(array[start : start + (1 << 22)].tobytes())

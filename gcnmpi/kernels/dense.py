@@ -135,6 +135,14 @@ class DenseArithmetic:
         np.exp(out, out=out)
         return out.sum(axis=1, keepdims=True)
 
+    def log_sum(self, x: Array) -> float:
+        """Sum of the logarithms of all entries, accumulated in float64."""
+        return float(np.sum(np.log(x), dtype=np.float64))
+
+    def total(self, x: Array) -> float:
+        """Sum of all entries, accumulated in float64."""
+        return float(np.sum(x, dtype=np.float64))
+
     def pick(self, x: Array, columns: np.ndarray) -> Array:
         """x[i, columns[i]], (rows, 1)."""
         return np.take_along_axis(x, columns[:, np.newaxis], axis=1)

@@ -1,0 +1,227 @@
+"""The ``gcnmpi`` command: train, infer, verify, info. Launch it with mpirun or srun."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcnmpi import __version__
+from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
+from gcnmpi.kernels import KERNELS
+from gcnmpi.schemes import SCHEMES
+from partition.errors import EXIT_USER_ERROR, UserError
+
+Job = Callable[[Any], int]  # takes the communicator, returns the exit code
+
+
+def main() -> None:
+    """Console entry: read the command line on every rank, then run the command under MPI."""
+    try:
+        from gcnmpi import comm
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(EXIT_USER_ERROR)
+
+    def run(world: Any) -> int:
+        # Every rank reads the same command line and finds the same mistake in it.
+        job: Job | int | None = None
+        with comm.agreed(world):
+            try:
+                # Help texts are the same on every rank, and printed by one.
+                with contextlib.redirect_stdout(sys.stdout if world.rank == 0 else io.StringIO()):
+                    job = cli.main(prog_name="gcnmpi", standalone_mode=False)
+            except click.ClickException as error:
+                raise UserError(error.format_message(), "see gcnmpi --help") from error
+            except click.Abort as error:
+                raise KeyboardInterrupt from error
+        if callable(job):
+            return job(world)
+        return job or 0
+
+    comm.run(run)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gcnmpi")
+def cli() -> None:
+    """Exact full-graph training and inference of graph neural networks over many machines.
+
+    Make a graph folder and a partition with gcn-partition first, then
+
+    \b
+      mpirun -n 4 gcnmpi train G.graph --partition hp-4 --out runs/first
+    """
+
+
+def _common(function: Callable) -> Callable:
+    """Add the arguments that every command on a graph takes."""
+    path = click.Path(path_type=Path)
+    for add in (
+        click.option(
+            "--set",
+            "settings",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Override one key of the configuration; may be repeated.",
+        ),
+        click.option(
+            "--config",
+            "config_file",
+            metavar="FILE",
+            type=path,
+            help="TOML file; 'gcnmpi info' lists the keys.",
+        ),
+        click.option(
+            "--partition",
+            metavar="NAME",
+            help="Partition into as many parts as there are ranks; one rank needs none.",
+        ),
+        click.argument("graph", type=path),
+    ):
+        function = add(function)
+    return function
+
+
+@cli.command()
+@_common
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for run.jsonl; default: runs/GRAPH-PARTITION-DATE.",
+)
+@click.option(
+    "--save-weights",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="W.npz",
+    help="Write the final weights under PyTorch Geometric's names.",
+)
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+def train(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+    save_weights: Path | None,
+    quiet: bool,
+) -> Job:
+    """Train on GRAPH; the record of the run goes to DIR/run.jsonl."""
+    config = load_config(config_file, settings)
+
+    def job(comm: Any) -> int:
+        from gcnmpi import trainer
+        from gcnmpi.problem import open_problem
+        from gcnmpi.report.progress import Progress
+
+        problem = open_problem(comm, graph, partition, config)
+        folder = out or Path("runs") / _run_name(graph, partition)
+        with Progress(problem, quiet=quiet or comm.rank != 0) as progress:
+            result = trainer.train(problem, folder, progress.epoch)
+        if save_weights is not None:
+            trainer.save_weights(save_weights, problem, result.model)
+        if comm.rank == 0 and not quiet:
+            print(f"{result.end['seconds_per_epoch']:.4g} s per epoch; record: {folder}/run.jsonl")
+        return 0
+
+    return job
+
+
+@cli.command()
+@_common
+@click.option("--weights", required=True, type=click.Path(path_type=Path), metavar="W.npz")
+@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="Y.npy")
+@click.option(
+    "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
+)
+@click.option("--classes", is_flag=True, help="Write the predicted class of each vertex.")
+def infer(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    weights: Path,
+    out: Path,
+    layer: int | None,
+    classes: bool,
+) -> Job:
+    """Exact full-graph inference on GRAPH with trained weights.
+
+    W.npz holds GCNConv weights, from --save-weights or from PyTorch Geometric. Y.npy gets one row
+    a vertex, in the order of the graph: logits, predicted classes, or hidden embeddings.
+    """
+    config = load_config(config_file, settings)
+    if classes and layer is not None:
+        raise UserError("--classes and --layer exclude each other")
+
+    def job(comm: Any) -> int:
+        from gcnmpi.inference import infer as run
+
+        run(comm, graph, partition, config, weights, out, layer=layer, classes=classes)
+        return 0
+
+    return job
+
+
+@cli.command()
+@_common
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def verify(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> Job:
+    """Prove that this run equals one serial process on GRAPH; exit code 1 if it does not.
+
+    Trains a few epochs in float64, here and serially with SciPy alone on rank 0, and checks loss
+    curve, weights, dot test, finite differences, and counted against predicted bytes. Rank 0 holds
+    the whole graph.
+    """
+    config = load_config(config_file, settings)
+
+    def job(comm: Any) -> int:
+        from gcnmpi.verify import verify as run
+
+        return run(comm, graph, partition, config, as_json=as_json)
+
+    return job
+
+
+@cli.command()
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def info(as_json: bool) -> int:
+    """What this installation can do, and every configuration key with its default."""
+    from gcnmpi.comm import versions
+
+    tables = {r.kind: r.available() for r in (KERNELS, SCHEMES, MODELS, OPTIMIZERS)}
+    if as_json:
+        config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
+        print(json.dumps({"versions": versions(), **tables, "config": config}))
+        return 0
+    print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
+    for kind, entries in tables.items():
+        names = [
+            name if why is None else f"{name} (not here: {why})" for name, why in entries.items()
+        ]
+        print(f"{kind}s: {', '.join(names)}")
+    print("\nconfiguration keys (TOML file, or --set key=value):")
+    for name, default, text in keys():
+        shown = json.dumps(default)
+        print(f"  {name:28} {shown:16} {text}")
+    return 0
+
+
+def _run_name(graph: Path, partition: str | None) -> str:
+    # Only rank 0 writes to the folder, so clocks need not agree.
+    date = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return f"{graph.name.removesuffix('.graph')}-{partition or 'serial'}-{date}"

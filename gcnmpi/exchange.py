@@ -1,0 +1,109 @@
+"""The exchange of rows itself: persistent messages between the neighbours of a plan.
+
+An :class:`Exchange` owns one buffer ``[own | halo]``. **Expand**: owners pack the rows that
+others need and every neighbour's message lands in its slice of the halo. **Fold**, the adjoint:
+the halo holds partial sums, which travel back and are added to the owners' rows, in the order of
+ranks whatever the order of arrival.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.comm import Comm, free_with, persistent, start_all, wait_all
+from gcnmpi.plan import Plan
+from gcnmpi.timing import Phases, Traffic
+
+
+class Exchange:
+    """Moves rows of one ``[own | halo]`` buffer between ranks.
+
+    Parameters
+    ----------
+    comm : communicator
+    plan : Plan
+    kernel : kernel
+        Makes the buffer and packs the rows.
+    width : int
+        Columns of the buffer.
+    packed : (nsend, width) array, optional
+        Room for the packed rows, which exchanges of one width may share.
+
+    Attributes
+    ----------
+    whole, own, halo : arrays of nown + nhalo, nown and nhalo rows
+        The buffer and its two halves (views).
+    packed : (nsend, width) array
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        plan: Plan,
+        kernel: Any,
+        width: int,
+        traffic: Traffic,
+        phases: Phases,
+        packed: Any = None,
+    ) -> None:
+        self.whole = kernel.empty(plan.nown + plan.nhalo, width)
+        self.own, self.halo = self.whole[: plan.nown], self.whole[plan.nown :]
+        self.packed = kernel.empty(plan.nsend, width) if packed is None else packed
+        self._plan, self._kernel, self._traffic, self._phases = plan, kernel, traffic, phases
+        inner = (plan.recv_peers, plan.recv_offsets)
+        outer = (plan.send_peers, plan.send_offsets)
+        self._expand = (
+            persistent(comm, self.halo, *inner, receive=True),
+            persistent(comm, self.packed, *outer, receive=False),
+        )
+        self._fold = (
+            persistent(comm, self.packed, *outer, receive=True),
+            persistent(comm, self.halo, *inner, receive=False),
+        )
+        free_with(self, [r for pair in (self._expand, self._fold) for r in (*pair[0], *pair[1])])
+
+    def start_expand(self) -> None:
+        """Post the receives, pack the own rows that others need, send them."""
+        with self._phases("pack"):
+            start_all(self._expand[0])
+            self._kernel.take_rows(self.own, self._plan.send_rows, self.packed)
+            start_all(self._expand[1])
+        self._count(self.packed, self._expand[1])
+
+    def finish_expand(self) -> None:
+        """Wait until the halo is complete and the packed rows may be overwritten."""
+        self._finish(self._expand)
+
+    def start_fold(self) -> None:
+        """Send the partial sums in the halo to the owners of their rows."""
+        with self._phases("pack"):
+            start_all(self._fold[0])
+            start_all(self._fold[1])
+        self._count(self.halo, self._fold[1])
+
+    def finish_fold(self) -> None:
+        """Wait for the partial sums of others; they lie in ``packed``, grouped by rank."""
+        self._finish(self._fold)
+
+    def _finish(self, requests: tuple[list, list]) -> None:
+        with self._phases("wait"):
+            wait_all(requests[0])
+            wait_all(requests[1])
+
+    def _count(self, sent: Any, requests: list) -> None:
+        self._traffic.count(sent.nbytes, len(requests))
+
+
+def addition_matrix(plan: Plan) -> sp.csr_array:
+    """The matrix that adds packed rows to the own rows they belong to, (nown, nsend).
+
+    Its entries are ones; a row's columns increase with the sending rank, so the order of the
+    additions is fixed.
+    """
+    entries = (np.ones(plan.nsend), (plan.send_rows, np.arange(plan.nsend)))
+    matrix = sp.coo_array(entries, shape=(plan.nown, plan.nsend)).tocsr()
+    matrix.sort_indices()
+    return matrix

@@ -1,0 +1,210 @@
+"""Networks: a stack of layers with parameters, forward and backward."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gcnmpi import rng
+from gcnmpi.config import Config
+from gcnmpi.layers import GraphConvolution, Product, Workspace, choose_order
+from gcnmpi.optim import Parameters
+from partition.errors import UserError
+
+
+class GCN:
+    """Graph convolutional network (Kipf and Welling 2017): convolutions with ReLU and dropout.
+
+    Parameters
+    ----------
+    scheme, kernel : scheme and kernel
+    config : Config
+    features : array
+        This rank's piece of H⁰, as given by ``scheme.load_rows``.
+    widths : sequence of int
+        Widths of H⁰ … Hᴸ: features, hidden layers, classes.
+
+    Attributes
+    ----------
+    parameters, gradients : Parameters
+        Weights, and this rank's contribution to their gradients after ``backward``.
+    """
+
+    def __init__(
+        self, scheme: Any, kernel: Any, config: Config, features: Any, widths: tuple[int, ...]
+    ) -> None:
+        self._scheme, self._kernel, self._config = scheme, kernel, config
+        self.widths, self.depth = widths, len(widths) - 1
+        model = config.model
+        shapes: dict[str, tuple[int, ...]] = {}
+        for k in range(1, self.depth + 1):
+            shapes[f"{k}.weight"] = (widths[k - 1], widths[k])
+            if model.bias:
+                shapes[f"{k}.bias"] = (widths[k],)
+        self.parameters = Parameters(kernel, shapes)
+        self.gradients = Parameters(kernel, shapes)
+        self._initialise(config.train.seed)
+
+        workspace = Workspace(scheme)
+        self._workspace = workspace
+        self.layers = []
+        for k in range(1, self.depth + 1):
+            order = choose_order(
+                k,
+                widths[k - 1],
+                widths[k],
+                wanted=model.order,
+                constant_input=k == 1 and not model.input_dropout,
+                keep_aggregate=model.cache_input,
+            )
+            arguments = (k, widths[k - 1], widths[k], order, workspace)
+            self.layers.append(GraphConvolution(scheme, kernel, *arguments))
+        orders = [layer.order for layer in self.layers]
+
+        self._input = features
+        self._dropped = None
+        if orders[0] == "given":
+            self._input = scheme.empty(0, widths[0])
+            scheme.aggregate(1, features, self._input)
+        elif orders[0] == "aggregate":
+            self._input = scheme.empty(0, widths[0], exchanged=True)
+            kernel.copy(features, self._input)
+        if model.input_dropout:
+            self._dropped = scheme.empty(0, widths[0], exchanged=orders[0] == "aggregate")
+        following = [*orders[1:], ""]
+        self._outputs = [
+            scheme.empty(k, widths[k], exchanged=following[k - 1] == "aggregate")
+            for k in range(1, self.depth + 1)
+        ]
+        self._columns = [rng.column_keys(np.arange(width)) for width in widths]
+        self.output_grad = workspace("product", self.depth, widths[-1])
+
+    def forward(self, epoch: int | None = None, depth: int | None = None) -> Any:
+        """Logits (rows, classes), or the output of layer ``depth``.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            Training pass of that epoch, with its dropout; without it, an evaluation pass.
+        """
+        model, kernel = self._config.model, self._kernel
+        h = self._input
+        if epoch is not None and model.input_dropout:
+            self._drop(h, epoch, 0, model.input_dropout, self._dropped)
+            h = self._dropped
+        for layer, out in zip(self.layers[:depth], self._outputs, strict=False):
+            layer.forward(h, self._weight(layer.k), self._bias(layer.k), out)
+            if layer.k < self.depth:
+                kernel.relu(out)
+                if epoch is not None and model.dropout:
+                    self._drop(out, epoch, layer.k, model.dropout, out)
+            h = out
+        return h
+
+    def backward(self) -> None:
+        """Gradients of the loss from its gradient in ``output_grad``, after ``forward(epoch)``."""
+        model = self._config.model
+        inputs = [self._input if self._dropped is None else self._dropped, *self._outputs]
+        grad = self.output_grad
+        for layer in reversed(self.layers):
+            k = layer.k
+            before = self._workspace("product", k, layer.d_in) if k > 1 else None
+            weight_grad = self.gradients[f"{k}.weight"]
+            bias_grad = self.gradients[f"{k}.bias"] if model.bias else None
+            layer.backward(inputs[k - 1], grad, self._weight(k), weight_grad, bias_grad, before)
+            if before is not None:
+                self._kernel.relu_backward(before, inputs[k - 1], 1 / (1 - model.dropout))
+            grad = before
+
+    def products(self, backward: bool) -> list[Product]:
+        """The products of one training (``backward``) or evaluation pass that communicate."""
+        return [product for layer in self.layers for product in layer.products(backward)]
+
+    def decays(self) -> dict[str, bool]:
+        """Whether weight decay applies to each parameter."""
+        first_only = self._config.train.weight_decay_layers == "first"
+        return {
+            name: name.startswith("1.") or not first_only for name, _ in self.parameters.items()
+        }
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Whole parameters under PyTorch Geometric's names and shapes: see :func:`to_state`."""
+        pieces = {name: self._kernel.to_host(view) for name, view in self.parameters.items()}
+        return to_state({n: self._scheme.unshard(_layer(n), p) for n, p in pieces.items()})
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Set the parameters from :func:`from_state`'s arrays."""
+        for name, view in self.parameters.items():
+            piece = self._scheme.shard(_layer(name), state[name])
+            self._kernel.copy(self._kernel.from_host(piece), view)
+
+    def _initialise(self, seed: int) -> None:
+        for k in range(1, self.depth + 1):
+            whole = rng.glorot(seed, k, self.widths[k - 1], self.widths[k])
+            piece = self._kernel.from_host(self._scheme.shard(k, whole))
+            self._kernel.copy(piece, self._weight(k))
+
+    def _drop(self, x: Any, epoch: int, k: int, p: float, out: Any) -> None:
+        rows = rng.row_keys(self._config.train.seed, epoch, k, self._scheme.block(k).rows)
+        self._kernel.dropout(x, rows, self._columns[k], p, out)
+
+    def _weight(self, k: int) -> Any:
+        return self.parameters[f"{k}.weight"]
+
+    def _bias(self, k: int) -> Any:
+        return self.parameters[f"{k}.bias"] if self._config.model.bias else None
+
+
+def to_state(parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Names and shapes of PyTorch Geometric's ``GCN``: ``convs.0.lin.weight`` is (d_out, d_in)."""
+    return {
+        f"convs.{_layer(name) - 1}.{'bias' if name.endswith('bias') else 'lin.weight'}": np.array(
+            array.T, order="C"
+        )
+        for name, array in parameters.items()
+    }
+
+
+def from_state(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inverse of :func:`to_state`, for any numbering of layers in the names.
+
+    Accepts what a ``state_dict`` of GCNConv layers holds: names with one number each
+    (``convs.0.lin.weight``, ``conv1.bias``), layers in the order of their numbers.
+
+    Raises
+    ------
+    UserError
+        If a name or shape does not fit a stack of GCNConv layers.
+    """
+    found: dict[int, dict[str, np.ndarray]] = {}
+    for name, array in state.items():
+        match = re.fullmatch(r"\D*(\d+)\D*?\.(?:lin\.)?(weight|bias)", name)
+        if not match or array.ndim != (2 if match[2] == "weight" else 1) or array.dtype.kind != "f":
+            raise UserError(
+                f"{name!r} is not a weight of a GCNConv layer",
+                "expected names like convs.0.lin.weight (d_out, d_in) and convs.0.bias (d_out)",
+            )
+        found.setdefault(int(match[1]), {})[match[2]] = array
+    parameters: dict[str, np.ndarray] = {}
+    width = None
+    for k, number in enumerate(sorted(found), start=1):
+        layer = found[number]
+        if "weight" not in layer:
+            raise UserError(f"layer {number} of the weights has a bias but no weight")
+        d_out, d_in = layer["weight"].shape
+        if width not in (None, d_in) or layer.get("bias", np.empty(d_out)).shape != (d_out,):
+            raise UserError(f"the shapes of layer {number} of the weights do not fit")
+        parameters[f"{k}.weight"] = np.ascontiguousarray(layer["weight"].T)
+        if "bias" in layer:
+            parameters[f"{k}.bias"] = layer["bias"]
+        width = d_out
+    if not parameters or len({f"{k}.bias" in parameters for k in range(1, len(found) + 1)}) > 1:
+        raise UserError("the weights hold no GCNConv layers, or only some have a bias")
+    return parameters
+
+
+def _layer(name: str) -> int:
+    return int(name.split(".")[0])

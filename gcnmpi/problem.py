@@ -1,0 +1,192 @@
+"""What training, inference and verification start from: a graph laid out over the ranks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from gcnmpi.comm import Comm, agreed, from_root, ranks_on_node
+from gcnmpi.config import Config
+from gcnmpi.kernels import KERNELS
+from gcnmpi.models import GCN
+from gcnmpi.schemes import SCHEMES
+from gcnmpi.timing import Phases, Traffic
+from partition.errors import UserError
+from partition.graph import MASKS, UNLABELLED
+from partition.store import Partition, StoredGraph, open_graph, read_partition
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A graph, its distribution and the tools to compute on it.
+
+    Attributes
+    ----------
+    stored : StoredGraph
+    partition : Partition or None
+        Without its part vector.
+    direction : {"in", "out"}
+        The direction of M, resolved.
+    threads : int
+        Threads a rank, resolved.
+    warnings : tuple of str
+        What the user should know, to be said once.
+    """
+
+    comm: Comm
+    stored: StoredGraph
+    partition: Partition | None
+    direction: str
+    threads: int
+    config: Config
+    kernel: Any
+    scheme: Any
+    phases: Phases
+    traffic: Traffic
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels and masks of this rank's vertices.
+
+    Attributes
+    ----------
+    labels : (rows,) int32
+    masks : mapping of "train" / "val" / "test" to (rows,) bool
+    counts : mapping of the same names to int
+        How many vertices of all ranks are in a mask.
+    """
+
+    labels: np.ndarray
+    masks: Mapping[str, np.ndarray]
+    counts: Mapping[str, int]
+
+
+def open_problem(
+    comm: Comm, graph: str | os.PathLike, partition: str | None, config: Config
+) -> Problem:
+    """Open a graph and bring its rows to their owners.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the graph, the partition or the configuration do not fit together.
+    """
+    path = Path(graph)
+    stored, found = from_root(comm, lambda: _check(path, partition, comm.size))
+    # Every rank maps the arrays itself.
+    with agreed(comm):
+        stored = open_graph(path)
+        manifest = stored.manifest
+        direction = config.graph.direction
+        if direction == "auto":
+            direction = manifest.direction
+        make_kernel = KERNELS.get(config.kernel)
+        make_scheme = SCHEMES.get(config.scheme.name)
+    warnings = []
+    if found is not None and found.direction != direction and manifest.directed:
+        warnings.append(
+            f"partition {found.name!r} was made for direction {found.direction!r}, this run "
+            f"uses {direction!r}: it works, with more communication than a partition for it"
+        )
+    cores = len(os.sched_getaffinity(0))
+    threads = config.threads or max(1, cores // ranks_on_node(comm))
+    threadpool_limits(threads)
+    phases, traffic = Phases(), Traffic()
+    kernel = make_kernel(np.dtype(config.dtype), threads)
+    with phases.as_one("load"):
+        arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
+        scheme = make_scheme(*arguments)
+    return Problem(
+        comm, stored, found, direction, threads, config, kernel, scheme, phases, traffic,
+        tuple(warnings),
+    )  # fmt: skip
+
+
+def load_features(problem: Problem) -> Any:
+    """This rank's piece of H⁰, normalised as configured, as an array of the kernel."""
+    features = problem.stored.graph.features
+    with agreed(problem.comm):
+        if features is None:
+            raise UserError(
+                f"{problem.stored.path} has no features",
+                "import it with --features FILE.npy, or --features random:16 for an experiment",
+            )
+    with problem.phases.as_one("load"):
+        rows = problem.scheme.load_rows(features)
+        if problem.config.graph.feature_norm == "row":
+            rows = row_normalised(rows)
+    return problem.kernel.from_host(rows)
+
+
+def row_normalised(features: np.ndarray) -> np.ndarray:
+    """Each row divided by its sum in float64; a row that sums to 0 becomes 0."""
+    rows = features.astype(np.float64)
+    sums = rows.sum(axis=1, keepdims=True)
+    return np.divide(rows, sums, out=np.zeros_like(rows), where=sums != 0)
+
+
+def load_targets(problem: Problem) -> Targets:
+    """Labels and masks; without a training mask, all labelled vertices train.
+
+    Raises
+    ------
+    UserError
+        If the graph has no labels, or no vertex to train on.
+    """
+    graph, comm = problem.stored.graph, problem.comm
+    with agreed(comm):
+        if graph.labels is None:
+            raise UserError(
+                f"{problem.stored.path} has no labels",
+                "import it with --labels FILE.npy, or --labels random:8 for an experiment",
+            )
+    with problem.phases.as_one("load"):
+        labels = problem.scheme.load_rows(graph.labels)
+        masks = {
+            name: problem.scheme.load_rows(graph.masks[name]) & (labels != UNLABELLED)
+            for name in MASKS
+            if name in graph.masks
+        }
+    masks.setdefault("train", labels != UNLABELLED)
+    counts = np.array([np.count_nonzero(mask) for mask in masks.values()], np.float64)
+    problem.scheme.reduce(counts)
+    with agreed(comm):
+        if labels.max(initial=0) >= problem.stored.manifest.classes:
+            raise UserError(f"{problem.stored.path} is damaged: a label outside its classes")
+        if counts[list(masks).index("train")] == 0:
+            raise UserError(f"{problem.stored.path} has no labelled vertex to train on")
+    return Targets(labels, masks, dict(zip(masks, counts.astype(int).tolist(), strict=True)))
+
+
+def make_model(problem: Problem, widths: tuple[int, ...]) -> GCN:
+    """The network that the configuration describes, on this problem's features."""
+    with problem.phases.as_one("load"):
+        return GCN(problem.scheme, problem.kernel, problem.config, load_features(problem), widths)
+
+
+def _check(path: Path, name: str | None, size: int) -> tuple[StoredGraph, Partition | None]:
+    stored = open_graph(path)
+    if size > stored.graph.n:
+        raise UserError(f"{size} ranks for {stored.graph.n} vertices: use no more ranks than those")
+    if name is None:
+        if size > 1:
+            raise UserError(
+                f"{size} ranks need a partition of {path} into {size} parts",
+                f"gcn-partition add {path} --model hp -k {size}, then --partition hp-{size}",
+            )
+        return stored, None
+    partition = read_partition(path, name, parts=False)
+    if partition.k != size:
+        raise UserError(
+            f"partition {name!r} has {partition.k} parts, and this run has {size} ranks",
+            f"start it with mpirun -n {partition.k}, or make a partition with -k {size}",
+        )
+    return stored, partition

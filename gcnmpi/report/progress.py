@@ -1,0 +1,61 @@
+"""Progress of a training run: a bar on a terminal, plain lines in a log."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+_LINES = 20  # about so many lines in a log
+
+
+class Progress:
+    """Context that shows each epoch as it ends, on the standard error stream.
+
+    Parameters
+    ----------
+    problem : Problem
+        Gives the number of epochs and the warnings to print first.
+    quiet : bool
+        Show nothing (ranks other than 0).
+    """
+
+    def __init__(self, problem: Any, quiet: bool) -> None:
+        self._quiet, self._total = quiet, problem.config.train.epochs
+        self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self._bar: Bar | None = None
+        for warning in problem.warnings:
+            self._console.print(f"warning: {warning}", markup=False)
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal and not self._quiet:
+            columns = (
+                TextColumn("epoch"), MofNCompleteColumn(), BarColumn(),
+                TextColumn("{task.description}"), TimeRemainingColumn(),
+            )  # fmt: skip
+            self._bar = Bar(*columns, console=self._console)
+            self._bar.start()
+            self._task = self._bar.add_task("", total=self._total)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def epoch(self, epoch: Any) -> None:
+        """Show one epoch."""
+        named = (("train", epoch.train_accuracy), ("val", epoch.val_accuracy))
+        parts = [f"loss {epoch.loss:.4f}"]
+        parts += [
+            f"{name} {a:.3f}"
+            for name, a in (*named, ("test", epoch.test_accuracy))
+            if a is not None
+        ]
+        text = "  ".join(parts)
+        if self._bar is not None:
+            self._bar.update(self._task, advance=1, description=text)
+        elif epoch.epoch in (1, self._total) or epoch.epoch % max(1, self._total // _LINES) == 0:
+            line = f"epoch {epoch.epoch:5d}/{self._total}  {text}  {epoch.seconds:.4f} s"
+            self._console.print(line, markup=False)

@@ -1,0 +1,256 @@
+"""The training loop and its record."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import os
+import platform
+import resource
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi import __version__
+from gcnmpi.comm import agreed, from_root, host_names, maximum, versions
+from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
+from gcnmpi.optim import make_optimizer
+from gcnmpi.problem import Problem, Targets, load_targets, make_model
+from partition.errors import UserError
+from partition.records import append_record, atomic_file
+
+RECORD = "run.jsonl"
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What one epoch of training gave; accuracies are None where they were not evaluated.
+
+    Attributes
+    ----------
+    epoch : int
+        From 1.
+    loss : float
+        Mean cross-entropy over the training vertices, with this epoch's dropout, before its
+        update, without the weight-decay term.
+    seconds : float
+        Forward, backward and update, of the slowest rank; no evaluation.
+    """
+
+    epoch: int
+    loss: float
+    train_accuracy: float | None
+    val_accuracy: float | None
+    test_accuracy: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a finished run leaves: its epochs, and the model with its last weights."""
+
+    epochs: list[Epoch]
+    model: Any
+    end: dict[str, Any]
+
+
+def train(
+    problem: Problem,
+    out: Path | None = None,
+    on_epoch: Callable[[Epoch], None] = lambda epoch: None,
+) -> Result:
+    """Train, and write ``out/run.jsonl`` on rank 0.
+
+    Parameters
+    ----------
+    problem : Problem
+    out : path, optional
+        Folder of the run, made if need be; a record of an earlier run in it is kept as
+        ``run.previous.jsonl``. None: no record.
+    on_epoch : callable
+        Called on every rank after each epoch.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the record cannot be written or the loss is no longer a number.
+    """
+    comm, config = problem.comm, problem.config
+    start = _start_record(problem)
+    file = from_root(comm, lambda: None if out is None else str(_new_record(out)))
+    targets = load_targets(problem)
+    manifest = problem.stored.manifest
+    model = make_model(problem, (manifest.features, *config.model.hidden, manifest.classes))
+    optimizer = make_optimizer(problem.kernel, model.parameters, model.decays(), config.train)
+    train_mask, count = targets.masks["train"], targets.counts["train"]
+    arguments = (problem.scheme, problem.kernel, targets.labels, train_mask, count)
+    loss = SoftmaxCrossEntropy(*arguments, manifest.classes)
+    step = _Step(problem, model, loss, optimizer)
+
+    epochs: list[Epoch] = []
+    with _record(file if comm.rank == 0 else None, start) as write:
+        for number in range(1, config.train.epochs + 1):
+            began = time.perf_counter()
+            value = step(number)
+            seconds = maximum(comm, time.perf_counter() - began)
+            if not np.isfinite(value):
+                error = UserError(f"the loss is {value} in epoch {number}", "lower train.lr")
+                with agreed(comm):
+                    raise error
+            every = config.train.eval_every
+            accuracies = {}
+            if every and (number % every == 0 or number == config.train.epochs):
+                accuracies = evaluate(problem, model, targets)
+            epoch = Epoch(
+                number, value, accuracies.get("train"), accuracies.get("val"),
+                accuracies.get("test"), seconds,
+            )  # fmt: skip
+            epochs.append(epoch)
+            write("epoch", **asdict(epoch))
+            on_epoch(epoch)
+        end = _end_record(problem, model, epochs)
+        write("end", **end)
+    return Result(epochs, model, end)
+
+
+class _Step:
+    """One epoch: forward, backward, one reduction, update."""
+
+    def __init__(self, problem: Problem, model: Any, loss: Any, optimizer: Any) -> None:
+        self._problem, self._model, self._loss, self._optimizer = problem, model, loss, optimizer
+        # Reduced in float64 whatever the dtype: the loss and the gradients in one buffer.
+        self._contributions = np.zeros(len(model.gradients.flat) + 1)
+
+    def __call__(self, epoch: int) -> float:
+        """Run an epoch and return its loss, equal on every rank."""
+        problem, model, sums = self._problem, self._model, self._contributions
+        with problem.traffic.during("train"), problem.phases("other"):
+            logits = model.forward(epoch)
+            with problem.phases("loss"):
+                sums[-1] = self._loss(logits, model.output_grad)
+            model.backward()
+            sums[:-1] = problem.kernel.to_host(model.gradients.flat)
+            problem.scheme.reduce(sums)
+            with problem.phases("update"):
+                total = problem.kernel.from_host(sums[:-1])
+                self._optimizer.step(total)
+        return float(sums[-1])
+
+
+def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]:
+    """Accuracies over the masks, from a pass without dropout; fractions in 0..1."""
+    with problem.traffic.during("eval"), problem.phases.as_one("eval"):
+        correct = count_correct(problem.scheme, model.forward(), targets.labels, targets.masks)
+        problem.scheme.reduce(correct)
+    return {
+        name: float(right) / targets.counts[name]
+        for name, right in zip(targets.masks, correct, strict=True)
+        if targets.counts[name]
+    }
+
+
+def save_weights(path: str | os.PathLike, problem: Problem, model: Any) -> None:
+    """Write the weights as ``.npz`` under PyTorch Geometric's names, on rank 0."""
+    state = model.state()
+
+    def write() -> None:
+        with atomic_file(path) as file:
+            np.savez(file, **state)
+
+    from_root(problem.comm, write)
+
+
+def _start_record(problem: Problem) -> dict[str, Any]:
+    comm, partition = problem.comm, problem.partition
+    packages = ("numpy", "scipy", "python-graphblas")
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "graph": problem.stored.manifest.name,
+        "graph_id": problem.stored.manifest.id,
+        "n": problem.stored.manifest.n,
+        "nnz": problem.stored.manifest.nnz,
+        "partition": None if partition is None else partition.name,
+        "partition_id": None if partition is None else partition.id,
+        "direction": problem.direction,
+        "scheme": problem.scheme.name,
+        "scheme_options": problem.scheme.describe(),
+        "kernel": problem.kernel.name,
+        "ranks": comm.size,
+        "threads": problem.threads,
+        "hosts": host_names(comm),
+        "versions": {
+            "gcnmpi": __version__,
+            "python": platform.python_version(),
+            **{name: version(name) for name in packages},
+            **versions(),
+        },
+        "config": asdict(problem.config),
+        "warnings": list(problem.warnings),
+    }
+
+
+def _end_record(problem: Problem, model: Any, epochs: list[Epoch]) -> dict[str, Any]:
+    comm, traffic, config = problem.comm, problem.traffic, problem.config.train
+    volumes = [problem.scheme.volume(*product) for product in model.products(backward=True)]
+    evaluation = [problem.scheme.volume(*product) for product in model.products(backward=False)]
+    evaluations = 0
+    if config.eval_every:
+        evaluations = -(-config.epochs // config.eval_every)
+    mine = {
+        "bytes_sent": traffic.bytes["train"],
+        "bytes_predicted": config.epochs * sum(volume.bytes for volume in volumes),
+        "messages_sent": traffic.messages["train"],
+        "messages_predicted": config.epochs * sum(volume.messages for volume in volumes),
+        "eval_bytes_sent": traffic.bytes["eval"],
+        "eval_bytes_predicted": evaluations * sum(volume.bytes for volume in evaluation),
+        "setup_bytes_sent": traffic.bytes["setup"],
+        "reduce_bytes": traffic.bytes["train_reduce"],
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    every = comm.allgather((mine, dict(problem.phases.seconds)))
+    names = sorted({name for _, seconds in every for name in seconds})
+    phases = {}
+    for name in names:
+        times = [seconds.get(name, 0.0) for _, seconds in every]
+        phases[name] = {"min": min(times), "mean": statistics.fmean(times), "max": max(times)}
+    return {
+        "finished": True,
+        "epochs": len(epochs),
+        "seconds_per_epoch": statistics.median(epoch.seconds for epoch in epochs),
+        "orders": [layer.order for layer in model.layers],
+        **{key: [numbers[key] for numbers, _ in every] for key in mine},
+        "phases": phases,
+    }
+
+
+@contextlib.contextmanager
+def _record(file: str | None, start: dict[str, Any]) -> Iterator[Callable[..., None]]:
+    """Open the record and give the function that appends to it (without a file: does nothing)."""
+    if file is None:
+        yield lambda event, **values: None
+        return
+    with open(file, "a", encoding="utf-8") as opened:
+
+        def write(event: str, **values: Any) -> None:
+            append_record(opened, event, **values)
+
+        write("start", **start)
+        yield write
+
+
+def _new_record(out: Path) -> Path:
+    path = out / RECORD
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            path.replace(out / "run.previous.jsonl")
+        path.touch()
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    return path
