@@ -21,7 +21,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -224,8 +224,8 @@ def open_graph(path: str | os.PathLike) -> StoredGraph:
 
 def write_partition(
     path: str | os.PathLike, partition: Partition, *, overwrite: bool = False
-) -> None:
-    """Put a partition into the graph folder ``path``.
+) -> Partition:
+    """Put a partition into the graph folder ``path``; returns it as stored, with its id.
 
     Raises
     ------
@@ -238,15 +238,17 @@ def write_partition(
             f"{path} has a partition {partition.name!r} already",
             "give --name or --force, or remove it first",
         )
+    parts = np.asarray(partition.parts, np.int32)
+    stored = replace(partition, parts=parts, id=_digest(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": VERSION}
-    facts |= {f.name: getattr(partition, f.name) for f in fields(Partition) if f.name != "parts"}
-    facts["id"] = _digest(partition.k, partition.parts)
+    facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
     vector.parent.mkdir(exist_ok=True)
     # The description goes last: a partition without one is not listed and not read.
     description.unlink(missing_ok=True)
     with atomic_file(vector) as file:
-        np.savez_compressed(file, parts=np.asarray(partition.parts, np.int32))
+        np.savez_compressed(file, parts=parts)
     _write_json(description, facts)
+    return stored
 
 
 def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) -> Partition:

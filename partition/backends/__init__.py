@@ -1,0 +1,97 @@
+"""Partitioning tools: each is one file that defines a ``TOOL``, and one line in the table here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError, unknown_name
+from partition.registry import Registry
+
+TOOLS = Registry(
+    "tool",
+    {
+        "random": "partition.backends.random_:TOOL",
+        "block": "partition.backends.block:TOOL",
+        "metis": "partition.backends.metis:TOOL",
+        "mtkahypar": "partition.backends.mtkahypar:TOOL",
+        "kahypar": "partition.backends.kahypar:TOOL",
+    },
+    extras={"kahypar": "kahypar"},
+)
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a tool: its default, what it may be, and one line of help.
+
+    Attributes
+    ----------
+    default : str or int
+        A value given as text is converted to the type of the default.
+    choices : tuple
+        The values there are; empty where any of the type will do.
+    """
+
+    default: Any
+    help: str
+    choices: tuple = ()
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A partitioning tool.
+
+    Attributes
+    ----------
+    partition : callable
+        ``partition(model, k, *, imbalance, seed, **options)`` → (n,) part numbers in 0..k−1,
+        for a model of ``partition.models``, 1 < k ≤ n. ``imbalance`` is what the heaviest row
+        allows at least; ``options`` has a value for each name in the table below.
+    options : mapping of str to Option
+    distribution : str, optional
+        The Python distribution whose version is recorded; the tool then runs in a process of
+        its own, since foreign code may print, crash, or start threads once and for all. Tools
+        without one are ours and run in place.
+    balanced : bool
+        Whether it heeds ``imbalance``.
+    seeded : bool
+        Whether it heeds ``seed``.
+    deterministic : callable
+        From the options to whether the same call gives the same parts again.
+    """
+
+    partition: Callable[..., np.ndarray]
+    options: Mapping[str, Option] = field(default_factory=dict)
+    distribution: str | None = None
+    balanced: bool = True
+    seeded: bool = True
+    deterministic: Callable[[Mapping[str, Any]], bool] = lambda options: True
+
+
+def check_options(name: str, tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a tool: those given, converted and checked, and defaults for the others.
+
+    Raises
+    ------
+    UserError
+        If the tool has no such option, or the value is none that it takes.
+    """
+    options = {key: option.default for key, option in tool.options.items()}
+    for key, value in given.items():
+        if not options:
+            raise UserError(f"the tool {name!r} has no options, {key!r} was given")
+        if key not in options:
+            raise unknown_name(f"option of the tool {name!r}", key, options)
+        option = tool.options[key]
+        try:
+            options[key] = type(option.default)(value)
+        except ValueError as error:
+            kind = type(option.default).__name__
+            raise UserError(f"option {key!r} of {name!r}: {value!r} is no {kind}") from error
+        if option.choices and options[key] not in option.choices:
+            raise unknown_name(f"{key} of the tool {name!r}", str(value), option.choices)
+    return options

@@ -1,0 +1,300 @@
+"""Tools and the pipeline around them, on small graphs; fake tools that misbehave."""
+
+import signal
+import sys
+import textwrap
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_graphs import from_arcs, random_graph
+
+from partition import pipeline
+from partition.backends import TOOLS, Option, Tool, check_options
+from partition.backends.process import run_apart
+from partition.errors import UserError
+from partition.metrics import measure
+from partition.models import RowModel
+from partition.partfile import read_parts
+from partition.pipeline import MODELS, PartitionWarning, add_partition, compare, make_parts
+from partition.store import list_partitions, read_partition, write_graph
+from partition.synthetic import sbm
+
+VARIANTS = [
+    ("rp", {}),
+    ("block", {}),
+    ("gp", {}),
+    ("gp", {"objective": "vol"}),
+    ("hp", {}),
+    ("hp", {"preset": "default", "threads": 1}),
+    ("hp", {"tool": "kahypar"}),
+]
+
+
+def variants():
+    for model, options in VARIANTS:
+        name = "-".join([model, *map(str, options.values())])
+        missing = TOOLS.available()[options.get("tool", MODELS[model].tools[0])]
+        marks = [pytest.mark.skip(reason=missing)] if missing else []
+        yield pytest.param(model, options, id=name, marks=marks)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A graph folder of 40 vertices and some 150 directed arcs."""
+    path = tmp_path / "small.graph"
+    write_graph(path, random_graph(40, 150), source={})
+    return path
+
+
+@pytest.mark.parametrize(("model", "options"), list(variants()))
+@pytest.mark.parametrize("k", [1, 3])
+def test_every_model_makes_k_parts_again_and_again(model, options, k):
+    graph = random_graph(60, 300)
+    parts = make_parts(graph, model, k, **options)
+    assert parts.dtype == np.int32
+    assert np.unique(parts).tolist() == list(range(k))
+    if k > 1 and "default" not in options.values():
+        np.testing.assert_array_equal(parts, make_parts(graph, model, k, **options))
+
+
+@pytest.mark.parametrize(("model", "options"), list(variants()))
+def test_a_graph_without_edges(model, options):
+    parts = make_parts(from_arcs(7, []), model, 3, **options)
+    assert np.unique(parts).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("model", ["gp", "hp"])
+def test_communities_are_found_in_balance(model):
+    graph = sbm(1200, 4, degree=12, intra=0.95, seed=1)
+    ours = measure(graph, make_parts(graph, model, 4), 4)
+    random = measure(graph, make_parts(graph, "rp", 4), 4)
+    assert ours.volume < 0.35 * random.volume
+    assert ours.imbalance <= 0.0101
+
+
+def test_random_and_block_sizes_and_seed():
+    graph = random_graph(50, 100)
+    for model in ("rp", "block"):
+        assert set(np.bincount(make_parts(graph, model, 7)).tolist()) == {7, 8}
+    assert (np.diff(make_parts(graph, "block", 7)) >= 0).all()
+    assert (make_parts(graph, "rp", 7) != make_parts(graph, "rp", 7, seed=1)).any()
+
+
+def test_what_is_recorded(folder):
+    made = add_partition(folder, "gp", 3, objective="vol", seed=5, imbalance=0.2)
+    assert made.name == "gp-vol-3"
+    stored = read_partition(folder, "gp-vol-3")
+    np.testing.assert_array_equal(stored.parts, made.parts)
+    assert replace(stored, parts=None) == replace(made, parts=None)
+    assert (stored.tool, stored.options, stored.seed) == ("metis", {"objective": "vol"}, 5)
+    assert (stored.direction, stored.imbalance, stored.deterministic) == ("in", 0.2, True)
+    assert stored.tool_version[0].isdigit()
+    assert set(stored.metrics) == {"in", "out"}
+    assert stored.metrics["in"]["rows"] == np.bincount(stored.parts).tolist()
+    assert stored.metrics["in"] != stored.metrics["out"] | {"direction": "in"}  # a directed graph
+
+
+def test_direction_and_determinism_are_recorded(folder):
+    options = {"direction": "out", "preset": "default", "threads": 1}
+    made = add_partition(folder, "hp", 2, imbalance=0.1, **options)
+    assert made.direction == "out"
+    assert not made.deterministic
+    block = add_partition(folder, "block", 2)
+    assert (block.seed, block.imbalance) == (None, None)
+
+
+def test_a_symmetric_graph_is_measured_once(tmp_path, monkeypatch):
+    path = tmp_path / "ring.graph"
+    ring = [(i, (i + 1) % 8) for i in range(8)]
+    write_graph(path, from_arcs(8, ring + [(j, i) for i, j in ring]), source={})
+    calls = []
+    monkeypatch.setattr(pipeline, "measure", lambda *args: calls.append(args[3]) or measure(*args))
+    metrics = add_partition(path, "block", 2).metrics
+    assert calls == ["in"]
+    assert metrics["out"] == metrics["in"] | {"direction": "out"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("hp", 0), "at least one part"),
+        (("hp", 41), "41 parts, but small has 40 vertices"),
+        (("ph", 2), "unknown model 'ph'"),
+        (("hp", 2, {"tool": "metis"}), "does not take the model 'hp'"),
+        (("hp", 2, {"tool": "mtkahyper"}), "unknown tool"),
+        (("hp", 2, {"objective": "vol"}), "unknown option of the tool 'mtkahypar' 'objective'"),
+        (("rp", 2, {"preset": "default"}), "has no options"),
+        (("gp", 2, {"objective": "volume"}), "unknown objective of the tool 'metis'"),
+        (("hp", 2, {"threads": "two"}), "'two' is no int"),
+        (("hp", 2, {"direction": "up"}), "unknown direction"),
+        (("hp", 2, {"imbalance": -0.1}), "it is a fraction"),
+        (("hp", 2, {"imbalance": float("nan")}), "it is a fraction"),
+        (("rp", 2, {"seed": -1}), "seed = -1"),
+        (("rp", 2, {"name": "../x"}), "is no name"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_written(folder, arguments, message):
+    model, k, *options = arguments
+    with pytest.raises(UserError, match=message):
+        add_partition(folder, model, k, **(options[0] if options else {}))
+    assert list_partitions(folder) == []
+    assert list((folder / "partitions").iterdir()) == []
+
+
+def test_a_name_is_taken_once_unless_forced(folder):
+    first = add_partition(folder, "rp", 2)
+    with pytest.raises(UserError, match="has a partition 'rp-2' already"):
+        add_partition(folder, "rp", 2, seed=1)
+    second = add_partition(folder, "rp", 2, seed=1, overwrite=True)
+    assert (first.parts != second.parts).any()
+    assert read_partition(folder, "rp-2").seed == 1
+
+
+def test_a_row_heavier_than_a_part_is_reported(tmp_path):
+    path = tmp_path / "star.graph"
+    write_graph(path, from_arcs(12, [(i, 0) for i in range(1, 12)]), source={})
+    with pytest.warns(PartitionWarning, match=r"imbalance .* vertex 0 alone has 12 entries, 2.09"):
+        made = add_partition(path, "hp", 4)
+    assert np.unique(made.parts).size == 4
+    # Its own part is as heavy as it must be, and no other is heavier.
+    assert max(made.metrics["in"]["nnz"]) == 12
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        add_partition(path, "hp", 4, imbalance=1.1, name="loose")
+
+
+FAKES = {
+    "short": "return [0]",
+    "outside": "return [k] * len(model.weights)",
+    "lazy": "return [0] * len(model.weights)",
+    "raises": "raise RuntimeError('no luck')",
+    "sorry": "from partition.errors import UserError; raise UserError('too large', 'less')",
+    "killed": "import os; print('going', flush=True); os.kill(os.getpid(), 9)",
+    "crashed": "import os; os.abort()",
+    "noisy": "print('noise'); import os; os.system('echo noise'); return [0] * 3 + [1] * 37",
+}
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    """Puts a tool with the given body into the tables, as a plug-in would be."""
+
+    def install(body):
+        lines = "import numpy as np\nfrom partition.backends import Tool\n"
+        lines += "def partition(model, k, *, imbalance, seed):\n"
+        lines += textwrap.indent(f"def body():\n    {body}\nreturn np.array(body())\n", "    ")
+        lines += "TOOL = Tool(partition, distribution='numpy')\n"
+        (tmp_path / "fake_tool.py").write_text(lines)
+        monkeypatch.syspath_prepend(tmp_path)
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.delitem(sys.modules, "fake_tool", raising=False)
+        entries = {"fake": "fake_tool:TOOL"}
+        monkeypatch.setattr(pipeline, "TOOLS", replace(TOOLS, entries=entries))
+        monkeypatch.setitem(MODELS, "fake", replace(MODELS["rp"], tools=("fake",)))
+
+    return install
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "message"),
+    [
+        ("short", r"fake returned int64 \(1,\) for 40 vertices"),
+        ("outside", r"part numbers outside 0..1"),
+        ("raises", "the tool failed: RuntimeError: no luck"),
+        ("sorry", "too large\n  hint: less"),
+        ("killed", "the tool was killed by SIGKILL: going"),
+        ("crashed", "the tool was killed by SIGABRT"),
+    ],
+)
+def test_a_tool_that_fails_is_reported_and_nothing_is_written(folder, fake, behaviour, message):
+    fake(FAKES[behaviour])
+    with pytest.raises(UserError, match=message):
+        add_partition(folder, "fake", 2)
+    assert list((folder / "partitions").iterdir()) == []
+
+
+def test_a_tool_that_returns_too_few_parts(folder, fake):
+    fake(FAKES["lazy"])
+    with pytest.raises(UserError, match="returned only 1 of 5 parts"):
+        add_partition(folder, "fake", 5)
+
+
+def test_a_part_left_empty_is_filled_and_noise_is_swallowed(folder, fake, capfd):
+    fake(FAKES["noisy"])
+    with pytest.warns(PartitionWarning, match="imbalance"):
+        made = add_partition(folder, "fake", 3)
+    assert np.bincount(made.parts).tolist() == [3, 36, 1]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_ctrl_c_kills_the_tool(fake, tmp_path, monkeypatch):
+    fake("import os, time; open(PID, 'w').write(str(os.getpid())); time.sleep(60)".replace(
+        "PID", repr(str(tmp_path / "pid"))
+    ))  # fmt: skip
+    waited = pipeline.run_apart
+
+    def interrupted(*args, **kwargs):
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.8)
+        return waited(*args, **kwargs)
+
+    monkeypatch.setattr(pipeline, "run_apart", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        make_parts(random_graph(40, 150), "fake", 2)
+    pid = tmp_path / "pid"
+    assert not pid.exists() or not (tmp_path / "/proc" / pid.read_text()).exists()
+
+
+def test_a_process_of_its_own_gets_empty_arrays_too():
+    model = RowModel(np.empty(0, np.int64))
+    assert len(run_apart("partition.backends.random_:TOOL", model, 2, imbalance=0, seed=0)) == 0
+
+
+def test_every_tool_of_the_models_is_in_the_table():
+    assert {name for model in MODELS.values() for name in model.tools} == set(TOOLS)
+
+
+def test_options_are_converted():
+    tool = Tool(lambda: None, {"threads": Option(0, "…"), "mode": Option("a", "…", ("a", "b"))})
+    assert check_options("t", tool, {"threads": "3"}) == {"threads": 3, "mode": "a"}
+
+
+def test_read_parts(tmp_path):
+    file = tmp_path / "parts.txt"
+    file.write_text("0\n2\r\n 1 \n\n")
+    assert read_parts(file, 3).tolist() == [0, 2, 1]
+    for text, message in {
+        "0\n1\n": "has 2 part numbers, the graph has 3",
+        "": "has 0 part numbers",
+        "0\nx\n1\n": "line 2: 'x' is no part number",
+        "0\n\n1\n": "line 2: '' is no part number",
+        "0\n1.5\n1\n": "line 2: '1.5' is no part number",
+        "0\n1\n-1\n": r"line 3: part -1 is not one of 0..2",
+        "0\n3\n1\n": r"line 2: part 3 is not one of 0..2",
+        "0\n99999999999999999999\n1\n": "line 2: '99999999999999999999' is no part number",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(UserError, match=message):
+            read_parts(file, 3, 3)
+    with pytest.raises(UserError, match="cannot read"):
+        read_parts(tmp_path / "none", 3)
+
+
+def test_compare_with_a_stored_and_a_computed_yardstick(folder):
+    add_partition(folder, "block", 2)
+    (row,) = compare(folder)
+    assert row["baseline"] == "rp, seed 0, computed"
+    add_partition(folder, "rp", 2, seed=7, name="mine")
+    add_partition(folder, "block", 4)
+    rows = {row["name"]: row for row in compare(folder, direction="out")}
+    assert list(rows)[-1] == "block-4"
+    assert rows["block-2"]["baseline"] == rows["mine"]["baseline"] == "mine"
+    assert set(rows["mine"]["relative"].values()) <= {1.0, None}
+    ratio = rows["block-2"]["volume"] / rows["mine"]["volume"]
+    assert rows["block-2"]["relative"]["volume"] == pytest.approx(ratio)
+    assert rows["block-2"]["direction"] == "out"
+    assert [row["name"] for row in compare(folder, ["mine"])] == ["mine"]
+    with pytest.raises(UserError, match="unknown partition"):
+        compare(folder, ["yours"])
