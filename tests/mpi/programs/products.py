@@ -1,0 +1,146 @@
+"""Under mpirun: the p2p scheme's products and its data movement against the serial matrix.
+
+Many cases in one launch: directed graphs with isolated vertices, uneven and empty parts, both
+directions, all normalisations, both kernels, expand and fold, buffers of a few bytes.
+Usage: products.py FOLDER
+"""
+
+import dataclasses
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi import comm as mpi
+from gcnmpi.config import from_table
+from gcnmpi.problem import open_problem
+from partition.graph import Graph, aggregation_matrix
+from partition.metrics import measure
+from partition.store import Partition, open_graph, write_graph, write_partition
+
+N = 61
+
+
+def random_graph(kind: str) -> Graph:
+    """A graph whose last vertices are isolated; "mirrored" has a symmetric pattern only."""
+    rng = np.random.default_rng(7)
+    dense = np.where(rng.random((N, N)) < 0.07, rng.uniform(0.5, 2.0, (N, N)), 0.0)
+    dense[-5:, :] = dense[:, -5:] = 0
+    if kind != "directed":
+        dense = np.where((dense > 0) | (dense.T > 0), rng.uniform(0.5, 2.0, (N, N)), 0.0)
+    if kind == "symmetric":
+        dense = dense + dense.T
+    matrix = sp.csr_array(dense)
+    features = rng.standard_normal((N, 3)).astype(np.float32)
+    return Graph(
+        matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, features
+    )
+
+
+def assignments(k: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(k)
+    uneven = np.minimum(rng.geometric(0.5, N) - 1, k - 1)
+    return {
+        "random": rng.integers(0, k, N),
+        "uneven": uneven,
+        "empty": np.where(np.arange(N) % max(1, k - 1) == 0, 0, np.arange(N) % max(1, k - 1)),
+        "one": np.full(N, k - 1),
+    }
+
+
+def prepare(folder: Path, k: int) -> None:
+    for kind in ("directed", "mirrored", "symmetric"):
+        graph = random_graph(kind)
+        path = folder / f"{kind}-{k}.graph"
+        identity = write_graph(path, graph, source={}, overwrite=True).id
+        for name, parts in assignments(k).items():
+            metrics = {d: dataclasses.asdict(measure(graph, parts, k, d)) for d in ("in", "out")}
+            partition = Partition(
+                name,
+                parts.astype(np.int32),
+                k,
+                identity,
+                "test",
+                "test",
+                "1",
+                "in",
+                metrics=metrics,
+            )
+            write_partition(path, partition)
+
+
+def check(comm, path: Path, name: str, table: dict) -> None:
+    config = from_table({"dtype": "float64", "loading": {"max_buffer_mb": 1e-4}, **table})
+    problem = open_problem(comm, path, name, config)
+    scheme, traffic = problem.scheme, problem.traffic
+    own = scheme.block(0).rows
+    matrix = aggregation_matrix(
+        open_graph(path).graph, problem.direction, config.graph.self_loops, config.graph.normalize
+    )
+    rng = np.random.default_rng(1)
+    for width in (1, 5):
+        whole = rng.standard_normal((N, width))
+        for label, function, serial, exchanged in (
+            ("aggregate", scheme.aggregate, matrix @ whole, True),
+            ("aggregate_t", scheme.aggregate_t, matrix.T @ whole, True),
+            ("aggregate", scheme.aggregate, matrix @ whole, False),
+            ("aggregate_t", scheme.aggregate_t, matrix.T @ whole, False),
+        ):
+            x, out = scheme.empty(1, width, exchanged), scheme.empty(1, width)
+            x[...] = whole[own]
+            with traffic.during("case"):
+                before = (traffic.bytes["case"], traffic.messages["case"])
+                function(1, x, out)
+                sent = (traffic.bytes["case"] - before[0], traffic.messages["case"] - before[1])
+            what = f"{path.name} {name} {table} {label} width {width} rank {comm.rank}"
+            np.testing.assert_allclose(out, serial[own], atol=1e-12, err_msg=what)
+            volume = scheme.volume(label, 1, width)
+            assert sent == (volume.bytes, volume.messages), (what, sent, volume)
+    # gather and its adjoint: <gather x, y> = <x, gather_t y>.
+    x, back = scheme.empty(1, 2, True), scheme.empty(1, 2)
+    x[...] = rng.standard_normal((N, 2))[own]
+    gathered = scheme.gather(x).copy()
+    y = np.random.default_rng(comm.rank).standard_normal(gathered.shape)
+    scheme.gather_t(y, back)
+    sums = np.array([np.sum(gathered * y), np.sum(x * back)])
+    scheme.reduce(sums)
+    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-12)
+    # Rows come to their owners, and go back to the original order.
+    features = open_graph(path).graph.features
+    rows = scheme.load_rows(features)
+    np.testing.assert_array_equal(rows, features[own])
+    mine = mpi.slice_of(N, comm.rank, comm.size)
+    np.testing.assert_array_equal(scheme.original_rows(rows), features[mine])
+
+
+def main(comm) -> int:
+    folder = Path(sys.argv[1])
+    mpi.from_root(comm, lambda: prepare(folder, comm.size))
+    # What is normalised how does not depend on the kernel.
+    arithmetic = (("scipy", "sym"), ("scipy", "row"), ("scipy", "none"), ("graphblas", "sym"))
+    cases = [
+        (kind, name, kernel, normalize, direction, backward)
+        for kind, name, (kernel, normalize), direction, backward in product(
+            ("directed", "mirrored", "symmetric"),
+            assignments(comm.size),
+            arithmetic,
+            ("in", "out"),
+            ("fold", "expand"),
+        )
+        if (kind, backward) != ("directed", "expand")
+    ]
+    # Launches of more ranks than cores take every 3rd, 5th … case: all values of each occur.
+    cases = cases[:: max(1, 2 * comm.size - 5)]
+    for kind, name, kernel, normalize, direction, backward in cases:
+        graph = {"normalize": normalize, "direction": direction, "self_loops": name != "random"}
+        table = {"kernel": kernel, "graph": graph, "scheme": {"backward": backward}}
+        check(comm, folder / f"{kind}-{comm.size}.graph", name, table)
+    if comm.rank == 0:
+        print(f"{len(cases)} cases agree")
+    return 0
+
+
+if __name__ == "__main__":
+    mpi.run(main)
