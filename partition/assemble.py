@@ -240,7 +240,7 @@ def _symmetrise(
     if weights is not None:
         # A key occurs at most twice (and a self-loop twice with one weight).
         start = np.flatnonzero(first)
-        one, other = weights[start], weights[np.append(start[1:], len(both)) - 1]
+        one, other = weights[start], weights[start + np.diff(start, append=len(both)) - 1]
         weights = np.where(one == other, one, one / 2 + other / 2)
     return both[first], weights
 

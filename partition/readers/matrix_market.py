@@ -45,7 +45,7 @@ def read(path: Path) -> Source:
             + "%\n" * (header.lines - 2)
             + f"{header.n} {header.n} {header.entries}\n"
         )
-        stream = _Joined(plain.encode() + header.first_entry, file)
+        stream = _Entries(path, plain.encode(), header, file)
         try:
             matrix = scipy.io.mmread(stream, spmatrix=False)
         except (ValueError, OverflowError) as error:
@@ -147,15 +147,34 @@ def _readable(path: Path, header: _Header, message: str) -> UserError:
     return UserError(f"{path}, line {number}: {fault[:1].lower()}{fault[1:]}")
 
 
-class _Joined:
-    """A stream of bytes: some that are given, then the rest of a file."""
+class _Entries:
+    """The stream that the tokenizer reads: a header for it, then the entries of the file.
 
-    def __init__(self, first: bytes, rest: IO[bytes]) -> None:
-        self._first, self._rest = first, rest
+    It passes on only what numbers are made of, and a line end at the end: the tokenizer ignores
+    what stands behind a number, and runs over the end of its buffer in search of the next line if
+    a NUL or the end of the file comes first.
+    """
+
+    def __init__(self, path: Path, plain: bytes, header: _Header, file: IO[bytes]) -> None:
+        self._path, self._line, self._file = path, header.lines + 1, file
+        self._waiting = plain + self._checked(header.first_entry)
+        self._ended = False
 
     def read(self, size: int = -1) -> bytes:
-        if not self._first:
-            return self._rest.read(size)
-        end = len(self._first) if size < 0 else size
-        chunk, self._first = self._first[:end], self._first[end:]
-        return chunk + self._rest.read() if size < 0 else chunk
+        if size < 0:
+            return b"".join(iter(lambda: self.read(1 << 20), b""))
+        if not self._waiting and not self._ended:
+            self._waiting = self._checked(self._file.read(size))
+            self._ended = not self._waiting
+            self._waiting = self._waiting or b"\n"
+        chunk, self._waiting = self._waiting[:size], self._waiting[size:]
+        return chunk
+
+    def _checked(self, chunk: bytes) -> bytes:
+        strange = chunk.translate(None, delete=b"0123456789+-.eE \t\r\n")
+        if strange:
+            self._line += chunk[: chunk.index(strange[:1])].count(b"\n")
+            sign = strange[:1].decode("latin1")
+            raise UserError(f"{self._path}, line {self._line}: {sign!r} is not part of a number")
+        self._line += chunk.count(b"\n")
+        return chunk

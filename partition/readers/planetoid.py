@@ -39,9 +39,11 @@ def read(prefix: Path) -> Source:
     """
     files = {part: _file(prefix, part) for part in (*PICKLES, "test.index")}
     test = _read_test_index(files["test.index"])
-    allx, ally, tx, ty = (_rows(files[part]) for part in ("allx", "ally", "tx", "ty"))
-    ntrain = len(_rows(files["y"]))
-    for features, labels, part in ((allx, ally, "allx"), (tx, ty, "tx")):
+    x, y, allx, ally, tx, ty = (
+        _rows(files[part]) for part in ("x", "y", "allx", "ally", "tx", "ty")
+    )
+    ntrain = len(y)
+    for features, labels, part in ((x, y, "x"), (allx, ally, "allx"), (tx, ty, "tx")):
         if len(features) != len(labels):
             raise UserError(f"{files[part]} has {len(features)} rows, its labels {len(labels)}")
     if len(test) != len(tx):

@@ -1,12 +1,12 @@
 """Pickled NumPy arrays and SciPy matrices from strangers, read without trusting them.
 
-A pickle is a program that calls what it names. Here every name stands for a harmless class of
-this module that only keeps what it is given; what was kept is checked before it becomes an array.
+A pickle is a program that calls what it names. Here every name stands for something harmless of
+this module that only keeps what it is given, without a copy, so that a small file cannot grow;
+what was kept is checked before it becomes an array.
 """
 
 from __future__ import annotations
 
-import collections
 import io
 import math
 import pickle
@@ -30,7 +30,12 @@ def unpickle(path: Path) -> Any:
     """
     try:
         return _Unpickler(io.BytesIO(path.read_bytes()), encoding="latin1").load()
-    except (UserError, OSError, MemoryError):
+    except _NotAdmittedError as error:
+        raise UserError(
+            f"{path} names {error}, which no file of this format has a use for",
+            "a pickle can run anything: do not open it elsewhere before you know its origin",
+        ) from error
+    except (OSError, MemoryError):
         raise
     except Exception as error:  # a damaged pickle can raise anything
         raise UserError(f"{path} is truncated or damaged, or not a pickle: {error}") from error
@@ -45,11 +50,11 @@ def as_dense(value: Any, where: str) -> np.ndarray:
         return value.checked(where)
     if not isinstance(value, _Matrix):
         raise UserError(f"{where} holds a {type(value).__name__}, not an array or a CSR matrix")
-    parts = [value.__dict__.get(name) for name in ("indptr", "indices", "data")]
+    parts = [value.attributes.get(name) for name in ("indptr", "indices", "data")]
     indptr, indices, data = (
         part.checked(where) if isinstance(part, _Array) else np.empty((0, 0)) for part in parts
     )
-    shape = value.__dict__.get("_shape", value.__dict__.get("shape"))
+    shape = value.attributes.get("_shape")
     if not isinstance(shape, tuple) or [type(extent) for extent in shape] != [int, int]:
         raise UserError(f"{where} holds a CSR matrix without a shape")
     check_csr(indptr, indices, data, shape, where)
@@ -91,6 +96,7 @@ class _Array:
             code, order = dtype.code, dtype.order
             if not re.fullmatch(r"[biuf][1248]", code) or order not in ("<", ">", "|"):
                 raise ValueError(f"dtype {code!r}")
+            raw = raw.text if isinstance(raw, _Encoded) else raw
             data = raw.encode("latin1") if isinstance(raw, str) else bytes(raw)
             if not all(type(extent) is int and extent >= 0 for extent in shape):
                 raise ValueError(f"shape {shape!r}")
@@ -106,37 +112,63 @@ class _Array:
 class _Matrix:
     """Stands for SciPy's ``csr_matrix``: the attributes of one."""
 
+    def __init__(self) -> None:
+        self.attributes: dict = {}
 
-def _empty_array(*_: object) -> _Array:
+    def __setstate__(self, state: dict) -> None:
+        self.attributes = dict(state)
+
+
+class _Encoded:
+    """Stands for ``codecs.encode``, with which Python 3 writes bytes for Python 2."""
+
+    def __init__(self, text: str, _: str) -> None:
+        self.text = text
+
+
+def _reconstruct(*_: object) -> _Array:
     return _Array()
 
 
-def _to_bytes(text: str, _: str = "latin1") -> bytes:
-    return text.encode("latin1")
+def _from_buffer(raw: bytes, dtype: _Dtype, shape: tuple, order: str) -> _Array:
+    array = _Array()
+    array.state = (1, shape, dtype, order == "F", raw)
+    return array
+
+
+def _no_bytes() -> bytes:
+    return b""
+
+
+def _defaultdict(*_: object) -> dict:
+    return {}
+
+
+class _NotAdmittedError(Exception):
+    """A pickle names something that is not in the table below."""
 
 
 # NumPy and SciPy have moved these modules; pickles keep the name of their day.
 ADMITTED: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _Array,
     ("numpy", "dtype"): _Dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _empty_array,
-    ("numpy._core.multiarray", "_reconstruct"): _empty_array,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy._core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy.core.numeric", "_frombuffer"): _from_buffer,
+    ("numpy._core.numeric", "_frombuffer"): _from_buffer,
     ("scipy.sparse.csr", "csr_matrix"): _Matrix,
     ("scipy.sparse._csr", "csr_matrix"): _Matrix,
-    ("collections", "defaultdict"): collections.defaultdict,
-    ("__builtin__", "list"): list,
-    ("builtins", "list"): list,
-    ("_codecs", "encode"): _to_bytes,
+    ("collections", "defaultdict"): _defaultdict,
+    ("__builtin__", "list"): None,  # only ever an argument, of defaultdict
+    ("builtins", "list"): None,
+    ("_codecs", "encode"): _Encoded,
+    ("__builtin__", "bytes"): _no_bytes,
 }
 
 
 class _Unpickler(pickle._Unpickler):
     # The one written in Python: the one in C reserves memory for whatever a pickle announces.
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return ADMITTED[module, name]
-        except KeyError:
-            raise UserError(
-                f"the pickle names {module}.{name}, which a planetoid file has no use for",
-                "do not open this file with other programs before you know where it is from",
-            ) from None
+        if (module, name) not in ADMITTED:
+            raise _NotAdmittedError(f"{module}.{name}")
+        return ADMITTED[module, name]
