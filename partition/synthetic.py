@@ -62,14 +62,14 @@ def sbm(
         If an argument is out of range.
     """
     sizes = _community_sizes(n, classes)
-    nedges = round(n * degree / 2)
-    _require(0 <= degree <= n, f"degree {degree} is outside 0..{n}")
+    _require(0 <= degree < np.inf, f"degree {degree} is not a mean degree")
     _require(0 <= intra <= 1, f"intra {intra} is outside 0..1")
     _require(features >= 1, f"features {features}: there must be at least one column")
     _require(0 <= noise < np.inf, f"noise {noise} is not a standard deviation")
     _require(
         train >= 0 and val >= 0 and train + val <= 1, "train and val are shares of at most 1 in all"
     )
+    nedges = round(n * degree / 2)
     check_memory(8 * n * features + 64 * nedges, f"a graph of {n} vertices, {nedges} edges")
 
     rng = generator(seed, VERTICES_STREAM)
@@ -204,9 +204,11 @@ def _descend(
 
 def _community_sizes(n: int, classes: int | Sequence[float]) -> np.ndarray:
     """Vertices in each community, n in all, each at least 1."""
-    share = np.ones(classes) if isinstance(classes, int) else np.asarray(classes, np.float64)
-    _require(share.ndim == 1 and len(share) >= 1, "there must be at least one class")
-    _require(len(share) <= min(n, MAX_CLASSES), f"{n} vertices cannot make {len(share)} classes")
+    share = np.ones(1) if isinstance(classes, int) else np.asarray(classes, np.float64)
+    _require(share.ndim == 1, "classes is a number, or a list of relative sizes")
+    count = classes if isinstance(classes, int) else len(share)
+    _require(1 <= count <= min(n, MAX_CLASSES), f"{n} vertices cannot make {count} classes")
+    share = np.resize(share, count)
     _require(bool((share > 0).all() and np.isfinite(share).all()), "a share of a class must be > 0")
     ends = np.round(np.cumsum(share) / share.sum() * n).astype(np.int64)
     sizes = np.diff(ends, prepend=0)

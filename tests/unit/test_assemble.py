@@ -1,0 +1,292 @@
+"""From a source to a graph and to a folder."""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partition.assemble import attach, build_graph, import_graph
+from partition.errors import UserError
+from partition.graph import arcs, symmetry
+from partition.readers import Source
+from partition.store import open_graph
+
+
+def make_source(n, pairs, weights=None, **more):
+    ends = np.array(pairs, np.int64).reshape(-1, 2).T
+    weights = None if weights is None else np.array(weights, np.float64)
+    return Source(n=n, source=ends[0], target=ends[1], weights=weights, format="test", **more)
+
+
+def entries(graph):
+    weights = [1.0] * graph.nnz if graph.weights is None else graph.weights.tolist()
+    return dict(
+        zip(zip(arcs(graph).tolist(), graph.indices.tolist(), strict=True), weights, strict=True)
+    )
+
+
+def oracle(source, undirected, duplicates, self_loops):
+    """build_graph with a dict of lists instead of sorted keys."""
+    listed = collections.defaultdict(list)
+    weights = np.ones(len(source.source)) if source.weights is None else source.weights
+    for i, j, weight in zip(source.source, source.target, weights, strict=True):
+        if i == j and self_loops == "drop":
+            continue
+        listed[(max(i, j), min(i, j)) if source.symmetric else (i, j)].append(weight)
+    copies = sum(len(values) - 1 for values in listed.values())
+    if duplicates == "error" and copies:
+        return None, copies
+    once = {
+        arc: sum(values) if duplicates == "sum" else values[0] for arc, values in listed.items()
+    }
+    if not (undirected or source.symmetric):
+        return once, copies
+    mirrored = {}
+    for i, j in [*once, *[(j, i) for i, j in once]]:
+        there = [once[arc] for arc in ((i, j), (j, i)) if arc in once]
+        mirrored[i, j] = sum(there) / len(there)
+    return mirrored, copies
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    data=st.data(),
+    n=st.integers(1, 8),
+    symmetric=st.booleans(),
+    undirected=st.booleans(),
+    weighted=st.booleans(),
+    duplicates=st.sampled_from(["merge", "sum", "error"]),
+    self_loops=st.sampled_from(["keep", "drop"]),
+)
+def test_build_graph_equals_a_dict(
+    data, n, symmetric, undirected, weighted, duplicates, self_loops
+):
+    vertex = st.integers(0, n - 1)
+    pairs = data.draw(st.lists(st.tuples(vertex, vertex), max_size=30))
+    # Sums and halves of small integers are exact.
+    weights = [data.draw(st.integers(-4, 4)) for _ in pairs] if weighted else None
+    source = make_source(n, pairs, weights, symmetric=symmetric)
+    given_arcs = source.source.copy(), source.target.copy()
+    expected, copies = oracle(source, undirected, duplicates, self_loops)
+    rules = {"undirected": undirected, "duplicates": duplicates, "self_loops": self_loops}
+    if expected is None:
+        with pytest.raises(UserError, match=rf"listed more than once; there are {copies} such"):
+            build_graph(source, **rules)
+        return
+    graph, facts = build_graph(source, **rules)
+    assert entries(graph) == expected
+    assert list(entries(graph)) == sorted(expected)
+    assert graph.indptr.dtype == np.int64
+    assert graph.indices.dtype == np.int32
+    assert (graph.weights is not None) == (weighted or (duplicates == "sum" and copies > 0))
+    assert facts["arcs_read"] == len(pairs)
+    assert facts["self_loops"] == {"found": sum(i == j for i, j in pairs), "rule": self_loops}
+    assert facts["duplicates"] == {"found": copies, "rule": duplicates}
+    assert (source.source == given_arcs[0]).all()
+    assert (source.target == given_arcs[1]).all()
+    if symmetric or undirected:
+        assert symmetry(graph) == (True, True)
+
+
+def test_the_error_for_duplicates_speaks_in_the_ids_of_the_file():
+    source = make_source(2, [(0, 1), (0, 1)], ids=np.array([70, 90]))
+    with pytest.raises(UserError, match=r"arc 70 -> 90 is listed more than once"):
+        build_graph(source, duplicates="error")
+
+
+def test_build_graph_refuses():
+    with pytest.raises(UserError, match=r"vertex outside 0\.\.1"):
+        build_graph(make_source(2, [(0, 2)]))
+    with pytest.raises(UserError, match=r"unknown rule for duplicates 'max'"):
+        build_graph(make_source(2, []), duplicates="max")
+    with pytest.raises(UserError, match=r"unknown rule for self-loops 'no'"):
+        build_graph(make_source(2, []), self_loops="no")
+    with pytest.raises(UserError, match=r"more than a float64 holds"):
+        build_graph(make_source(2, [(0, 1)] * 2, [1e308, 1e308]), duplicates="sum")
+    with pytest.raises(UserError, match=r"more than the 3037000499"):
+        build_graph(make_source(2**32, []))
+
+
+def test_the_mean_of_large_weights_is_finite():
+    graph, _ = build_graph(make_source(2, [(0, 1), (1, 0)], [1.7e308, 1.5e308]), undirected=True)
+    assert graph.weights.tolist() == [1.6e308, 1.6e308]
+
+
+@pytest.fixture
+def graph():
+    return build_graph(make_source(4, [(0, 1), (1, 2)]))[0]
+
+
+def save(folder, name, array):
+    np.save(folder / name, array)
+    return folder / name
+
+
+def test_attach_files(tmp_path, graph):
+    features = np.arange(8).reshape(4, 2)
+    labels = np.array([1, 0, -1, 1], np.int8)
+    out = attach(
+        graph,
+        features=save(tmp_path, "x.npy", np.asfortranarray(features)),
+        labels=str(save(tmp_path, "y.npy", labels)),
+        masks={
+            "train": save(tmp_path, "t.npy", np.array([True, False, False, False])),
+            "test": save(tmp_path, "s.npy", np.array([3, 1], np.uint16)),
+        },
+    )
+    assert (out.features.dtype, out.labels.dtype) == (np.float32, np.int32)
+    assert out.features.flags.c_contiguous
+    assert out.features.tolist() == features.tolist()
+    assert out.labels.tolist() == [1, 0, -1, 1]
+    assert out.masks["train"].tolist() == [True, False, False, False]
+    assert out.masks["test"].tolist() == [False, True, False, True]
+
+
+def test_attach_random_is_a_function_of_the_seed(graph):
+    first, again, other = (
+        attach(graph, features="random:5", labels="random:3", seed=seed) for seed in (1, 1, 2)
+    )
+    assert first.features.shape == (4, 5)
+    assert (first.features == again.features).all()
+    assert (first.labels == again.labels).all()
+    assert (first.features != other.features).any()
+    assert set(first.labels.tolist()) <= {0, 1, 2}
+    # Labels do not depend on whether there are features.
+    assert (attach(graph, labels="random:3", seed=1).labels == first.labels).all()
+
+
+@pytest.mark.parametrize(
+    ("what", "array", "message"),
+    [
+        ("features", np.ones((3, 2)), r"has 3 rows, the graph has 4 vertices"),
+        ("features", np.ones(4), r"features must be rows of numbers"),
+        ("features", np.ones((4, 0)), r"features must be rows of numbers"),
+        ("features", np.ones((4, 2), complex), r"features must be rows of numbers"),
+        ("features", np.array([[0], [1], [np.nan], [2]]), r"vertex 2, column 0 are not finite"),
+        ("features", np.array([[0], [1e39], [1], [2]]), r"vertex 1, column 0 are not finite"),
+        ("features", np.array([[None]] * 4, object), r"no \.npy file of numbers"),
+        ("labels", np.zeros(5, int), r"has 5 rows"),
+        ("labels", np.zeros(4), r"labels must be a vector of integers"),
+        ("labels", np.zeros((4, 1), int), r"labels must be a vector of integers"),
+        ("labels", np.array([0, 0, 0, -2]), r"label -2 of vertex 3 is outside"),
+        ("labels", np.array([0, 2**31, 0, 0]), r"label 2147483648 of vertex 1 is outside"),
+        ("train", np.ones(3, bool), r"has 3 rows"),
+        ("train", np.ones(4), r"a mask is a vector of bool or of vertex numbers"),
+        ("train", np.array([0, 4]), r"names a vertex outside 0\.\.3"),
+        ("train", np.array([True, False, True, False]), r"train mask has vertex 2, which has no"),
+    ],
+)
+def test_attach_refuses(tmp_path, graph, what, array, message):
+    path = save(tmp_path, "bad.npy", array)
+    labels = save(tmp_path, "y.npy", np.array([0, 1, -1, 0]))
+    given = {"masks": {what: path}, "labels": labels} if what == "train" else {what: path}
+    with pytest.raises(UserError, match=message) as caught:
+        attach(graph, **given)
+    assert "bad.npy" in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_attach_refuses_bad_files_and_words(tmp_path, graph):
+    whole = save(tmp_path, "x.npy", np.ones((4, 300))).read_bytes()
+    (tmp_path / "x.npy").write_bytes(whole[:-8])
+    (tmp_path / "junk.npy").write_bytes(b"junk")
+    (tmp_path / "empty.npy").write_bytes(b"")
+    np.savez(tmp_path / "x.npz", np.ones(4))
+    for name in ("x.npy", "junk.npy", "empty.npy", "x.npz", "absent.npy"):
+        with pytest.raises(UserError, match=name):
+            attach(graph, features=tmp_path / name)
+    for word in ("random:", "random:0", "random:x", "random:-1"):
+        with pytest.raises(UserError, match="is not 'random:NUMBER'"):
+            attach(graph, features=word)
+    large, _ = build_graph(make_source(10**6, []))
+    with pytest.raises(UserError, match="GiB of memory"):
+        attach(large, features="random:2000000000")
+    with pytest.raises(UserError, match=r"seed -1 is outside"):
+        attach(graph, labels="random:2", seed=-1)
+    with pytest.raises(UserError, match="unknown mask 'tran'"):
+        attach(graph, masks={"tran": tmp_path / "x.npy"})
+    mask = save(tmp_path, "m.npy", np.ones(4, bool))
+    with pytest.raises(UserError, match="needs a graph with labels"):
+        attach(graph, masks={"train": mask})
+
+
+def test_import_graph(tmp_path):
+    (tmp_path / "e.txt").write_text("10 20 0.5\n20 10 1.5\n30 30 1\n10 20 9\n")
+    manifest = import_graph(
+        tmp_path / "e.txt",
+        tmp_path / "e.graph",
+        undirected=True,
+        direction="out",
+        self_loops="drop",
+        labels="random:2",
+        seed=4,
+    )
+    assert manifest.source == {
+        "file": "e.txt",
+        "format": "edges",
+        "arcs_read": 4,
+        "symmetric_file": False,
+        "self_loops": {"found": 1, "rule": "drop"},
+        "duplicates": {"found": 1, "rule": "merge"},
+        "undirected": True,
+        "attached": {"labels": "random:2"},
+        "seed": 4,
+    }
+    stored = open_graph(tmp_path / "e.graph")
+    assert stored.manifest == manifest
+    assert stored.manifest.direction == "out"
+    assert entries(stored.graph) == {(0, 1): 1.0, (1, 0): 1.0}
+    assert stored.graph.ids.tolist() == [10, 20, 30]
+
+
+def test_a_folder_that_cannot_be_written_is_reported_before_reading(tmp_path):
+    absent = tmp_path / "absent.txt"
+    (tmp_path / "there.graph").mkdir()
+    with pytest.raises(UserError, match=r"ends in \.graph"):
+        import_graph(absent, tmp_path / "out")
+    with pytest.raises(UserError, match=r"is there already"):
+        import_graph(absent, tmp_path / "there.graph")
+    with pytest.raises(UserError, match=r"is not a graph folder"):
+        import_graph(absent, tmp_path / "there.graph", overwrite=True)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"file is not a folder"):
+        import_graph(absent, tmp_path / "file" / "out.graph")
+    with pytest.raises(UserError, match=r"unknown direction"):
+        import_graph(absent, tmp_path / "out.graph", direction="up")
+    with pytest.raises(UserError, match=r"there is no file .*x\.npy"):
+        import_graph(absent, tmp_path / "out.graph", features=tmp_path / "x.npy")
+    with pytest.raises(UserError, match=r"there is no file .*absent"):
+        import_graph(absent, tmp_path / "out.graph")
+
+
+def test_errors_of_the_rules_name_the_file(tmp_path):
+    (tmp_path / "e.txt").write_text("1 2\n1 2\n")
+    with pytest.raises(UserError, match=r"e\.txt: the arc 1 -> 2"):
+        import_graph(tmp_path / "e.txt", tmp_path / "e.graph", duplicates="error")
+    assert not (tmp_path / "e.graph").exists()
+
+
+# Counts of shared/data/README.md: vertices, arcs, self-loops, simple undirected edges.
+REAL = {
+    "soc-Slashdot0902": (82168, 948464, 78303, 504230),
+    "cit-HepPh": (34546, 421578, 44, 420877),
+    "email-Enron": (36692, 2 * 183831, 0, 183831),
+    "ca-CondMat-lcc": (21363, 2 * 91342 - 56, 56, 91286),
+    "pubmed": (19717, 2 * 44327 - 3, 3, 44324),
+}
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_the_published_graphs(data_dir, tmp_path, name):
+    n, nnz, loops, edges = REAL[name]
+    source = data_dir / f"{name}.mtx.gz"
+    manifest = import_graph(source, tmp_path / "a.graph")
+    assert (manifest.n, manifest.nnz) == (n, nnz)
+    assert manifest.source["self_loops"]["found"] == loops
+    simple = import_graph(source, tmp_path / "b.graph", undirected=True, self_loops="drop")
+    assert simple.nnz == 2 * edges
+    assert (simple.symmetric_pattern, simple.directed) == (True, False)

@@ -1,0 +1,130 @@
+"""Generators: determinism, and the properties they are made for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from partition.errors import UserError
+from partition.graph import aggregation_matrix, arcs, symmetry
+from partition.store import content_id
+from partition.synthetic import rmat, sbm
+
+
+def accuracy(rows, graph):
+    """Test accuracy of ridge regression on the training rows."""
+    rows = np.column_stack([rows, np.ones(len(rows))])
+    train, test = graph.masks["train"], graph.masks["test"]
+    onehot = np.eye(graph.classes)[graph.labels[train]]
+    normal = rows[train].T @ rows[train] + 0.01 * np.eye(rows.shape[1])
+    weights = np.linalg.solve(normal, rows[train].T @ onehot)
+    return ((rows[test] @ weights).argmax(axis=1) == graph.labels[test]).mean()
+
+
+@pytest.mark.parametrize(("n", "classes"), [(20_000, 7), (3_000, 4)])
+def test_sbm_neighbourhoods_tell_what_features_alone_do_not(n, classes):
+    graph = sbm(n, classes)
+    matrix = aggregation_matrix(graph)
+    assert accuracy(matrix @ (matrix @ graph.features), graph) > 0.9
+    assert accuracy(graph.features, graph) < 0.6
+
+
+def test_sbm_has_the_properties_asked_for():
+    graph = sbm(6000, 5, degree=12, intra=0.7, features=9, seed=3, train=0.2, val=0.3)
+    assert symmetry(graph) == (True, True)
+    source, target = arcs(graph), graph.indices
+    assert (source != target).all()
+    assert graph.nnz / graph.n == pytest.approx(12, rel=0.01)
+    assert (graph.labels[source] == graph.labels[target]).mean() == pytest.approx(0.7, abs=0.01)
+    assert np.bincount(graph.labels).tolist() == [1200] * 5
+    assert (graph.features.shape, graph.features.dtype) == ((6000, 9), np.float32)
+    masks = [graph.masks[name] for name in ("train", "val", "test")]
+    assert [int(mask.sum()) for mask in masks] == [1200, 1800, 3000]
+    assert (np.sum(masks, axis=0) == 1).all()
+    # Each class has its neighbours in every other class, not only in the next.
+    pairs = np.zeros((5, 5))
+    np.add.at(pairs, (graph.labels[source], graph.labels[target]), 1)
+    off = pairs[~np.eye(5, dtype=bool)]
+    assert off.min() > 0.8 * off.mean()
+
+
+def test_sbm_communities_may_be_uneven():
+    assert np.bincount(sbm(600, [3, 2, 1]).labels).tolist() == [300, 200, 100]
+    assert np.bincount(sbm(10, 3).labels).tolist() == [3, 4, 3]
+    one = sbm(50, 1, intra=0.0)
+    assert one.classes == 1
+    assert one.nnz > 0
+
+
+def test_generators_are_functions_of_their_seed():
+    for make in (
+        lambda seed: sbm(500, 3, seed=seed),
+        lambda seed: rmat(9, 3000, seed=seed, features=4, classes=3),
+    ):
+        first, again, other = make(1), make(1), make(2)
+        assert content_id(first) == content_id(again) != content_id(other)
+        assert (first.features == again.features).all()
+        assert (first.labels == again.labels).all()
+        assert (first.features != other.features).any()
+
+
+def test_rmat_follows_its_probabilities():
+    graph = rmat(12, 100_000, a=0.5, b=0.25, c=0.15, shuffle=False, seed=2)
+    upper, left = arcs(graph) < 2048, graph.indices < 2048
+    # Merged copies and dropped loops shift the shares a little.
+    for quadrant, share in ((upper & left, 0.5), (upper & ~left, 0.25), (~upper & left, 0.15)):
+        assert quadrant.mean() == pytest.approx(share, abs=0.05)
+    assert rmat(4, 500, a=0, b=1, c=0, shuffle=False).indices.tolist() == [15]
+
+
+def test_rmat_is_skewed_and_shuffled():
+    graph = rmat(14, 200_000)
+    degree = np.diff(graph.indptr)
+    assert degree.max() > 30 * degree.mean()
+    assert 150_000 < graph.nnz < 200_000
+    assert not symmetry(graph)[0]
+    halves = degree[: graph.n // 2].sum() / graph.nnz
+    assert halves == pytest.approx(0.5, abs=0.1)
+    both = rmat(14, 200_000, undirected=True)
+    assert symmetry(both) == (True, True)
+    assert (both.features, both.labels, dict(both.masks)) == (None, None, {})
+
+
+def test_small_and_empty_graphs():
+    assert rmat(0, 5).nnz == 0
+    assert rmat(3, 0).nnz == 0
+    assert sbm(1, 1).n == 1
+    assert sbm(5, 2, degree=0).nnz == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sbm(3, 4),
+        lambda: sbm(0, 1),
+        lambda: sbm(9, 0),
+        lambda: sbm(9, 10**12),
+        lambda: sbm(9, [[1, 2]]),
+        lambda: sbm(9, [1, -1]),
+        lambda: sbm(9, [1, 1e-9]),
+        lambda: sbm(9, 2, degree=-1),
+        lambda: sbm(9, 2, degree=float("nan")),
+        lambda: sbm(9, 2, intra=1.5),
+        lambda: sbm(9, 2, noise=-1),
+        lambda: sbm(9, 2, features=0),
+        lambda: sbm(9, 2, train=0.8, val=0.4),
+        lambda: sbm(9, 2, seed=-1),
+        lambda: sbm(10**12, 2),
+        lambda: rmat(-1, 5),
+        lambda: rmat(40, 5),
+        lambda: rmat(3, -5),
+        lambda: rmat(3, 10**13),
+        lambda: rmat(3, 5, a=0.9, b=0.2),
+        lambda: rmat(3, 5, features=0),
+        lambda: rmat(3, 5, classes=-1),
+        lambda: rmat(3, 5, seed=2**64),
+    ],
+)
+def test_arguments_out_of_range(call):
+    with pytest.raises(UserError):
+        call()
