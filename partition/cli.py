@@ -1,0 +1,408 @@
+"""The command line ``gcn-partition``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from partition import assemble, pipeline, store, synthetic, tables
+from partition.backends import TOOLS
+from partition.describe import describe_graph, describe_partition
+from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
+from partition.graph import DIRECTIONS, MASKS
+from partition.readers import READERS
+from partition.records import to_json
+
+EXIT_INTERRUPTED = 130
+GRAPH = click.Path(path_type=Path)
+AUTOMATIC = "auto"
+
+
+class _Failure(click.ClickException):
+    """A UserError as click shows it."""
+
+    exit_code = EXIT_USER_ERROR
+
+    def __init__(self, error: UserError) -> None:
+        super().__init__(error.message)
+        self.hint = error.hint
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"error: {self.message}", err=True)
+        if self.hint:
+            click.echo(f"hint: {self.hint}", err=True)
+
+
+class _Commands(click.Group):
+    """Commands whose mistakes end in a message and an exit code, never in a traceback."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            raise _Failure(error) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+
+
+def main() -> None:
+    """Entry point of ``gcn-partition`` and of ``python -m partition``."""
+    cli.main(prog_name="gcn-partition")
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+A first session:
+  gcn-partition synth sbm demo.graph --vertices 20000 --classes 8
+  gcn-partition add demo.graph --model rp -k 4
+  gcn-partition add demo.graph --model hp -k 4
+  gcn-partition compare demo.graph
+  mpirun -n 4 gcnmpi train demo.graph --partition hp-4""",
+)
+@click.version_option(package_name="gcnmpi")
+def cli() -> None:
+    """Make graph folders, and decide which process owns which rows of them.
+
+    A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
+    gcnmpi, reads both; how much it has to communicate is decided here.
+    """
+
+
+def json_option(command: Callable) -> Callable:
+    """--json, the same for every command."""
+    text = "Print one JSON value on standard output and nothing else."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def force_option(command: Callable) -> Callable:
+    """--force, for commands that write."""
+    return click.option("--force", is_flag=True, help="Replace what is there.")(command)
+
+
+def direction_option(text: str) -> Callable:
+    """--direction."""
+    return click.option("--direction", type=click.Choice(DIRECTIONS), help=text)
+
+
+@cli.command(
+    "import",
+    epilog="""\b
+Examples:
+  gcn-partition import soc-Slashdot0902.mtx.gz slashdot.graph --features random:16
+  gcn-partition import planetoid/ind.cora cora.graph
+  gcn-partition import links.txt links.graph --undirected --features x.npy --labels y.npy""",
+)
+@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("out", metavar="OUT.graph", type=GRAPH)
+@click.option(
+    "--format",
+    type=click.Choice([AUTOMATIC, *READERS]),
+    default=AUTOMATIC,
+    show_default=True,
+    help="Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
+    "common prefix), or the npz of gnn-benchmark; auto looks at the file.",
+)
+@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
+@direction_option("Whether a vertex sums over the arcs that enter it or leave it.  [default: in]")
+@click.option(
+    "--duplicates",
+    type=click.Choice(assemble.DUPLICATES),
+    default="merge",
+    show_default=True,
+    help="What becomes of arcs that are listed more than once: the first counts, their weights "
+    "are added, or the import fails.",
+)
+@click.option(
+    "--self-loops",
+    type=click.Choice(assemble.SELF_LOOPS),
+    default="keep",
+    show_default=True,
+    help="What becomes of arcs from a vertex to itself.",
+)
+@click.option("--features", metavar="X.npy|random:D", help="Features: a file, or D random columns.")
+@click.option("--labels", metavar="Y.npy|random:C", help="Labels: a file, or C random classes.")
+@click.option("--train-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to train on.")
+@click.option("--val-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to validate on.")
+@click.option("--test-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to test on.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of random features, labels.")
+@force_option
+@json_option
+def import_(
+    source: Path, out: Path, direction: str | None, force: bool, as_json: bool, **options: Any
+) -> None:
+    """Read the graph in the file SOURCE and write it to the folder OUT.graph."""
+    masks = {name: options.pop(f"{name}_mask") for name in MASKS}
+    manifest = assemble.import_graph(
+        source,
+        out,
+        direction=direction or "in",
+        masks={name: file for name, file in masks.items() if file is not None},
+        overwrite=force,
+        **options,
+    )
+    _show_written(out, manifest, as_json)
+
+
+@cli.group()
+def synth() -> None:
+    """Make a synthetic graph: sbm has communities and labels, rmat a skewed degree."""
+
+
+@synth.command()
+@click.argument("out", metavar="OUT.graph", type=GRAPH)
+@click.option("-n", "--vertices", "n", type=int, default=20000, show_default=True)
+@click.option("-c", "--classes", type=int, default=8, show_default=True, help="Communities.")
+@click.option("--degree", type=float, default=10, show_default=True, help="Mean degree.")
+@click.option(
+    "--intra", type=float, default=0.8, show_default=True, help="Share of edges in a community."
+)
+@click.option("--features", type=int, default=32, show_default=True, help="Columns of features.")
+@click.option("--noise", type=float, default=1.0, show_default=True, help="Of the features.")
+@click.option("--train", type=float, default=0.1, show_default=True, help="Share to train on.")
+@click.option("--val", type=float, default=0.1, show_default=True, help="Share to validate on.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@force_option
+@json_option
+def sbm(out: Path, force: bool, as_json: bool, **options: Any) -> None:
+    """Planted communities with features that tell them apart."""
+    graph = synthetic.sbm(**options)
+    _write_synthetic(out, "sbm", graph, options, force, as_json)
+
+
+@synth.command()
+@click.argument("out", metavar="OUT.graph", type=GRAPH)
+@click.option("--scale", type=int, default=14, show_default=True, help="2**SCALE vertices.")
+@click.option("--arcs", type=int, help="Arcs to draw.  [default: 16 per vertex]")
+@click.option("-a", type=float, default=0.57, show_default=True, help="Upper left probability.")
+@click.option("-b", type=float, default=0.19, show_default=True, help="Upper right probability.")
+@click.option("-c", type=float, default=0.19, show_default=True, help="Lower left probability.")
+@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
+@click.option(
+    "--shuffle/--no-shuffle", default=True, show_default=True, help="Number vertices at random."
+)
+@click.option("--features", type=int, help="Columns of random features.  [default: none]")
+@click.option("--classes", type=int, help="Random classes.  [default: none]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@force_option
+@json_option
+def rmat(out: Path, force: bool, as_json: bool, **options: Any) -> None:
+    """A skewed R-MAT graph: few vertices with very many arcs."""
+    if options["arcs"] is None:
+        options["arcs"] = 16 << max(0, options["scale"])
+    graph = synthetic.rmat(**options)
+    _write_synthetic(out, "rmat", graph, options, force, as_json)
+
+
+@cli.command()
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("name", required=False)
+@json_option
+def info(graph: Path, name: str | None, as_json: bool) -> None:
+    """Describe a graph folder: size, degrees, what the import did; or one partition in it."""
+    if name is None:
+        facts = describe_graph(store.open_graph(graph))
+        _emit(facts, as_json, tables.show_graph)
+    else:
+        facts = describe_partition(store.read_partition(graph, name))
+        _emit(facts, as_json, tables.show_partition)
+
+
+@cli.command(
+    epilog="""\b
+Examples:
+  gcn-partition add G.graph --model hp -k 16
+  gcn-partition add G.graph --model gp --objective vol -k 16 --imbalance 0.03
+  gcn-partition add G.graph --model hp -k 16 --set preset=quality --name best-16
+`gcn-partition models` lists models, tools and their options."""
+)
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.option(
+    "--model",
+    metavar="|".join(pipeline.MODELS),
+    required=True,
+    help="; ".join(f"{name}: {model.help}" for name, model in pipeline.MODELS.items()) + ".",
+)
+@click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: of processes.")
+@click.option(
+    "--imbalance",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="What the heaviest part may weigh above the average; 0.01 is one percent.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the tool.")
+@click.option("--name", help="Name of the partition.  [default: MODEL-K, such as hp-16]")
+@click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
+@click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
+@click.option("--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Tool options.")
+@direction_option("Direction of the aggregation.  [default: the graph's]")
+@force_option
+@json_option
+def add(
+    graph: Path, k: int, objective: str | None, settings: tuple[str, ...], force: bool,
+    as_json: bool, **arguments: Any,
+) -> None:  # fmt: skip
+    """Partition a graph and store the result in its folder."""
+    options = _settings(settings)
+    if objective is not None:
+        options["objective"] = objective
+    with _collected_warnings() as messages, _working("partitioning"):
+        made = pipeline.add_partition(graph, k=k, overwrite=force, **arguments, **options)
+    facts = describe_partition(made) | {"warnings": messages}
+    _emit(facts, as_json, _show_added)
+
+
+@cli.command("list")
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@json_option
+def list_(graph: Path, as_json: bool) -> None:
+    """List the partitions of a graph."""
+    store.open_graph(graph)
+    names = store.list_partitions(graph)
+    partitions = (store.read_partition(graph, name, parts=False) for name in names)
+    facts = [describe_partition(partition, lists=False) for partition in partitions]
+    _emit(facts, as_json, tables.show_list)
+
+
+@cli.command()
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@direction_option("Direction of the aggregation.  [default: the graph's]")
+@json_option
+def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json: bool) -> None:
+    """Compare partitions (all, or those named) with each other and with random rows."""
+    rows = pipeline.compare(graph, names, direction)
+    if not rows and not as_json:
+        raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
+    _emit(rows, as_json, tables.show_comparison)
+
+
+@cli.command("import-parts")
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--name", required=True, help="Name of the partition.")
+@click.option("-k", "--parts", "k", type=int, help="Number of parts.  [default: the largest + 1]")
+@direction_option("Direction it was made for.  [default: the graph's]")
+@force_option
+@json_option
+def import_parts(
+    graph: Path, file: Path, name: str, k: int | None, direction: str | None, force: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Store a partition of another program: FILE has one part number per vertex and line."""
+    made = pipeline.import_parts(graph, file, name, k, direction=direction, overwrite=force)
+    _emit(describe_partition(made) | {"warnings": []}, as_json, _show_added)
+
+
+@cli.command()
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@json_option
+def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
+    """Delete partitions."""
+    store.open_graph(graph)
+    for name in names:  # all or none
+        if not store.has_partition(graph, name):
+            raise unknown_name(f"partition of {graph}", name, store.list_partitions(graph))
+    for name in dict.fromkeys(names):
+        store.remove_partition(graph, name)
+    _emit(
+        {"removed": list(names)}, as_json, lambda facts: click.echo(f"removed {', '.join(names)}")
+    )
+
+
+@cli.command()
+@json_option
+def models(as_json: bool) -> None:
+    """List the models, the tools that take them, and the tools' options."""
+    missing = TOOLS.available()
+    rows = []
+    for name, model in pipeline.MODELS.items():
+        for tool in model.tools:
+            options = {} if missing[tool] else TOOLS.get(tool).options
+            table = {key: asdict(option) for key, option in options.items()}
+            facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
+            rows.append(facts | {"options": table})
+    _emit(rows, as_json, tables.show_models)
+
+
+def _emit(facts: Any, as_json: bool, show: Callable[[Any], None]) -> None:
+    if as_json:
+        click.echo(json.dumps(facts, default=to_json))
+    else:
+        show(facts)
+
+
+def _show_written(path: Path, manifest: store.Manifest, as_json: bool) -> None:
+    def show(facts: dict[str, Any]) -> None:
+        kind = "directed" if manifest.directed else "undirected"
+        click.echo(
+            f"{path}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {kind}, "
+            f"{manifest.features} features, {manifest.classes} classes"
+        )
+
+    _emit({"path": str(path), "manifest": manifest}, as_json, show)
+
+
+def _write_synthetic(
+    out: Path, kind: str, graph: Any, options: dict[str, Any], force: bool, as_json: bool
+) -> None:
+    source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
+    manifest = store.write_graph(out, graph, source=source, overwrite=force)
+    _show_written(out, manifest, as_json)
+
+
+def _show_added(facts: dict[str, Any]) -> None:
+    figures = facts["summary"][facts["direction"]]
+    click.echo(
+        f"{facts['name']}: {facts['k']} parts, volume {figures['volume']:,} rows, "
+        f"max send {figures['max_send']:,}, imbalance {figures['imbalance']:.4f}, "
+        f"{facts['seconds']:.1f} s"
+    )
+
+
+def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key.isidentifier() or not equals:
+            raise UserError(f"--set {pair}: this is not OPTION=VALUE")
+        if key in RESERVED:
+            raise UserError(f"--set {pair}: {key} has an option of its own, --{key}")
+        options[key] = value
+    return options
+
+
+RESERVED = {"model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path"}
+
+
+@contextlib.contextmanager
+def _collected_warnings() -> Iterator[list[str]]:
+    """The warnings of the body, as text; they are shown on standard error at its end."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", pipeline.PartitionWarning)
+        yield messages
+    for warning in caught:
+        if issubclass(warning.category, pipeline.PartitionWarning):
+            messages.append(str(warning.message))
+            click.echo(f"warning: {warning.message}", err=True)
+
+
+@contextlib.contextmanager
+def _working(what: str) -> Iterator[None]:
+    """A sign of life on standard error, if that is a terminal."""
+    with Console(stderr=True).status(what) if sys.stderr.isatty() else contextlib.nullcontext():
+        yield

@@ -1,0 +1,66 @@
+"""What the command line says of graphs and partitions: plain dictionaries, ready for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from partition.graph import Graph, chunks
+from partition.metrics import Metrics
+from partition.store import Partition, StoredGraph, list_partitions, read_partition
+
+
+def describe_graph(stored: StoredGraph) -> dict[str, Any]:
+    """The manifest, the statistics of the degrees, and the partitions in the folder."""
+    return {
+        "path": str(stored.path),
+        "manifest": stored.manifest,
+        "degrees": degrees(stored.graph),
+        "partitions": [
+            describe_partition(read_partition(stored.path, name, parts=False), lists=False)
+            for name in list_partitions(stored.path)
+        ],
+    }
+
+
+def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str, Any]:
+    """All that is stored of a partition but the part vector, and the totals of its metrics.
+
+    Parameters
+    ----------
+    lists : bool
+        Include the figures of every part.
+    """
+    hidden = {"parts"} if lists else {"parts", "metrics"}
+    facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
+    summary = {key: Metrics(**value).summary() for key, value in partition.metrics.items()}
+    return facts | {"summary": summary}
+
+
+def degrees(graph: Graph) -> dict[str, Any]:
+    """Least, mean and largest number of arcs out of and into a vertex; loops; isolated vertices.
+
+    A vertex is isolated if no arc joins it to another one.
+    """
+    out_degree = np.diff(graph.indptr)
+    in_degree = np.zeros(graph.n, dtype=np.int64)
+    loops = np.zeros(graph.n, dtype=bool)
+    for first, last in chunks(graph.indptr, max(graph.n, 1 << 22)):
+        target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
+        source = np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1]))
+        in_degree += np.bincount(target, minlength=graph.n)
+        loops[target[target == source]] = True
+    return {
+        "out": _spread(out_degree),
+        "in": _spread(in_degree),
+        "self_loops": int(loops.sum()),
+        "isolated": int((out_degree + in_degree == 2 * loops).sum()),
+    }
+
+
+def _spread(degree: np.ndarray) -> dict[str, float]:
+    if not len(degree):
+        return {"min": 0, "mean": 0.0, "max": 0}
+    return {"min": int(degree.min()), "mean": float(degree.mean()), "max": int(degree.max())}

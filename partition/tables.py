@@ -1,0 +1,184 @@
+"""The same for people: tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from partition.store import Manifest
+
+MANY_PARTS = 64
+
+
+def console() -> Console:
+    """Standard output; wide enough for every table where it is not a terminal."""
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal:
+        out.width = 200
+    return out
+
+
+def show_graph(facts: Mapping[str, Any]) -> None:
+    """What ``info`` prints of a graph."""
+    manifest: Manifest = facts["manifest"]
+    degree = facts["degrees"]
+    table = _facts(f"{manifest.name}  ({facts['path']})")
+    table.add_row("id", manifest.id)
+    table.add_row("vertices", f"{manifest.n:,}")
+    kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
+    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {_weights(manifest)}")
+    for name in ("out", "in"):
+        spread = degree[name]
+        text = f"{spread['min']:,} … {spread['max']:,}, mean {spread['mean']:.2f}"
+        table.add_row(f"{name}-degree", text)
+    table.add_row("isolated vertices", f"{degree['isolated']:,}")
+    table.add_row("self-loops", f"{degree['self_loops']:,}")
+    table.add_row("direction", f"{manifest.direction}: {DIRECTION_TEXT[manifest.direction]}")
+    table.add_row("features", f"{manifest.features:,} columns" if manifest.features else "none")
+    table.add_row("labels", f"{manifest.classes:,} classes" if manifest.classes else "none")
+    table.add_row("masks", ", ".join(manifest.masks) or "none")
+    for key, value in manifest.source.items():
+        table.add_row(f"source: {key.replace('_', ' ')}", _plain(value))
+    out = console()
+    out.print(table)
+    if facts["partitions"]:
+        show_list(facts["partitions"])
+    else:
+        out.print(f"no partitions yet: gcn-partition add {facts['path']} --model hp -k 4")
+
+
+def show_partition(facts: Mapping[str, Any]) -> None:
+    """What ``info`` and ``add`` print of one partition."""
+    table = _facts(facts["name"])
+    for key in ("k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options"):
+        table.add_row(key.replace("_", " "), _plain(facts[key]))
+    table.add_row("deterministic", _plain(facts["deterministic"]))
+    table.add_row("seconds", f"{facts['seconds']:.2f}")
+    table.add_row("id", facts["id"])
+    table.add_row("graph id", facts["graph_id"])
+    out = console()
+    out.print(table)
+
+    totals = Table(title="one exchange, by direction of M", title_justify="left")
+    totals.add_column("")
+    figures = facts["summary"]
+    for direction in figures:
+        totals.add_column(direction, justify="right")
+    for key in next(iter(figures.values())):
+        row = [_number(values[key]) for values in figures.values()]
+        totals.add_row(key.replace("_", " "), *row)
+    out.print(totals)
+
+    metrics = facts["metrics"][facts["direction"]]
+    lists = [key for key, value in metrics.items() if isinstance(value, list)]
+    parts = Table(title=f"per part, direction {facts['direction']}", title_justify="left")
+    for key in ("part", *lists):
+        parts.add_column(key.replace("_", " "), justify="right")
+    for part in range(min(facts["k"], MANY_PARTS)):
+        parts.add_row(str(part), *(f"{metrics[key][part]:,}" for key in lists))
+    out.print(parts)
+    if facts["k"] > MANY_PARTS:
+        out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
+
+
+def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What ``list`` prints: a line per partition."""
+    table = Table()
+    for name in ("name", "model", "tool", "direction"):
+        table.add_column(name, no_wrap=True)
+    for name in ("k", "seed", "volume", "max send", "imbalance", "seconds"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        figures = row["summary"][row["direction"]]
+        table.add_row(
+            row["name"], row["model"], row["tool"], row["direction"], str(row["k"]),
+            _plain(row["seed"]), _number(figures["volume"]), _number(figures["max_send"]),
+            f"{figures['imbalance']:.4f}", f"{row['seconds']:.2f}",
+        )  # fmt: skip
+    console().print(table)
+
+
+def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What ``compare`` prints: every figure, and beside it its ratio to random rows."""
+    direction = rows[0]["direction"]
+    table = Table(
+        title=f"rows and messages of one exchange, direction {direction} (ratio to random rows)",
+        title_justify="left",
+    )
+    table.add_column("name", no_wrap=True)
+    table.add_column("k", justify="right")
+    for title in COMPARED.values():
+        table.add_column(title, justify="right")
+    table.add_column("seconds", justify="right")
+    for row in rows:
+        cells = [_with_ratio(row[key], row["relative"][key]) for key in COMPARED]
+        table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.2f}")
+    out = console()
+    out.print(table)
+    for k, baseline in sorted({(row["k"], row["baseline"]) for row in rows}):
+        out.print(f"ratios for k = {k}: to {baseline}")
+
+
+def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What ``models`` prints: models, their tools, and the options of the tools."""
+    table = Table()
+    for name in ("model", "describes", "tool", "options (--set NAME=VALUE)"):
+        table.add_column(name)
+    for row in rows:
+        options = "\n".join(
+            f"{name}={option['default']}: {option['help']}"
+            + (f" ({' | '.join(option['choices'])})" if option["choices"] else "")
+            for name, option in row["options"].items()
+        )
+        table.add_row(row["model"], row["help"], row["tool"], row["missing"] or options)
+    console().print(table)
+
+
+DIRECTION_TEXT = {
+    "in": "an arc j→i lets vertex i sum the row of j",
+    "out": "an arc j→i lets vertex j sum the row of i",
+}
+
+COMPARED = {
+    "volume": "volume total",
+    "volume_avg": "volume avg",
+    "max_send": "max send",
+    "max_recv": "max receive",
+    "messages_avg": "messages avg",
+    "max_send_messages": "messages max",
+    "imbalance": "imbalance",
+}
+
+
+def _facts(title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _weights(manifest: Manifest) -> str:
+    return "weighted" if manifest.weighted else "no weights"
+
+
+def _with_ratio(value: float, ratio: float | None) -> str:
+    return f"{_number(value)} ({'-' if ratio is None else f'{ratio:.3f}'})"
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if value >= 10 else f"{value:.4f}"
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items()) or "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)

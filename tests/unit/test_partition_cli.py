@@ -1,0 +1,240 @@
+"""The command line gcn-partition, from the outside."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from partition import pipeline
+from partition.cli import cli
+from partition.store import list_partitions, open_graph, read_partition
+
+EDGES = "# a comment\n10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n"
+
+
+def run(*words, code=0):
+    """Run the command line; its result, after a look at the exit code."""
+    result = CliRunner().invoke(cli, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def as_json(*words):
+    """The one JSON value on standard output."""
+    return json.loads(run(*words, "--json").stdout)
+
+
+@pytest.fixture
+def demo(tmp_path):
+    path = tmp_path / "demo.graph"
+    run("synth", "sbm", path, "--vertices", 200, "--classes", 3, "--features", 4)
+    return path
+
+
+def test_a_session(demo):
+    added = as_json("add", demo, "--model", "gp", "-k", 3)
+    assert (added["name"], added["model"], added["tool"], added["k"]) == ("gp-3", "gp", "metis", 3)
+    assert added["warnings"] == []
+    assert "parts" not in added
+    run("add", demo, "--model", "gp", "--objective", "vol", "-k", 3, "--imbalance", 0.2)
+    run("add", demo, "--model", "hp", "-k", 3, "--set", "threads=1", "--seed", 4)
+    run("add", demo, "--model", "rp", "-k", 3, "--name", "mine")
+    names = ["gp-3", "gp-vol-3", "hp-3", "mine"]
+    assert list_partitions(demo) == names
+    assert [row["name"] for row in as_json("list", demo)] == names
+    assert read_partition(demo, "hp-3").options["threads"] == 1
+
+    rows = {row["name"]: row for row in as_json("compare", demo)}
+    assert sorted(rows) == names
+    assert rows["hp-3"]["baseline"] == "mine"
+    assert rows["hp-3"]["relative"]["volume"] < 1
+    assert [row["name"] for row in as_json("compare", demo, "gp-3", "--direction", "out")] == [
+        "gp-3"
+    ]
+
+    facts = as_json("info", demo, "hp-3")
+    metrics = facts["metrics"]["in"]
+    assert sum(metrics["rows"]) == 200
+    assert facts["summary"]["in"]["volume"] == sum(metrics["send_rows"])
+
+    assert as_json("remove", demo, "gp-3", "mine") == {"removed": ["gp-3", "mine"]}
+    assert list_partitions(demo) == ["gp-vol-3", "hp-3"]
+
+
+def test_tables_for_people(demo):
+    assert "no partitions yet" in run("info", demo).output
+    assert "hp-2: 2 parts, volume" in run("add", demo, "--model", "hp", "-k", 2).output
+    text = run("compare", demo).output
+    for title in ("volume total", "volume avg", "max send", "messages avg", "imbalance", "hp-2"):
+        assert title in text
+    assert "ratios for k = 2: to rp, seed 0, computed" in text
+    assert "mtkahypar" in run("list", demo).output
+    assert "recv messages" in run("info", demo, "hp-2").output
+    assert "undirected" in run("info", demo).output
+    assert "kahypar" in run("models").output
+    assert "removed hp-2" in run("remove", demo, "hp-2").output
+
+
+def test_import_with_its_rules(tmp_path):
+    (tmp_path / "g.txt").write_text(EDGES)
+    out = tmp_path / "g.graph"
+    made = as_json(
+        "import", tmp_path / "g.txt", out, "--direction", "out", "--features", "random:3"
+    )
+    assert made["manifest"]["n"] == 4
+    assert made["manifest"]["nnz"] == 5
+    assert (made["manifest"]["direction"], made["manifest"]["features"]) == ("out", 3)
+    info = as_json("info", out)
+    assert info["degrees"]["self_loops"] == 1
+    assert info["degrees"]["out"] == {"min": 1, "mean": 1.25, "max": 2}
+    assert info["degrees"]["isolated"] == 0
+    assert info["manifest"]["source"]["duplicates"] == {"found": 1, "rule": "merge"}
+    text = run("info", out).output
+    assert "source: duplicates" in text
+    assert "source: self loops" in text
+    assert as_json("add", out, "--model", "block", "-k", 2)["direction"] == "out"
+    overridden = as_json("add", out, "--model", "rp", "-k", 2, "--direction", "in")
+    assert overridden["direction"] == "in"
+
+    run("import", tmp_path / "g.txt", out, code=2)
+    run("import", tmp_path / "g.txt", out, "--force", "--self-loops", "drop", "--undirected")
+    assert open_graph(out).graph.nnz == 8
+    assert list_partitions(out) == []
+
+
+def test_import_with_files_beside(tmp_path):
+    (tmp_path / "g.txt").write_text(EDGES)
+    np.save(tmp_path / "x.npy", np.ones((4, 2), np.float32))
+    np.save(tmp_path / "y.npy", np.array([0, 1, 1, 0]))
+    np.save(tmp_path / "train.npy", np.array([True, False, True, False]))
+    words = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy"]
+    words += ["--train-mask", tmp_path / "train.npy"]
+    made = as_json("import", tmp_path / "g.txt", tmp_path / "g.graph", *words)["manifest"]
+    assert (made["features"], made["classes"], made["masks"]) == (2, 2, ["train"])
+
+
+def test_synth_rmat(tmp_path):
+    words = ["--scale", 6, "--arcs", 300, "--undirected", "--features", 2, "--classes", 3]
+    made = as_json("synth", "rmat", tmp_path / "r.graph", *words)["manifest"]
+    assert (made["n"], made["directed"], made["features"]) == (64, False, 2)
+    assert made["source"]["synthetic"] == "rmat"
+    assert made["source"]["arcs"] == 300
+
+
+def test_import_parts(demo, tmp_path):
+    file = tmp_path / "theirs.txt"
+    parts = np.arange(200) % 4
+    np.savetxt(file, parts, fmt="%d")
+    assert as_json("import-parts", demo, file, "--name", "theirs")["k"] == 4
+    np.testing.assert_array_equal(read_partition(demo, "theirs").parts, parts)
+    assert as_json("import-parts", demo, file, "--name", "more", "-k", 6)["k"] == 6
+    result = run("import-parts", demo, file, "--name", "fewer", "-k", 3, code=2)
+    assert "line 4: part 3 is not one of 0..2" in result.stderr
+    run("import-parts", demo, file, "--name", "theirs", code=2)
+    assert list_partitions(demo) == ["more", "theirs"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["info", "none.graph"], "error: there is no graph folder none.graph\nhint: gcn-partition"),
+        (["info", "DEMO", "hp-4"], "has no partition 'hp-4'"),
+        (["add", "DEMO", "--model", "hp", "-k", "0"], "error: k = 0"),
+        (["add", "DEMO", "--model", "hp", "-k", "201"], "201 parts, but demo has 200 vertices"),
+        (["add", "DEMO", "--model", "blok", "-k", "2"], "hint: did you mean 'block'?"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "--objective", "km1"], "unknown objective"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "--set", "x"], "this is not OPTION=VALUE"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "--set", "seed=1"], "option of its own"),
+        (["add", "DEMO", "--model", "gp", "-k", "two"], "'two' is not a valid integer"),
+        (["add", "DEMO", "--model", "gp"], "Missing option '-k'"),
+        (["compare", "DEMO"], "has no partitions"),
+        (["compare", "DEMO", "x"], "has no partition 'x'"),
+        (["remove", "DEMO", "x"], "unknown partition"),
+        (["list", "none.graph"], "there is no graph folder"),
+        (["synth", "sbm", "x.txt"], "ends in .graph"),
+        (["synth", "sbm", "DEMO"], "is there already"),
+        (["import", "none.mtx", "x.graph"], "none.mtx"),
+        (["imprt", "none.mtx", "x.graph"], "No such command"),
+    ],
+)
+def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch, words, message):
+    monkeypatch.chdir(tmp_path)
+    result = run(*(str(demo) if word == "DEMO" else word for word in words), code=2)
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+    assert list_partitions(demo) == []
+
+
+def test_remove_is_all_or_nothing(demo):
+    run("add", demo, "--model", "rp", "-k", 2)
+    run("remove", demo, "rp-2", "rp-3", code=2)
+    assert list_partitions(demo) == ["rp-2"]
+
+
+def test_warnings_go_to_standard_error(tmp_path):
+    (tmp_path / "star.txt").write_text("".join(f"{i} 0\n" for i in range(1, 12)))
+    run("import", tmp_path / "star.txt", tmp_path / "star.graph")
+    result = run("add", tmp_path / "star.graph", "--model", "gp", "-k", 4, "--json")
+    assert "warning: imbalance" in result.stderr
+    (warning,) = json.loads(result.stdout)["warnings"]
+    assert "vertex 0 alone" in warning
+
+
+def test_interruption_ends_with_130_and_writes_nothing(demo, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pipeline, "make_parts", interrupted)
+    assert "interrupted" in run("add", demo, "--model", "rp", "-k", 2, code=130).stderr
+    assert list((demo / "partitions").iterdir()) == []
+
+
+def test_ctrl_c_in_the_middle_of_a_tool(tmp_path):
+    path, temporary = tmp_path / "large.graph", tmp_path / "tmp"
+    temporary.mkdir()
+    run("synth", "sbm", path, "--vertices", 20000)
+    command = [sys.executable, "-m", "partition", "add", str(path), "--model", "hp", "-k", "64"]
+    command += ["--set", "preset=deterministic-quality"]  # half a minute, if it is let
+    process = subprocess.Popen(
+        command, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, text=True
+    )
+    while not list(temporary.glob("*/task.json")) and process.poll() is None:
+        time.sleep(0.1)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, message = process.communicate(timeout=20)
+    assert (process.returncode, message) == (130, "interrupted\n")
+    assert list(temporary.iterdir()) == list((path / "partitions").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "command", [[], ["import"], ["synth"], ["synth", "sbm"], ["synth", "rmat"], ["info"], ["add"],
+                ["list"], ["compare"], ["import-parts"], ["remove"], ["models"]],
+)  # fmt: skip
+def test_every_command_has_help(command):
+    assert "Usage" in run(*command, "--help").output
+
+
+def test_models_as_json():
+    rows = as_json("models")
+    assert {row["model"] for row in rows} == {"rp", "block", "gp", "hp"}
+    (metis,) = [row for row in rows if row["tool"] == "metis"]
+    assert metis["options"]["objective"]["choices"] == ["cut", "vol"]
+
+
+def test_real_graph(tmp_path, data_dir):
+    """email-Enron, k = 8: METIS needs a quarter of the volume of random rows (0.245 measured)."""
+    path = tmp_path / "enron.graph"
+    run("import", data_dir / "email-Enron.mtx.gz", path)
+    for words in (["rp"], ["gp"], ["gp", "--objective", "vol"]):
+        run("add", path, "-k", 8, "--model", *words)
+    relative = {row["name"]: row["relative"]["volume"] for row in as_json("compare", path)}
+    assert relative["rp-8"] == 1
+    assert max(relative["gp-8"], relative["gp-vol-8"]) < 0.3
