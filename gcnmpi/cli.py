@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import io
 import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -23,30 +22,43 @@ Job = Callable[[Any], int]  # takes the communicator, returns the exit code
 
 
 def main() -> None:
-    """Console entry: read the command line on every rank, then run the command under MPI."""
+    """Console entry: read the command line, then run what needs MPI under MPI.
+
+    Every rank reads the same command line and finds the same mistake in it, so under mpirun a
+    mistake is reported through MPI too: once.
+    """
     try:
+        outcome = _parse()
+        if not callable(outcome):
+            sys.exit(outcome)
         from gcnmpi import comm
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        sys.exit(EXIT_USER_ERROR)
+        _report(error)
+    comm.run(outcome)
 
-    def run(world: Any) -> int:
-        # Every rank reads the same command line and finds the same mistake in it.
-        job: Job | int | None = None
-        with comm.agreed(world):
-            try:
-                # Help texts are the same on every rank, and printed by one.
-                with contextlib.redirect_stdout(sys.stdout if world.rank == 0 else io.StringIO()):
-                    job = cli.main(prog_name="gcnmpi", standalone_mode=False)
-            except click.ClickException as error:
-                raise UserError(error.format_message(), "see gcnmpi --help") from error
-            except click.Abort as error:
-                raise KeyboardInterrupt from error
-        if callable(job):
-            return job(world)
-        return job or 0
 
-    comm.run(run)
+def _parse() -> Job | int:
+    try:
+        return cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
+    except click.ClickException as error:
+        raise UserError(error.format_message(), "see gcnmpi --help") from error
+    except click.Abort:
+        sys.exit(130)
+
+
+def _report(error: UserError) -> NoReturn:
+    with contextlib.suppress(UserError):
+        from gcnmpi import comm
+
+        if comm.launched():
+
+            def fail(world: Any) -> int:
+                with comm.agreed(world):
+                    raise error
+
+            comm.run(fail)
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(EXIT_USER_ERROR)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -183,11 +195,11 @@ def verify(
 ) -> Job:
     """Prove that this run equals one serial process on GRAPH; exit code 1 if it does not.
 
-    Trains a few epochs in float64, here and serially with SciPy alone on rank 0, and checks loss
-    curve, weights, dot test, finite differences, and counted against predicted bytes. Rank 0 holds
-    the whole graph.
+    Trains up to 20 epochs, here and serially with SciPy alone on rank 0, and checks loss curve,
+    weights, dot test, finite differences, and counted against predicted bytes. Rank 0 holds the
+    whole graph. Computes in float64, unless --set dtype=float32 asks for the looser check.
     """
-    config = load_config(config_file, settings)
+    config = load_config(config_file, ("dtype=float64", *settings))
 
     def job(comm: Any) -> int:
         from gcnmpi.verify import verify as run
@@ -218,6 +230,17 @@ def info(as_json: bool) -> int:
     for name, default, text in keys():
         shown = json.dumps(default)
         print(f"  {name:28} {shown:16} {text}")
+    return 0
+
+
+@cli.command()
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+def report(runs: tuple[Path, ...], as_json: bool) -> int:
+    """Compare finished RUNS (folders with a run.jsonl): volume, time, accuracy."""
+    from gcnmpi.report.table import print_runs
+
+    print_runs(runs, as_json=as_json)
     return 0
 
 

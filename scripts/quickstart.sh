@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# From nothing to a comparison of three partitions on four ranks: a virtual environment, a graph of
+# 20,000 vertices with planted communities, partitions rp, gp and hp, a training run with each.
+set -euo pipefail
+. "$(dirname "$0")/environment.sh" ""
+
+work=${1:-runs/quickstart}
+graph=$work/sbm.graph
+mkdir -p "$work"
+
+gcn-partition synth sbm "$graph" --vertices 20000 --classes 8 --features 64 --seed 1 --force
+for model in rp gp hp; do
+  gcn-partition add "$graph" --model "$model" -k 4
+done
+gcn-partition compare "$graph"
+for model in rp gp hp; do
+  "${MPIRUN[@]}" -n 4 gcnmpi train "$graph" --partition "$model-4" --config configs/gcn.toml \
+    --set train.epochs=50 --out "$work/$model-4" --quiet
+done
+gcnmpi report "$work/rp-4" "$work/gp-4" "$work/hp-4"
