@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -268,6 +269,16 @@ def test_errors_of_the_rules_name_the_file(tmp_path):
     with pytest.raises(UserError, match=r"e\.txt: the arc 1 -> 2"):
         import_graph(tmp_path / "e.txt", tmp_path / "e.graph", duplicates="error")
     assert not (tmp_path / "e.graph").exists()
+
+
+def test_the_example_in_the_documentation(tmp_path, monkeypatch, capsys):
+    page = Path(__file__).parents[2] / "docs" / "file-formats.md"
+    example = page.read_text(encoding="utf-8").split("```python")[1].split("```")[0]
+    (tmp_path / "e.txt").write_text("0 1\n")
+    import_graph(tmp_path / "e.txt", tmp_path / "demo.graph")
+    monkeypatch.chdir(tmp_path)
+    exec(example, {})
+    assert capsys.readouterr().out == "2 int32\n"
 
 
 # Counts of shared/data/README.md: vertices, arcs, self-loops, simple undirected edges.
