@@ -369,9 +369,13 @@ def _read_manifest(path: Path) -> Manifest:
             "import the graph again",
         )
     try:
-        return Manifest(**(facts | {"masks": tuple(facts["masks"])}))
+        manifest = Manifest(**(facts | {"masks": tuple(facts["masks"])}))
     except (TypeError, KeyError) as error:
         raise UserError(f"{path}/manifest.json is damaged: {error}") from error
+    for name in ("n", "nnz", "features", "classes"):
+        if not isinstance(getattr(manifest, name), int):
+            raise UserError(f"{path}/manifest.json is damaged: {name} is no number")
+    return manifest
 
 
 def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import mtkahypar
 import numpy as np
@@ -18,6 +19,43 @@ PRESETS = {
     "quality": mtkahypar.PresetType.QUALITY,
     "highest-quality": mtkahypar.PresetType.HIGHEST_QUALITY,
     "large-k": mtkahypar.PresetType.LARGE_K,
+}
+# The deterministic preset spends most of its time in its last phase, where it moves single
+# vertices by "Jet" rounds. This one moves them by label propagation, and makes fewer starts.
+FAST = {
+    "preset-type": "deterministic",
+    "deterministic": "true",
+    "instance-type": "hypergraph",
+    "mode": "direct",
+    "p-num-sub-rounds": 16,
+    "c-type": "deterministic_multilevel_coarsener",
+    "c-num-sub-rounds": 3,
+    "c-min-shrink-factor": 1.01,
+    "c-use-adaptive-edge-size": "false",
+    "c-resolve-swaps": "true",
+    "i-mode": "rb",
+    "i-runs": 5,
+    "i-use-adaptive-ip-runs": "false",
+    "i-perform-refinement-on-best-partitions": "false",
+    "i-fm-refinement-rounds": 3,
+    "i-lp-maximum-iterations": 20,
+    "i-lp-initial-block-size": 5,
+    "i-r-refine-until-no-improvement": "false",
+    "i-r-rebalancer-type": "deterministic",
+    "i-r-lp-type": "deterministic",
+    "i-r-lp-maximum-iterations": 5,
+    "i-r-sync-lp-sub-rounds": 1,
+    "i-r-sync-lp-active-nodeset": "true",
+    "i-r-fm-type": "do_nothing",
+    "r-rebalancer-type": "deterministic",
+    "r-det-rebalancing-deadzone": 0.1,
+    "r-det-rebalancing-heavy-vertex-exclusion": 1.5,
+    "r-lp-type": "deterministic",
+    "r-lp-maximum-iterations": 5,
+    "r-sync-lp-sub-rounds": 1,
+    "r-sync-lp-active-nodeset": "true",
+    "r-jet-type": "do_nothing",
+    "r-fm-type": "do_nothing",
 }
 
 
@@ -39,12 +77,21 @@ def partition(
         )
     mtk = mtkahypar.initialize(threads or len(os.sched_getaffinity(0)), print_warnings=False)
     mtkahypar.set_seed(seed)
-    context = mtk.context_from_preset(PRESETS[preset])
+    context = _context(mtk, preset)
     context.set_partitioning_parameters(k, imbalance, mtkahypar.Objective.KM1)
     context.logging = False
     costs = np.ones(n, dtype=np.int64)
     hypergraph = mtk.create_hypergraph(context, n, n, _Nets(model), model.weights, costs)
     return np.array(hypergraph.partition(context).get_partition(), dtype=np.int32)
+
+
+def _context(mtk: mtkahypar.Initializer, preset: str) -> mtkahypar.Context:
+    if preset != "fast":
+        return mtk.context_from_preset(PRESETS[preset])
+    with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
+        file.writelines(f"{key}={value}\n" for key, value in FAST.items())
+        file.flush()
+        return mtk.context_from_file(file.name)
 
 
 class _Nets:
@@ -63,9 +110,10 @@ class _Nets:
 TOOL = Tool(
     partition,
     options={
-        "preset": Option("deterministic", "effort of Mt-KaHyPar", tuple(PRESETS)),
-        "threads": Option(0, "threads of Mt-KaHyPar; 0: all cores of this process"),
+        "preset": Option("fast", "how much effort", ("fast", *PRESETS)),
+        "threads": Option(0, "number of threads; 0: all cores of this process"),
     },
     distribution="mtkahypar",
-    deterministic=lambda options: options["preset"].startswith("deterministic"),
+    # Whatever the number of threads; the others are so with one thread at best.
+    deterministic=lambda options: options["preset"].startswith(("fast", "deterministic")),
 )

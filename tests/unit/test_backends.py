@@ -27,7 +27,7 @@ VARIANTS = [
     ("block", {}),
     ("gp", {}),
     ("gp", {"objective": "vol"}),
-    ("hp", {}),
+    ("hp", {"threads": 1}),
     ("hp", {"preset": "default", "threads": 1}),
     ("hp", {"tool": "kahypar"}),
 ]

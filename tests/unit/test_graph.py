@@ -1,0 +1,146 @@
+"""The aggregation matrix against dense matrices written down entry by entry."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_graphs import from_arcs, random_graph
+
+from partition.errors import UserError
+from partition.graph import (
+    Graph,
+    aggregation_matrix,
+    arcs,
+    chunks,
+    columns,
+    index_dtype,
+    normalised,
+    symmetry,
+)
+
+
+def weighted(graph, weights):
+    return Graph(graph.indptr, graph.indices, np.asarray(weights, np.float64))
+
+
+def brute_force(n, entries, direction, self_loops, normalize):
+    """M as a dense matrix and its pattern, by the words of its definition."""
+    matrix, pattern = np.zeros((n, n)), np.zeros((n, n), dtype=bool)
+    for (source, target), weight in entries.items():
+        place = (target, source) if direction == "in" else (source, target)
+        matrix[place], pattern[place] = weight, True
+    if self_loops:
+        for i in range(n):
+            if not pattern[i, i]:
+                matrix[i, i], pattern[i, i] = 1, True
+    degree = matrix.sum(axis=1)
+    for i in range(n):
+        for j in range(n):
+            if normalize == "row":
+                matrix[i, j] *= 1 / degree[i] if degree[i] else 0
+            elif normalize == "sym":
+                product = degree[i] * degree[j]
+                matrix[i, j] *= 1 / np.sqrt(product) if product else 0
+    return matrix, pattern
+
+
+@st.composite
+def weighted_graphs(draw):
+    n = draw(st.integers(1, 7))
+    vertex = st.integers(0, n - 1)
+    weight = st.sampled_from([0.0, 0.5, 1.0, 3.0])
+    return n, draw(st.dictionaries(st.tuples(vertex, vertex), weight, max_size=20))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    weighted_graphs(),
+    st.sampled_from(["in", "out"]),
+    st.booleans(),
+    st.sampled_from(["sym", "row", "none"]),
+)
+def test_aggregation_matrix(case, direction, self_loops, normalize):
+    n, entries = case
+    graph = weighted(from_arcs(n, entries), [entries[key] for key in sorted(entries)])
+    matrix = aggregation_matrix(graph, direction, self_loops, normalize)
+    expected, pattern = brute_force(n, entries, direction, self_loops, normalize)
+    np.testing.assert_allclose(matrix.toarray(), expected, rtol=1e-14, atol=0)
+    # Stored zeros stay stored: they are rows that travel.
+    stored = np.zeros((n, n), dtype=bool)
+    stored[np.repeat(np.arange(n), np.diff(matrix.indptr)), matrix.indices] = True
+    np.testing.assert_array_equal(stored, pattern)
+    assert matrix.dtype == np.float64
+    assert matrix.has_sorted_indices
+
+
+def test_an_existing_loop_keeps_its_weight():
+    graph = weighted(from_arcs(2, [(0, 0), (0, 1)]), [5.0, 2.0])
+    matrix = aggregation_matrix(graph, "in", normalize="none").toarray()
+    np.testing.assert_array_equal(matrix, [[5, 0], [2, 1]])
+
+
+def test_directions_are_transposed_patterns():
+    graph = random_graph(20, 60)
+    into = aggregation_matrix(graph, "in", normalize="none").toarray()
+    np.testing.assert_array_equal(
+        into, aggregation_matrix(graph, "out", normalize="none").T.toarray()
+    )
+
+
+def test_degree_zero_gives_zero_and_no_warning():
+    graph = from_arcs(3, [(0, 1)])
+    with np.errstate(all="raise"):
+        for normalize in ("sym", "row"):
+            matrix = aggregation_matrix(graph, "in", self_loops=False, normalize=normalize)
+            assert np.isfinite(matrix.toarray()).all()
+            assert matrix.nnz == 1
+
+
+def test_negative_row_sums_need_another_normalisation():
+    graph = weighted(from_arcs(2, [(0, 1)]), [-4.0])
+    with pytest.raises(UserError, match=r"graph\.normalize = 'sym'"):
+        aggregation_matrix(graph)
+    assert aggregation_matrix(graph, normalize="row").toarray()[1].tolist() == [4 / 3, -1 / 3]
+
+
+def test_normalised_leaves_its_input_alone():
+    weights = np.array([1.0, 2.0])
+    normalised(weights, np.array([4.0, 4.0]), np.array([1.0, 4.0]), "sym")
+    assert weights.tolist() == [1, 2]
+
+
+def test_symmetry_of_pattern_and_values():
+    pairs = [(0, 1), (1, 0), (2, 2)]
+    assert symmetry(from_arcs(3, pairs)) == (True, True)
+    assert symmetry(weighted(from_arcs(3, pairs), [1.0, 2.0, 3.0])) == (True, False)
+    assert symmetry(from_arcs(3, [(0, 1)])) == (False, False)
+    assert symmetry(from_arcs(3, [])) == (True, True)
+
+
+def test_small_things():
+    graph = from_arcs(4, [(0, 1), (2, 0), (2, 3)])
+    assert (graph.n, graph.nnz, graph.classes) == (4, 3, 0)
+    assert arcs(graph).tolist() == [0, 2, 2]
+    assert index_dtype(2**31 - 1) == np.int32
+    assert index_dtype(2**31) == np.int64
+    labelled = Graph(graph.indptr, graph.indices, labels=np.array([-1, -1, -1, -1]))
+    assert labelled.classes == 0
+
+
+def test_columns():
+    graph = random_graph(15, 40)
+    dense = graph.adjacency().toarray() != 0
+    for direction, matrix in (("in", dense.T), ("out", dense)):
+        indptr, rows = columns(graph, direction)
+        for j in range(15):
+            found = np.sort(rows[indptr[j] : indptr[j + 1]])
+            np.testing.assert_array_equal(found, np.flatnonzero(matrix[:, j]))
+
+
+@given(st.lists(st.integers(0, 9), max_size=30), st.integers(1, 12))
+def test_chunks_cover_all_rows_and_are_bounded(sizes, limit):
+    indptr = np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+    ranges = list(chunks(indptr, limit))
+    assert [i for first, last in ranges for i in range(first, last)] == list(range(len(sizes)))
+    for first, last in ranges:
+        assert indptr[last] - indptr[first] <= limit or last == first + 1

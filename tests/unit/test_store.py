@@ -1,0 +1,290 @@
+"""The graph folder: what goes in comes out, and what is damaged is refused by name."""
+
+import json
+import os
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from small_graphs import from_arcs, random_graph
+
+from partition import store
+from partition.errors import UserError
+from partition.graph import Graph
+from partition.store import (
+    Partition,
+    content_id,
+    has_partition,
+    list_partitions,
+    open_graph,
+    read_partition,
+    remove_partition,
+    write_graph,
+    write_partition,
+)
+
+
+def full_graph(n=12):
+    rng = np.random.default_rng(0)
+    plain = random_graph(n, 40)
+    return Graph(
+        plain.indptr,
+        plain.indices,
+        weights=rng.random(plain.nnz),
+        features=rng.random((n, 3)).astype(np.float32),
+        labels=rng.integers(-1, 4, n).astype(np.int32),
+        masks={"train": np.arange(n) < 4, "test": np.arange(n) >= 8},
+        ids=np.arange(n, dtype=np.int64) * 7,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "g.graph"
+    write_graph(path, full_graph(), source={"format": "test"}, direction="out")
+    return path
+
+
+def partition_of(path, name="p", **changes):
+    manifest = open_graph(path).manifest
+    parts = np.arange(manifest.n, dtype=np.int32) % 3
+    plain = Partition(name, parts, 3, manifest.id, "rp", "random", "1", "in")
+    return replace(plain, **changes)
+
+
+def arrays(graph):
+    facts = asdict(graph)
+    return facts | facts.pop("masks")
+
+
+def test_round_trip(folder):
+    opened = open_graph(folder)
+    found, expected = arrays(opened.graph), arrays(full_graph())
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+        assert found[name].dtype == array.dtype
+    manifest = opened.manifest
+    assert (manifest.n, manifest.nnz) == (opened.graph.n, opened.graph.nnz)
+    assert (manifest.direction, manifest.directed, manifest.weighted) == ("out", True, True)
+    assert (manifest.features, manifest.masks) == (3, ("train", "test"))
+    assert manifest.source == {"format": "test"}
+    assert manifest.id == content_id(full_graph())
+    assert isinstance(opened.graph.features, np.memmap)
+
+
+def test_the_plainest_graphs(tmp_path):
+    for name, graph in {
+        "bare": from_arcs(3, [(0, 1)]),
+        "edgeless": from_arcs(3, []),
+        "empty": Graph(np.zeros(1, np.int64), np.empty(0, np.int32)),
+    }.items():
+        path = tmp_path / f"{name}.graph"
+        write_graph(path, graph, source={})
+        opened = open_graph(path)
+        assert (opened.graph.n, opened.graph.nnz) == (graph.n, graph.nnz)
+        assert opened.graph.features is opened.graph.labels is opened.graph.weights is None
+
+
+def test_the_id_is_that_of_the_structure():
+    graph = full_graph()
+    assert content_id(replace(graph, features=None, labels=None)) == content_id(graph)
+    assert content_id(replace(graph, weights=graph.weights * 2)) != content_id(graph)
+    assert content_id(random_graph(12, 40, seed=1)) != content_id(random_graph(12, 40))
+    # Nothing but isolated vertices: only n tells them apart.
+    assert content_id(from_arcs(3, [])) != content_id(from_arcs(4, []))
+
+
+@pytest.mark.parametrize("name", ["indptr", "indices", "weights", "features", "labels", "ids"])
+def test_a_truncated_array_is_refused(folder, name):
+    file = folder / f"{name}.npy"
+    file.write_bytes(file.read_bytes()[:-5])
+    with pytest.raises(UserError, match=rf"{name}\.npy is damaged or truncated"):
+        open_graph(folder)
+
+
+@pytest.mark.parametrize("name", ["indptr", "indices", "features", "train_mask"])
+def test_a_missing_array_is_refused(folder, name):
+    (folder / f"{name}.npy").unlink()
+    with pytest.raises(UserError, match=rf"{name}\.npy is missing"):
+        open_graph(folder)
+
+
+def test_an_array_of_another_shape_or_type_is_refused(folder):
+    np.save(folder / "labels.npy", np.zeros(11, np.int32))
+    with pytest.raises(UserError, match=r"holds int32 \(11,\), the manifest asks for \(12,\)"):
+        open_graph(folder)
+    np.save(folder / "labels.npy", np.zeros(12))
+    with pytest.raises(UserError, match="holds float64"):
+        open_graph(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"version": 99}, "has format version 99, this program reads 1"),
+        ({"format": "else"}, "does not describe a graph"),
+        ({"n": 13}, "the manifest asks for"),
+        ({"n": None}, "is damaged: n is no number"),
+        ({"colour": "red"}, "is damaged"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_is_refused(folder, change, message):
+    file = folder / "manifest.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(UserError, match=message):
+        open_graph(folder)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "gcnmpi-graph", "version": 1}'])
+def test_a_manifest_that_is_none_is_refused(folder, text):
+    (folder / "manifest.json").write_text(text)
+    with pytest.raises(UserError, match=r"manifest\.json"):
+        open_graph(folder)
+
+
+def test_no_graph_folder(tmp_path):
+    with pytest.raises(UserError, match="there is no graph folder"):
+        open_graph(tmp_path / "none.graph")
+    (tmp_path / "other.graph").mkdir()
+    with pytest.raises(UserError, match=r"has no manifest\.json"):
+        open_graph(tmp_path / "other.graph")
+    with pytest.raises(UserError, match="is not a graph folder and is not replaced"):
+        write_graph(tmp_path / "other.graph", full_graph(), source={}, overwrite=True)
+    with pytest.raises(UserError, match=r"ends in \.graph"):
+        write_graph(tmp_path / "graph", full_graph(), source={})
+
+
+def test_a_failure_while_writing_leaves_no_folder(tmp_path, monkeypatch):
+    path = tmp_path / "g.graph"
+    saves = []
+
+    def fail(file, array, **kwargs):
+        saves.append(file)
+        if len(saves) == 3:
+            raise OSError(28, "No space left on device")
+        np.lib.format.write_array(file, array)
+
+    monkeypatch.setattr(store.np, "save", fail)
+    with pytest.raises(UserError, match="No space left on device"):
+        write_graph(path, full_graph(), source={})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_replacement_leaves_the_old_folder(folder, monkeypatch):
+    def interrupted(file, array, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store.np, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_graph(folder, random_graph(5, 5), source={}, overwrite=True)
+    monkeypatch.undo()
+    assert open_graph(folder).graph.n == 12
+    assert [file.name for file in folder.parent.iterdir()] == ["g.graph"]
+
+
+def test_overwriting(folder):
+    with pytest.raises(UserError, match="is there already"):
+        write_graph(folder, random_graph(5, 5), source={})
+    write_partition(folder, partition_of(folder))
+    write_graph(folder, random_graph(5, 5), source={}, overwrite=True)
+    assert open_graph(folder).graph.n == 5
+    assert list_partitions(folder) == []
+
+
+def test_partition_round_trip(folder):
+    made = partition_of(folder, seed=3, options={"a": 1}, metrics={"in": {"k": 3}}, seconds=0.5)
+    stored = write_partition(folder, made)
+    assert has_partition(folder, "p")
+    found = read_partition(folder, "p")
+    np.testing.assert_array_equal(found.parts, made.parts)
+    assert found.parts.dtype == np.int32
+    assert replace(found, parts=None) == replace(stored, parts=None)
+    assert len(read_partition(folder, "p", parts=False).parts) == 0
+    assert len(stored.id) == 32
+    assert np.load(folder / "partitions" / "p.npz")["parts"].tolist() == made.parts.tolist()
+
+
+def test_the_id_of_a_partition_is_that_of_its_parts(folder):
+    first = write_partition(folder, partition_of(folder, "a"))
+    wide = partition_of(folder, "b", parts=first.parts.astype(np.int64))
+    assert write_partition(folder, wide).id == first.id
+    other = partition_of(folder, "c", parts=first.parts[::-1])
+    assert write_partition(folder, other).id != first.id
+
+
+def test_partitions_are_listed_and_removed(folder):
+    for name in ("b-2", "a"):
+        write_partition(folder, partition_of(folder, name))
+    assert list_partitions(folder) == ["a", "b-2"]
+    with pytest.raises(UserError, match="has a partition 'a' already"):
+        write_partition(folder, partition_of(folder, "a"))
+    write_partition(folder, partition_of(folder, "a", k=4), overwrite=True)
+    assert read_partition(folder, "a").k == 4
+    remove_partition(folder, "a")
+    assert list_partitions(folder) == ["b-2"]
+    assert not has_partition(folder, "a")
+    with pytest.raises(UserError, match="unknown partition"):
+        remove_partition(folder, "a")
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-k", "a b"])
+def test_malformed_names(folder, name):
+    with pytest.raises(UserError, match="is no name for a partition"):
+        has_partition(folder, name)
+
+
+def test_unknown_partition(folder):
+    with pytest.raises(UserError, match="has no partition 'hp-4', nor any other"):
+        read_partition(folder, "hp-4")
+    write_partition(folder, partition_of(folder, "hp-3"))
+    with pytest.raises(UserError, match="did you mean 'hp-3'"):
+        read_partition(folder, "hp-4")
+
+
+def test_a_partition_of_another_graph_is_refused(folder, tmp_path):
+    write_partition(folder, partition_of(folder))
+    other = tmp_path / "other.graph"
+    write_graph(other, random_graph(12, 40, seed=9), source={})
+    for suffix in ("json", "npz"):
+        data = (folder / "partitions" / f"p.{suffix}").read_bytes()
+        (other / "partitions" / f"p.{suffix}").write_bytes(data)
+    with pytest.raises(UserError, match="was made for another graph"):
+        read_partition(other, "p")
+
+
+def test_damaged_partitions_are_refused(folder):
+    write_partition(folder, partition_of(folder))
+    vector, description = (folder / "partitions" / f"p.{suffix}" for suffix in ("npz", "json"))
+    good, facts = vector.read_bytes(), json.loads(description.read_text())
+
+    vector.write_bytes(good[: len(good) // 2])
+    with pytest.raises(UserError, match="cannot read"):
+        read_partition(folder, "p")
+    vector.unlink()
+    with pytest.raises(UserError, match="cannot read"):
+        read_partition(folder, "p")
+    np.savez(vector, parts=np.zeros(11, np.int32))
+    with pytest.raises(UserError, match="does not hold the parts of 12 vertices"):
+        read_partition(folder, "p")
+    np.savez(vector, parts=np.full(12, 3, np.int32))
+    with pytest.raises(UserError, match=r"part number outside 0\.\.2"):
+        read_partition(folder, "p")
+    vector.write_bytes(good)
+    for change in ({"version": 2}, {"format": "x"}):
+        description.write_text(json.dumps(facts | change))
+        with pytest.raises(UserError, match="is not a version 1 partition"):
+            read_partition(folder, "p")
+    description.write_text(json.dumps(facts | {"colour": "red"}))
+    with pytest.raises(UserError, match="is damaged"):
+        read_partition(folder, "p")
+
+
+def test_a_failure_while_writing_a_partition_leaves_none(folder, monkeypatch):
+    def fail(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(UserError, match="No space left"):
+        write_partition(folder, partition_of(folder))
+    assert list((folder / "partitions").iterdir()) == []
