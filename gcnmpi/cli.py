@@ -17,6 +17,7 @@ from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
 from partition.errors import EXIT_USER_ERROR, UserError
+from partition.records import make_room_for
 
 Job = Callable[[Any], int]  # takes the communicator, returns the exit code
 
@@ -131,9 +132,12 @@ def train(
 
     def job(comm: Any) -> int:
         from gcnmpi import trainer
+        from gcnmpi.comm import from_root
         from gcnmpi.problem import open_problem
         from gcnmpi.report.progress import Progress
 
+        if save_weights is not None:
+            from_root(comm, lambda: make_room_for(save_weights))
         problem = open_problem(comm, graph, partition, config)
         folder = out or Path("runs") / _run_name(graph, partition)
         with Progress(problem, quiet=quiet or comm.rank != 0) as progress:

@@ -82,7 +82,7 @@ class TrainConfig:
     """``[train]``: the optimisation."""
 
     epochs: int = key(200, "number of epochs", low=1)
-    seed: int = key(0, "seed of initial weights and dropout", low=0)
+    seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
     optimizer: str = key("adam", "optimizer, with PyTorch's meaning", choices=OPTIMIZERS)
     lr: float = key(0.01, "learning rate", low=0)
     momentum: float = key(0.0, "momentum of sgd", low=0)

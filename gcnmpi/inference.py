@@ -16,6 +16,7 @@ from gcnmpi.config import Config
 from gcnmpi.models import from_state
 from gcnmpi.problem import make_model, open_problem
 from partition.errors import UserError
+from partition.records import make_room_for
 
 
 def infer(
@@ -48,6 +49,7 @@ def infer(
     UserError
         On all ranks, if the weights do not fit the graph or a file cannot be read or written.
     """
+    from_root(comm, lambda: make_room_for(out))
     parameters = from_root(comm, lambda: from_state(read_weights(weights)))
     depth = max(int(name.split(".")[0]) for name in parameters)
     widths = (

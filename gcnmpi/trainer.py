@@ -88,7 +88,9 @@ def train(
     model, targets = step.model, step.targets
 
     epochs: list[Epoch] = []
-    with _record(file if comm.rank == 0 else None, start) as write:
+    # A loss that overflows is an error below, said once and not by every rank's NumPy.
+    quiet = np.errstate(over="ignore", invalid="ignore")
+    with quiet, _record(file if comm.rank == 0 else None, start) as write:
         for number in range(1, config.train.epochs + 1):
             began = time.perf_counter()
             value = step(number)

@@ -60,6 +60,25 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     return records
 
 
+def make_room_for(path: str | os.PathLike) -> None:
+    """Make the folder of a file that a long run will write at its end.
+
+    Raises
+    ------
+    UserError
+        If that cannot be, or no file can be written at ``path``: before the run, not after it.
+    """
+    path = Path(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    if path.is_dir():
+        raise UserError(f"cannot write {path}: it is a folder")
+    if not os.access(path.parent, os.W_OK):
+        raise UserError(f"cannot write {path}: the folder {path.parent} is not writable")
+
+
 @contextlib.contextmanager
 def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
     """Open a temporary neighbour of ``path``; on success sync it and rename it to ``path``.
