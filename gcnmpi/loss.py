@@ -29,10 +29,11 @@ class SoftmaxCrossEntropy:
         self, scheme: Any, kernel: Any, labels: np.ndarray, mask: np.ndarray, count: int, width: int
     ) -> None:
         self._scheme, self._kernel, self._count = scheme, kernel, count
-        self._rows = np.flatnonzero(mask)
-        self._labels = labels[self._rows].astype(np.int64)
-        self._logits = kernel.empty(len(self._rows), width)
-        self._grad = kernel.empty(len(self._rows), width)
+        rows = np.flatnonzero(mask)
+        self._labels = labels[rows].astype(np.int64)
+        self._rows = None if len(rows) == len(mask) else rows
+        self._logits = kernel.empty_columnwise(len(rows), width)
+        self._grad = kernel.empty_columnwise(len(rows), width)
 
     def __call__(self, logits: Any, grad: Any) -> float:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
@@ -42,16 +43,23 @@ class SoftmaxCrossEntropy:
         logits, grad : (rows, classes) arrays
         """
         kernel, scheme = self._kernel, self._scheme
-        grad.fill(0)
-        if not len(self._rows):
+        if not len(self._labels):
+            grad.fill(0)
             return 0.0
-        kernel.take_rows(logits, self._rows, self._logits)
+        if self._rows is None:
+            kernel.copy(logits, self._logits)
+        else:
+            kernel.take_rows(logits, self._rows, self._logits)
         largest = scheme.row_max(self._logits)
         sums = scheme.row_sum(kernel.exp_shifted(self._logits, largest, self._grad))
         picked = scheme.row_pick(self._logits, self._labels)
         loss = kernel.log_sum(sums) + kernel.total(largest) - kernel.total(picked)
         kernel.softmax_backward(self._grad, sums, self._labels, 1 / self._count)
-        kernel.put_rows(self._grad, self._rows, grad)
+        if self._rows is None:
+            kernel.copy(self._grad, grad)
+        else:
+            grad.fill(0)
+            kernel.put_rows(self._grad, self._rows, grad)
         return loss / self._count
 
 

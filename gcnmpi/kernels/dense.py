@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from gcnmpi import rng
 
 Array = np.ndarray
+_LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
@@ -38,6 +39,13 @@ class DenseArithmetic:
         """An uninitialised array of the kernel's dtype."""
         return np.empty(shape, self.dtype)
 
+    def empty_columnwise(self, rows: int, columns: int) -> Array:
+        """An uninitialised (rows, columns) array laid out column by column.
+
+        Row reductions over few columns, as in a softmax, are several times faster on it.
+        """
+        return np.empty((columns, rows), self.dtype).T
+
     def zeros(self, *shape: int) -> Array:
         """An array of zeros of the kernel's dtype."""
         return np.zeros(shape, self.dtype)
@@ -64,7 +72,13 @@ class DenseArithmetic:
 
     def column_sum(self, x: Array, out: Array) -> None:
         """out = sum of the rows of x."""
-        np.sum(x, axis=0, out=out)
+        rows, width = x.shape
+        # NumPy adds row to row, a few numbers at a time; so first add blocks of rows to each other.
+        block = max(1, _LONG_ROW // max(1, width))
+        head = rows - rows % block
+        np.sum(x[head:], axis=0, out=out)
+        if head:
+            out += x[:head].reshape(-1, block * width).sum(axis=0).reshape(block, width).sum(axis=0)
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """x += 1·biasᵀ."""
