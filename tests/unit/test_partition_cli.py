@@ -230,11 +230,12 @@ def test_models_as_json():
 
 
 def test_real_graph(tmp_path, data_dir):
-    """email-Enron, k = 8: METIS needs a quarter of the volume of random rows (0.245 measured)."""
+    """email-Enron, k = 8: measured 0.224 (hp) and 0.246 (gp) of random rows."""
     path = tmp_path / "enron.graph"
     run("import", data_dir / "email-Enron.mtx.gz", path)
-    for words in (["rp"], ["gp"], ["gp", "--objective", "vol"]):
+    for words in (["rp"], ["gp"], ["gp", "--objective", "vol"], ["hp"]):
         run("add", path, "-k", 8, "--model", *words)
     relative = {row["name"]: row["relative"]["volume"] for row in as_json("compare", path)}
     assert relative["rp-8"] == 1
-    assert max(relative["gp-8"], relative["gp-vol-8"]) < 0.3
+    assert relative["hp-8"] < 0.24
+    assert max(relative["gp-8"], relative["gp-vol-8"]) < 0.27
