@@ -12,7 +12,7 @@ import numpy as np
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, Graph, index_dtype
 from partition.readers import Source, read_source
-from partition.store import Manifest, write_graph
+from partition.store import Manifest, check_target, write_graph
 from partition.vertex_data import attach, check_vertex_data
 
 __all__ = ["attach", "build_graph", "import_graph"]
@@ -62,7 +62,7 @@ def import_graph(
     if direction not in DIRECTIONS:
         raise unknown_name("direction", direction, DIRECTIONS)
     check_vertex_data(features, labels, masks or {}, seed)
-    _check_target(out_path, overwrite)
+    check_target(out_path, overwrite)
 
     source = read_source(source_path, format)
     try:
@@ -157,19 +157,6 @@ def _check_rules(duplicates: str, self_loops: str) -> None:
         raise unknown_name("rule for duplicates", duplicates, DUPLICATES)
     if self_loops not in SELF_LOOPS:
         raise unknown_name("rule for self-loops", self_loops, SELF_LOOPS)
-
-
-def _check_target(path: Path, overwrite: bool) -> None:
-    """What write_graph would refuse after minutes of reading, and a folder it cannot make."""
-    if path.suffix != ".graph":
-        raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
-    if path.exists() and not overwrite:
-        raise UserError(f"{path} is there already", "choose another name or give --force")
-    if path.exists() and not (path / "manifest.json").exists():
-        raise UserError(f"{path} is not a graph folder and is not replaced")
-    parent = next(folder for folder in path.absolute().parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        raise UserError(f"cannot write {path}: {parent} is not a folder that you may write to")
 
 
 def _check_vertices(source: Source) -> None:

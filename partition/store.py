@@ -151,12 +151,7 @@ def write_graph(
         If the name is wrong, the folder is there already, or it cannot be written.
     """
     path = Path(path)
-    if path.suffix != ".graph":
-        raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
-    if path.exists() and not overwrite:
-        raise UserError(f"{path} is there already", "choose another name or give --force")
-    if path.exists() and not (path / "manifest.json").exists():
-        raise UserError(f"{path} is not a graph folder and is not replaced")
+    check_target(path, overwrite)
     pattern, values = symmetry(graph)
     manifest = Manifest(
         id=content_id(graph),
@@ -190,6 +185,25 @@ def write_graph(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return manifest
+
+
+def check_target(path: Path, overwrite: bool = False) -> None:
+    """Refuse a path that :func:`write_graph` could not write a graph folder to.
+
+    Raises
+    ------
+    UserError
+        If the name is wrong, something is there already, or the place is not writable.
+    """
+    if path.suffix != ".graph":
+        raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
+    if path.exists() and not overwrite:
+        raise UserError(f"{path} is there already", "choose another name or give --force")
+    if path.exists() and not (path / "manifest.json").exists():
+        raise UserError(f"{path} is not a graph folder and is not replaced")
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write {path}: {parent} is not a folder that you may write to")
 
 
 def open_graph(path: str | os.PathLike) -> StoredGraph:
