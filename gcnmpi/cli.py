@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+import numpy as np
 
 from gcnmpi import __version__
 from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
@@ -41,8 +42,12 @@ def main() -> None:
 def _parse() -> Job | int:
     try:
         return cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return EXIT_USER_ERROR
     except click.ClickException as error:
-        raise UserError(error.format_message(), "see gcnmpi --help") from error
+        command = getattr(getattr(error, "ctx", None), "command_path", "gcnmpi")
+        raise UserError(error.format_message(), f"see {command} --help") from error
     except click.Abort:
         sys.exit(130)
 
@@ -103,7 +108,7 @@ def _common(function: Callable) -> Callable:
     return function
 
 
-@cli.command()
+@cli.command(short_help="Train on GRAPH and write the record of the run.")
 @_common
 @click.option(
     "--out",
@@ -127,7 +132,10 @@ def train(
     save_weights: Path | None,
     quiet: bool,
 ) -> Job:
-    """Train on GRAPH; the record of the run goes to DIR/run.jsonl."""
+    """Train on GRAPH; the record of the run goes to DIR/run.jsonl.
+
+    Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
+    """
     config = load_config(config_file, settings)
 
     def job(comm: Any) -> int:
@@ -151,10 +159,22 @@ def train(
     return job
 
 
-@cli.command()
+@cli.command(short_help="Exact full-graph inference with trained weights.")
 @_common
-@click.option("--weights", required=True, type=click.Path(path_type=Path), metavar="W.npz")
-@click.option("--out", required=True, type=click.Path(path_type=Path), metavar="Y.npy")
+@click.option(
+    "--weights",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="W.npz",
+    help="From --save-weights, or from PyTorch Geometric.",
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="Y.npy",
+    help="File to write, one row a vertex.",
+)
 @click.option(
     "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
 )
@@ -182,12 +202,15 @@ def infer(
         from gcnmpi.inference import infer as run
 
         run(comm, graph, partition, config, weights, out, layer=layer, classes=classes)
+        if comm.rank == 0:
+            written = np.load(out, mmap_mode="r")
+            print(f"{out}: {' × '.join(map(str, written.shape))} {written.dtype}")
         return 0
 
     return job
 
 
-@cli.command()
+@cli.command(short_help="Prove that a run equals one serial process.")
 @_common
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
@@ -213,7 +236,7 @@ def verify(
     return job
 
 
-@cli.command()
+@cli.command(short_help="Kernels and schemes that work here; configuration keys.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def info(as_json: bool) -> int:
     """What this installation can do, and every configuration key with its default."""
@@ -237,7 +260,7 @@ def info(as_json: bool) -> int:
     return 0
 
 
-@cli.command()
+@cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 def report(runs: tuple[Path, ...], as_json: bool) -> int:

@@ -26,6 +26,7 @@ class Progress:
         self._quiet, self._total = quiet, problem.config.train.epochs
         self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self._bar: Bar | None = None
+        self._console.print(_heading(problem), markup=False)
         for warning in problem.warnings:
             self._console.print(f"warning: {warning}", markup=False)
 
@@ -59,3 +60,12 @@ class Progress:
         elif epoch.epoch in (1, self._total) or epoch.epoch % max(1, self._total // _LINES) == 0:
             line = f"epoch {epoch.epoch:5d}/{self._total}  {text}  {epoch.seconds:.4f} s"
             self._console.print(line, markup=False)
+
+
+def _heading(problem: Any) -> str:
+    """What runs, in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
+    partition = f", partition {problem.partition.name}" if problem.partition else ""
+    ranks, threads = problem.comm.size, problem.threads
+    size = f"{ranks} rank{'s' * (ranks > 1)} × {threads} thread{'s' * (threads > 1)}"
+    how = f"{problem.scheme.name}, {problem.kernel.name}, {problem.config.dtype}"
+    return f"{problem.stored.manifest.name}{partition}: {size}, {how}"

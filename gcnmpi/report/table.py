@@ -16,7 +16,9 @@ from partition.records import read_records
 
 
 def print_runs(runs: Sequence[Path], *, as_json: bool) -> None:
-    """Print one line a run: what ran, what it sent, how long it took, how good it is.
+    """Print one line a run: what it sent, how long it took, how good it is.
+
+    What all runs have in common is said once, above the table.
 
     Raises
     ------
@@ -27,27 +29,38 @@ def print_runs(runs: Sequence[Path], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(rows))
         return
+    common = [name for name in FACTS if len({row[name] for row in rows}) == 1]
     table = Table(box=None, pad_edge=False)
-    for title in ("run", "scheme", "kernel", "ranks", "partition"):
-        table.add_column(title)
-    for title in ("MB sent/epoch", "busiest rank", "messages", "s/epoch", "loss", "val", "test"):
-        table.add_column(title, justify="right")
-    for row in rows:
+    names = _short_names(runs)
+    different = [name for name in FACTS if name not in common]
+    for title in ("run", *different):
+        table.add_column(title, no_wrap=True)
+    for title in ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, row in zip(names, rows, strict=True):
         table.add_row(
-            row["run"],
-            row["scheme"],
-            row["kernel"],
-            str(row["ranks"]),
-            row["partition"] or "-",
+            name,
+            *(_text(row[fact]) for fact in different),
             f"{row['bytes_per_epoch'] / 1e6:.3f}",
             f"{row['max_bytes_per_epoch'] / 1e6:.3f}",
-            f"{row['messages_per_epoch']:.0f}",
             f"{row['seconds_per_epoch']:.4f}",
             f"{row['loss']:.4f}",
             _fraction(row["val_accuracy"]),
             _fraction(row["test_accuracy"]),
         )
-    Console(width=max(120, Console().width)).print(table)
+    print(", ".join(f"{name} {_text(rows[0][name])}" for name in common))
+    # Lines longer than a terminal are better than columns cut off.
+    Console(width=1000, highlight=False, markup=False).print(table)
+    print("MB/epoch: what all ranks sent in the exchanges of a training epoch; busiest: one rank")
+
+
+FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype")
+
+
+def _short_names(runs: Sequence[Path]) -> list[str]:
+    """The folders' own names, where those tell the runs apart."""
+    names = [run.parent.name if run.name == RECORD else run.name for run in runs]
+    return names if len(set(names)) == len(names) and all(names) else [str(run) for run in runs]
 
 
 def _row(run: Path) -> dict[str, Any]:
@@ -63,16 +76,18 @@ def _row(run: Path) -> dict[str, Any]:
     count = end["epochs"]
     return {
         "run": str(run),
-        "scheme": start["scheme"],
-        "kernel": start["kernel"],
-        "ranks": start["ranks"],
-        "partition": start["partition"],
+        **{name: start[name] for name in FACTS if name != "dtype"},
+        "dtype": start["config"]["dtype"],
         "bytes_per_epoch": sum(end["bytes_sent"]) / count,
         "max_bytes_per_epoch": max(end["bytes_sent"]) / count,
         "messages_per_epoch": sum(end["messages_sent"]) / count,
         "seconds_per_epoch": end["seconds_per_epoch"],
         **{name: epochs[-1][name] for name in ("loss", "val_accuracy", "test_accuracy")},
     }
+
+
+def _text(value: Any) -> str:
+    return "-" if value is None else str(value)
 
 
 def _fraction(value: float | None) -> str:
