@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import zipfile
-import zlib
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +13,7 @@ from gcnmpi.config import Config
 from gcnmpi.models import from_state
 from gcnmpi.problem import make_model, open_problem
 from partition.errors import UserError
-from partition.records import make_room_for
+from partition.records import make_room_for, read_npz
 
 
 def infer(
@@ -50,7 +47,7 @@ def infer(
         On all ranks, if the weights do not fit the graph or a file cannot be read or written.
     """
     from_root(comm, lambda: make_room_for(out))
-    parameters = from_root(comm, lambda: from_state(read_weights(weights)))
+    parameters = from_root(comm, lambda: from_state(read_npz(weights)))
     depth = max(int(name.split(".")[0]) for name in parameters)
     widths = (
         parameters["1.weight"].shape[0],
@@ -77,19 +74,6 @@ def infer(
     if classes:
         values = problem.scheme.row_argmax(rows)
     write_rows(comm, Path(out), problem.scheme.original_rows(values), problem.stored.graph.n)
-
-
-def read_weights(path: str | os.PathLike) -> Mapping[str, np.ndarray]:
-    """The arrays of an ``.npz``; a UserError if it is missing, damaged or holds objects."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise UserError(f"{path} is a single array, not an .npz of named weights")
-            return {name: arrays[name] for name in arrays.files}
-    except FileNotFoundError as error:
-        raise UserError(f"there is no file {path}") from error
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"cannot read the weights in {path}: {error}") from error
 
 
 def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:

@@ -1,11 +1,13 @@
-"""Records: one JSON object per line, and files that are written whole or not at all."""
+"""Files: records of one JSON object a line, files written whole or not at all, distrusted npz."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import zipfile
+import zlib
+from collections.abc import Container, Iterator
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -100,3 +102,63 @@ def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+# Deflate cannot expand a byte to more than this (RFC 1951: 258 bytes out of 2 bits).
+DEFLATE_RATIO = 1032
+
+
+def read_npz(
+    path: str | os.PathLike, wanted: Container[str] | None = None
+) -> dict[str, np.ndarray]:
+    """The arrays of an ``.npz`` file of anybody's: no pickles, nothing allocated on its word.
+
+    Parameters
+    ----------
+    wanted : container of str, optional
+        Names of the arrays to read; others are not touched. Without it, all of them.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, no npz, damaged, or announces more than its bytes can hold.
+    """
+    path = Path(path)
+    arrays = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                name = member.filename.removesuffix(".npy")
+                if wanted is None or name in wanted:
+                    arrays[name] = _read_member(path, name, archive, member)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+        raise UserError(f"{path} is truncated or damaged: {error}") from error
+    return arrays
+
+
+def _read_member(
+    path: Path, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo
+) -> np.ndarray:
+    if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
+        raise UserError(f"{path}: {name} announces more than its bytes can hold")
+    try:
+        with archive.open(member) as file:
+            read_header = {
+                (1, 0): np.lib.format.read_array_header_1_0,
+                (2, 0): np.lib.format.read_array_header_2_0,
+            }.get(np.lib.format.read_magic(file), np.lib.format.read_array_header_2_0)
+            shape, _, dtype = read_header(file)
+        count = 1
+        for extent in shape:
+            count *= extent
+        if min(shape, default=0) < 0 or count * dtype.itemsize > member.file_size:
+            raise UserError(f"{path}: {name} is truncated: its header announces {dtype} {shape}")
+        with archive.open(member) as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except (ValueError, SyntaxError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path}: cannot read {name}: {reason}") from error
+    except MemoryError as error:
+        raise UserError(f"{path}: {name} does not fit into this machine's memory") from error

@@ -18,8 +18,6 @@ import json
 import os
 import re
 import shutil
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -29,7 +27,7 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import MASKS, Graph, symmetry
-from partition.records import atomic_file, to_json
+from partition.records import atomic_file, read_npz, to_json
 
 FORMAT = "gcnmpi-graph"
 VERSION = 1
@@ -402,11 +400,7 @@ def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
 
 
 def _read_parts(file: Path, n: int) -> np.ndarray:
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            vector = arrays["parts"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise UserError(f"cannot read {file}: {error}") from error
+    vector = read_npz(file, ("parts",)).get("parts", np.empty(0))
     if vector.shape != (n,) or vector.dtype.kind != "i":
         raise UserError(f"{file} does not hold the parts of {n} vertices")
     return vector

@@ -15,9 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError
+from partition.records import DEFLATE_RATIO
 
-# Deflate cannot expand a byte to more than this (RFC 1951: 258 bytes out of 2 bits).
-DEFLATE_RATIO = 1032
 MAX_CLASSES = 1 << 20
 # Sparse features may have so many columns without an entry for each.
 SPARSE_WIDTH = 1 << 16

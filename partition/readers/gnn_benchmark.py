@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,13 @@ import numpy as np
 from partition.errors import UserError
 from partition.readers import Source
 from partition.readers.files import (
-    DEFLATE_RATIO,
     check_csr,
     class_labels,
     dense_features,
     finite_features,
     finite_weights,
 )
+from partition.records import read_npz
 
 
 def read(path: Path) -> Source:
@@ -31,7 +30,7 @@ def read(path: Path) -> Source:
         If an array is missing or damaged, or the arrays do not fit each other.
     """
     where = str(path)
-    arrays = _read_members(path)
+    arrays = read_npz(path, WANTED)
     if "adj_indptr" not in arrays:
         raise UserError(
             f"{path} has no array adj_indptr", "its keys must be those of gnn-benchmark"
@@ -72,41 +71,6 @@ WANTED = frozenset(
     [f"{matrix}_{part}" for matrix in ("adj", "attr") for part in ("data", "indices", "indptr")]
     + ["adj_shape", "attr_shape", "attr_matrix", "labels"]
 )
-
-
-def _read_members(path: Path) -> dict[str, np.ndarray]:
-    """The arrays in ``WANTED`` that there are, each checked before it is allocated."""
-    arrays = {}
-    with zipfile.ZipFile(path) as archive:
-        for member in archive.infolist():
-            name = member.filename.removesuffix(".npy")
-            if name not in WANTED:
-                continue
-            if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
-                raise UserError(f"{path}: {name} announces more than its bytes can hold")
-            try:
-                with archive.open(member) as file:
-                    _check_announced(path, name, member, file)
-                with archive.open(member) as file:
-                    arrays[name] = np.lib.format.read_array(file, allow_pickle=False)
-            except (ValueError, SyntaxError, NotImplementedError, RuntimeError) as error:
-                reason = str(error).splitlines()[0]
-                raise UserError(f"{path}: cannot read {name}: {reason}") from error
-    return arrays
-
-
-def _check_announced(path: Path, name: str, member: zipfile.ZipInfo, file) -> None:
-    """Hold the shape in an array's header against the size of the member."""
-    version = np.lib.format.read_magic(file)
-    if version == (1, 0):
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-    else:
-        shape, _, dtype = np.lib.format.read_array_header_2_0(file)
-    count = 1
-    for extent in shape:
-        count *= extent
-    if min(shape, default=0) < 0 or count * dtype.itemsize > member.file_size:
-        raise UserError(f"{path}: {name} is truncated: its header announces {dtype} {shape}")
 
 
 def _csr(
