@@ -121,6 +121,11 @@ def load_features(problem: Problem) -> Any:
             )
     with problem.phases.as_one("load"):
         rows = problem.scheme.load_rows(features)
+    with agreed(problem.comm):
+        # A sum in float64 finds every NaN and infinity, and allocates nothing.
+        if not np.isfinite(rows.sum(dtype=np.float64)):
+            raise UserError(f"{problem.stored.path} is damaged: its features are not all finite")
+    with problem.phases.as_one("load"):
         if problem.config.graph.feature_norm == "row":
             rows = row_normalised(rows)
     return problem.kernel.from_host(rows)
@@ -159,7 +164,8 @@ def load_targets(problem: Problem) -> Targets:
     counts = np.array([np.count_nonzero(mask) for mask in masks.values()], np.float64)
     problem.scheme.reduce(counts)
     with agreed(comm):
-        if labels.max(initial=0) >= problem.stored.manifest.classes:
+        classes = problem.stored.manifest.classes
+        if labels.max(initial=0) >= classes or labels.min(initial=0) < UNLABELLED:
             raise UserError(f"{problem.stored.path} is damaged: a label outside its classes")
         if counts[list(masks).index("train")] == 0:
             raise UserError(f"{problem.stored.path} has no labelled vertex to train on")
