@@ -12,8 +12,10 @@ import sys
 import time
 import traceback
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -257,12 +259,16 @@ def host_names(comm: Comm) -> list[str]:
     return comm.allgather(MPI.Get_processor_name())
 
 
-def ranks_on_node(comm: Comm) -> int:
-    """Number of ranks of ``comm`` that share this rank's memory."""
+def share_of_cores(comm: Comm) -> int:
+    """Cores for this rank, at least 1: those it may run on, shared with ranks that may too.
+
+    Right whether the launcher binds ranks to cores of their own, or to none.
+    """
+    mine = os.sched_getaffinity(0)
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    size = node.size
+    sharers = Counter(core for cores in node.allgather(mine) for core in cores)
     node.Free()
-    return size
+    return max(1, int(sum(Fraction(1, sharers[core]) for core in mine)))
 
 
 def versions() -> dict[str, str]:

@@ -120,7 +120,7 @@ class Config:
 
     kernel: str = key("graphblas", "local arithmetic", choices=KERNELS)
     dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
-    threads: int = key(0, "threads a rank; 0: cores of the node / ranks on it", low=0)
+    threads: int = key(0, "threads a rank; 0: its share of the cores it may run on", low=0)
     graph: GraphConfig = field(default_factory=GraphConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.comm import Comm, agreed, from_root, ranks_on_node
-from gcnmpi.config import Config
+from gcnmpi.comm import Comm, agreed, from_root, share_of_cores
+from gcnmpi.config import MODELS, Config
 from gcnmpi.kernels import KERNELS
-from gcnmpi.models import GCN
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.timing import Phases, Traffic
 from partition.errors import UserError
@@ -96,8 +95,7 @@ def open_problem(
             f"partition {found.name!r} was made for direction {found.direction!r}, this run "
             f"uses {direction!r}: it works, with more communication than a partition for it"
         )
-    cores = len(os.sched_getaffinity(0))
-    threads = config.threads or max(1, cores // ranks_on_node(comm))
+    threads = config.threads or share_of_cores(comm)
     threadpool_limits(threads)
     phases, traffic = Phases(), Traffic()
     kernel = make_kernel(np.dtype(config.dtype), threads)
@@ -172,10 +170,11 @@ def load_targets(problem: Problem) -> Targets:
     return Targets(labels, masks, dict(zip(masks, counts.astype(int).tolist(), strict=True)))
 
 
-def make_model(problem: Problem, widths: tuple[int, ...]) -> GCN:
+def make_model(problem: Problem, widths: tuple[int, ...]) -> Any:
     """The network that the configuration describes, on this problem's features."""
     with problem.phases.as_one("load"):
-        return GCN(problem.scheme, problem.kernel, problem.config, load_features(problem), widths)
+        make = MODELS.get(problem.config.model.name)
+        return make(problem.scheme, problem.kernel, problem.config, load_features(problem), widths)
 
 
 def _check(path: Path, name: str | None, size: int) -> tuple[StoredGraph, Partition | None]:
