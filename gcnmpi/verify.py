@@ -53,8 +53,8 @@ class Tolerances:
 
 
 TOLERANCES = {
-    "float64": Tolerances(1e-10, 1e-10, 1e-12, 1e-8, 1e-5),
-    "float32": Tolerances(1e-4, 1e-4, 1e-5, 1e-2, 0.0),
+    "float64": Tolerances(1e-10, 1e-10, 1e-12, 1e-9, 1e-5),
+    "float32": Tolerances(1e-4, 1e-4, 1e-5, 1e-3, 0.0),
 }
 
 

@@ -1,0 +1,213 @@
+"""Under mpirun: ``verify`` on many cases in one launch, sound ones and ones with a fault put in.
+
+Usage: verify_cases.py CASES.json
+
+CASES.json holds a list of {"graph", "partition", "settings", "fault"}; rank 0 prints a list of
+{"code", "missed": names of the checks that missed, "checks": all of them}.
+"""
+
+import contextlib
+import dataclasses
+import io
+import json
+import sys
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from gcnmpi import comm as mpi
+from gcnmpi import loss, models, optim, trainer
+from gcnmpi.config import load_config
+from gcnmpi.exchange import Exchange
+from gcnmpi.kernels.dense import DenseArithmetic
+from gcnmpi.schemes import p2p
+from gcnmpi.timing import Traffic
+from gcnmpi.verify import verify
+
+
+def main(comm):
+    results = []
+    for case in json.loads(Path(sys.argv[1]).read_text()):
+        config = load_config(None, ("dtype=float64", *case["settings"]))
+        printed = io.StringIO()
+        fault = FAULTS[case["fault"]](comm) if case["fault"] else contextlib.nullcontext()
+        with fault, contextlib.redirect_stdout(printed):
+            code = verify(comm, case["graph"], case["partition"], config, as_json=True)
+        if comm.rank == 0:
+            checks = json.loads(printed.getvalue())["checks"]
+            names = [check["name"] for check in checks]
+            missed = [check["name"] for check in checks if not check["ok"]]
+            results.append({"code": code, "missed": missed, "checks": names})
+    if comm.rank == 0:
+        print(json.dumps(results))
+    return 0
+
+
+def wrapping(cls, name, make):
+    """Replace ``cls.name`` by ``make(what it was)``."""
+    return mock.patch.object(cls, name, make(getattr(cls, name)))
+
+
+def fold_overwrites(comm):
+    """Rows that several ranks contribute to keep the last contribution only."""
+
+    def make(fold):
+        def overwriting(self, x, out):
+            fold(self, x, out)
+            exchange = self._exchanges.get(id(x)) or self._scratch_exchange(x.shape[1])
+            out[self.plan.send_rows] = exchange.packed
+
+        return overwriting
+
+    return wrapping(p2p.P2P, "_fold", make)
+
+
+def forward_instead_of_transposed(comm):
+    """Mᵀ taken for M, as if the values were symmetric."""
+    return mock.patch.object(p2p.P2P, "aggregate_t", p2p.P2P.aggregate)
+
+
+def byte_not_counted(comm):
+    def make(count):
+        def short(self, nbytes, messages, purpose=None):
+            lost = comm.rank == 1 and self.purpose == "train" and purpose is None
+            count(self, nbytes - lost, messages, purpose)
+
+        return short
+
+    return wrapping(Traffic, "count", make)
+
+
+def message_not_counted(comm):
+    def make(count):
+        def short(self, sent, requests):
+            lost = comm.rank == 2 and self._traffic.purpose != "setup"
+            count(self, sent, requests[lost:])
+
+        return short
+
+    return wrapping(Exchange, "_count", make)
+
+
+def row_too_many(comm):
+    """One rank asks for a row of another that it does not need: harmless, but not minimal."""
+    halo_of = p2p.halo_of
+
+    def greedy(own, columns, parts):
+        halo = halo_of(own, columns, parts)
+        foreign = np.setdiff1d(np.flatnonzero(parts != comm.rank), halo)
+        if comm.rank == 2:
+            columns = np.append(columns, foreign[:1].astype(columns.dtype))
+        return halo_of(own, columns, parts)
+
+    return mock.patch.object(p2p, "halo_of", greedy)
+
+
+def other_initial_weight(comm):
+    def make(initialise):
+        def perturbed(self, seed):
+            initialise(self, seed)
+            self.parameters["1.weight"][0, 0] += 1e-6
+
+        return perturbed
+
+    return wrapping(models.GCN, "_initialise", make)
+
+
+def gradient_counted_twice(comm):
+    """Every rank's contribution to the first weight counted once more for each other rank."""
+
+    def make(backward):
+        def scaled(self):
+            backward(self)
+            self.gradients["1.weight"][...] *= comm.size
+
+        return scaled
+
+    return wrapping(models.GCN, "backward", make)
+
+
+def bias_gradient_forgotten(comm):
+    def make(column_sum):
+        def forgetful(self, k, grad, out):
+            column_sum(self, k, grad, out)
+            if comm.rank == 2:
+                out[...] = 0
+
+        return forgetful
+
+    return wrapping(p2p.P2P, "column_sum", make)
+
+
+def rows_not_in_original_order(comm):
+    def make(original_rows):
+        return lambda self, rows: original_rows(self, rows[::-1].copy())
+
+    return wrapping(p2p.P2P, "original_rows", make)
+
+
+def one_more_right(comm):
+    count_correct = loss.count_correct
+
+    def generous(*arguments):
+        return count_correct(*arguments) + (comm.rank == 0)
+
+    return mock.patch.object(trainer, "count_correct", generous)
+
+
+def adam_without_correction(comm):
+    def make(step):
+        return lambda self, *arguments: step(self, *arguments[:-1], 1000)
+
+    return wrapping(DenseArithmetic, "adam_step", make)
+
+
+def decay_on_all_layers(comm):
+    def make(decays):
+        return lambda self: dict.fromkeys(decays(self), True)
+
+    return wrapping(models.GCN, "decays", make)
+
+
+def weights_never_updated(comm):
+    return mock.patch.object(optim.Adam, "step", return_value=None)
+
+
+def dropout_by_local_number(comm):
+    """Masks that depend on where a vertex lives; right on one rank only."""
+
+    def make(block):
+        def local(self, k):
+            found = block(self, k)
+            return dataclasses.replace(found, rows=np.arange(len(found.rows)))
+
+        return local
+
+    return wrapping(p2p.P2P, "block", make)
+
+
+def loss_of_rank_zero(comm):
+    def make(call):
+        return lambda self, logits, grad: call(self, logits, grad) * (comm.rank == 0)
+
+    return wrapping(loss.SoftmaxCrossEntropy, "__call__", make)
+
+
+def nothing(comm):
+    """No fault in the program: the case itself has one."""
+    return contextlib.nullcontext()
+
+
+FAULTS = {
+    function.__name__: function
+    for function in (
+        fold_overwrites, forward_instead_of_transposed, byte_not_counted, message_not_counted,
+        row_too_many, other_initial_weight, gradient_counted_twice, bias_gradient_forgotten,
+        rows_not_in_original_order, one_more_right, adam_without_correction, decay_on_all_layers,
+        weights_never_updated, dropout_by_local_number, loss_of_rank_zero, nothing,
+    )
+}  # fmt: skip
+
+if __name__ == "__main__":
+    mpi.run(main)

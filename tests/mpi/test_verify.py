@@ -1,0 +1,198 @@
+"""``gcnmpi verify``: sound runs pass on 1 to 4 ranks, and every check fails where it should."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from partition.assemble import build_graph
+from partition.metrics import measure
+from partition.readers import Source
+from partition.store import Partition, write_graph, write_partition
+from partition.synthetic import sbm
+
+KINDS = ("directed", "mirrored", "undirected", "arcless")
+DOT = "⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩"
+TRAFFIC = ["training bytes", "training messages", "evaluation bytes", "evaluation messages"]
+# Everything that comes out of training itself.
+NUMBERS = ["loss curve", "final weights", "logits"]
+
+
+def make_graph(kind):
+    """Weighted and directed with isolated vertices; or of symmetric pattern only; …"""
+    if kind == "undirected":
+        return sbm(90, 3, degree=6, features=4, train=0.4, val=0.2)
+    rng = np.random.default_rng(5)
+    n, narcs = (7, 0) if kind == "arcless" else (61, 230)
+    source, target = rng.integers(0, max(1, n - 9), (2, narcs))
+    if kind == "mirrored":
+        source, target = np.append(source, target), np.append(target, source)
+    labels = rng.integers(-1, 4, n).astype(np.int32)
+    labels[:4] = range(4)
+    masks = {name: rng.random(n) < 0.4 for name in ("train", "val", "test")}
+    masks["train"][:2] = True
+    graph, _ = build_graph(
+        Source(
+            n=n,
+            source=source,
+            target=target,
+            weights=rng.uniform(0.2, 1.5, len(source)),
+            features=rng.standard_normal((n, 5)).astype(np.float32),
+            labels=labels,
+            masks={} if kind == "mirrored" else masks,
+        )
+    )
+    return graph
+
+
+def make_parts(n, k):
+    """Uneven, in no order, and part 1 is empty where there are three or more."""
+    shares = np.arange(k, 0, -1.0)
+    if k > 2:
+        shares[1] = 0
+    return np.random.default_rng(k).choice(k, n, p=shares / shares.sum()).astype(np.int32)
+
+
+def add_parts(path, graph, identity, k, name, parts, falsify=lambda metrics: None):
+    metrics = {d: asdict(measure(graph, parts, k, d)) for d in ("in", "out")}
+    falsify(metrics)
+    partition = Partition(name, parts, k, identity, "test", "numpy", "1", "in", metrics=metrics)
+    write_partition(path, partition)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("verify")
+    for kind in KINDS:
+        graph, path = make_graph(kind), folder / f"{kind}.graph"
+        identity = write_graph(path, graph, source={}).id
+        for k in (1, 2, 3, 4):
+            parts = make_parts(graph.n, k)
+            add_parts(path, graph, identity, k, f"uneven-{k}", parts)
+            assert k < 3 or not (parts == 1).any()
+
+        def falsify(metrics):
+            metrics["in"]["send_rows"][2] += 1
+
+        add_parts(path, graph, identity, 3, "false-3", make_parts(graph.n, 3), falsify)
+    return folder
+
+
+def run_cases(mpirun, folder, tmp_path, nranks, cases):
+    """The results of (kind, settings, fault[, partition]) cases in one launch."""
+    table = [
+        {
+            "graph": str(folder / f"{kind}.graph"),
+            "partition": f"{(*rest, 'uneven')[0]}-{nranks}",
+            "settings": ["train.epochs=6", *settings],
+            "fault": fault,
+        }
+        for kind, settings, fault, *rest in cases
+    ]
+    (tmp_path / "cases.json").write_text(json.dumps(table))
+    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+DROPOUT = ["model.dropout=0.5", "model.input_dropout=0.3"]
+SOUND = [
+    ("directed", ["model.hidden=[7]", *DROPOUT]),
+    ("directed", ["model.hidden=[3,6,9]", "graph.direction=out", "graph.normalize=row",
+                  "kernel=scipy", "train.optimizer=sgd", "train.momentum=0.9", "train.lr=0.1",
+                  "train.weight_decay=0.01", "train.eval_every=4"]),
+    ("directed", ["model.hidden=[7]", "model.order=aggregate", "model.cache_input=false",
+                  "graph.normalize=none", "graph.self_loops=false", "model.dropout=0.2"]),
+    ("directed", ["model.hidden=[]", "graph.feature_norm=row", "graph.normalize=none",
+                  "train.eval_every=0"]),
+    ("directed", ["model.hidden=[11,3]", "dtype=float32", *DROPOUT]),
+    ("mirrored", ["model.hidden=[7]", "model.order=combine", "scheme.backward=expand"]),
+    ("mirrored", ["model.hidden=[9,2,5]", "graph.normalize=row", "kernel=scipy", *DROPOUT]),
+    ("mirrored", ["model.hidden=[7]", "graph.normalize=none", "scheme.backward=fold",
+                  "graph.direction=out", "model.bias=false"]),
+    ("undirected", ["model.hidden=[16]", "graph.normalize=row", "train.weight_decay=5e-4",
+                    "train.weight_decay_layers=first", *DROPOUT]),
+    ("arcless", ["model.hidden=[3]", "model.dropout=0.5"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3, 4])
+def test_sound_runs_pass(mpirun, folder, tmp_path, nranks):
+    cases = [(*case, None) for case in SOUND]
+    for case, result in zip(cases, run_cases(mpirun, folder, tmp_path, nranks, cases), strict=True):
+        assert (result["code"], result["missed"]) == (0, []), case
+        assert set(result["checks"]) >= {*NUMBERS, *TRAFFIC, DOT, "plan = metrics"}
+        assert ("finite differences" in result["checks"]) == ("dtype=float32" not in case[1])
+
+
+FOLD = ["model.hidden=[7]", "model.order=combine"]
+# Fault → (graph, settings, what must miss, and whether nothing else may).
+FAULTY = [
+    ("fold_overwrites", "directed", FOLD,
+     ["Mᵀ·y", DOT, "first gradient", "finite differences", *NUMBERS], True),
+    ("forward_instead_of_transposed", "mirrored", FOLD,
+     ["Mᵀ·y", DOT, "first gradient", "finite differences", *NUMBERS], True),
+    ("byte_not_counted", "directed", FOLD, ["training bytes"], True),
+    ("message_not_counted", "directed", FOLD,
+     ["training messages", "evaluation messages"], True),
+    ("row_too_many", "directed", FOLD,
+     ["training bytes", "evaluation bytes", "plan = metrics"], False),
+    ("other_initial_weight", "directed", FOLD, ["first gradient", *NUMBERS], True),
+    ("gradient_counted_twice", "directed", FOLD,
+     ["first gradient", "finite differences", *NUMBERS], True),
+    ("bias_gradient_forgotten", "directed", FOLD,
+     ["first gradient", "finite differences", *NUMBERS], True),
+    ("rows_not_in_original_order", "directed", FOLD,
+     ["logits", "predictions", "accuracies", "M·x", "Mᵀ·y"], True),
+    ("one_more_right", "directed", FOLD, ["accuracies"], True),
+    ("adam_without_correction", "directed", FOLD, NUMBERS, True),
+    ("decay_on_all_layers", "directed",
+     [*FOLD, "train.weight_decay=0.01", "train.weight_decay_layers=first"], NUMBERS, True),
+    ("weights_never_updated", "directed", FOLD, NUMBERS, False),
+    ("dropout_by_local_number", "directed", [*FOLD, *DROPOUT],
+     ["first gradient", *NUMBERS], False),
+    ("loss_of_rank_zero", "directed", FOLD, ["loss curve", "finite differences"], True),
+    ("nothing", "directed", FOLD,
+     ["training bytes", "evaluation bytes", "recorded metrics"], True, "false"),
+]  # fmt: skip
+
+
+def test_every_check_can_miss(mpirun, folder, tmp_path):
+    cases = [(kind, settings, fault, *rest) for fault, kind, settings, _, _, *rest in FAULTY]
+    results = run_cases(mpirun, folder, tmp_path, 3, cases)
+    seen = set()
+    for (fault, _, _, expected, exactly, *_), result in zip(FAULTY, results, strict=True):
+        missed = set(result["missed"])
+        assert result["code"] == 1, fault
+        assert missed >= set(expected), fault
+        # A class may change with the weights, or may not.
+        if exactly:
+            assert missed - {"predictions"} == set(expected) - {"predictions"}, fault
+        seen |= missed
+    assert seen == set(results[0]["checks"])
+
+
+def test_the_command_prints_a_table_and_exits_with_the_verdict(mpirun, folder):
+    arguments = ("verify", folder / "directed.graph", "--set", "train.epochs=3", "--partition")
+    done = mpirun(3, "gcnmpi", *arguments, "uneven-3")
+    assert done.returncode == 0, done.stderr
+    for word in ("directed", "p2p", "fold", "graphblas", "float64", "loss curve", "1e-10", "given"):
+        assert word in done.stdout
+    assert "MISS" not in done.stdout
+    assert "\x1b" not in done.stdout
+
+    done = mpirun(3, "gcnmpi", *arguments, "false-3")
+    assert done.returncode == 1
+    assert done.stdout.count("MISS ") == 3
+    assert "send_rows" in done.stdout
+
+
+def test_json_is_one_object_and_float32_is_asked_for(mpirun, folder):
+    arguments = ("verify", folder / "undirected.graph", "--json", "--set", "dtype=float32")
+    done = mpirun(1, "gcnmpi", *arguments, "--set", "train.epochs=2")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["ok"]
+    assert (facts["dtype"], facts["ranks"], facts["config"]["train"]["epochs"]) == ("float32", 1, 2)
+    assert all(check["measured"] <= check["tolerance"] for check in facts["checks"])
