@@ -1,0 +1,389 @@
+"""Every mistake: one message with a hint, on all ranks, exit code 2, within seconds.
+
+Most command lines run in one launch; one of each class of mistake runs as a user would start it.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from partition.graph import Graph
+from partition.pipeline import add_partition, import_parts
+from partition.store import open_graph, write_graph
+
+N, WIDTH, CLASSES = 40, 5, 3
+
+
+def directed_graph(seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    targets = [np.sort(rng.choice(N, 4, replace=False)) for _ in range(N)]
+    data = {
+        "features": rng.standard_normal((N, WIDTH)).astype(np.float32),
+        "labels": (np.arange(N) % CLASSES).astype(np.int32),
+        "masks": {"train": np.arange(N) < 20, "test": np.arange(N) >= 30},
+    }
+    indptr = np.arange(0, 4 * N + 1, 4, dtype=np.int64)
+    return Graph(indptr, np.concatenate(targets).astype(np.int32), **(data | changes))
+
+
+def store(path, graph, *sizes):
+    write_graph(path, graph, source={})
+    for k in sizes:
+        add_partition(path, "rp", k)
+
+
+def truncate(file):
+    size = file.stat().st_size
+    with open(file, "r+b") as opened:
+        opened.truncate(size // 2)
+
+
+def change_manifest(path, **changes):
+    file = path / "manifest.json"
+    facts = json.loads(file.read_text()) | changes
+    file.write_text(json.dumps({k: v for k, v in facts.items() if v is not None}))
+
+
+def change_array(path, name, place, value):
+    array = np.load(path / f"{name}.npy")
+    array[place] = value
+    np.save(path / f"{name}.npy", array)
+
+
+# Name of a damaged copy of the good graph → what is done to it.
+DAMAGES = {
+    "half-features": lambda p: truncate(p / "features.npy"),
+    "half-indices": lambda p: truncate(p / "indices.npy"),
+    "half-partition": lambda p: truncate(p / "partitions" / "rp-3.npz"),
+    "no-labels-file": lambda p: (p / "labels.npy").unlink(),
+    "no-nnz": lambda p: change_manifest(p, nnz=None),
+    "other-version": lambda p: change_manifest(p, version=99),
+    "no-json": lambda p: (p / "manifest.json").write_text("{"),
+    "no-manifest": lambda p: (p / "manifest.json").unlink(),
+    "target-too-large": lambda p: change_array(p, "indices", 7, N),
+    "target-negative": lambda p: change_array(p, "indices", -1, -1),
+    "target-changed-late": lambda p: change_array(p, "indices", -1, 10**6),
+    "indptr-decreases": lambda p: change_array(p, "indptr", 5, 0),
+    "nan-feature": lambda p: change_array(p, "features", (N - 1, 2), np.nan),
+    "infinite-feature": lambda p: change_array(p, "features", (0, 2), np.inf),
+    "label-too-large": lambda p: change_array(p, "labels", 3, CLASSES),
+    "label-negative": lambda p: change_array(p, "labels", 3, -5),
+    "foreign-partition": lambda p: change_manifest(p, id="0" * 32),
+    "part-too-large": lambda p: np.savez(
+        p / "partitions" / "rp-3.npz", parts=np.full(N, 3, np.int32)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """Words after "gcnmpi" ({0} stands for the folder), and what the message must say."""
+
+    line: str
+    says: tuple[str, ...]
+
+
+def train(words, *says):
+    return Mistake(f"train --quiet --out {{0}}/run {words}", says)
+
+
+def infer(words, *says):
+    return Mistake(f"infer {{0}}/good.graph --partition rp-3 --out {{0}}/y.npy {words}", says)
+
+
+GOOD = "{0}/good.graph --partition rp-3"
+MISTAKES = {
+    "no graph": train("{0}/nothere.graph --partition rp-3", "nothere.graph", "gcn-partition"),
+    **{
+        name: train(f"{{0}}/{name}.graph --partition rp-3", *says)
+        for name, *says in (
+            ("half-features", "features.npy is damaged or truncated"),
+            ("half-indices", "indices.npy is damaged or truncated"),
+            ("half-partition", "rp-3.npz"),
+            ("no-labels-file", "labels.npy is missing"),
+            ("no-nnz", "manifest.json is damaged", "nnz"),
+            ("other-version", "format version 99", "reads 1"),
+            ("no-json", "manifest.json"),
+            ("no-manifest", "not a graph folder"),
+            ("target-too-large", "damaged", f"outside 0..{N - 1}"),
+            ("target-negative", "damaged", f"outside 0..{N - 1}"),
+            ("target-changed-late", "damaged", f"outside 0..{N - 1}"),
+            ("indptr-decreases", "indptr.npy does not increase"),
+            ("nan-feature", "features are not all finite"),
+            ("infinite-feature", "features are not all finite"),
+            ("label-too-large", "a label outside its classes"),
+            ("label-negative", "a label outside its classes"),
+            ("foreign-partition", "another graph", "gcn-partition add"),
+            ("part-too-large", "outside 0..2"),
+        )
+    },
+    "k is not P": train("{0}/good.graph --partition rp-4", "4 parts", "3 ranks", "mpirun -n 4"),
+    "no partition": train("{0}/good.graph", "3 ranks need a partition", "-k 3"),
+    "unknown partition": train("{0}/good.graph --partition rp3", "unknown partition", "'rp-3'"),
+    "partition of none": train("{0}/bare.graph --partition hp-3", "nor any other"),
+    "partition name": train("{0}/good.graph --partition ../rp-3", "no name for a partition"),
+    "more ranks than vertices": train(
+        "{0}/two.graph --partition rp-2", "3 ranks for 2 vertices", "no more ranks"
+    ),
+    "no features": train("{0}/no-features.graph --partition rp-3", "has no features", "random:16"),
+    "no labels": train("{0}/no-labels.graph --partition rp-3", "has no labels", "random:8"),
+    "nothing to train on": train(
+        "{0}/no-train.graph --partition rp-3", "no labelled vertex to train on"
+    ),
+    "directed expand": train(f"{GOOD} --set scheme.backward=expand", "directed", "'fold'"),
+    "loss not a number": train(
+        f"{GOOD} --set train.lr=1e30 --set train.epochs=9", "the loss is nan in epoch", "train.lr"
+    ),
+    "unknown key": train(f"{GOOD} --set train.epoch=3", "'train.epoch'", "'train.epochs'"),
+    "unknown key in file": train(f"{GOOD} --config {{0}}/key.toml", "'model.hiden'", "hidden'"),
+    "bad value": train(f"{GOOD} --set model.dropout=1.0", "model.dropout is below 1"),
+    "bad type": train(f"{GOOD} --set train.epochs=ten", "train.epochs takes an integer", "'ten'"),
+    "no value": train(f"{GOOD} --set train.epochs", "'train.epochs'", "key=value"),
+    "unknown kernel": train(f"{GOOD} --set kernel=graphblast", "unknown kernel", "'graphblas'"),
+    "unknown scheme": train(f"{GOOD} --set scheme.name=p3p", "scheme.name 'p3p'", "'p2p'"),
+    "no config": train(f"{GOOD} --config {{0}}/nothere.toml", "nothere.toml", "No such file"),
+    "no TOML": train(f"{GOOD} --config {{0}}/broken.toml", "broken.toml is not valid TOML", "line"),
+    "out is a file": Mistake(f"train {GOOD} --out {{0}}/key.toml", ("cannot write", "run.jsonl")),
+    "weights below a file": train(f"{GOOD} --save-weights {{0}}/key.toml/w.npz", "cannot write"),
+    "unknown command": Mistake("trian {0}/good.graph", ("'trian'",)),
+    "no argument": Mistake("train", ("Missing argument 'GRAPH'",)),
+    "unknown option": Mistake("train {0}/good.graph --partiton rp-3", ("--partiton",)),
+    "no weights": infer("--weights {0}/nothere.npz", "nothere.npz", "No such file"),
+    "damaged weights": infer("--weights {0}/half.npz", "half.npz is truncated or damaged"),
+    "pickled weights": infer("--weights {0}/pickled.npz", "pickled.npz", "Object arrays"),
+    "array for weights": infer("--weights {0}/array.npy", "array.npy", "not a zip file"),
+    "other names": infer("--weights {0}/names.npz", "'lin.weight'", "convs.0.lin.weight"),
+    "other features": infer("--weights {0}/wide.npz", f"has {WIDTH} features", "take 9"),
+    "other shapes": infer("--weights {0}/shapes.npz", "shapes of layer 1"),
+    "bias missing": infer("--weights {0}/bias.npz", "only some have a bias"),
+    "layer too high": infer("--weights {0}/good.npz --layer 3", "--layer 3", "layers 1 to 2"),
+    "layer too low": infer("--weights {0}/good.npz --layer 0", "--layer 0", "layers 1 to 2"),
+    "layer and classes": infer("--weights {0}/good.npz --layer 1 --classes", "exclude each other"),
+    "result below a file": Mistake(
+        f"infer {GOOD} --weights {{0}}/good.npz --out {{0}}/key.toml/y.npy", ("cannot write",)
+    ),
+    "result is a folder": Mistake(
+        f"infer {GOOD} --weights {{0}}/good.npz --out {{0}}", ("is a folder",)
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Good, damaged and unfit graphs, weights and configurations."""
+    root = tmp_path_factory.mktemp("mistakes")
+    store(root / "good.graph", directed_graph(), 3, 4)
+    for name, damage in DAMAGES.items():
+        shutil.copytree(root / "good.graph", root / f"{name}.graph")
+        damage(root / f"{name}.graph")
+    store(root / "no-features.graph", directed_graph(features=None), 3)
+    store(root / "no-labels.graph", directed_graph(labels=None, masks={}), 3)
+    store(root / "bare.graph", directed_graph())
+    store(root / "no-train.graph", directed_graph(masks={"train": np.zeros(N, bool)}), 3)
+    store(
+        root / "two.graph",
+        Graph(
+            np.array([0, 1, 2]),
+            np.array([1, 0], np.int32),
+            features=np.ones((2, 1), np.float32),
+            labels=np.array([0, 1], np.int32),
+        ),
+        2,
+    )
+    (root / "key.toml").write_text("[model]\nhiden = [4]\n")
+    (root / "broken.toml").write_text("[model\n")
+    _write_weights(root)
+    return root
+
+
+def _write_weights(root):
+    first, second = np.ones((4, WIDTH)), np.ones((CLASSES, 4))
+    names = ("convs.0.lin.weight", "convs.0.bias", "convs.1.lin.weight", "convs.1.bias")
+    good = dict(zip(names, (first, np.ones(4), second, np.ones(CLASSES)), strict=True))
+    np.savez(root / "good.npz", **good)
+    np.savez(root / "wide.npz", **(good | {names[0]: np.ones((4, 9))}))
+    np.savez(root / "shapes.npz", **(good | {names[2]: np.ones((CLASSES, 6))}))
+    np.savez(root / "bias.npz", **{name: good[name] for name in names[:3]})
+    np.savez(root / "names.npz", **{"lin.weight": first})
+    np.savez(root / "pickled.npz", **{names[0]: np.array([{}], dtype=object)})
+    np.save(root / "array.npy", first)
+    shutil.copy(root / "good.npz", root / "half.npz")
+    truncate(root / "half.npz")
+
+
+@pytest.fixture(scope="module")
+def complaints(gcnmpi_lines, folder):
+    """What 3 ranks complained of, by name of the mistake; None for a good run after all of them."""
+    words = {name: mistake.line.format(folder).split() for name, mistake in MISTAKES.items()}
+    good = f"train --quiet {GOOD} --out {{0}}/last --set train.epochs=2".format(folder).split()
+    heard = gcnmpi_lines(3, [*words.values(), good], timeout=60)
+    return dict(zip([*words, None], heard, strict=True))
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_every_rank_hears_of_the_mistake(complaints, name):
+    first, *others = complaints[name]
+    assert first is not None
+    assert others == [first, first]
+    assert all(words in first for words in MISTAKES[name].says), first
+
+
+def test_a_good_run_after_all_those_mistakes(complaints, folder):
+    assert complaints[None] == [None, None, None]
+    assert '"finished": true' in (folder / "last" / "run.jsonl").read_text()
+    left = [path for path in folder.rglob(".*") if path.name.endswith(".tmp")]
+    assert not left
+
+
+# One of each class, found at different depths: on the command line, before and after loading,
+# by rank 0 alone, by one rank on its own rows, by all ranks, in the last step.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "unknown command",
+        "unknown key",
+        "no graph",
+        "half-features",
+        "k is not P",
+        "part-too-large",
+        "target-changed-late",
+        "no labels",
+        "out is a file",
+        "loss not a number",
+        "damaged weights",
+    ],
+)
+def test_a_mistake_is_told_once_with_exit_code_2(mpirun, folder, name):
+    mistake = MISTAKES[name]
+    done = mpirun(3, "gcnmpi", *mistake.line.format(folder).split(), timeout=20)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("error: ") == 1, done.stderr
+    assert all(done.stderr.count(words) >= 1 for words in mistake.says), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Warning" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "says"),
+    [
+        ("raise", 1, ["rank 1 failed", "Traceback", "ArithmeticError: on one rank only"]),
+        ("mistake", 2, ["rank 1: error: a mistake on one rank only"]),
+        ("exit", None, ["rank 1 failed", "SystemExit: 5"]),
+        ("kill", None, []),
+    ],
+)
+def test_a_rank_that_fails_alone_takes_the_job_down(mpirun, folder, tmp_path, how, code, says):
+    arguments = (how, folder / "good.graph", "rp-3", tmp_path)
+    done = mpirun(3, "alone.py", *arguments, timeout=20)
+    assert done.returncode == code if code else done.returncode != 0
+    assert all(words in done.stderr for words in says), done.stderr
+    assert "rank 0 failed" not in done.stderr
+    ranks = [int((tmp_path / str(rank)).read_text()) for rank in range(3)]
+    until = time.monotonic() + 10
+    while any(is_alive(rank) for rank in ranks):
+        assert time.monotonic() < until, "a rank goes on after the job has ended"
+        time.sleep(0.05)
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process is there; one that only waits to be buried is not."""
+    try:
+        os.kill(process, 0)
+        status = Path(f"/proc/{process}/stat")
+        return not status.exists() or status.read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+MTX = "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "says"),
+    [
+        ("%%MatrixMarket matrx coordinate real\n3 3 1\n1 2 1\n", {}, ["bad.mtx", "line 1"]),
+        (MTX + "1 2\n4 1\n", {}, ["bad.mtx", "4"]),
+        (MTX + "1 2\n", {}, ["bad.mtx", "2"]),
+        (MTX + "1 2\nx 1\n", {}, ["bad.mtx"]),
+        (MTX + "1 2\n2 1\n", {"features": [[1.0], [np.nan], [1.0]]}, ["features"]),
+        (MTX + "1 2\n2 1\n", {"features": [[1.0], [1.0]]}, ["2", "3"]),
+        (MTX + "1 2\n2 1\n", {"labels": [0, -2, 1]}, ["label"]),
+        (MTX + "1 2\n2 1\n", {"labels": [0, 1]}, ["2", "3"]),
+        (None, {}, ["bad.mtx"]),
+    ],
+)
+def test_a_file_that_cannot_be_imported(tmp_path, text, beside, says):
+    if text is not None:
+        (tmp_path / "bad.mtx").write_text(text)
+    options = []
+    for name, values in beside.items():
+        np.save(tmp_path / f"{name}.npy", np.array(values))
+        options += [f"--{name}", tmp_path / f"{name}.npy"]
+    command = [sys.executable, "-m", "partition", "import", tmp_path / "bad.mtx"]
+    done = subprocess.run(
+        [*command, tmp_path / "out.graph", *options], capture_output=True, text=True, timeout=20
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert all(words in done.stderr for words in says), done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out.graph").exists()
+
+
+def _isolated(graph):
+    """The graph without the arcs of its last five vertices."""
+    dense = np.zeros((N, N), bool)
+    dense[np.repeat(np.arange(N), 4), graph.indices] = True
+    dense[-5:] = dense[:, -5:] = False
+    source, target = np.nonzero(dense)
+    indptr = np.searchsorted(source, np.arange(N + 1)).astype(np.int64)
+    return indptr, target.astype(np.int32)
+
+
+def test_isolated_vertices_empty_parts_and_graphs_without_edges_train(gcnmpi_lines, tmp_path):
+    full = directed_graph(3)
+    data = {"features": full.features, "labels": full.labels, "masks": full.masks}
+    store(tmp_path / "isolated.graph", Graph(*_isolated(full), **data), 3)
+    no_edges = Graph(np.zeros(N + 1, np.int64), np.zeros(0, np.int32), **data)
+    store(tmp_path / "edgeless.graph", no_edges, 3)
+    parts = "".join(f"{i % 2 * 2}\n" for i in range(N))
+    (tmp_path / "parts.txt").write_text(parts)
+    for name in ("isolated", "edgeless"):
+        import_parts(tmp_path / f"{name}.graph", tmp_path / "parts.txt", "empty-3", 3)
+
+    def line(graph, out, *more):
+        settings = ("dtype=float64", "train.epochs=6", "model.dropout=0.4")
+        sets = [word for setting in settings for word in ("--set", setting)]
+        return [
+            "train",
+            tmp_path / f"{graph}.graph",
+            "--quiet",
+            "--out",
+            tmp_path / out,
+            *sets,
+            *more,
+        ]
+
+    cases = [(g, p) for g in ("isolated", "edgeless") for p in ("rp-3", "empty-3")]
+    lines = [line(g, f"{g}-{p}", "--partition", p) for g, p in cases]
+    assert gcnmpi_lines(3, lines) == [[None] * 3] * len(lines)
+    lines = [line(g, g) for g in ("isolated", "edgeless")]
+    assert gcnmpi_lines(1, lines) == [[None]] * len(lines)
+    for graph, partition in cases:
+        expected = _losses(tmp_path / graph)
+        assert len(expected) == 6
+        np.testing.assert_allclose(_losses(tmp_path / f"{graph}-{partition}"), expected, rtol=1e-12)
+    assert open_graph(tmp_path / "edgeless.graph").graph.nnz == 0
+
+
+def _losses(folder):
+    records = [json.loads(line) for line in (folder / "run.jsonl").read_text().splitlines()]
+    return [record["loss"] for record in records if record["event"] == "epoch"]
