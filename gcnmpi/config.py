@@ -38,7 +38,7 @@ def key(
     """A configuration key: default, one-line meaning and the values it may take."""
     metadata = {
         "doc": doc,
-        "choices": tuple(choices),
+        "choices": choices,  # a registry stays one: what is added to it later counts
         "low": low,
         "below": below,
         "positive": positive,
