@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,35 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
         program = packages.get(first, [str(PROGRAMS / first)])
         command = [*launcher, "-n", str(nranks), sys.executable, *program, *rest]
         return run_group(command, timeout, {**os.environ, **MPI_ENVIRONMENT, **(env or {})}, cwd)
+
+    return run
+
+
+@pytest.fixture
+def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
+    """``shell(script, timeout=60)`` → the completed process of bash in ``tmp_path``.
+
+    Each command is echoed to stderr, and the first that fails ends the script. ``mpirun``,
+    ``gcnmpi``, ``gcn-partition`` and ``python`` are those of this environment.
+    """
+    commands = tmp_path / ".commands"
+    commands.mkdir()
+    programs = {
+        "mpirun": _launcher(),
+        "gcnmpi": [sys.executable, "-m", "gcnmpi"],
+        "gcn-partition": [sys.executable, "-m", "partition"],
+        "python": [sys.executable],
+    }
+    for name, words in programs.items():
+        (commands / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        (commands / name).chmod(0o755)
+    path = os.pathsep.join([str(commands), os.environ.get("PATH", "")])
+
+    def run(script: str, timeout: float = 60) -> subprocess.CompletedProcess:
+        command = ["bash", "-exc", script]
+        return run_group(
+            command, timeout, {**os.environ, **MPI_ENVIRONMENT, "PATH": path}, tmp_path
+        )
 
     return run
 

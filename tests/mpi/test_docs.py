@@ -1,0 +1,151 @@
+"""The documentation is run.
+
+Every ```bash and ```python block of README.md and docs/*.md is executed, page by page, in an
+empty folder with configs/ and planetoid/data/ (a local copy of Cora) beside it. Blocks of other
+kinds are illustrations. The commands ./scripts/… are left out: CI calls them, and a test that
+ran the tests would never end. Python that needs torch runs where torch is installed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from gcnmpi.config import keys
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+EXAMPLES = {"kernel": "panels", "model": "sgc", "scheme": "local"}
+# Pages whose blocks are files to be saved: other tests run them.
+OF_OTHER_TESTS = {
+    "file-formats",
+    "adding-a-partitioner",
+    *(f"adding-a-{kind}" for kind in EXAMPLES),
+}
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """(language, text) of every fenced block of a page."""
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.M | re.S)
+    assert 2 * len(fenced) == len(re.findall(r"^\s*```", page.read_text(), re.M)), page
+    return fenced
+
+
+def as_script(page: Path) -> str:
+    """One bash script of all that is to be run of a page."""
+    pieces = []
+    for language, text in blocks(page):
+        if language == "bash" and not text.startswith("./scripts/"):
+            pieces.append(text)
+        elif language == "python" and ("torch" not in text or importlib.util.find_spec("torch")):
+            pieces.append(f"python - <<'END_OF_BLOCK'\n{text}END_OF_BLOCK\n")
+    return "".join(pieces)
+
+
+RUN = [page for page in PAGES if page.stem not in OF_OTHER_TESTS and as_script(page)]
+
+
+@pytest.fixture
+def beside(tmp_path, data_dir) -> Path:
+    """The folder that the commands of the documentation are run in."""
+    if not (data_dir / "planetoid" / "ind.cora.x").is_file():
+        pytest.skip(f"no planetoid/ind.cora.* in {data_dir}")
+    (tmp_path / "planetoid").mkdir()
+    (tmp_path / "planetoid" / "data").symlink_to(data_dir / "planetoid")
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+def test_commands_and_snippets_run(page, beside, shell):
+    done = shell(as_script(page), timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if page.stem == "user-guide":
+        fields_are_described(page, beside)
+
+
+def fields_are_described(page: Path, folder: Path) -> None:
+    """Every field of every record that a run of the page wrote has its line in the page."""
+    text = page.read_text(encoding="utf-8")
+    for record in folder.glob("runs/*/run.jsonl"):
+        for line in record.read_text().splitlines():
+            fields = json.loads(line)
+            missing = [name for name in fields if f"`{name}`" not in text]
+            assert not missing, f"{fields['event']}: {missing}"
+    phases = fields["phases"]
+    assert not [name for name in phases if f"`{name}`" not in text]
+
+
+def test_examples_of_kernel_model_and_scheme_work(mpirun, tmp_path):
+    for kind, name in EXAMPLES.items():
+        page = ROOT / "docs" / f"adding-a-{kind}.md"
+        (example,) = [text for language, text in blocks(page) if language == "python"]
+        (tmp_path / f"{name}.py").write_text(example)
+    graph = tmp_path / "sbm.graph"
+    synthesise(graph)
+    for nranks, kinds in ((2, ("kernel", "model")), (1, ("scheme",))):
+        done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"{len(kinds)} examples work" in done.stdout
+
+
+def test_every_config_trains(gcnmpi_lines, tmp_path):
+    graph = tmp_path / "sbm.graph"
+    synthesise(graph)
+    lines = [
+        ["train", graph, "--partition", "gp-2", "--config", config, "--set", "train.epochs=2",
+         "--out", tmp_path / config.stem, "--quiet"]
+        for config in CONFIGS
+    ]  # fmt: skip
+    for config, mistakes in zip(CONFIGS, gcnmpi_lines(2, lines), strict=True):
+        assert mistakes == [None, None], config
+        end = (tmp_path / config.stem / "run.jsonl").read_text().splitlines()[-1]
+        assert json.loads(end)["finished"] is True
+
+
+def synthesise(graph: Path) -> None:
+    """A small graph with communities, and a partition of it into two parts."""
+    from partition.pipeline import add_partition
+    from partition.store import write_graph
+    from partition.synthetic import sbm
+
+    made = sbm(400, 3, degree=8, intra=0.9, features=6, noise=0.5, train=0.3, val=0.2, seed=0)
+    write_graph(graph, made, source={})
+    add_partition(graph, "gp", 2)
+
+
+def test_every_config_is_named_in_the_documentation():
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
+    assert not [config.name for config in CONFIGS if f"configs/{config.name}" not in text]
+
+
+def test_every_configuration_key_is_in_the_user_guide_with_its_default():
+    rows = {}
+    for line in (ROOT / "docs" / "user-guide.md").read_text(encoding="utf-8").splitlines():
+        if cells := re.fullmatch(r"\| `([a-z_.]+)` \| `(.+?)` \| .+ \|", line):
+            rows[cells[1]] = cells[2]
+    assert rows == {name: json.dumps(default) for name, default, _ in keys()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_and_anchors_resolve(page):
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if "://" in target:
+            continue
+        file, _, anchor = target.partition("#")
+        linked = page.parent / file if file else page
+        assert linked.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text(encoding="utf-8"), re.M)
+            assert anchor in [slug(heading) for heading in headings], target
+
+
+def slug(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
