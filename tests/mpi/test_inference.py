@@ -1,0 +1,180 @@
+"""``gcnmpi infer``: exact, in the original vertex order, for any number of ranks."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from partition.graph import Graph, aggregation_matrix
+from partition.pipeline import add_partition
+from partition.store import write_graph
+
+N, WIDTHS = 101, (6, 7, 5, 4)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Directed, weighted, one vertex isolated; no two rows of any result are alike."""
+    random = np.random.default_rng(5)
+    targets = [np.sort(random.choice(N - 1, 5, replace=False)) for _ in range(N - 1)]
+    kind = random.integers(0, 3, N)
+    return Graph(
+        np.append(np.arange(0, 5 * N - 4, 5), 5 * N - 5).astype(np.int64),
+        np.concatenate(targets).astype(np.int32),
+        random.uniform(0.1, 2.0, 5 * N - 5),
+        random.standard_normal((N, WIDTHS[0])).astype(np.float32),
+        random.integers(0, WIDTHS[-1], N).astype(np.int32),
+        {name: kind == i for i, name in enumerate(("train", "val", "test"))},
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(graph, tmp_path_factory):
+    root = tmp_path_factory.mktemp("inference")
+    write_graph(root / "g.graph", graph, source={})
+    add_partition(root / "g.graph", "rp", 3)
+    return root
+
+
+@pytest.fixture(scope="module")
+def state():
+    """Weights of three GCNConv layers as PyTorch Geometric's ``GCN`` names them."""
+    random = np.random.default_rng(6)
+    arrays = {}
+    for k, (d_in, d_out) in enumerate(pairwise(WIDTHS)):
+        arrays[f"convs.{k}.bias"] = random.standard_normal(d_out)
+        arrays[f"convs.{k}.lin.weight"] = random.standard_normal((d_out, d_in))
+    return arrays
+
+
+def forward(graph, state, depth, direction="in", normalize="sym"):
+    """Output of layer ``depth``, serially; ReLU behind all but the last layer."""
+    matrix = aggregation_matrix(graph, direction, True, normalize)
+    h = np.asarray(graph.features, np.float64)
+    last = len(state) // 2
+    for k in range(depth):
+        h = matrix @ h @ state[f"convs.{k}.lin.weight"].T + state[f"convs.{k}.bias"]
+        h = np.maximum(h, 0) if k + 1 < last else h
+    return h
+
+
+@pytest.fixture(scope="module")
+def results(gcnmpi_lines, folder, state):
+    """What ``infer`` wrote, by (ranks, name)."""
+    np.savez(folder / "w.npz", **state)
+    conv = {f"conv{int(name[6]) + 1}{name[7:]}": array for name, array in state.items()}
+    np.savez(folder / "conv.npz", **{name: a.astype(np.float32) for name, a in conv.items()})
+    no_bias = {name: array for name, array in state.items() if "weight" in name}
+    np.savez(folder / "no-bias.npz", **no_bias)
+    float64 = ("--set", "dtype=float64")
+    cases = {
+        "logits": ("w.npz", *float64),
+        "layer 1": ("w.npz", *float64, "--layer", 1),
+        "layer 2": ("w.npz", *float64, "--layer", 2),
+        "layer 3": ("w.npz", *float64, "--layer", 3),
+        "classes": ("w.npz", *float64, "--classes"),
+        "float32": ("w.npz",),
+        "other names": ("conv.npz", "--set", "kernel=scipy"),
+        "no bias": ("no-bias.npz", *float64, "--set", "model.dropout=0.5"),
+        "out row": ("w.npz", *float64, "--set", "graph.direction=out", "--set",
+                    "graph.normalize=row"),
+        "combine": ("w.npz", *float64, "--set", "model.order=combine"),
+    }  # fmt: skip
+    found = {}
+    for ranks in (1, 3):
+        partition = ["--partition", "rp-3"] if ranks > 1 else []
+        lines = [
+            [
+                "infer",
+                folder / "g.graph",
+                *partition,
+                "--weights",
+                folder / weights,
+                *options,
+                "--out",
+                folder / f"{ranks}" / f"{name}.npy",
+            ]
+            for name, (weights, *options) in cases.items()
+        ]
+        assert gcnmpi_lines(ranks, lines) == [[None] * ranks] * len(lines)
+        assert sorted(p.name for p in (folder / f"{ranks}").iterdir()) == sorted(
+            f"{name}.npy" for name in cases
+        )
+        for name in cases:
+            found[ranks, name] = np.load(folder / f"{ranks}" / f"{name}.npy", allow_pickle=False)
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_results_equal_scipy_in_the_original_order(results, graph, state, ranks):
+    without_bias = {n: a if "weight" in n else np.zeros_like(a) for n, a in state.items()}
+    for name, expected in {
+        "logits": forward(graph, state, 3),
+        "layer 1": forward(graph, state, 1),
+        "layer 2": forward(graph, state, 2),
+        "layer 3": forward(graph, state, 3),
+        "no bias": forward(graph, without_bias, 3),
+        "out row": forward(graph, state, 3, "out", "row"),
+        "combine": forward(graph, state, 3),
+    }.items():
+        written = results[ranks, name]
+        assert written.dtype == np.float64
+        np.testing.assert_allclose(written, expected, rtol=1e-10, atol=1e-10, err_msg=name)
+    logits = forward(graph, state, 3)
+    np.testing.assert_array_equal(results[ranks, "classes"], logits.argmax(axis=1))
+    assert results[ranks, "classes"].dtype == np.int64
+    for name in ("float32", "other names"):
+        assert results[ranks, name].dtype == np.float32
+        np.testing.assert_allclose(results[ranks, name], logits, rtol=1e-4, atol=1e-4)
+    assert (results[ranks, "layer 1"] >= 0).all()
+
+
+def test_trained_weights_go_to_inference_and_give_the_recorded_accuracy(
+    mpirun, folder, graph, tmp_path
+):
+    settings = ("--set", "train.epochs=30", "--set", "model.hidden=[8]", "--set", "dtype=float64")
+    common = (folder / "g.graph", "--partition", "rp-3", *settings)
+    weights = tmp_path / "made" / "w.npz"  # the folder is made
+    done = mpirun(3, "gcnmpi", "train", *common, "--quiet", "--out", tmp_path / "run",
+                  "--save-weights", weights)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    done = mpirun(
+        3,
+        "gcnmpi",
+        "infer",
+        *common,
+        "--weights",
+        weights,
+        "--out",
+        tmp_path / "c.npy",
+        "--classes",
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load(weights) as arrays:
+        trained = dict(arrays)
+    shapes = {name: array.shape for name, array in trained.items()}
+    assert shapes == {
+        "convs.0.lin.weight": (8, WIDTHS[0]),
+        "convs.0.bias": (8,),
+        "convs.1.lin.weight": (WIDTHS[-1], 8),
+        "convs.1.bias": (WIDTHS[-1],),
+    }
+    classes = np.load(tmp_path / "c.npy")
+    np.testing.assert_array_equal(classes, forward(graph, trained, 2).argmax(axis=1))
+    last = json.loads((tmp_path / "run" / "run.jsonl").read_text().splitlines()[-2])
+    assert last["epoch"] == 30
+    for name, mask in graph.masks.items():
+        accuracy = np.mean(classes[mask] == graph.labels[mask])
+        assert last[f"{name}_accuracy"] == pytest.approx(accuracy, abs=1e-15)
+
+
+def test_inference_needs_no_labels_and_may_replace_its_result(gcnmpi_lines, graph, state, tmp_path):
+    bare = Graph(graph.indptr, graph.indices, graph.weights, graph.features)
+    write_graph(tmp_path / "bare.graph", bare, source={})
+    np.savez(tmp_path / "w.npz", **state)
+    np.save(tmp_path / "y.npy", np.zeros(3))
+    line = ["infer", tmp_path / "bare.graph", "--weights", tmp_path / "w.npz", "--out"]
+    assert gcnmpi_lines(1, [[*line, tmp_path / "y.npy"]]) == [[None]]
+    written = np.load(tmp_path / "y.npy")
+    np.testing.assert_allclose(written, forward(graph, state, 3), rtol=1e-4, atol=1e-4)
