@@ -1,0 +1,186 @@
+"""Configuration: every key told once, checked, and overridden in the right order."""
+
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from gcnmpi.config import MODELS, OPTIMIZERS, Config, from_table, keys, load_config
+from gcnmpi.kernels import KERNELS
+from gcnmpi.schemes import SCHEMES
+from partition.errors import UserError
+
+CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+FIXED = {
+    "train.epochs", "train.seed", "train.optimizer", "train.lr", "train.weight_decay",
+    "model.hidden", "train.eval_every", "model.dropout", "model.input_dropout", "kernel", "dtype",
+    "scheme.name", "graph.normalize", "graph.direction",
+}  # fmt: skip
+
+
+def value_of(config, name):
+    for part in name.split("."):
+        config = getattr(config, part)
+    return config
+
+
+def test_every_key_has_a_default_and_a_meaning():
+    table = {name: (default, meaning) for name, default, meaning in keys()}
+    assert set(table) >= FIXED
+    assert len(table) == len(list(keys()))
+    for name, (default, meaning) in table.items():
+        assert value_of(Config(), name) == default
+        assert len(meaning) > 5, name
+    # And every leaf of the configuration is a key.
+    nested = dataclasses.asdict(Config())
+    leaves = {
+        f"{name}.{inner}" if isinstance(value, dict) else name
+        for name, value in nested.items()
+        for inner in (value if isinstance(value, dict) else [None])
+    }
+    assert leaves == set(table)
+
+
+def test_every_default_passes_its_own_checks():
+    for name, default, _ in keys():
+        table = {}
+        inner = table
+        *path, last = name.split(".")
+        for part in path:
+            inner = inner.setdefault(part, {})
+        inner[last] = list(default) if isinstance(default, tuple) else default
+        assert from_table(table) == Config()
+
+
+def test_the_choices_are_the_registries():
+    for registry, name in (
+        (KERNELS, "kernel"),
+        (SCHEMES, "scheme.name"),
+        (MODELS, "model.name"),
+        (OPTIMIZERS, "train.optimizer"),
+    ):
+        for entry in registry:
+            assert value_of(load_config(None, [f"{name}={entry}"]), name) == entry
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_the_files_that_come_along_are_valid(path):
+    config = load_config(path)
+    for section, values in tomllib.loads(path.read_text()).items():
+        found = value_of(config, section)
+        for name, value in values.items() if isinstance(values, dict) else ():
+            expected = tuple(value) if isinstance(value, list) else value
+            assert getattr(found, name) == expected
+
+
+def test_a_setting_overrides_the_file_and_a_later_one_an_earlier_one(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('dtype = "float64"\n[train]\nepochs = 3\nlr = 1\n[model]\nhidden = [4, 5]\n')
+    config = load_config(file, ["train.epochs=7", "train.epochs=9", "kernel=scipy"])
+    assert (config.dtype, config.kernel) == ("float64", "scipy")
+    assert (config.train.epochs, config.train.lr) == (9, 1.0)
+    assert isinstance(config.train.lr, float)
+    assert config.model.hidden == (4, 5)
+    assert config.train.seed == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "name", "value"),
+    [
+        ("model.hidden=[]", "model.hidden", ()),
+        ("model.hidden=[64, 32]", "model.hidden", (64, 32)),
+        (" train.lr = 5e-4 ", "train.lr", 5e-4),
+        ("train.lr=1", "train.lr", 1.0),
+        ("kernel=scipy", "kernel", "scipy"),
+        ('kernel="scipy"', "kernel", "scipy"),
+        ("model.bias=false", "model.bias", False),
+        ("train.betas=[0.5, 0.25]", "train.betas", (0.5, 0.25)),
+        ("train.seed=9223372036854775807", "train.seed", 2**63 - 1),
+        ("model.dropout=0", "model.dropout", 0.0),
+        ("train.eval_every=0", "train.eval_every", 0),
+    ],
+)
+def test_settings_are_toml_or_a_bare_word(setting, name, value):
+    found = value_of(load_config(None, [setting]), name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("train.epoch=3", "unknown config key 'train.epoch'\n  hint: did you mean 'train.epochs'?"),
+        ("epochs=3", "did you mean 'train.epochs'?"),
+        ("dropout=0.5", "did you mean 'model.dropout'?"),
+        ("model.hiden=[3]", "did you mean 'model.hidden'?"),
+        ("kernal=scipy", "did you mean 'kernel'?"),
+        ("scheme.nam=p2p", "did you mean 'scheme.name'?"),
+        ("zzzz=1", "unknown config key 'zzzz'"),
+        ("=1", "unknown config key ''"),
+        ("train.lr.x=1", "train.lr takes a number"),
+        ("train=1", "train is a table of keys"),
+        ("train.epochs", "not of the form key=value"),
+        ("train.epochs=", "takes an integer, not ''"),
+        ("train.epochs=0", "train.epochs is at least 1, not 0"),
+        ("train.epochs=1.5", "train.epochs takes an integer, not 1.5"),
+        ("train.epochs=true", "train.epochs takes an integer, not True"),
+        ("train.lr=true", "train.lr takes a number"),
+        ("train.lr=-1", "train.lr is at least 0"),
+        ("train.lr=nan", "train.lr takes a finite number"),
+        ("train.lr=inf", "train.lr takes a finite number"),
+        ("train.seed=-1", "train.seed is at least 0"),
+        ("train.seed=9223372036854775808", "train.seed is below"),
+        ("train.betas=[0.9]", "train.betas takes two numbers below 1"),
+        ("train.betas=[0.9, 1.0]", "train.betas takes two numbers below 1"),
+        ("model.hidden=16", "model.hidden takes a list, not 16"),
+        ("model.hidden=[16, 0]", "model.hidden is at least 1, not 0"),
+        ("model.hidden=[16, 2.5]", "model.hidden takes an integer, not 2.5"),
+        ("model.dropout=1", "model.dropout is below 1"),
+        ("model.dropout=-0.1", "model.dropout is at least 0"),
+        ("model.bias=1", "model.bias takes true or false, not 1"),
+        ("dtype=float16", "unknown dtype 'float16'\n  hint: did you mean"),
+        ("kernel=graphblast", "unknown kernel 'graphblast'\n  hint: did you mean 'graphblas'?"),
+        ("graph.normalize=symm", "did you mean 'sym'?"),
+        ("loading.max_buffer_mb=0", "loading.max_buffer_mb is more than 0"),
+    ],
+)
+def test_mistakes_name_the_key_and_the_nearest_one(setting, says):
+    with pytest.raises(UserError) as caught:
+        load_config(None, [setting])
+    assert says in str(caught.value)
+
+
+def test_a_setting_below_a_value_of_the_file(tmp_path):
+    (tmp_path / "c.toml").write_text("train = 3\n")
+    with pytest.raises(UserError, match="train is a value, not a table"):
+        load_config(tmp_path / "c.toml", ["train.epochs=3"])
+    with pytest.raises(UserError, match="train is a table of keys"):
+        load_config(tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"[train\n", "is not valid TOML"),
+        (b"a = 1\na = 2\n", "is not valid TOML"),
+        (b"\xff\xfe", "is not valid TOML"),
+        (b"[trian]\nepochs = 1\n", "unknown config key 'trian'"),
+        (b"[model]\nhiden = [1]\n", "did you mean 'model.hidden'"),
+    ],
+)
+def test_files_that_are_no_configuration(tmp_path, content, says):
+    (tmp_path / "c.toml").write_bytes(content)
+    with pytest.raises(UserError, match=says):
+        load_config(tmp_path / "c.toml")
+
+
+def test_missing_files_and_folders(tmp_path):
+    for path in (tmp_path / "nothere.toml", tmp_path):
+        with pytest.raises(UserError, match="cannot read"):
+            load_config(path)
+
+
+def test_a_configuration_survives_its_record():
+    config = load_config(None, ["model.hidden=[3, 4]", "train.lr=0.5", "dtype=float64"])
+    assert from_table(dataclasses.asdict(config)) == config
