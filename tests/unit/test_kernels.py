@@ -1,0 +1,324 @@
+"""Every kernel of the table, in both types, against NumPy, finite differences and PyTorch."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi import rng
+from gcnmpi.config import from_table
+from gcnmpi.kernels import KERNELS
+from gcnmpi.optim import Parameters, make_optimizer
+
+USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
+
+
+@pytest.fixture(params=USABLE)
+def name(request):
+    return request.param
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def kernel(request, name):
+    return KERNELS.get(name)(request.param, threads=2)
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(3)
+
+
+def near(kernel, found, expected, factor=1.0):
+    tolerance = factor * (1e-5 if kernel.dtype == np.float32 else 1e-13)
+    found = kernel.to_host(found)
+    assert found.dtype == kernel.dtype
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+def give(kernel, array):
+    """A kernel's own writable copy."""
+    mine = kernel.empty(*np.shape(array))
+    kernel.copy(kernel.from_host(np.array(array, dtype=np.float64)), mine)
+    return mine
+
+
+def test_both_kernels_can_be_used_here():
+    assert set(USABLE) >= {"scipy", "graphblas"}
+
+
+# Sparse products.
+
+
+@pytest.mark.parametrize("width", [1, 3, 16])
+@pytest.mark.parametrize("shape", [(20, 30), (30, 20), (1, 1), (5, 40)])
+def test_spmm(kernel, random, shape, width):
+    dense = np.where(random.random(shape) < 0.2, random.standard_normal(shape), 0)
+    x, before = random.standard_normal((shape[1], width)), random.standard_normal((shape[0], width))
+    matrix = kernel.sparse(sp.csr_array(dense))
+    out = give(kernel, before)
+    kernel.spmm(matrix, give(kernel, x), out)
+    near(kernel, out, dense @ x)
+    kernel.spmm(matrix, give(kernel, x), out, accumulate=True)
+    near(kernel, out, 2 * (dense @ x))
+    kernel.spmm(matrix, give(kernel, -x), out, accumulate=True)
+    near(kernel, out, dense @ x)
+
+
+def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
+    dense = np.where(random.random((6, 9)) < 0.4, random.standard_normal((6, 9)), 0)
+    matrix = kernel.sparse(sp.csr_array(dense))
+    whole, results = random.standard_normal((20, 4)), random.standard_normal((15, 4))
+    x, out = give(kernel, whole), give(kernel, results)
+    address = out.ctypes.data
+    kernel.spmm(matrix, x[5:14], out[2:8])
+    expected = results.copy()
+    expected[2:8] = dense @ whole[5:14]
+    near(kernel, out, expected)
+    kernel.spmm(matrix, x[11:20], out[9:15], accumulate=True)
+    expected[9:15] += dense @ whole[11:20]
+    near(kernel, out, expected)
+    near(kernel, x, whole)
+    assert out.ctypes.data == address  # requests of MPI hold this address
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "width"), [(0, 5, 3), (5, 0, 3), (0, 0, 3), (4, 5, 3), (4, 5, 0)]
+)
+def test_spmm_of_nothing(kernel, rows, columns, width):
+    """No rows, no columns, no entries, no width."""
+    matrix = kernel.sparse(sp.csr_array((rows, columns)))
+    out, x = give(kernel, np.full((rows, width), 7.0)), give(kernel, np.ones((columns, width)))
+    kernel.spmm(matrix, x, out, accumulate=True)
+    near(kernel, out, np.full((rows, width), 7.0))
+    kernel.spmm(matrix, x, out)
+    near(kernel, out, np.zeros((rows, width)))
+
+
+def test_spmm_keeps_stored_zeros_apart_from_infinities_of_others(kernel):
+    """A row without an entry does not see what another row multiplies."""
+    matrix = kernel.sparse(sp.csr_array(np.array([[1.0, 0.0], [0.0, 2.0]])))
+    out = kernel.empty(2, 1)
+    kernel.spmm(matrix, give(kernel, [[np.inf], [3.0]]), out)
+    assert kernel.to_host(out).ravel().tolist() == [np.inf, 6.0]
+
+
+def test_matrix_values_are_not_rounded(kernel):
+    values = np.array([np.pi * 1e-3, 1 / 3, 1e-7])
+    matrix = kernel.sparse(sp.csr_array(np.diag(values)))
+    out = kernel.empty(3, 1)
+    kernel.spmm(matrix, give(kernel, np.ones((3, 1))), out)
+    assert np.array_equal(kernel.to_host(out)[:, 0], values.astype(kernel.dtype))
+
+
+def test_the_kernels_agree(random):
+    dense = np.where(random.random((50, 50)) < 0.2, random.standard_normal((50, 50)), 0)
+    x, results = random.standard_normal((50, 8)), []
+    for name in USABLE:
+        kernel = KERNELS.get(name)(np.float64)
+        out = kernel.empty(50, 8)
+        kernel.spmm(kernel.sparse(sp.csr_array(dense)), give(kernel, x), out)
+        results.append(kernel.to_host(out).copy())
+    for other in results[1:]:
+        np.testing.assert_allclose(other, results[0], rtol=1e-12, atol=1e-13)
+
+
+# Dense arithmetic.
+
+
+def test_gemm_and_its_transposes(kernel, random):
+    a, b = random.standard_normal((7, 4)), random.standard_normal((4, 5))
+    for left, right, transposes in (
+        (a, b, {}),
+        (a.T, b, {"ta": True}),
+        (a, b.T, {"tb": True}),
+        (a.T, b.T, {"ta": True, "tb": True}),
+    ):
+        out = kernel.empty(7, 5)
+        kernel.gemm(give(kernel, left), give(kernel, right), out, **transposes)
+        near(kernel, out, a @ b)
+    out = kernel.empty(4, 5)  # no rows on this rank: a gradient of zeros
+    kernel.gemm(kernel.empty(0, 4), kernel.empty(0, 5), out, ta=True)
+    near(kernel, out, np.zeros((4, 5)))
+
+
+def test_sums_biases_and_copies(kernel, random):
+    x, bias = random.standard_normal((9, 3)), random.standard_normal(3)
+    mine, out = give(kernel, x), kernel.empty(3)
+    kernel.column_sum(mine, out)
+    near(kernel, out, x.sum(axis=0), 10)
+    kernel.column_sum(kernel.empty(0, 3), out)
+    near(kernel, out, np.zeros(3))
+    kernel.add_bias(mine, give(kernel, bias))
+    near(kernel, mine, x + bias)
+    near(kernel, kernel.zeros(2, 3), np.zeros((2, 3)))
+    assert kernel.from_host(np.array([1, 2])).dtype.kind == "i"
+    assert kernel.total(give(kernel, np.full((10, 10), 0.5))) == 50.0
+    assert kernel.log_sum(give(kernel, np.full((4, 1), np.e))) == pytest.approx(4, rel=1e-6)
+
+
+def test_relu_and_its_derivative(kernel):
+    x = give(kernel, [[-1.0, 0.0, 2.0], [3.0, -0.5, 1e-30]])
+    kernel.relu(x)
+    near(kernel, x, [[0, 0, 2], [3, 0, 1e-30]])
+    grad = give(kernel, np.ones((2, 3)))
+    kernel.relu_backward(grad, x, 1.0)
+    near(kernel, grad, [[0, 0, 1], [1, 0, 1]])
+    kernel.relu_backward(grad, give(kernel, [[0.0, 1, 1], [1, 1, 0]]), 4.0)
+    near(kernel, grad, [[0, 0, 4], [4, 0, 0]])
+
+
+@pytest.mark.parametrize("width", [1, 7, 70_000])
+def test_dropout(kernel, random, width):
+    """Against the hash of each entry; also where one row is more than a block of hashes."""
+    vertices, p = np.array([4, 0, 17]), 0.3
+    rows, columns = rng.row_keys(1, 2, 3, vertices), rng.column_keys(np.arange(width))
+    x = random.standard_normal((3, width))
+    hashes = np.empty((3, width), np.uint32)
+    rng.hash_block(rows, columns, hashes, np.empty_like(hashes))
+    expected = np.where(hashes >= rng.threshold(p), x / (1 - p), 0)
+    mine, out = give(kernel, x), kernel.empty(3, width)
+    kernel.dropout(mine, rows, columns, p, out)
+    near(kernel, out, expected)
+    kernel.dropout(mine, rows, columns, p, mine)  # in place
+    near(kernel, mine, expected)
+    kernel.dropout(kernel.empty(0, width), rows[:0], columns, p, kernel.empty(0, width))
+
+
+def test_rows_are_taken_and_put(kernel, random):
+    x, rows = random.standard_normal((10, 3)), np.array([9, 0, 4])
+    out = kernel.empty(3, 3)
+    kernel.take_rows(give(kernel, x), rows, out)
+    near(kernel, out, x[rows])
+    back = kernel.zeros(10, 3)
+    kernel.put_rows(out, rows, back)
+    expected = np.zeros((10, 3))
+    expected[rows] = x[rows]
+    near(kernel, back, expected)
+    kernel.take_rows(give(kernel, x), rows[:0], kernel.empty(0, 3))
+
+
+# Softmax.
+
+
+def loss_and_gradient(kernel, logits, labels):
+    """As gcnmpi.loss puts the pieces together."""
+    x = give(kernel, logits)
+    grad = kernel.empty(*x.shape)
+    largest = kernel.row_max(x)
+    sums = kernel.exp_shifted(x, largest, grad)
+    loss = kernel.log_sum(sums) + kernel.total(largest) - kernel.total(kernel.pick(x, labels))
+    kernel.softmax_backward(grad, sums, labels, 1 / len(labels))
+    return loss / len(labels), kernel.to_host(grad).copy()
+
+
+def test_cross_entropy_as_pytorch_gives_it(kernel):
+    # torch.nn.functional.cross_entropy and its gradient, float64, version 2.
+    logits, labels = np.array([[1.0, -2.0, 3.0], [0.5, 0.5, 0.5]]), np.array([2, 0])
+    loss, grad = loss_and_gradient(kernel, logits, labels)
+    assert loss == pytest.approx(0.6157287611978427, rel=1e-6)
+    expected = [
+        [0.05924982726750479, 0.00294987520095139, -0.062199702468456186],
+        [-1 / 3, 1 / 6, 1 / 6],
+    ]
+    near(kernel, grad, expected)
+
+
+def test_softmax_gradient_against_finite_differences(name, random):
+    kernel = KERNELS.get(name)(np.float64)
+    logits, labels = random.standard_normal((5, 4)) * 3, np.array([0, 3, 1, 1, 2])
+    _, grad = loss_and_gradient(kernel, logits, labels)
+    step = 1e-6
+    for i, j in np.ndindex(logits.shape):
+        moved = np.zeros_like(logits)
+        moved[i, j] = step
+        up, _ = loss_and_gradient(kernel, logits + moved, labels)
+        down, _ = loss_and_gradient(kernel, logits - moved, labels)
+        assert (up - down) / (2 * step) == pytest.approx(grad[i, j], abs=1e-8)
+
+
+def test_softmax_of_huge_and_of_equal_logits(kernel):
+    labels = np.array([0, 1, 0])
+    loss, grad = loss_and_gradient(kernel, [[1e4, -1e4], [1e4, -1e4], [-1e4, -1e4]], labels)
+    assert loss == pytest.approx((0 + 2e4 + np.log(2)) / 3, rel=1e-6)
+    near(kernel, grad, np.array([[0, 0], [1, -1], [-0.5, 0.5]]) / 3)
+
+
+def test_predictions_take_the_lowest_class_on_a_tie(kernel):
+    x = give(kernel, [[1, 3, 3], [2, 2, 2], [-5, -7, -1]])
+    assert kernel.to_host(kernel.row_argmax(x)).tolist() == [1, 0, 2]
+    assert kernel.to_host(kernel.row_max(x)).tolist() == [[3], [2], [-1]]
+    assert len(kernel.to_host(kernel.row_argmax(kernel.empty(0, 3)))) == 0
+
+
+# Optimizer steps.
+
+START, GRADIENTS = [1.0, -2.0, 0.5], ([0.3, -0.1, 2.0], [-1.0, 0.0, 0.25], [0.5, 4.0, -3.0])
+
+
+def test_sgd_step(kernel):
+    lr, mu = 0.1, 0.9
+    for momentum in (0.0, mu):
+        param, velocity = give(kernel, START), kernel.zeros(3) if momentum else None
+        expected, v = np.array(START), np.zeros(3)
+        for grad in GRADIENTS:
+            kernel.sgd_step(param, give(kernel, grad), velocity, lr, momentum)
+            v = momentum * v + grad
+            expected = expected - lr * v
+            near(kernel, param, expected)
+
+
+def test_adam_step(kernel):
+    lr, (beta1, beta2), eps = 0.05, (0.8, 0.95), 1e-6
+    param, moments = give(kernel, START), (kernel.zeros(3), kernel.zeros(3))
+    expected, m, v = np.array(START), np.zeros(3), np.zeros(3)
+    for t, grad in enumerate(GRADIENTS, start=1):
+        kernel.adam_step(param, give(kernel, grad), moments, lr, (beta1, beta2), eps, t)
+        g = np.array(grad)
+        m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
+        expected = expected - lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
+        near(kernel, param, expected)
+
+
+# Parameters after each of the three steps, from torch.optim 2 in float64.
+PYTORCH = {
+    # SGD(lr=0.1, momentum=0.9, weight_decay=0.01)
+    "sgd": [
+        [0.969, -1.988, 0.2995],
+        [1.040131, -1.975212, 0.09375049999999999],
+        [1.0531087689999998, -2.361727588, 0.20848219950000002],
+    ],
+    # Adam(lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.02)
+    "adam": [
+        [0.9500001562495117, -1.9500003571403062, 0.45000002487560953],
+        [0.9773196624245905, -1.908729168338211, 0.41335301794835955],
+        [0.9791714419477772, -1.9422627636162708, 0.42792503685725736],
+    ],
+}
+SETTINGS = {
+    "sgd": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
+    "adam": {"lr": 0.05, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.02},
+}
+
+
+@pytest.mark.parametrize("optimizer", PYTORCH)
+def test_optimizers_step_as_pytorch_does(kernel, optimizer):
+
+    config = from_table({"train": {"optimizer": optimizer, **SETTINGS[optimizer]}}).train
+    parameters = Parameters(kernel, {"1.weight": (3, 1)})
+    kernel.copy(give(kernel, np.array(START)[:, np.newaxis]), parameters["1.weight"])
+    step = make_optimizer(kernel, parameters, {"1.weight": True}, config).step
+    for grad, expected in zip(GRADIENTS, PYTORCH[optimizer], strict=True):
+        step(give(kernel, grad))
+        near(kernel, parameters.flat, expected)
+
+
+def test_weight_decay_of_some_parameters_only(kernel):
+
+    table = {"optimizer": "sgd", "lr": 1.0, "weight_decay": 0.5}
+    parameters = Parameters(kernel, {"1.weight": (2, 2), "2.weight": (2, 1)})
+    parameters.flat[...] = 1
+    decays = {"1.weight": True, "2.weight": False}
+    make_optimizer(kernel, parameters, decays, from_table({"train": table}).train).step(
+        kernel.zeros(6)
+    )
+    near(kernel, parameters["1.weight"], np.full((2, 2), 0.5))
+    near(kernel, parameters["2.weight"], np.ones((2, 1)))
