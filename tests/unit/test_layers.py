@@ -1,0 +1,216 @@
+"""Layers on one process: the order of products, forward and backward, names of weights."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.layers import GraphConvolution, Workspace, choose_order
+from gcnmpi.models import from_state, to_state
+from partition.errors import UserError
+
+ORDERS = ("combine", "aggregate", "given")
+
+
+@pytest.mark.parametrize(
+    ("k", "d_in", "d_out", "wanted", "constant", "keep", "order"),
+    [
+        # The features never change: M·H once, whatever the widths.
+        (1, 1433, 16, "auto", True, True, "given"),
+        (1, 4, 16, "auto", True, True, "given"),
+        (1, 1433, 16, "aggregate", True, True, "given"),
+        # … unless it may not be kept, or the other order is asked for.
+        (1, 1433, 16, "combine", True, True, "combine"),
+        (1, 1433, 16, "auto", True, False, "combine"),
+        (1, 1433, 16, "aggregate", True, False, "aggregate"),
+        # First layer with input dropout: d_in columns forward, or d_out forward and back.
+        (1, 1433, 16, "auto", False, True, "combine"),
+        (1, 31, 16, "auto", False, True, "aggregate"),
+        (1, 32, 16, "auto", False, True, "combine"),
+        (1, 16, 16, "auto", False, True, "aggregate"),
+        # Hidden layers: the narrow side; combine on a tie, which needs less memory.
+        (2, 16, 7, "auto", False, True, "combine"),
+        (2, 16, 16, "auto", False, True, "combine"),
+        (2, 16, 17, "auto", False, True, "aggregate"),
+        (3, 64, 8, "aggregate", False, True, "aggregate"),
+        (3, 8, 64, "combine", False, True, "combine"),
+    ],
+)
+def test_the_order_that_moves_fewer_columns(k, d_in, d_out, wanted, constant, keep, order):
+    found = choose_order(
+        k, d_in, d_out, wanted=wanted, constant_input=constant, keep_aggregate=keep
+    )
+    assert found == order
+
+
+class OneProcess:
+    """A scheme without communication that notes which products it was asked for."""
+
+    def __init__(self, matrix, kernel):
+        self.matrix, self.kernel, self.asked = matrix, kernel, []
+
+    def empty(self, k, width, exchanged=False):
+        return np.full((self.matrix.shape[0], width), np.nan)
+
+    def aggregate(self, k, x, out):
+        self.asked.append(("aggregate", k, x.shape[1]))
+        out[...] = self.matrix @ x
+
+    def aggregate_t(self, k, x, out):
+        self.asked.append(("aggregate_t", k, x.shape[1]))
+        out[...] = self.matrix.T @ x
+
+    def combine(self, k, x, weight, out):
+        self.kernel.gemm(x, weight, out)
+
+    def combine_t(self, k, x, weight, out):
+        self.kernel.gemm(x, weight, out, tb=True)
+
+    def weight_grad(self, k, x, grad, out):
+        self.kernel.gemm(x, grad, out, ta=True)
+
+    def column_sum(self, k, grad, out):
+        self.kernel.column_sum(grad, out)
+
+
+N, D_IN, D_OUT = 11, 5, 3
+
+
+@pytest.fixture
+def case():
+    random = np.random.default_rng(2)
+    dense = np.where(random.random((N, N)) < 0.3, random.standard_normal((N, N)), 0)
+    values = {
+        "h": random.standard_normal((N, D_IN)),
+        "weight": random.standard_normal((D_IN, D_OUT)),
+        "bias": random.standard_normal(D_OUT),
+        "grad": random.standard_normal((N, D_OUT)),
+    }
+    return sp.csr_array(dense), values
+
+
+def make(matrix, k, order):
+    kernel = SciPyKernel(np.float64)
+    scheme = OneProcess(matrix, kernel)
+    return scheme, GraphConvolution(scheme, kernel, k, D_IN, D_OUT, order, Workspace(scheme))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("k", [1, 2])
+def test_forward_backward_and_the_products_announced(case, order, bias, k):
+    matrix, v = case
+    scheme, layer = make(matrix, k, order)
+    given = matrix @ v["h"] if order == "given" else v["h"]
+    b = v["bias"] if bias else None
+    out = np.empty((N, D_OUT))
+    layer.forward(given, v["weight"], b, out)
+    np.testing.assert_allclose(
+        out, matrix @ v["h"] @ v["weight"] + (v["bias"] if bias else 0), atol=1e-12
+    )
+    assert scheme.asked == layer.products(backward=False)
+
+    weight_grad, bias_grad = np.empty((D_IN, D_OUT)), np.empty(D_OUT) if bias else None
+    before = np.empty((N, D_IN)) if k > 1 and order != "given" else None
+    layer.backward(given, v["grad"], v["weight"], weight_grad, bias_grad, before)
+    np.testing.assert_allclose(weight_grad, (matrix @ v["h"]).T @ v["grad"], atol=1e-12)
+    if bias:
+        np.testing.assert_allclose(bias_grad, v["grad"].sum(axis=0), atol=1e-12)
+    if before is not None:
+        np.testing.assert_allclose(before, matrix.T @ v["grad"] @ v["weight"].T, atol=1e-12)
+    assert scheme.asked == layer.products(backward=True)
+
+
+def test_what_each_order_communicates(case):
+    matrix, _ = case
+    products = {
+        (order, k, backward): make(matrix, k, order)[1].products(backward)
+        for order in ORDERS
+        for k in (1, 2)
+        for backward in (False, True)
+    }
+    for k in (1, 2):
+        combine = [("aggregate", k, D_OUT), ("aggregate_t", k, D_OUT)]
+        aggregate = [("aggregate", k, D_IN), ("aggregate_t", k, D_IN)]
+        assert products["combine", k, False] == combine[:1]
+        assert products["combine", k, True] == combine
+        assert products["aggregate", k, False] == aggregate[:1]
+        # Features have no gradient: nothing flows back through M below the first layer.
+        assert products["aggregate", k, True] == (aggregate[:1] if k == 1 else aggregate)
+        assert products["given", k, False] == products["given", k, True] == []
+
+
+def test_the_workspace_keeps_one_matrix_a_role_and_width(case):
+    scheme, _ = make(case[0], 1, "combine")
+    workspace = Workspace(scheme)
+    one = workspace("product", 1, 4)
+    assert workspace("product", 3, 4) is one
+    assert workspace("aside", 1, 4) is not one
+    assert workspace("product", 1, 5).shape == (N, 5)
+
+
+# Names of weights.
+
+
+def test_weights_go_out_and_in_under_the_names_of_pytorch_geometric():
+    parameters = {
+        "1.weight": np.arange(6.0).reshape(2, 3),
+        "1.bias": np.ones(3),
+        "2.weight": np.arange(12.0).reshape(3, 4),
+        "2.bias": np.zeros(4),
+    }
+    state = to_state(parameters)
+    names = ["convs.0.lin.weight", "convs.0.bias", "convs.1.lin.weight", "convs.1.bias"]
+    assert list(state) == names
+    assert state["convs.1.lin.weight"].shape == (4, 3)
+    assert all(array.flags.c_contiguous for array in state.values())
+    back = from_state(state)
+    assert set(back) == set(parameters)
+    for name, array in parameters.items():
+        np.testing.assert_array_equal(back[name], array)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("conv1.lin.weight", "conv1.bias", "conv2.lin.weight", "conv2.bias"),
+        ("convs.3.lin.weight", "convs.3.bias", "convs.10.lin.weight", "convs.10.bias"),
+        ("model.convs.0.lin.weight", "model.convs.0.bias", "model.convs.1.lin.weight",
+         "model.convs.1.bias"),
+        ("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"),
+    ],
+)  # fmt: skip
+def test_other_names_are_taken_in_the_order_of_their_numbers(names):
+    arrays = (np.ones((3, 2)), np.ones(3), np.ones((4, 3)), np.ones(4))
+    state = dict(reversed(list(zip(names, arrays, strict=True))))
+    shapes = {name: array.shape for name, array in from_state(state).items()}
+    assert shapes == {"1.weight": (2, 3), "1.bias": (3,), "2.weight": (3, 4), "2.bias": (4,)}
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ({}, "no GCNConv layers"),
+        ({"lin.weight": np.ones((2, 2))}, "'lin.weight' is not a weight"),
+        ({"convs.0.lin.weight": np.ones(2)}, "is not a weight"),
+        ({"convs.0.lin.weight": np.ones((2, 2), int)}, "is not a weight"),
+        ({"convs.0.att_src": np.ones((1, 2))}, "is not a weight"),
+        ({"convs.0.bias": np.ones(2)}, "a bias but no weight"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(3)}, "do not fit"),
+        (
+            {"convs.0.lin.weight": np.ones((2, 3)), "convs.1.lin.weight": np.ones((2, 3))},
+            "shapes of layer 1",
+        ),
+        (
+            {
+                "convs.0.lin.weight": np.ones((2, 3)),
+                "convs.0.bias": np.ones(2),
+                "convs.1.lin.weight": np.ones((4, 2)),
+            },
+            "only some have a bias",
+        ),
+    ],
+)
+def test_weights_that_are_not_a_stack_of_convolutions(state, says):
+    with pytest.raises(UserError, match=says):
+        from_state(state)
