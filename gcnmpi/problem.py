@@ -18,7 +18,7 @@ from gcnmpi.schemes import SCHEMES
 from gcnmpi.timing import Phases, Traffic
 from partition.errors import UserError
 from partition.graph import MASKS, UNLABELLED
-from partition.store import Partition, StoredGraph, open_graph, read_partition
+from partition.store import Manifest, Partition, StoredGraph, open_graph, read_partition
 
 
 @dataclass(frozen=True)
@@ -79,11 +79,21 @@ def open_problem(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     path = Path(graph)
-    stored, found = from_root(comm, lambda: _check(path, partition, comm.size))
-    # Every rank maps the arrays itself.
+    found, manifest, first = from_root(comm, lambda: (*_check(path, partition, comm.size), config))
+    # Every rank maps the arrays itself; on another host, the path may lead to another file.
     with agreed(comm):
+        if config != first:
+            raise UserError(
+                f"rank {comm.rank} read another configuration than rank 0",
+                "put the configuration file where all hosts see the same one",
+            )
         stored = open_graph(path)
-        manifest = stored.manifest
+        same = found is None or read_partition(path, found.name, parts=False).id == found.id
+        if not same or stored.manifest != manifest:
+            raise UserError(
+                f"rank {comm.rank} finds another graph or partition at {path} than rank 0",
+                "put the graph where all hosts see the same one, or copy it to all of them",
+            )
         direction = config.graph.direction
         if direction == "auto":
             direction = manifest.direction
@@ -177,21 +187,22 @@ def make_model(problem: Problem, widths: tuple[int, ...]) -> Any:
         return make(problem.scheme, problem.kernel, problem.config, load_features(problem), widths)
 
 
-def _check(path: Path, name: str | None, size: int) -> tuple[StoredGraph, Partition | None]:
-    stored = open_graph(path)
-    if size > stored.graph.n:
-        raise UserError(f"{size} ranks for {stored.graph.n} vertices: use no more ranks than those")
+def _check(path: Path, name: str | None, size: int) -> tuple[Partition | None, Manifest]:
+    """What rank 0 tells the others of the folder: never its arrays, which would travel whole."""
+    manifest = open_graph(path).manifest
+    if size > manifest.n:
+        raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
     if name is None:
         if size > 1:
             raise UserError(
                 f"{size} ranks need a partition of {path} into {size} parts",
                 f"gcn-partition add {path} --model hp -k {size}, then --partition hp-{size}",
             )
-        return stored, None
+        return None, manifest
     partition = read_partition(path, name, parts=False)
     if partition.k != size:
         raise UserError(
             f"partition {name!r} has {partition.k} parts, and this run has {size} ranks",
             f"start it with mpirun -n {partition.k}, or make a partition with -k {size}",
         )
-    return stored, partition
+    return partition, manifest
