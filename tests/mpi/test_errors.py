@@ -187,6 +187,9 @@ def folder(tmp_path_factory):
     store(root / "no-features.graph", directed_graph(features=None), 3)
     store(root / "no-labels.graph", directed_graph(labels=None, masks={}), 3)
     store(root / "bare.graph", directed_graph())
+    store(root / "same-size.graph", directed_graph(seed=1), 3)
+    shutil.copytree(root / "good.graph", root / "same-but-parts.graph")
+    add_partition(root / "same-but-parts.graph", "rp", 3, seed=5, overwrite=True)
     store(root / "no-train.graph", directed_graph(masks={"train": np.zeros(N, bool)}), 3)
     store(
         root / "two.graph",
@@ -269,6 +272,30 @@ def test_a_mistake_is_told_once_with_exit_code_2(mpirun, folder, name):
     assert all(done.stderr.count(words) >= 1 for words in mistake.says), done.stderr
     assert "Traceback" not in done.stderr
     assert "Warning" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("first", "others", "says"),
+    [
+        ("good.graph", "good.graph --config {0}/nothere.toml", "cannot read"),
+        ("good.graph", "good.graph --set train.epochs=9", "another configuration than rank 0"),
+        ("good.graph", "same-size.graph", "another graph or partition"),
+        ("good.graph", "same-but-parts.graph", "another graph or partition"),
+    ],
+)
+def test_ranks_that_do_not_see_the_same_files(mpirun, folder, first, others, says):
+    """As on hosts whose disks differ: the first rank and the other two get other words."""
+
+    def words(rest):
+        line = f"train --quiet --out {{0}}/differ --partition rp-3 {{0}}/{rest}"
+        return line.format(folder).split()
+
+    more = [":", "-n", "2", sys.executable, "-m", "gcnmpi", *words(others)]
+    done = mpirun(1, "gcnmpi", *words(first), *more, timeout=20)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("error: ") == 1, done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

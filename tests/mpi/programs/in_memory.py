@@ -1,13 +1,16 @@
-"""Under mpirun: what training must not change, looked at in memory.
+"""Under mpirun: what training must not change, and what must not travel, looked at in memory.
 
 Usage: in_memory.py G.graph PARTITION
 """
 
+import pickle
 import sys
+from pathlib import Path
 
 import numpy as np
 
 from gcnmpi import comm as mpi
+from gcnmpi import problem as problems
 from gcnmpi.config import from_table
 from gcnmpi.problem import load_features, open_problem
 from gcnmpi.trainer import Step, evaluate
@@ -29,6 +32,9 @@ def main(comm) -> int:
     # The weights are one and the same on every rank.
     weights = comm.allgather(step.model.parameters.flat)
     assert all(np.array_equal(weights[0], other) for other in weights)
+    # What rank 0 tells the others before loading is a description, no array of the graph.
+    told = pickle.dumps(problems._check(Path(sys.argv[1]), sys.argv[2], comm.size))
+    assert len(told) < 5000, len(told)
     if comm.rank == 0:
         print("nothing changed")
     return 0
