@@ -69,6 +69,7 @@ class GCN:
         if orders[0] == "given":
             self._input = scheme.empty(0, widths[0])
             scheme.aggregate(1, features, self._input)
+            scheme.release()
         elif orders[0] == "aggregate":
             self._input = scheme.empty(0, widths[0], exchanged=True)
             kernel.copy(features, self._input)

@@ -46,6 +46,12 @@ class Scheme(Protocol):
         ``aggregate_t``, so that the scheme can lay it out for its exchange and copy nothing.
         """
 
+    def release(self) -> None:
+        """Free what was kept for products of matrices that were not made with ``exchanged=True``.
+
+        For a product that is made once, such as M·H⁰, whose buffers are as large as H⁰.
+        """
+
     def aggregate(self, k: int, x: Any, out: Any) -> None:
         """out = M·x."""
 

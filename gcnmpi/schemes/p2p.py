@@ -145,6 +145,10 @@ class P2P:
         self._exchanges[id(exchange.own)] = exchange
         return exchange.own
 
+    def release(self) -> None:
+        """Free the exchanges made for matrices that are not the head of one."""
+        self._scratch.clear()
+
     def aggregate(self, k: int, x: Any, out: Any) -> None:
         """Expand x; multiply the own block while the halo is on its way, then the halo block."""
         self._expand(self._forward, x, out)
