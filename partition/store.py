@@ -302,6 +302,11 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
         raise UserError(f"{description} is damaged: {error}") from error
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
+    if parts and _digest(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
+        raise UserError(
+            f"{file} does not hold the parts that {description.name} describes",
+            "make the partition again with gcn-partition add",
+        )
     return partition
 
 

@@ -288,3 +288,14 @@ def test_a_failure_while_writing_a_partition_leaves_none(folder, monkeypatch):
     with pytest.raises(UserError, match="No space left"):
         write_partition(folder, partition_of(folder))
     assert list((folder / "partitions").iterdir()) == []
+
+
+def test_parts_of_another_partition_are_refused(folder):
+    partition = partition_of(folder)
+    write_partition(folder, partition)
+    other = replace(partition, name="q", parts=partition.parts[::-1].copy())
+    write_partition(folder, other)
+    files = folder / "partitions"
+    (files / "p.npz").write_bytes((files / "q.npz").read_bytes())
+    with pytest.raises(UserError, match=r"does not hold the parts that p\.json describes"):
+        read_partition(folder, "p")
