@@ -44,19 +44,34 @@ class GraphModel:
 
 @dataclass(frozen=True)
 class HypergraphModel:
-    """A hypergraph with as many nets as vertices, all of cost 1.
+    """A hypergraph: vertices are rows of M, nets are rows of H that travel.
 
     Attributes
     ----------
     weights : (n,) int64
-    indptr : (n + 1,) integers
+    indptr : (nets + 1,) integers
     pins : integers
-        ``pins[indptr[j]:indptr[j+1]]`` are the vertices that net j connects.
+        ``pins[indptr[j]:indptr[j+1]]`` are the vertices that net j connects, its owner among them.
+    costs : (nets,) int64, optional
+        What net j costs in each part but one that it touches; 1 where None.
+    owners : (nets,) integers, optional
+        The vertex whose row net j stands for; where None there are n nets, and it is j.
     """
 
     weights: np.ndarray
     indptr: np.ndarray
     pins: np.ndarray
+    costs: np.ndarray | None = None
+    owners: np.ndarray | None = None
+
+    @property
+    def nets(self) -> int:
+        """Number of nets."""
+        return len(self.indptr) - 1
+
+    def net_costs(self) -> np.ndarray:
+        """The cost of each net, (nets,) int64."""
+        return np.ones(self.nets, np.int64) if self.costs is None else np.asarray(self.costs)
 
 
 def row_model(graph: Graph, direction: str = "in") -> RowModel:

@@ -69,8 +69,10 @@ def partition(
     UserError
         If the hypergraph has more pins than the tool's 32-bit numbers count.
     """
-    n = len(model.weights)
-    if model.indptr[-1] >= 2**31 or model.weights.sum() >= 2**31:
+    n, costs = len(model.weights), model.net_costs()
+    if model.nets == 0:  # nothing that could be cut; it would fail
+        return np.arange(n, dtype=np.int32) % k
+    if max(model.indptr[-1], model.weights.sum(), costs.sum()) >= 2**31:
         raise UserError(
             f"Mt-KaHyPar counts in 32 bits: {model.indptr[-1]} pins are too many",
             "use --model gp",
@@ -80,8 +82,9 @@ def partition(
     context = _context(mtk, preset)
     context.set_partitioning_parameters(k, imbalance, mtkahypar.Objective.KM1)
     context.logging = False
-    costs = np.ones(n, dtype=np.int64)
-    hypergraph = mtk.create_hypergraph(context, n, n, _Nets(model), model.weights, costs)
+    hypergraph = mtk.create_hypergraph(
+        context, n, model.nets, _Nets(model), model.weights, costs
+    )
     return np.array(hypergraph.partition(context).get_partition(), dtype=np.int32)
 
 

@@ -44,8 +44,10 @@ def run_apart(entry: str, model: Any, k: int, **arguments: Any) -> np.ndarray:
     """
     with tempfile.TemporaryDirectory(prefix="gcn-partition-") as name:
         folder = Path(name)
-        for part in fields(model):
-            np.save(folder / f"{part.name}.npy", getattr(model, part.name), allow_pickle=False)
+        arrays = {part.name: getattr(model, part.name) for part in fields(model)}
+        for key, array in arrays.items():
+            if array is not None:
+                np.save(folder / f"{key}.npy", array, allow_pickle=False)
         kind = f"{type(model).__module__}:{type(model).__name__}"
         task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
         (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
@@ -78,9 +80,11 @@ def main(folder: Path) -> None:
     np.save(folder / "parts.npy", np.asarray(parts), allow_pickle=False)
 
 
-def _mapped(path: Path) -> np.ndarray:
+def _mapped(path: Path) -> np.ndarray | None:
     try:
         return np.load(path, mmap_mode="c", allow_pickle=False)
+    except FileNotFoundError:  # an optional array that is None
+        return None
     except ValueError:  # an empty array cannot be mapped
         return np.load(path, allow_pickle=False)
 
