@@ -21,11 +21,12 @@ MAX_LINES = 450
 LAYERS = {
     "partition": [
         ["partition.errors", "partition.registry", "partition.records"],
-        ["partition.graph"],
+        ["partition.graph", "partition.hashing"],
         ["partition.store"],
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
             "partition.synthetic", "partition.models", "partition.metrics", "partition.partfile",
+            "partition.sampling",
         ],
         ["partition.backends"],
         ["partition.pipeline"],
