@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph import Graph, chunks, columns, row_sizes
+from partition.graph import Graph, chunks, columns, row_sizes, training_vertices
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,9 @@ class Metrics:
         Rows sent and received in one expand.
     send_messages, recv_messages : list of int
         Parts that rows are sent to, and received from, in one expand.
+    train : list of int, optional
+        Training vertices owned: those of the mask, or all labelled ones where there is none;
+        None for a graph without labels.
     """
 
     k: int
@@ -45,6 +48,7 @@ class Metrics:
     recv_rows: list[int]
     send_messages: list[int]
     recv_messages: list[int]
+    train: list[int] | None = None
 
     @property
     def volume(self) -> int:
@@ -66,6 +70,11 @@ class Metrics:
         """Largest part of the rows over the average part, less 1."""
         return _excess(self.rows)
 
+    @property
+    def train_imbalance(self) -> float | None:
+        """Largest part of the training vertices over the average part, less 1, where known."""
+        return None if self.train is None else _excess(self.train)
+
     def summary(self) -> dict[str, float]:
         """The figures that partitions are compared by: totals, averages and maxima of an expand."""
         return {
@@ -79,12 +88,12 @@ class Metrics:
             "max_recv_messages": max(self.recv_messages),
             "imbalance": self.imbalance,
             "row_imbalance": self.row_imbalance,
-        }
+        } | ({} if self.train is None else {"train_imbalance": _excess(self.train)})
 
 
 @dataclass(frozen=True)
 class NodeTraffic:
-    """What one exchange of rows moves between nodes and inside them; lists have one number per node.
+    """What one exchange of rows moves between nodes and inside them; lists: one number per node.
 
     Node b holds the parts b·R … b·R+R−1, as mpirun fills nodes. A row that several parts of
     another node need is sent to each of them, and counted as often.
@@ -146,6 +155,7 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
         raise ValueError(f"a part number is outside 0..{k - 1}")
 
     exchange = exchange_matrix(graph, parts, k, direction)
+    train = training_vertices(graph)
     # The entries of each part, by a bincount whose float64 weights are exact below 2^53.
     nnz = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
     return Metrics(
@@ -157,6 +167,7 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
         recv_rows=exchange.sum(axis=0).tolist(),
         send_messages=np.diff(exchange.indptr).tolist(),
         recv_messages=np.bincount(exchange.indices, minlength=k).tolist(),
+        train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
     )
 
 
@@ -165,18 +176,37 @@ def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "i
 
     Its entries are the messages, its sum is the volume; a fold moves its transpose.
     """
+    indptr, rows = columns(graph, direction)
     parts = np.asarray(parts)
+    return pattern_exchange(indptr, rows, parts, parts, k)
+
+
+def pattern_exchange(
+    indptr: np.ndarray, rows: np.ndarray, owners: np.ndarray, parts: np.ndarray, k: int
+) -> sp.csr_array:
+    """What :func:`exchange_matrix` counts, for any set of entries: of M, or of a mini-batch.
+
+    Parameters
+    ----------
+    indptr : (m + 1,) integers
+    rows : integers
+        ``rows[indptr[c]:indptr[c+1]]`` are the rows with an entry in column c. The owner of a
+        column never sends it to itself, so it makes no difference whether the diagonal is there.
+    owners : (m,) integers
+        The part that owns the row of H which column c reads.
+    parts : (n,) integers
+        The part that owns each row.
+    """
     exchange = sp.csr_array((k, k), dtype=np.int64)
     if k == 1:
         return exchange
-    indptr, rows = columns(graph, direction)
     for first, last in chunks(indptr):
         # One key per distinct (column, part that needs it), the owner's own needs left out.
         column = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
-        owner, needer = parts[column], parts[rows[indptr[first] : indptr[last]]]
+        owner, needer = owners[column], parts[rows[indptr[first] : indptr[last]]]
         away = owner != needer
         keys = np.unique((column[away] - first) * k + needer[away])
-        sender, receiver = parts[first + keys // k], keys % k
+        sender, receiver = owners[first + keys // k], keys % k
         ones = np.ones(len(keys), dtype=np.int64)
         exchange += sp.coo_array((ones, (sender, receiver)), shape=(k, k)).tocsr()
     exchange.sort_indices()
