@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 
 RANDOM_STARTS = 8
+SMALL = 256  # parts: more of them start from two groupings only
 MAX_SWEEPS = 50
 
 
@@ -66,7 +67,7 @@ def _starts(weights: sp.csr_array, size: int, seed: int) -> Iterator[np.ndarray]
     yield full
     yield _grown(weights, size)
     rng = np.random.default_rng(seed)
-    for _ in range(RANDOM_STARTS if k <= 1024 else 0):
+    for _ in range(RANDOM_STARTS if k <= SMALL else 0):
         yield full[rng.permutation(k)]
 
 

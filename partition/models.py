@@ -113,5 +113,17 @@ def hypergraph_model(graph: Graph, direction: str = "in") -> HypergraphModel:
     return HypergraphModel(row_sizes(graph, direction), full, pins)
 
 
+def without_large_nets(model: HypergraphModel, limit: int) -> HypergraphModel:
+    """The hypergraph without its nets of more than ``limit`` pins; its vertices stay."""
+    sizes = np.diff(model.indptr)
+    kept = np.flatnonzero(sizes <= limit)
+    if len(kept) == model.nets:
+        return model
+    pins = np.asarray(model.pins)[np.repeat(sizes <= limit, sizes)]
+    owners = kept if model.owners is None else np.asarray(model.owners)[kept]
+    costs = None if model.costs is None else np.asarray(model.costs)[kept]
+    return HypergraphModel(model.weights, _pointers(sizes[kept]), pins, costs, owners)
+
+
 def _pointers(sizes: np.ndarray) -> np.ndarray:
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))

@@ -4,7 +4,7 @@ import signal
 import sys
 import textwrap
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +67,17 @@ def test_communities_are_found_in_balance(model):
     random = measure(graph, make_parts(graph, "rp", 4), 4)
     assert ours.volume < 0.35 * random.volume
     assert ours.imbalance <= 0.0101
+
+
+def test_nets_can_be_hidden_from_the_tool_but_not_from_the_metrics(folder):
+    graph = random_graph(60, 300)
+    all_hidden = make_parts(graph, "hp", 4, max_net=1)
+    assert np.unique(all_hidden).tolist() == [0, 1, 2, 3]
+    made = add_partition(folder, "hp", 2, max_net=3)
+    assert made.options["max_net"] == 3
+    assert made.metrics["in"] == asdict(measure(random_graph(40, 150), made.parts, 2))
+    with pytest.raises(UserError, match="max_net = -1"):
+        make_parts(graph, "hp", 4, max_net=-1)
 
 
 def test_random_and_block_sizes_and_seed():

@@ -26,8 +26,9 @@ LAYERS = {
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
             "partition.synthetic", "partition.models", "partition.metrics", "partition.partfile",
-            "partition.sampling",
+            "partition.sampling", "partition.mapping",
         ],
+        ["partition.stochastic", "partition.balance", "partition.tool_files"],
         ["partition.backends"],
         ["partition.pipeline"],
         ["partition.describe", "partition.tables"],
