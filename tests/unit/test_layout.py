@@ -26,10 +26,11 @@ LAYERS = {
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
             "partition.synthetic", "partition.models", "partition.metrics", "partition.partfile",
-            "partition.sampling", "partition.mapping",
+            "partition.sampling", "partition.mapping", "partition.hierarchy",
         ],
         ["partition.stochastic", "partition.balance", "partition.tool_files"],
         ["partition.backends"],
+        ["partition.catalogue"],
         ["partition.pipeline"],
         ["partition.describe", "partition.tables"],
         ["partition.cli"],
