@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partition.backends import TOOLS, Tool, check_options
+from partition.backends import TOOLS, Tool
 from partition.backends.process import run_apart
+from partition.balance import DEFAULT as DEFAULT_BALANCE
+from partition.balance import constraint_weights, parse_balance, repair, single_weight
+from partition.catalogue import MODELS, all_options, describe, settled
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, Graph
 from partition.metrics import Metrics, measure
-from partition.models import graph_model, hypergraph_model, row_model
+from partition.models import graph_model
 from partition.partfile import read_parts
 from partition.store import (
     Manifest,
@@ -29,32 +33,6 @@ from partition.store import (
     read_partition,
     write_partition,
 )
-
-
-@dataclass(frozen=True)
-class Model:
-    """A way to describe a graph to a tool.
-
-    Attributes
-    ----------
-    build : callable
-        From (graph, direction) to a model of ``partition.models``.
-    tools : tuple of str
-        The tools that take it, names in ``partition.backends.TOOLS``; the first is the default.
-    help : str
-    """
-
-    build: Callable[[Graph, str], Any]
-    tools: tuple[str, ...]
-    help: str
-
-
-MODELS = {
-    "rp": Model(row_model, ("random",), "random rows: the yardstick"),
-    "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
-    "gp": Model(graph_model, ("metis",), "the symmetrised graph: fast"),
-    "hp": Model(hypergraph_model, ("mtkahypar", "kahypar"), "the column-net hypergraph: exact"),
-}
 
 
 class PartitionWarning(UserWarning):
@@ -71,6 +49,7 @@ def add_partition(
     name: str | None = None,
     tool: str | None = None,
     direction: str | None = None,
+    balance: str = DEFAULT_BALANCE,
     overwrite: bool = False,
     **options: Any,
 ) -> Partition:
@@ -83,8 +62,8 @@ def add_partition(
     k : int
         Number of parts, 1 ≤ k ≤ n.
     imbalance : float
-        What the heaviest part may weigh above the average one, as a fraction of it; the weight
-        is the number of entries of M. Ignored by models that do not balance.
+        What the heaviest part may weigh above the average one, as a fraction of it. Ignored by
+        models that do not balance.
     seed : int
     name : str, optional
         Default: ``MODEL-K``, or ``MODEL-OBJECTIVE-K`` for an objective that is not the default.
@@ -92,10 +71,13 @@ def add_partition(
         One of the model's tools; default: its first.
     direction : {"in", "out"}, optional
         The direction of M; default: the graph's own.
+    balance : str
+        What weighs: names in ``partition.balance.CONSTRAINTS``, separated by commas; the default
+        is the entries of M. Several are met at once as far as vertices can be moved to do so.
     overwrite : bool
         Replace a partition of that name.
     options
-        Options of the tool, such as ``objective="vol"``.
+        Options of the model and of the tool, such as ``objective="vol"``.
 
     Returns
     -------
@@ -117,16 +99,18 @@ def add_partition(
     stored = open_graph(path)
     direction = _check_direction(direction or stored.manifest.direction)
     chosen, backend = _choose_tool(model, tool)
-    settings = check_options(chosen, backend, options)
+    settings = all_options(model, chosen, backend, options)
+    names = _check_balance(balance, chosen, backend)
     check_parts_wanted(k, stored.manifest)
     _check_numbers(imbalance, seed)
     name = name or default_name(model, k, backend, settings)
     _check_name(stored.path, name, overwrite)
 
     start = time.perf_counter()
+    settings = settled(stored.graph, model, k, seed, direction, settings)
     parts = make_parts(
         stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen, direction=direction,
-        **settings,
+        balance=balance, **settings,
     )  # fmt: skip
     seconds = time.perf_counter() - start
 
@@ -140,15 +124,15 @@ def add_partition(
         tool=chosen,
         tool_version=_version(backend),
         direction=direction,
-        seed=seed if backend.seeded else None,
+        seed=seed if backend.seeded or MODELS[model].options else None,
         imbalance=imbalance if backend.balanced else None,
-        options=settings,
+        options=settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance}),
         metrics={key: asdict(value) for key, value in metrics.items()},
         seconds=seconds,
         deterministic=backend.deterministic(settings),
     )
     if backend.balanced:
-        _warn_of_imbalance(stored.graph, metrics[direction], imbalance)
+        _warn_of_imbalance(stored.graph, metrics[direction], imbalance, names)
     return write_partition(stored.path, partition, overwrite=overwrite)
 
 
@@ -161,6 +145,7 @@ def make_parts(
     seed: int = 0,
     tool: str | None = None,
     direction: str = "in",
+    balance: str = DEFAULT_BALANCE,
     **options: Any,
 ) -> np.ndarray:
     """Partition a graph in memory: (n,) int32 part numbers, no part empty.
@@ -173,20 +158,29 @@ def make_parts(
         If the tool fails, or what it returns is no partition into k parts.
     """
     chosen, backend = _choose_tool(model, tool)
-    settings = check_options(chosen, backend, options)
+    settings = all_options(model, chosen, backend, options)
+    constraints = _check_balance(balance, chosen, backend)
     if k == 1:
         return np.zeros(graph.n, dtype=np.int32)
 
-    description = MODELS[model].build(graph, direction)
+    description = describe(graph, model, k, seed=seed, direction=direction, **settings)
+    weights = constraint_weights(graph, direction, constraints)
+    if balance != DEFAULT_BALANCE:
+        description = replace(description, weights=single_weight(weights))
     # No part can weigh less than the heaviest row: a tool that is asked for less may give up.
-    weights = description.weights
-    allowed = max(imbalance, float(weights.max() * k / weights.sum()) - 1 + 1e-6)
-    arguments = {"imbalance": allowed, "seed": seed, **settings}
+    weight = description.weights
+    allowed = max(imbalance, float(weight.max() * k / weight.sum()) - 1 + 1e-6)
+    arguments = {"imbalance": allowed, "seed": seed}
+    arguments |= {key: settings[key] for key in backend.options}
     if backend.distribution is None:
         parts = backend.partition(description, k, **arguments)
     else:
         parts = run_apart(TOOLS.entries[chosen], description, k, **arguments)
-    return _checked(chosen, parts, k, weights)
+    parts = _checked(chosen, parts, k, weight)
+    if len(constraints) > 1:
+        neighbours = graph_model(graph, direction)
+        parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
+    return parts
 
 
 def import_parts(
@@ -273,7 +267,7 @@ def compare(
         summary = Metrics(**partition.metrics[direction]).summary()
         facts = {key: getattr(partition, key) for key in ("name", "model", "tool", "k", "seconds")}
         relative = {
-            key: value / yardstick[key] if yardstick[key] else None
+            key: value / yardstick[key] if yardstick.get(key) else None
             for key, value in summary.items()
         }
         rows.append(
@@ -324,6 +318,13 @@ def _choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
     return chosen, TOOLS.get(chosen)
 
 
+def _check_balance(balance: str, chosen: str, backend: Tool) -> tuple[str, ...]:
+    names = parse_balance(balance)
+    if balance != DEFAULT_BALANCE and not backend.balanced:
+        raise UserError(f"balance = {balance}: the tool {chosen!r} does not balance anything")
+    return names
+
+
 def _check_direction(direction: str) -> str:
     if direction not in DIRECTIONS:
         raise unknown_name("direction", direction, DIRECTIONS)
@@ -368,19 +369,23 @@ def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.nd
     return parts
 
 
-def _warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float) -> None:
-    reached = metrics.imbalance
-    if reached <= asked + 5e-4:
-        return
-    weights = MODELS["rp"].build(graph, metrics.direction).weights
-    heaviest, average = int(weights.argmax()), sum(metrics.nnz) / metrics.k
-    message = f"imbalance {reached:.4f} was reached, {asked:g} was asked for"
-    if weights[heaviest] > (1 + asked) * average:
-        message += (
-            f": the row of vertex {heaviest} alone has {weights[heaviest]} entries, "
-            f"{weights[heaviest] / average:.2f} average parts"
-        )
-    warnings.warn(message, PartitionWarning, stacklevel=3)
+def _warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Iterable[str]) -> None:
+    for name in names:
+        (weights,) = constraint_weights(graph, metrics.direction, (name,))
+        loads = {"nnz": metrics.nnz, "rows": metrics.rows, "train": metrics.train}[name] or [0]
+        heaviest, average = int(weights.argmax()), sum(loads) / metrics.k
+        reached = max(loads) / average - 1 if average else 0.0
+        # Units cannot be cut: one more than the average is no imbalance.
+        if reached <= asked + 5e-4 or max(loads) <= math.ceil(average):
+            continue
+        what = "" if name == DEFAULT_BALANCE else f" of {name}"
+        message = f"imbalance {reached:.4f}{what} was reached, {asked:g} was asked for"
+        if name == "nnz" and weights[heaviest] > (1 + asked) * average:
+            message += (
+                f": the row of vertex {heaviest} alone has {weights[heaviest]} entries, "
+                f"{weights[heaviest] / average:.2f} average parts"
+            )
+        warnings.warn(message, PartitionWarning, stacklevel=3)
 
 
 def _version(tool: Tool) -> str:

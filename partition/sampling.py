@@ -256,7 +256,7 @@ def sides(graph: Graph, direction: str, side: str) -> tuple[np.ndarray, np.ndarr
 
 
 def batch_size(text: int | str, n: int) -> int:
-    """Vertices in a batch, from a number or a share of n such as "6%".
+    """Vertices in a batch, from a number or a share of n such as "6%" (at least one vertex).
 
     Raises
     ------
@@ -266,7 +266,7 @@ def batch_size(text: int | str, n: int) -> int:
     given = str(text).strip()
     share = re.fullmatch(r"(\d+(?:\.\d*)?)\s*%", given)
     if share:
-        size = round(float(share[1]) / 100 * n)
+        size = max(round(float(share[1]) / 100 * n), int(float(share[1]) > 0))
     elif re.fullmatch(r"[+-]?\d+", given):
         size = int(given)
     else:
