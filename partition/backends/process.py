@@ -26,7 +26,13 @@ from partition.records import to_json
 PR_SET_PDEATHSIG = 1
 
 
-def run_apart(entry: str, model: Any, k: int, **arguments: Any) -> np.ndarray:
+class TimeIsUp(UserError):
+    """A tool was stopped because its time was up."""
+
+
+def run_apart(
+    entry: str, model: Any, k: int, *, timeout: float | None = None, **arguments: Any
+) -> np.ndarray:
     """Call ``partition(model, k, **arguments)`` of a tool in another process.
 
     Parameters
@@ -34,6 +40,8 @@ def run_apart(entry: str, model: Any, k: int, **arguments: Any) -> np.ndarray:
     entry : str
         Where the tool is, ``"module:attribute"``.
     model : dataclass of arrays
+    timeout : float, optional
+        Seconds after which the tool is stopped.
     arguments
         What has a form in JSON.
 
@@ -41,6 +49,8 @@ def run_apart(entry: str, model: Any, k: int, **arguments: Any) -> np.ndarray:
     ------
     UserError
         If the tool raises one, fails or is killed; with the last line that it printed.
+    TimeIsUp
+        If it was stopped.
     """
     with tempfile.TemporaryDirectory(prefix="gcn-partition-") as name:
         folder = Path(name)
@@ -53,10 +63,18 @@ def run_apart(entry: str, model: Any, k: int, **arguments: Any) -> np.ndarray:
         (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
 
         command = [sys.executable, "-m", "partition.backends.process", name]
-        # On Ctrl-C run() kills the child, which may be deep in code that ignores signals.
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+        # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
+        # ignores signals.
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TimeIsUp(f"the tool was stopped after {error.timeout:.0f} s") from error
         if (folder / "error.json").exists():
             raise UserError(**json.loads((folder / "error.json").read_text(encoding="utf-8")))
         if done.returncode:
