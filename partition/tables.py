@@ -122,6 +122,36 @@ def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
         out.print(f"ratios for k = {k}: to {baseline}")
 
 
+def show_simulation(facts: Mapping[str, Any]) -> None:
+    """What ``simulate`` prints: for each partition the distribution of what batches exchange."""
+    fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
+    table = Table(
+        title=f"rows and messages of one mini-batch, direction {facts['direction']}: "
+        f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
+        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} entries of M on average",
+        title_justify="left",
+    )
+    table.add_column("name", no_wrap=True)
+    table.add_column("k", justify="right")
+    table.add_column("")
+    for title in ("mean", "sd", "min", "5%", "median", "95%", "max"):
+        table.add_column(title, justify="right")
+    table.add_column("volume, relative", justify="right")
+    for row in facts["partitions"]:
+        ratio, error = row["relative_volume"], row["relative_error"]
+        relative = "-" if ratio is None else f"{ratio:.4f}"
+        relative += "" if error is None else f" ± {error:.4f}"
+        for key, figures in row.items():
+            if isinstance(figures, Mapping):
+                first = key == "volume"
+                table.add_row(
+                    row["name"] if first else "", str(row["k"]) if first else "",
+                    key.replace("_", " "), *(f"{value:,.1f}" for value in figures.values()),
+                    relative if first else "",
+                )  # fmt: skip
+    console().print(table)
+
+
 def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
     """What ``models`` prints: models, their tools, and the options of the tools."""
     table = Table()
