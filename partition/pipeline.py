@@ -14,23 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from partition.backends import TOOLS, Tool
-from partition.backends.process import run_apart
+from partition.backends import Tool
 from partition.balance import DEFAULT as DEFAULT_BALANCE
-from partition.balance import constraint_weights, parse_balance, repair, single_weight
-from partition.catalogue import MODELS, all_options, describe, settled
+from partition.balance import constraint_weights
+from partition.catalogue import MODELS, all_options, settled
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, Graph
-from partition.metrics import Metrics, measure
-from partition.models import graph_model
+from partition.metrics import Metrics, NodeTraffic, exchange_matrix, measure, node_traffic
 from partition.partfile import read_parts
+from partition.solving import (
+    MAPPINGS,
+    NODES_FIRST,
+    check_balance,
+    choose_tool,
+    make_parts,
+    mapped,
+)
 from partition.store import (
     Manifest,
     Partition,
     has_partition,
-    list_partitions,
     open_graph,
-    read_partition,
     write_partition,
 )
 
@@ -50,6 +54,8 @@ def add_partition(
     tool: str | None = None,
     direction: str | None = None,
     balance: str = DEFAULT_BALANCE,
+    ranks_per_node: int | None = None,
+    mapping: str = NODES_FIRST,
     overwrite: bool = False,
     **options: Any,
 ) -> Partition:
@@ -74,6 +80,13 @@ def add_partition(
     balance : str
         What weighs: names in ``partition.balance.CONSTRAINTS``, separated by commas; the default
         is the entries of M. Several are met at once as far as vertices can be moved to do so.
+    ranks_per_node : int, optional
+        R: parts b·R … b·R+R−1 will share node b, and little is to travel between nodes. Traffic
+        between nodes is measured too.
+    mapping : {"nodes-first", "flat"}
+        With ``ranks_per_node``: partition into nodes first, then each node into its parts; or
+        into parts at once. In both cases, and where nodes-first is not possible because R does
+        not divide k, parts are then renumbered so that those that exchange most share a node.
     overwrite : bool
         Replace a partition of that name.
     options
@@ -97,21 +110,26 @@ def add_partition(
     """
     # Everything the user may have got wrong, before minutes of work.
     stored = open_graph(path)
-    direction = _check_direction(direction or stored.manifest.direction)
-    chosen, backend = _choose_tool(model, tool)
+    direction = check_direction(direction or stored.manifest.direction)
+    chosen, backend = choose_tool(model, tool)
     settings = all_options(model, chosen, backend, options)
-    names = _check_balance(balance, chosen, backend)
+    names = check_balance(balance, chosen, backend)
     check_parts_wanted(k, stored.manifest)
     _check_numbers(imbalance, seed)
-    name = name or default_name(model, k, backend, settings)
+    check_nodes(ranks_per_node, mapping)
+    name = name or default_name(model, k, backend, settings) + name_of_nodes(ranks_per_node)
     _check_name(stored.path, name, overwrite)
 
     start = time.perf_counter()
     settings = settled(stored.graph, model, k, seed, direction, settings)
     parts = make_parts(
         stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen, direction=direction,
-        balance=balance, **settings,
+        balance=balance, ranks_per_node=ranks_per_node, mapping=mapping, **settings,
     )  # fmt: skip
+    record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})
+    if ranks_per_node is not None:
+        parts = mapped(stored.graph, parts, k, ranks_per_node, direction, seed)
+        record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
     seconds = time.perf_counter() - start
 
     metrics = measure_both(stored.graph, stored.manifest, parts, k)
@@ -126,61 +144,15 @@ def add_partition(
         direction=direction,
         seed=seed if backend.seeded or MODELS[model].options else None,
         imbalance=imbalance if backend.balanced else None,
-        options=settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance}),
+        options=record,
         metrics={key: asdict(value) for key, value in metrics.items()},
+        nodes=measure_nodes(stored.graph, stored.manifest, parts, k, ranks_per_node),
         seconds=seconds,
         deterministic=backend.deterministic(settings),
     )
     if backend.balanced:
         _warn_of_imbalance(stored.graph, metrics[direction], imbalance, names)
     return write_partition(stored.path, partition, overwrite=overwrite)
-
-
-def make_parts(
-    graph: Graph,
-    model: str,
-    k: int,
-    *,
-    imbalance: float = 0.01,
-    seed: int = 0,
-    tool: str | None = None,
-    direction: str = "in",
-    balance: str = DEFAULT_BALANCE,
-    **options: Any,
-) -> np.ndarray:
-    """Partition a graph in memory: (n,) int32 part numbers, no part empty.
-
-    Parameters are those of :func:`add_partition`.
-
-    Raises
-    ------
-    UserError
-        If the tool fails, or what it returns is no partition into k parts.
-    """
-    chosen, backend = _choose_tool(model, tool)
-    settings = all_options(model, chosen, backend, options)
-    constraints = _check_balance(balance, chosen, backend)
-    if k == 1:
-        return np.zeros(graph.n, dtype=np.int32)
-
-    description = describe(graph, model, k, seed=seed, direction=direction, **settings)
-    weights = constraint_weights(graph, direction, constraints)
-    if balance != DEFAULT_BALANCE:
-        description = replace(description, weights=single_weight(weights))
-    # No part can weigh less than the heaviest row: a tool that is asked for less may give up.
-    weight = description.weights
-    allowed = max(imbalance, float(weight.max() * k / weight.sum()) - 1 + 1e-6)
-    arguments = {"imbalance": allowed, "seed": seed}
-    arguments |= {key: settings[key] for key in backend.options}
-    if backend.distribution is None:
-        parts = backend.partition(description, k, **arguments)
-    else:
-        parts = run_apart(TOOLS.entries[chosen], description, k, **arguments)
-    parts = _checked(chosen, parts, k, weight)
-    if len(constraints) > 1:
-        neighbours = graph_model(graph, direction)
-        parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
-    return parts
 
 
 def import_parts(
@@ -205,7 +177,7 @@ def import_parts(
         If the file cannot be read, has not n lines, or a line is no number in 0..k−1.
     """
     stored = open_graph(path)
-    direction = _check_direction(direction or stored.manifest.direction)
+    direction = check_direction(direction or stored.manifest.direction)
     _check_name(stored.path, name, overwrite)
     parts = read_parts(file, stored.manifest.n, k)
     if k is None:
@@ -227,55 +199,6 @@ def import_parts(
     return write_partition(stored.path, partition, overwrite=overwrite)
 
 
-def compare(
-    path: str | os.PathLike, names: Iterable[str] = (), direction: str | None = None
-) -> list[dict[str, Any]]:
-    """The figures of partitions of one graph, beside those of random rows with as many parts.
-
-    Parameters
-    ----------
-    names : iterable of str
-        The partitions; all there are if empty.
-    direction : {"in", "out"}, optional
-        Of M; default: the graph's own.
-
-    Returns
-    -------
-    list of dict
-        One per partition, by k and then by volume: ``name``, ``model``, ``tool``, ``k``,
-        ``direction``, ``seconds``, the figures of :meth:`partition.metrics.Metrics.summary`;
-        ``relative``: each of these over that of the ``baseline`` (None over 0), which is the
-        first stored partition of model rp with that k, or one made on the fly with seed 0.
-    """
-    stored = open_graph(path)
-    direction = _check_direction(direction or stored.manifest.direction)
-    existing = [read_partition(path, name, parts=False) for name in list_partitions(path)]
-    wanted = [read_partition(path, name, parts=False) for name in names] or existing
-    baselines: dict[int, tuple[str, dict[str, float]]] = {}
-    for partition in existing:
-        if partition.model == "rp":
-            summary = Metrics(**partition.metrics[direction]).summary()
-            baselines.setdefault(partition.k, (partition.name, summary))
-    for k in {partition.k for partition in wanted} - baselines.keys():
-        parts = make_parts(stored.graph, "rp", k)
-        summary = measure(stored.graph, parts, k, direction).summary()
-        baselines[k] = "rp, seed 0, computed", summary
-
-    rows = []
-    for partition in wanted:
-        label, yardstick = baselines[partition.k]
-        summary = Metrics(**partition.metrics[direction]).summary()
-        facts = {key: getattr(partition, key) for key in ("name", "model", "tool", "k", "seconds")}
-        relative = {
-            key: value / yardstick[key] if yardstick.get(key) else None
-            for key, value in summary.items()
-        }
-        rows.append(
-            facts | {"direction": direction} | summary | {"baseline": label, "relative": relative}
-        )
-    return sorted(rows, key=lambda row: (row["k"], row["volume"], row["name"]))
-
-
 def measure_both(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) -> dict[str, Metrics]:
     """The metrics in both directions; one measurement where the pattern is symmetric."""
     metrics = {"in": measure(graph, parts, k, "in")}
@@ -286,12 +209,41 @@ def measure_both(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) ->
     return metrics
 
 
+def measure_nodes(
+    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, ranks_per_node: int | None
+) -> dict[str, Any]:
+    """Traffic between nodes in both directions; nothing without ``ranks_per_node``."""
+    if ranks_per_node is None:
+        return {}
+    traffic: dict[str, NodeTraffic] = {}
+    for direction in DIRECTIONS:
+        if direction == "out" and manifest.symmetric_pattern:
+            traffic["out"] = traffic["in"]
+        else:
+            exchange = exchange_matrix(graph, parts, k, direction)
+            traffic[direction] = node_traffic(exchange, ranks_per_node)
+    return {direction: asdict(value) for direction, value in traffic.items()}
+
+
 def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
     objective = tool.options.get("objective")
     if objective is not None and options["objective"] != objective.default:
         return f"{model}-{options['objective']}-{k}"
     return f"{model}-{k}"
+
+
+def name_of_nodes(ranks_per_node: int | None) -> str:
+    """What default names of partitions that are mapped to nodes end in."""
+    return "" if ranks_per_node is None else f"-{ranks_per_node}pernode"
+
+
+def check_nodes(ranks_per_node: int | None, mapping: str) -> None:
+    """A UserError unless R ≥ 1 and the mapping is one there is."""
+    if ranks_per_node is not None and ranks_per_node < 1:
+        raise UserError(f"ranks per node = {ranks_per_node}: a node runs at least one")
+    if mapping not in MAPPINGS:
+        raise unknown_name("mapping", mapping, MAPPINGS)
 
 
 def check_parts_wanted(k: int, manifest: Manifest) -> None:
@@ -305,27 +257,8 @@ def check_parts_wanted(k: int, manifest: Manifest) -> None:
         )
 
 
-def _choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
-    if model not in MODELS:
-        raise unknown_name("model", model, MODELS)
-    tools = MODELS[model].tools
-    chosen = tool or tools[0]
-    if chosen in TOOLS and chosen not in tools:
-        raise UserError(
-            f"the tool {chosen!r} does not take the model {model!r}",
-            f"tools for {model}: {', '.join(tools)}",
-        )
-    return chosen, TOOLS.get(chosen)
-
-
-def _check_balance(balance: str, chosen: str, backend: Tool) -> tuple[str, ...]:
-    names = parse_balance(balance)
-    if balance != DEFAULT_BALANCE and not backend.balanced:
-        raise UserError(f"balance = {balance}: the tool {chosen!r} does not balance anything")
-    return names
-
-
-def _check_direction(direction: str) -> str:
+def check_direction(direction: str) -> str:
+    """The direction, if it is one."""
     if direction not in DIRECTIONS:
         raise unknown_name("direction", direction, DIRECTIONS)
     return direction
@@ -344,29 +277,6 @@ def _check_name(path: Path, name: str, overwrite: bool) -> None:
             f"{path} has a partition {name!r} already",
             "give --name or --force, or remove it first",
         )
-
-
-def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
-    """What a tool returned, if it is a partition; a few parts that it left empty are filled."""
-    parts = np.asarray(parts)
-    if parts.shape != weights.shape or parts.dtype.kind not in "iu":
-        raise UserError(f"{tool} returned {parts.dtype} {parts.shape} for {len(weights)} vertices")
-    if parts.min() < 0 or parts.max() >= k:
-        raise UserError(f"{tool} returned part numbers outside 0..{k - 1}")
-    parts = parts.astype(np.int32)
-    rows = np.bincount(parts, minlength=k)
-    empty = np.flatnonzero(rows == 0)
-    if 2 * len(empty) > k:
-        raise UserError(
-            f"{tool} returned only {k - len(empty)} of {k} parts",
-            "choose a smaller k or another tool",
-        )
-    for part in empty:
-        # The lightest vertex of the fullest part.
-        donors = np.flatnonzero(parts == rows.argmax())
-        parts[donors[weights[donors].argmin()]] = part
-        rows = np.bincount(parts, minlength=k)
-    return parts
 
 
 def _warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Iterable[str]) -> None:

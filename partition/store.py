@@ -97,6 +97,8 @@ class Partition:
         The imbalance that was asked for, as a fraction of the average part weight.
     metrics : mapping of direction to mapping
         ``partition.metrics`` of this partition for M in each direction.
+    nodes : mapping of direction to mapping
+        Traffic between nodes, of a partition that was mapped to them; otherwise empty.
     seconds : float
         Time the tool took.
     deterministic : bool
@@ -117,6 +119,7 @@ class Partition:
     imbalance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    nodes: Mapping[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     deterministic: bool = True
     id: str = ""
