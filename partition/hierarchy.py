@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -54,7 +54,7 @@ def partition_nodes_first(
     return parts
 
 
-def induced(model: M, members: np.ndarray) -> M:
+def induced(model: Any, members: np.ndarray) -> Any:
     """The model of some vertices (increasing numbers), renumbered 0..m−1.
 
     Of a hypergraph, nets keep their pins among the members, and go where fewer than two are left;

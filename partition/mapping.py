@@ -51,7 +51,7 @@ def map_to_nodes(exchange: sp.csr_array, ranks_per_node: int, seed: int = 0) -> 
     if ranks_per_node == 1 or ranks_per_node >= k:
         return np.arange(k, dtype=np.int32)
     weights = (exchange + exchange.T).tocsr()
-    best, least = None, np.inf
+    best, least = np.arange(k) // ranks_per_node, np.inf
     for start in _starts(weights, ranks_per_node, seed):
         nodes = _swap(weights, start)
         between = _between(weights, nodes)

@@ -232,8 +232,9 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
     np.add.at(rows[0], sender[~inside], pairs.data[~inside])
     np.add.at(rows[1], receiver[~inside], pairs.data[~inside])
     np.add.at(rows[2], sender[inside], pairs.data[inside])
-    messages = np.bincount(sender[~inside], minlength=nodes)
-    return NodeTraffic(ranks_per_node, *rows.tolist(), messages.tolist())
+    send, recv, within = rows.tolist()
+    messages = np.bincount(sender[~inside], minlength=nodes).tolist()
+    return NodeTraffic(ranks_per_node, send, recv, within, messages)
 
 
 def _excess(loads: list[int]) -> float:
