@@ -8,19 +8,16 @@ from typing import Any
 
 import click
 
-from partition import assemble, balance, comparison, pipeline, store, synthetic, tables
+from partition import assemble, comparison, pipeline, store, synthetic, tables
 from partition.backends import TOOLS
 from partition.cli_common import (
     GRAPH,
-    collected_warnings,
     direction_option,
     emit,
     force_option,
     json_option,
-    parse_settings,
-    show_added,
-    working,
 )
+from partition.cli_make import add
 from partition.cli_minibatches import simulate
 from partition.cli_tools import export_model, import_parts
 from partition.describe import describe_graph, describe_partition
@@ -208,65 +205,6 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
         emit(facts, as_json, tables.show_partition)
 
 
-@cli.command(
-    epilog="""\b
-Examples:
-  gcn-partition add G.graph --model hp -k 16
-  gcn-partition add G.graph --model gp --objective vol -k 16 --imbalance 0.03
-  gcn-partition add G.graph --model hp -k 16 --set preset=quality --name best-16
-  gcn-partition add G.graph --model hp -k 16 --balance nnz,rows --imbalance 0.03
-  gcn-partition add G.graph --model shp -k 8 --set batch=20000 --set theta=0.01
-`gcn-partition models` lists models, tools and their options."""
-)
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@click.option(
-    "--model",
-    metavar="|".join(pipeline.MODELS),
-    required=True,
-    help="; ".join(f"{name}: {model.help}" for name, model in pipeline.MODELS.items()) + ".",
-)
-@click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: of processes.")
-@click.option(
-    "--imbalance",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="What the heaviest part may weigh above the average; 0.01 is one percent.",
-)
-@click.option(
-    "--balance",
-    metavar="|".join(balance.CONSTRAINTS),
-    default=balance.DEFAULT,
-    show_default=True,
-    help="What is balanced: "
-    + "; ".join(f"{name}: {text}" for name, text in balance.CONSTRAINTS.items())
-    + ". Several, such as nnz,rows: no tool here takes more than one weight per vertex (METIS "
-    "does, its Python wrapper does not), so they are summed, and vertices are moved afterwards.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the tool.")
-@click.option("--name", help="Name of the partition.  [default: MODEL-K, such as hp-16]")
-@click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
-@click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
-@click.option(
-    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Model, tool options."
-)
-@direction_option("Direction of the aggregation.  [default: the graph's]")
-@force_option
-@json_option
-def add(
-    graph: Path, k: int, objective: str | None, settings: tuple[str, ...], force: bool,
-    as_json: bool, **arguments: Any,
-) -> None:  # fmt: skip
-    """Partition a graph and store the result in its folder."""
-    options = parse_settings(settings)
-    if objective is not None:
-        options["objective"] = objective
-    with collected_warnings() as messages, working("partitioning"):
-        made = pipeline.add_partition(graph, k=k, overwrite=force, **arguments, **options)
-    facts = describe_partition(made) | {"warnings": messages}
-    emit(facts, as_json, show_added)
-
-
 @cli.command("list")
 @click.argument("graph", metavar="G.graph", type=GRAPH)
 @json_option
@@ -341,5 +279,5 @@ def _write_synthetic(
     _show_written(out, manifest, as_json)
 
 
-for _command in (export_model, import_parts, simulate):
+for _command in (add, export_model, import_parts, simulate):
     cli.add_command(_command)

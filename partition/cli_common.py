@@ -53,6 +53,13 @@ def show_added(facts: dict[str, Any]) -> None:
         f"max send {figures['max_send']:,}, imbalance {figures['imbalance']:.4f}, "
         f"{facts['seconds']:.1f} s"
     )
+    if facts["nodes"]:
+        traffic = facts["node_summary"][facts["direction"]]
+        per_node = facts["options"]["ranks_per_node"]
+        click.echo(
+            f"  {per_node} ranks per node: {traffic['inter_volume']:,} rows between nodes, "
+            f"{traffic['intra_volume']:,} inside, a node sends {traffic['max_node_send']:,} at most"
+        )
 
 
 def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -63,23 +70,17 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
         if not key.isidentifier() or not equals:
             raise UserError(f"--set {pair}: this is not OPTION=VALUE")
         if key in RESERVED:
-            raise UserError(f"--set {pair}: {key} has an option of its own, --{key}")
+            raise UserError(
+                f"--set {pair}: {key} has an option of its own, --{key.replace('_', '-')}"
+            )
         options[key] = value
     return options
 
 
 RESERVED = {
-    "model",
-    "k",
-    "imbalance",
-    "seed",
-    "name",
-    "tool",
-    "direction",
-    "overwrite",
-    "path",
-    "balance",
-}
+    "model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path", "balance",
+    "refine", "ranks_per_node", "mapping", "timeout",
+}  # fmt: skip
 
 
 @contextlib.contextmanager

@@ -72,6 +72,9 @@ def show_partition(facts: Mapping[str, Any]) -> None:
         totals.add_row(key.replace("_", " "), *row)
     out.print(totals)
 
+    if facts["nodes"]:
+        show_nodes(facts["nodes"], facts["node_summary"])
+
     metrics = facts["metrics"][facts["direction"]]
     lists = [key for key, value in metrics.items() if isinstance(value, list)]
     parts = Table(title=f"per part, direction {facts['direction']}", title_justify="left")
@@ -82,6 +85,21 @@ def show_partition(facts: Mapping[str, Any]) -> None:
     out.print(parts)
     if facts["k"] > MANY_PARTS:
         out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
+
+
+def show_nodes(
+    nodes: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Mapping[str, float]]
+) -> None:
+    """Traffic between nodes and inside them, by direction."""
+    per_node = next(iter(nodes.values()))["ranks_per_node"]
+    table = Table(title=f"on nodes of {per_node} ranks", title_justify="left")
+    table.add_column("")
+    for direction in figures:
+        table.add_column(direction, justify="right")
+    for key in next(iter(figures.values())):
+        row = [_number(values[key]) for values in figures.values()]
+        table.add_row(key.replace("_", " "), *row)
+    console().print(table)
 
 
 def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -112,9 +130,14 @@ def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
     table.add_column("k", justify="right")
     for title in COMPARED.values():
         table.add_column(title, justify="right")
+    mapped = any(row["nodes"] for row in rows)
+    if mapped:
+        table.add_column("between nodes", justify="right")
     table.add_column("seconds", justify="right")
     for row in rows:
         cells = [_with_ratio(row[key], row["relative"][key]) for key in COMPARED]
+        if mapped:
+            cells.append(_number(row["nodes"]["inter_volume"]) if row["nodes"] else "-")
         table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.2f}")
     out = console()
     out.print(table)

@@ -36,7 +36,7 @@ LAYERS = {
         ["partition.comparison"],
         ["partition.describe", "partition.tables"],
         ["partition.cli_common"],
-        ["partition.cli_minibatches", "partition.cli_tools"],
+        ["partition.cli_make", "partition.cli_minibatches", "partition.cli_tools"],
         ["partition.cli"],
         ["partition.__main__"],
     ],
