@@ -20,10 +20,12 @@ CONSTRAINTS = {
     "train": "its training vertices: what it computes of a mini-batch",
 }
 DEFAULT = "nnz"
-MAX_ROUNDS = 100
+MAX_ROUNDS, MAX_SWAP_ROUNDS = 100, 20
 # Moves looked at in one round; bounds its time and memory.
 MAX_CANDIDATES = 1 << 20
 MAX_WALKED = 1 << 17
+# Swaps: how many parts are tried for a partner, and how many vertices of each part.
+MAX_PARTNERS, MAX_PAIRED = 4, 256
 # Of the sum of several weights: tools count in 32 bits.
 WEIGHT_LIMIT = 2**31 - 1
 
@@ -98,8 +100,9 @@ def repair(
     The excess is what parts weigh above :func:`limits`, relative to the average part, summed over
     parts and constraints. In a round every vertex of a part in excess may go to a part of a
     neighbour, or to one with room; moves are tried in the order of neighbours lost per excess
-    relieved, and made if the excess falls. So it never rises, and it ends; where moves of single
-    vertices cannot reach the limits, what remains is in the metrics.
+    relieved, and made if the excess falls. Where none helps, a vertex of a part in excess and one
+    of another part change places. So the excess never rises, and it ends; where that does not
+    reach the limits, what remains is in the metrics.
 
     Parameters
     ----------
@@ -117,12 +120,18 @@ def repair(
     limit = limits(weights, k, imbalance)
     average = np.maximum(weights.sum(axis=1) / k, 1.0)
     loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])
+    swaps = 0
     for _ in range(MAX_ROUNDS):
         over = loads > limit[:, np.newaxis]
         if not over.any():
             break
         vertices, targets = _candidates(parts, k, weights, loads, limit, average, indptr, indices)
-        if not _walk(vertices, targets, parts, weights, loads, limit, average):
+        if _walk(vertices, targets, parts, weights, loads, limit, average):
+            continue
+        swaps += 1
+        if swaps > MAX_SWAP_ROUNDS or not _swap(
+            parts, weights, loads, limit, average, indptr, indices
+        ):
             break
     return parts
 
@@ -187,6 +196,70 @@ def _walk(
             made += 1
     loads[:] = now
     return made
+
+
+def _swap(
+    parts: np.ndarray, weights: np.ndarray, loads: np.ndarray, limit: np.ndarray,
+    average: np.ndarray, indptr: np.ndarray, indices: np.ndarray,
+) -> int:  # fmt: skip
+    """Let pairs of vertices change places where the excess falls by it; how many pairs."""
+    made, k = 0, loads.shape[1]
+    order = np.argsort(parts, kind="stable")
+    starts = np.searchsorted(parts[order], np.arange(k + 1))
+
+    def members(part: int) -> np.ndarray:
+        found = order[starts[part] : starts[part + 1]]
+        return found[parts[found] == part]  # without those that left meanwhile
+
+    for c, source in np.argwhere(loads > limit[:, np.newaxis]):
+        for target in np.argsort(loads[c], kind="stable")[:MAX_PARTNERS]:
+            if target == source or loads[c, source] <= limit[c]:
+                continue
+            ours = _spread_by(weights[c], members(source))
+            theirs = _spread_by(weights[c], members(target))
+            relief = np.zeros((len(ours), len(theirs)))
+            for row, load, most, scale in zip(weights, loads, limit, average, strict=True):
+                shift = row[ours][:, np.newaxis] - row[theirs]
+                a, b = load[source], load[target]
+                relief += (max(a - most, 0) + max(b - most, 0)) / scale
+                relief -= (
+                    np.maximum(a - shift - most, 0) + np.maximum(b + shift - most, 0)
+                ) / scale
+            lost = [
+                _neighbours_in(v, here, parts, indptr, indices)
+                - _neighbours_in(v, there, parts, indptr, indices)
+                for v, here, there in ((ours, source, target), (theirs, target, source))
+            ]
+            loss = lost[0][:, np.newaxis] + lost[1]
+            price = np.where(
+                relief > 1e-12, (loss - loss.min() + 1) / np.maximum(relief, 1e-12), np.inf
+            )
+            i, j = np.unravel_index(int(price.argmin()), price.shape) if price.size else (0, 0)
+            if not price.size or price[i, j] == np.inf:
+                continue
+            v, u = ours[i], theirs[j]
+            shift = weights[:, v] - weights[:, u]
+            loads[:, source] -= shift
+            loads[:, target] += shift
+            parts[v], parts[u] = target, source
+            made += 1
+    return made
+
+
+def _spread_by(weight: np.ndarray, vertices: np.ndarray) -> np.ndarray:
+    """Some of the vertices, of all weights."""
+    order = vertices[np.argsort(weight[vertices], kind="stable")]
+    count = min(len(order), MAX_PAIRED)
+    return order[np.linspace(0, len(order) - 1, count).astype(np.int64)]
+
+
+def _neighbours_in(
+    vertices: np.ndarray, part: int, parts: np.ndarray, indptr: np.ndarray, indices: np.ndarray
+) -> np.ndarray:
+    place, counts = segments(indptr, vertices)
+    there = parts[indices[place]] == part
+    number = np.repeat(np.arange(len(vertices)), counts)
+    return np.bincount(number[there], minlength=len(vertices))
 
 
 def _change(

@@ -96,7 +96,12 @@ def export_model(
     described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
     weights = constraint_weights(graph, direction, names)
     write_model(file, described, format, weights)
-    facts = {"file": str(file), "format": format, "model": model, "direction": direction}
+    facts: dict[str, Any] = {
+        "file": str(file),
+        "format": format,
+        "model": model,
+        "direction": direction,
+    }
     facts |= {"options": settings, "vertices": graph.n, "constraints": list(names)}
     if isinstance(described, GraphModel):
         facts["edges"] = len(described.indices) // 2
@@ -137,7 +142,7 @@ def write_model(
         raise UserError(
             "an hMETIS file has one weight per vertex", "balance one thing, or write a PaToH file"
         )
-    write = {"metis": _metis, "hmetis": _hmetis, "patoh": _patoh}[format]
+    write: Any = {"metis": _metis, "hmetis": _hmetis, "patoh": _patoh}[format]
     with atomic_file(file) as out:
         write(out, model, np.asarray(weights))
 
