@@ -33,7 +33,7 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
     lists : bool
         Include the figures of every part.
     """
-    hidden = {"parts"} if lists else {"parts", "metrics", "nodes"}
+    hidden = {"parts"} if lists else {"parts", "metrics", "nodes", "history"}
     facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
     summary = {key: Metrics(**value).summary() for key, value in partition.metrics.items()}
     nodes = {key: NodeTraffic(**value).summary() for key, value in partition.nodes.items()}

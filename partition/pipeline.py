@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from partition.solving import (
     choose_tool,
     make_parts,
     mapped,
+    refined,
 )
 from partition.store import (
     Manifest,
@@ -37,6 +38,12 @@ from partition.store import (
     open_graph,
     write_partition,
 )
+
+if TYPE_CHECKING:
+    from partition.refine import Objective
+
+
+REFINED = "+refined"  # what default names of refined partitions end in
 
 
 class PartitionWarning(UserWarning):
@@ -54,6 +61,7 @@ def add_partition(
     tool: str | None = None,
     direction: str | None = None,
     balance: str = DEFAULT_BALANCE,
+    refine: Objective | None = None,
     ranks_per_node: int | None = None,
     mapping: str = NODES_FIRST,
     overwrite: bool = False,
@@ -80,6 +88,8 @@ def add_partition(
     balance : str
         What weighs: names in ``partition.balance.CONSTRAINTS``, separated by commas; the default
         is the entries of M. Several are met at once as far as vertices can be moved to do so.
+    refine : Objective, optional
+        Move vertices afterwards so that this falls: see :func:`partition.refine.refine`.
     ranks_per_node : int, optional
         R: parts b·R … b·R+R−1 will share node b, and little is to travel between nodes. Traffic
         between nodes is measured too.
@@ -115,10 +125,12 @@ def add_partition(
     settings = all_options(model, chosen, backend, options)
     names = check_balance(balance, chosen, backend)
     check_parts_wanted(k, stored.manifest)
-    _check_numbers(imbalance, seed)
+    check_numbers(imbalance, seed)
     check_nodes(ranks_per_node, mapping)
-    name = name or default_name(model, k, backend, settings) + name_of_nodes(ranks_per_node)
-    _check_name(stored.path, name, overwrite)
+    if name is None:
+        name = default_name(model, k, backend, settings) + name_of_nodes(ranks_per_node)
+        name += REFINED if refine is not None else ""
+    check_name(stored.path, name, overwrite)
 
     start = time.perf_counter()
     settings = settled(stored.graph, model, k, seed, direction, settings)
@@ -126,7 +138,19 @@ def add_partition(
         stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen, direction=direction,
         balance=balance, ranks_per_node=ranks_per_node, mapping=mapping, **settings,
     )  # fmt: skip
+    history = []
     record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})
+    if refine is not None:
+        made = time.perf_counter()
+        before = measure(stored.graph, parts, k, direction)
+        history.append(step(chosen, made - start, before))
+        parts = refined(
+            stored.graph, parts, k, refine, imbalance=imbalance, seed=seed, direction=direction,
+            balance=balance,
+        )  # fmt: skip
+        record |= {"refine": asdict(refine)}
+        after = measure(stored.graph, parts, k, direction)
+        history.append(step("refine", time.perf_counter() - made, after))
     if ranks_per_node is not None:
         parts = mapped(stored.graph, parts, k, ranks_per_node, direction, seed)
         record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
@@ -140,18 +164,19 @@ def add_partition(
         graph_id=stored.manifest.id,
         model=model,
         tool=chosen,
-        tool_version=_version(backend),
+        tool_version=tool_version(backend),
         direction=direction,
-        seed=seed if backend.seeded or MODELS[model].options else None,
-        imbalance=imbalance if backend.balanced else None,
+        seed=seed if backend.seeded or MODELS[model].options or refine is not None else None,
+        imbalance=imbalance if backend.balanced or refine is not None else None,
         options=record,
         metrics={key: asdict(value) for key, value in metrics.items()},
         nodes=measure_nodes(stored.graph, stored.manifest, parts, k, ranks_per_node),
+        history=history,
         seconds=seconds,
         deterministic=backend.deterministic(settings),
     )
-    if backend.balanced:
-        _warn_of_imbalance(stored.graph, metrics[direction], imbalance, names)
+    if backend.balanced or refine is not None:
+        warn_of_imbalance(stored.graph, metrics[direction], imbalance, names)
     return write_partition(stored.path, partition, overwrite=overwrite)
 
 
@@ -178,7 +203,7 @@ def import_parts(
     """
     stored = open_graph(path)
     direction = check_direction(direction or stored.manifest.direction)
-    _check_name(stored.path, name, overwrite)
+    check_name(stored.path, name, overwrite)
     parts = read_parts(file, stored.manifest.n, k)
     if k is None:
         k = int(parts.max(initial=0)) + 1
@@ -233,6 +258,11 @@ def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> 
     return f"{model}-{k}"
 
 
+def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
+    """A row of a partition's history: the figures that partitions are compared by."""
+    return {"step": name, "seconds": seconds, "direction": metrics.direction} | metrics.summary()
+
+
 def name_of_nodes(ranks_per_node: int | None) -> str:
     """What default names of partitions that are mapped to nodes end in."""
     return "" if ranks_per_node is None else f"-{ranks_per_node}pernode"
@@ -264,14 +294,16 @@ def check_direction(direction: str) -> str:
     return direction
 
 
-def _check_numbers(imbalance: float, seed: int) -> None:
+def check_numbers(imbalance: float, seed: int) -> None:
+    """A UserError unless both are in range."""
     if not 0 <= imbalance < float("inf"):
         raise UserError(f"imbalance = {imbalance}: it is a fraction, 0.01 for one percent")
     if not 0 <= seed < 2**31:
         raise UserError(f"seed = {seed} is not in 0..{2**31 - 1}")
 
 
-def _check_name(path: Path, name: str, overwrite: bool) -> None:
+def check_name(path: Path, name: str, overwrite: bool) -> None:
+    """A UserError if the name is malformed, or taken and not to be overwritten."""
     if has_partition(path, name) and not overwrite:
         raise UserError(
             f"{path} has a partition {name!r} already",
@@ -279,7 +311,8 @@ def _check_name(path: Path, name: str, overwrite: bool) -> None:
         )
 
 
-def _warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Iterable[str]) -> None:
+def warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Iterable[str]) -> None:
+    """Warn where the balance asked for was not reached, by name of constraint."""
     for name in names:
         (weights,) = constraint_weights(graph, metrics.direction, (name,))
         loads = {"nnz": metrics.nnz, "rows": metrics.rows, "train": metrics.train}[name] or [0]
@@ -298,7 +331,8 @@ def _warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Iter
         warnings.warn(message, PartitionWarning, stacklevel=3)
 
 
-def _version(tool: Tool) -> str:
+def tool_version(tool: Tool) -> str:
+    """The version of the library behind a tool, or of this distribution."""
     try:
         return version(tool.distribution or "gcnmpi")
     except PackageNotFoundError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,7 +18,10 @@ from partition.graph import Graph
 from partition.hierarchy import partition_nodes_first
 from partition.mapping import map_to_nodes
 from partition.metrics import exchange_matrix
-from partition.models import graph_model
+from partition.models import graph_model, hypergraph_model
+
+if TYPE_CHECKING:
+    from partition.refine import Objective
 
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
@@ -90,6 +93,43 @@ def make_parts(
         neighbours = graph_model(graph, direction)
         parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
     return parts
+
+
+def refined(
+    graph: Graph,
+    parts: np.ndarray,
+    k: int,
+    objective: Objective,
+    *,
+    imbalance: float = 0.01,
+    seed: int = 0,
+    direction: str = "in",
+    balance: str = DEFAULT_BALANCE,
+    effort: float = 1.0,
+    time_limit: float | None = None,
+) -> np.ndarray:
+    """The parts after :func:`partition.refine.refine` on the hypergraph of M: (n,) int32.
+
+    Parameters are those of :func:`partition.pipeline.add_partition`; ``effort`` and
+    ``time_limit`` those of the refinement.
+    """
+    from partition.refine import refine  # the compiler behind it takes a second to import
+
+    if k == 1:
+        return parts
+    model = hypergraph_model(graph, direction)
+    weights = constraint_weights(graph, direction, parse_balance(balance))
+    return refine(
+        replace(model, weights=weights[0]),
+        parts,
+        k,
+        imbalance=imbalance,
+        objective=objective,
+        seed=seed,
+        effort=effort,
+        time_limit=time_limit,
+        extra_weights=weights[1:].T if len(weights) > 1 else None,
+    )
 
 
 def mapped(

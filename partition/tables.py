@@ -72,6 +72,8 @@ def show_partition(facts: Mapping[str, Any]) -> None:
         totals.add_row(key.replace("_", " "), *row)
     out.print(totals)
 
+    if facts["history"]:
+        show_history(facts["history"])
     if facts["nodes"]:
         show_nodes(facts["nodes"], facts["node_summary"])
 
@@ -85,6 +87,30 @@ def show_partition(facts: Mapping[str, Any]) -> None:
     out.print(parts)
     if facts["k"] > MANY_PARTS:
         out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
+
+
+def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The steps that led to a partition, or what was tried: a line each, with what changed."""
+    tried = any("chosen" in row for row in rows)
+    direction = next((row["direction"] for row in rows if "direction" in row), "")
+    table = Table(title=f"one exchange, direction {direction}", title_justify="left")
+    table.add_column("tried" if tried else "step", no_wrap=True)
+    table.add_column("seconds", justify="right")
+    for title in STEPS.values():
+        table.add_column(title, justify="right")
+    if tried:
+        table.add_column("predicted µs", justify="right")
+        table.add_column("")
+    for i, row in enumerate(rows):
+        known = "volume" in row
+        seconds = f"{row['seconds']:.1f}" if "seconds" in row else "-"
+        before = rows[0] if i and not tried else {}
+        cells = [_with_change(row[key], before.get(key)) if known else "-" for key in STEPS]
+        if tried:
+            note = row["note"] + (" ← kept" if row["chosen"] else "")
+            cells += [f"{1e6 * row['predicted']:,.1f}" if known else "-", note.strip()]
+        table.add_row(row["step"], seconds, *cells)
+    console().print(table)
 
 
 def show_nodes(
@@ -195,6 +221,14 @@ DIRECTION_TEXT = {
     "out": "an arc j→i lets vertex j sum the row of i",
 }
 
+STEPS = {
+    "volume": "volume",
+    "max_send": "max send",
+    "max_recv": "max receive",
+    "messages": "messages",
+    "imbalance": "imbalance",
+}
+
 COMPARED = {
     "volume": "volume total",
     "volume_avg": "volume avg",
@@ -219,6 +253,12 @@ def _weights(manifest: Manifest) -> str:
 
 def _with_ratio(value: float, ratio: float | None) -> str:
     return f"{_number(value)} ({'-' if ratio is None else f'{ratio:.3f}'})"
+
+
+def _with_change(value: float, before: float | None) -> str:
+    if not before or isinstance(value, float):
+        return _number(value)
+    return f"{_number(value)} ({100 * (value / before - 1):+.1f} %)"
 
 
 def _number(value: float) -> str:
