@@ -141,8 +141,8 @@ def _candidates(
     average: np.ndarray, indptr: np.ndarray, indices: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Moves (vertex, part) that lower the excess as the loads are, the cheapest first."""
-    over = loads > limit[:, np.newaxis]
-    vertices = np.flatnonzero(over.any(axis=0)[parts])
+    over = np.any(loads > limit[:, np.newaxis], axis=0)
+    vertices = np.flatnonzero(np.asarray(over)[parts])
     if len(vertices) > MAX_CANDIDATES:
         vertices = vertices[:: -(-len(vertices) // MAX_CANDIDATES)]
     # Neighbours in every part that has one; and one part with room for each vertex, in turn.

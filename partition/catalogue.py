@@ -49,6 +49,9 @@ MODELS = {
             "sampler": Option("vertex", "how mini-batches are drawn", tuple(SAMPLERS)),
             "batch": Option("6%", "vertices in a mini-batch, or a share of all"),
             "fanouts": Option("", "of the neighbor sampler, such as 10,5 (seeds first)"),
+            "owners": Option(
+                "all", "nets of all vertices, or of a batch's own (the paper)", ("all", "batch")
+            ),
             "theta": Option(0.02, "error of the mean connectivity; decides the number of nets"),
             "delta": Option(0.1, "probability of a larger error"),
             "batches": Option(0, "mini-batches; 0: what theta and delta ask for"),

@@ -2,6 +2,13 @@
 
 Demirci et al. 2022, section 4.3.3 and algorithm 3: one column-net hypergraph per sampled
 mini-batch, all merged into one, whose connectivity−1 estimates the expected volume.
+
+The paper's hypergraphs hold the nets of a batch's own vertices. In a batch of a share q of all
+vertices an arc is seen with probability q², so most arcs are in none of a few batches, and a
+partitioner cuts them for nothing. Since a vertex is in a batch (nearly) independently of who else
+is, the net of j in batches *with* j is distributed as j with its readers in *any* batch. So by
+default (``owners = all``) every batch makes a net for every vertex: the same expectation from 1/q
+times as many nets, and the batches of one epoch see every arc exactly once.
 """
 
 from __future__ import annotations
@@ -9,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -60,7 +67,9 @@ def settle(
 
     ``batch`` becomes a number of vertices. Where ``batches`` is 0, it becomes b = ⌈|N| / mean nets
     per batch⌉ with |N| from :func:`nets_needed` and the mean over a few batches. Nets of one pin,
-    whose connectivity is 1 under every partition, are not counted.
+    whose connectivity is 1 under every partition, are not counted. With nets of all vertices, b is
+    rounded up to whole epochs. A sampler that draws other than by vertices makes nets of its
+    batches alone.
 
     Raises
     ------
@@ -71,12 +80,16 @@ def settle(
     batches = options["batches"]
     if batches < 0:
         raise UserError(f"batches = {batches}: a number, or 0 for what theta and delta ask for")
+    if options["sampler"] != "vertex":
+        options = {**options, "owners": "batch"}
     drawn = _Drawn(graph, direction, seed, options)
     if batches == 0:
         probes = list(islice(drawn, PROBES))
         nets = sum(len(nets.owners) for nets in probes) / PROBES
         pins = sum(len(nets.pins) for nets in probes) / PROBES
         batches = math.ceil(wanted / nets) if nets else 1
+        if options["owners"] == "all":
+            batches = -(-batches // drawn.sampler.batches) * drawn.sampler.batches
         if pins * batches > MAX_PINS:
             raise UserError(
                 f"theta = {options['theta']:g} and delta = {options['delta']:g} ask for "
@@ -100,7 +113,8 @@ def stochastic_model(
     Parameters
     ----------
     options
-        ``sampler``, ``batch``, ``fanouts``: see :func:`partition.sampling.make_sampler`.
+        ``sampler``, ``batch``, ``fanouts``: see :func:`partition.sampling.make_sampler`;
+        ``owners``: "all" or "batch".
     """
     merged, pending, waiting = _NO_NETS, [], 0
     for nets in islice(_Drawn(graph, direction, seed, options), batches):
@@ -137,7 +151,11 @@ _NO_NETS = _Nets(
 
 
 class _Drawn:
-    """The nets of one mini-batch after the other: the first batch of each epoch, so independent."""
+    """The nets of one mini-batch after the other.
+
+    Nets of all vertices: batch by batch of one epoch after the other. Nets of the batch's own
+    vertices: the first batch of each epoch, so independent draws.
+    """
 
     def __init__(self, graph: Graph, direction: str, seed: int, options: Mapping[str, Any]) -> None:
         self.sampler = make_sampler(
@@ -145,13 +163,23 @@ class _Drawn:
             options["fanouts"],
         )  # fmt: skip
         self._side = sides(graph, direction, self.sampler.side)
+        self._all = options["owners"] == "all"
 
     def __iter__(self) -> Iterator[_Nets]:
-        epoch = 0
-        while True:
-            patterns = self.sampler.patterns(*self._side, epoch, 0)
-            yield _joined([_nets(pattern) for pattern in patterns])
-            epoch += 1
+        for number in count():
+            if self._all:
+                yield _nets(self._of_all(*divmod(number, self.sampler.batches)))
+            else:
+                patterns = self.sampler.patterns(*self._side, number, 0)
+                yield _joined([_nets(pattern) for pattern in patterns])
+
+    def _of_all(self, epoch: int, batch: int) -> Pattern:
+        """Every column of M, with its rows in the batch."""
+        indptr, rows = self._side
+        inside = np.zeros(self.sampler.n, bool)
+        inside[self.sampler.members(epoch, batch)] = True
+        entry = np.flatnonzero(inside[rows])
+        return Pattern(np.arange(len(inside)), np.searchsorted(entry, indptr), rows[entry])
 
 
 def _nets(pattern: Pattern) -> _Nets:

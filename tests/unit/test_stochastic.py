@@ -12,6 +12,7 @@ from partition import stochastic
 from partition.errors import UserError
 from partition.graph import row_sizes
 from partition.metrics import pattern_exchange
+from partition.models import hypergraph_model
 from partition.pipeline import add_partition, make_parts
 from partition.sampling import MODEL, make_sampler, sides, stream_seed
 from partition.simulate import FIGURES, draw, simulate
@@ -19,8 +20,9 @@ from partition.stochastic import nets_needed, settle, stochastic_model
 from partition.store import write_graph
 from partition.synthetic import sbm
 
-VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": ""}
-NEIGHBOR = {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}
+VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
+NEIGHBOR = VERTEX | {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}
+ALL = VERTEX | {"owners": "all"}
 OPEN = {"theta": 0.1, "delta": 0.5, "batches": 0}
 
 
@@ -63,6 +65,36 @@ def test_connectivity_is_the_volume_of_the_batches(case, direction, options, bat
     np.testing.assert_array_equal(model.weights, row_sizes(graph, direction))
 
 
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_with_nets_of_all_vertices_an_epoch_sees_every_arc_once(direction):
+    graph = random_graph(30, 200)
+    model = stochastic_model(graph, direction, seed=3, batches=4, **ALL | {"batch": 8})
+    full = hypergraph_model(graph, direction)
+    column = np.repeat(np.arange(30), np.diff(full.indptr))
+    seen = np.zeros((30, 30), int)
+    for (j, pins), cost in nets_of(model).items():
+        seen[[i for i in pins if i != j], j] += cost
+    truth = np.zeros((30, 30), int)
+    truth[full.pins, column] = 1
+    np.fill_diagonal(truth, 0)
+    np.testing.assert_array_equal(seen, truth)
+
+
+def test_nets_of_all_vertices_have_the_expectation_of_the_batches():
+    graph = random_graph(40, 250, seed=3)
+    parts = np.arange(40, dtype=np.int32) % 3
+    epochs = 150
+    model = stochastic_model(graph, "in", seed=0, batches=4 * epochs, **ALL | {"batch": 10})
+    excess = sum(
+        cost * (len(set(parts[list(pins)].tolist())) - 1)
+        for (_, pins), cost in nets_of(model).items()
+    )
+    # Of readers other than j itself 9/39 are in a batch with j, 10/40 in any batch.
+    truth = expected_volume(graph, parts, 10, "in")
+    assert excess / (4 * epochs) * 10 / 40 == pytest.approx(truth, rel=0.08)
+    assert excess / (4 * epochs) * 10 / 40 >= truth
+
+
 def test_merging_in_pieces_gives_the_same_model(monkeypatch):
     graph = random_graph(50, 300)
     arguments = {"seed": 1, "batches": 20, **VERTEX}
@@ -96,6 +128,10 @@ def test_the_number_of_nets_and_batches():
     assert 0.9 * nets_needed(4, 0.1, 0.5) < nets < 1.1 * nets_needed(4, 0.1, 0.5) + 100
     assert settle(graph, "in", 4, 0, settled) == settled
     assert settle(graph, "in", 4, 0, OPEN | VERTEX | {"batches": 3})["batches"] == 3
+    whole = settle(graph, "in", 4, 0, OPEN | ALL | {"batch": 60, "theta": 0.02})
+    assert whole["batches"] % 4 == 0
+    assert whole["owners"] == "all"
+    assert settle(graph, "in", 4, 0, OPEN | ALL | {"sampler": "neighbor"})["owners"] == "batch"
 
 
 @pytest.mark.parametrize(

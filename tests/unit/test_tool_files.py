@@ -79,7 +79,14 @@ def test_round_trip(tmp_path_factory, case, direction, piece, several):
         for model in (
             hypergraph_model(graph, direction),
             stochastic_model(
-                graph, direction, seed=0, batches=5, sampler="vertex", batch="60%", fanouts=""
+                graph,
+                direction,
+                seed=0,
+                batches=5,
+                sampler="vertex",
+                batch="60%",
+                fanouts="",
+                owners="batch",
             ),
         ):
             nets = rows(model.indptr, model.pins)
