@@ -17,7 +17,7 @@ from partition.cli_common import (
     force_option,
     json_option,
 )
-from partition.cli_make import add
+from partition.cli_make import add, refine
 from partition.cli_minibatches import simulate
 from partition.cli_tools import export_model, import_parts
 from partition.describe import describe_graph, describe_partition
@@ -279,5 +279,5 @@ def _write_synthetic(
     _show_written(out, manifest, as_json)
 
 
-for _command in (add, export_model, import_parts, simulate):
+for _command in (add, export_model, import_parts, refine, simulate):
     cli.add_command(_command)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from partition import pipeline
+from partition import pipeline, tables
 from partition.errors import UserError
 from partition.graph import DIRECTIONS
 from partition.records import to_json
@@ -46,7 +46,9 @@ def emit(facts: Any, as_json: bool, show: Callable[[Any], None]) -> None:
 
 
 def show_added(facts: dict[str, Any]) -> None:
-    """One line of a new partition."""
+    """One line of a new partition, after a table of the steps that led to it, or were tried."""
+    if facts["history"]:
+        tables.show_history(facts["history"])
     figures = facts["summary"][facts["direction"]]
     click.echo(
         f"{facts['name']}: {facts['k']} parts, volume {figures['volume']:,} rows, "
@@ -97,7 +99,10 @@ def collected_warnings() -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
-    """A sign of life on standard error, if that is a terminal."""
-    with Console(stderr=True).status(what) if sys.stderr.isatty() else contextlib.nullcontext():
-        yield
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """A sign of life on standard error, if that is a terminal; told what is being done."""
+    if not sys.stderr.isatty():
+        yield lambda line: None
+        return
+    with Console(stderr=True).status(what) as status:
+        yield lambda line: status.update(f"{what}: {line}")

@@ -103,7 +103,7 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_column("")
     for i, row in enumerate(rows):
         known = "volume" in row
-        seconds = f"{row['seconds']:.1f}" if "seconds" in row else "-"
+        seconds = f"{row['seconds']:.1f}" if row["seconds"] else "-"
         before = rows[0] if i and not tried else {}
         cells = [_with_change(row[key], before.get(key)) if known else "-" for key in STEPS]
         if tried:
