@@ -26,7 +26,8 @@ LAYERS = {
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
             "partition.synthetic", "partition.models", "partition.metrics", "partition.partfile",
-            "partition.sampling", "partition.mapping", "partition.hierarchy",
+            "partition.sampling", "partition.mapping", "partition.hierarchy", "partition.refine",
+            "partition.refine_core", "partition.refine_levels",
         ],
         ["partition.stochastic", "partition.balance"],
         ["partition.backends"],
