@@ -1,5 +1,7 @@
 """Samplers: who is in a batch is decided by hashes alone, fairly."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -194,3 +196,9 @@ def test_sizes_and_fanouts():
 def test_mistakes(arguments, message):
     with pytest.raises(UserError, match=message):
         make_sampler(*arguments)
+
+
+def test_the_example_of_the_documentation(capsys):
+    text = Path(__file__).parents[2].joinpath("docs", "mini-batches.md").read_text()
+    exec(text.split("```python\n")[1].split("```")[0], {})
+    assert "of my vertices are in it" in capsys.readouterr().out
