@@ -1,14 +1,17 @@
 """The stochastic hypergraph against the batches it is made of, and against expectations."""
 
+import json
 import math
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import partitioned_graphs, random_graph
 
 from partition import stochastic
+from partition.cli import cli
 from partition.errors import UserError
 from partition.graph import row_sizes
 from partition.metrics import pattern_exchange
@@ -243,3 +246,19 @@ def test_what_is_recorded(tmp_path):
     np.testing.assert_array_equal(made.parts, again.parts)
     with pytest.raises(UserError, match="theta = -1"):
         add_partition(path, "shp", 2, theta=-1, name="no")
+
+
+def test_simulate_from_the_command_line(tmp_path):
+    path = tmp_path / "small.graph"
+    write_graph(path, random_graph(60, 400), source={})
+    add_partition(path, "rp", 2)
+    add_partition(path, "block", 3)
+    words = ["simulate", str(path), "rp-2", "block-3", "--batch", "20", "--batches", "5"]
+    table = CliRunner().invoke(cli, words).output
+    for text in ("5 batches of 20 vertices", "rp-2", "block-3", "max send", "median", "±"):
+        assert text in table
+    facts = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
+    assert [row["name"] for row in facts["partitions"]] == ["rp-2", "block-3"]
+    wrong = CliRunner().invoke(cli, [*words, "--fanouts", "3"])
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert "has no fan-outs" in wrong.stderr
