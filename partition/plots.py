@@ -20,7 +20,7 @@ COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F
 
 
 def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> None:
-    """Bars of each model's figures over those of random rows: a panel per figure.
+    """Each model's figures over those of random rows, on logarithmic axes: a panel per figure.
 
     Parameters
     ----------
@@ -45,39 +45,50 @@ def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) 
     labels = [label for label in labels if label != "rp"]
     ratios = {(r["graph"], r["k"], r["label"]): r["relative"] for r in rows}
 
-    height = 1.1 + 0.16 * len(cases) * (len(labels) + 1.4)
-    figure = Figure(figsize=(10.5, max(2.6, height)), layout="constrained")
+    spacing = 1 / (len(labels) + 1.2)
+    height = 1.2 + 0.17 * len(cases) * (len(labels) + 1.2)
+    figure = Figure(figsize=(11, max(2.6, height)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(1, len(PANELS), sharey=True, squeeze=False)[0]
-    thickness = 1 / (len(labels) + 1.4)
     for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
+        shown = [r[key] for r in ratios.values() if r.get(key)]  # a logarithm of 0 there is not
+        least, most = min(shown, default=1.0), max(shown, default=1.0)
         for i, label in enumerate(labels):
             found = [
-                (at + (i + 0.7) * thickness, ratio)
+                (at + (i + 1.1) * spacing, ratio)
                 for at, case in enumerate(cases)
-                if (ratio := ratios.get((*case, label), {}).get(key)) is not None
+                if (ratio := ratios.get((*case, label), {}).get(key))
             ]
-            positions, lengths = zip(*found, strict=True) if found else ((), ())
-            axis.barh(
-                positions, lengths, thickness, align="edge", color=COLOURS[i % len(COLOURS)],
-                label=label,
-            )  # fmt: skip
-            for position, length in found:
-                axis.text(
-                    length, position + thickness / 2, f" {_short(length)}", va="center", fontsize=6
-                )
-        axis.axvline(1, color="black", linewidth=0.8, linestyle=":")
-        longest = max((r[key] for r in ratios.values() if r[key] is not None), default=1)
-        axis.set_xlim(0, 1.18 * max(1, longest))
+            places, values = ([x for x, _ in found], [y for _, y in found])
+            colour = COLOURS[i % len(COLOURS)]
+            axis.hlines(places, values, 1, color=colour, linewidth=2, alpha=0.45)
+            axis.plot(values, places, "o", color=colour, markersize=4.5, label=label)
+            for place, value in found:
+                above = value > 1
+                axis.annotate(
+                    _short(value), (value, place), (6 if above else -6, 0), fontsize=6.5,
+                    textcoords="offset points", ha="left" if above else "right", va="center",
+                )  # fmt: skip
+        axis.axvline(1, color="black", linewidth=0.8)
+        axis.set_xscale("log")
+        # Room for the figures beside the dots: a third of the panel.
+        room = (max(most, 1) / min(least, 0.5)) ** 0.33
+        axis.set_xlim(min(least, 0.5) / room, max(most, 1) * (room if most > 1.02 else 1.1))
+        axis.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
+        axis.xaxis.set_minor_formatter(lambda x, _: "")
         axis.set_title(title, fontsize=9)
         axis.tick_params(labelsize=8)
-        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(axis="y", length=0)
+        axis.grid(axis="x", color="0.9", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+        for edge in range(1, len(cases)):
+            axis.axhline(edge, color="0.9", linewidth=0.6)
     axes[0].set_yticks([at + 0.5 for at in range(len(cases))], [f"{g}\nk = {k}" for g, k in cases])
     axes[0].set_ylim(len(cases), 0)
-    axes[0].tick_params(axis="y", length=0)
-    for axis in axes[1:]:
-        axis.tick_params(axis="y", length=0)
-    figure.supxlabel("relative to random rows (dotted line); less is better", fontsize=9)
+    figure.supxlabel(
+        "relative to random rows (the line at 1), logarithmic; left is better", fontsize=9
+    )
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(
         handles, names, loc="outside upper center", ncols=max(1, len(names)), fontsize=8,
@@ -90,7 +101,7 @@ def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) 
 
 
 def _short(ratio: float) -> str:
-    if ratio == 0 or ratio >= 0.1:
+    if ratio >= 0.1:
         return f"{ratio:.2f}"
     digits = 1 - math.floor(math.log10(ratio))
     return f"{ratio:.{min(digits, 4)}f}"

@@ -39,6 +39,8 @@ from partition.store import Partition, open_graph, write_partition
 
 AUTO = "auto"
 TIME_LIMIT = 60.0
+TOOLS_SHARE = 0.5  # of the time limit; the rest is for refinement
+LEAST_EFFORT = 0.1  # of a refinement; less is not worth it
 
 
 @dataclass(frozen=True)
@@ -101,26 +103,29 @@ class Plan:
     left_out : tuple of Candidate
     refinements : int
         How many of those tried are refined.
+    effort : float
+        Of a refinement, at most 1.
     """
 
     tried: tuple[Candidate, ...]
     left_out: tuple[Candidate, ...]
     refinements: int
+    effort: float
 
 
 def plan(pins: float, k: int, time_limit: float) -> Plan:
-    """The candidates that leave time for one refinement; the cheapest even if it does not."""
-    tried: list[Candidate] = []
+    """Tools for half of the time, the cheapest first, and one of them in any case; then refine."""
     ordered = sorted(CANDIDATES, key=lambda candidate: candidate.seconds(pins, k))
-    work, total = refine_seconds(pins, k), 0.0
-    for candidate in ordered:
-        total += candidate.seconds(pins, k)
-        if tried and total + work > time_limit:
-            total -= candidate.seconds(pins, k)
+    tried, total = [ordered[0]], ordered[0].seconds(pins, k)
+    for candidate in ordered[1:]:
+        if total + candidate.seconds(pins, k) > TOOLS_SHARE * time_limit:
             break
         tried.append(candidate)
-    refinements = min(len(tried), max(0, int((time_limit - total) / work)))
-    return Plan(tuple(tried), tuple(ordered[len(tried) :]), refinements)
+        total += candidate.seconds(pins, k)
+    possible = (time_limit - total) / refine_seconds(pins, k)
+    refinements = min(len(tried), max(int(possible), int(possible >= LEAST_EFFORT)))
+    rest = tuple(ordered[len(tried) :])
+    return Plan(tuple(tried), rest, refinements, min(1.0, max(possible, LEAST_EFFORT)))
 
 
 def add_best(
@@ -212,7 +217,7 @@ def add_best(
     record = {
         "candidate": candidate.name,
         **all_options(candidate.model, tool, TOOLS.get(tool), candidate.options),
-        "refine": asdict(objective) if best.refined else None,
+        "refine": asdict(objective) | {"effort": best.effort} if best.effort else None,
         "network": asdict(network),
         "time_limit": time_limit,
     }
@@ -249,7 +254,7 @@ class _Trial:
     row: dict[str, Any]
     parts: np.ndarray | None = None
     error: UserError | None = None
-    refined: bool = False
+    effort: float = 0.0  # of its refinement
     deterministic: bool = True
 
 
@@ -271,22 +276,23 @@ class _Run:
         """The candidates in order, each with a row for the history."""
         pins, k = self.graph.nnz + self.graph.n, max(self.k, 2)
         chosen = plan(pins, k, self.time_limit)
-        trials = [self._make(c, first=c is chosen.tried[0]) for c in chosen.tried]
+        tools_end = self.begun + TOOLS_SHARE * self.time_limit
+        trials = [self._make(c, None if c is chosen.tried[0] else tools_end) for c in chosen.tried]
         made = [trial for trial in trials if trial.parts is not None]
         for trial in sorted(made, key=self._promise)[: chosen.refinements]:
-            self._refine(trial)
+            self._refine(trial, chosen.effort)
         for trial in made:
-            trial.row["note"] = trial.row["note"] or ("" if trial.refined else "not refined")
+            trial.row["note"] = trial.row["note"] or ("" if trial.effort else "not refined")
         for candidate in chosen.left_out:
-            seconds = candidate.seconds(pins, k) + refine_seconds(pins, k)
+            seconds = candidate.seconds(pins, k)
             trials.append(_Trial(candidate, _row(candidate, f"not tried: about {seconds:.0f} s")))
         return trials
 
-    def _make(self, candidate: Candidate, first: bool) -> _Trial:
-        """Run the tool; the first one to its end, however long that takes."""
+    def _make(self, candidate: Candidate, end: float | None) -> _Trial:
+        """Run the tool, until ``end`` if there is one."""
         self.report(candidate.name)
         trial, begun = _Trial(candidate, _row(candidate)), time.perf_counter()
-        timeout = None if first else max(0.0, self._left())
+        timeout = None if end is None else max(0.0, end - begun)
         try:
             if timeout == 0:
                 raise TimeIsUp("no time was left")
@@ -300,15 +306,16 @@ class _Run:
         self._measure(trial, begun)
         return trial
 
-    def _refine(self, trial: _Trial) -> None:
+    def _refine(self, trial: _Trial, effort: float) -> None:
         begun, left = time.perf_counter(), self._left()
         assert trial.parts is not None
         if left > 0:
             self.report(f"{trial.candidate.name}, refined")
             trial.parts = refined(
-                self.graph, trial.parts, self.k, self.objective, time_limit=left, **self.common
-            )
-            trial.refined = True
+                self.graph, trial.parts, self.k, self.objective, effort=effort, time_limit=left,
+                **self.common,
+            )  # fmt: skip
+            trial.effort = effort
         if self._left() <= 0:
             trial.deterministic = False
             trial.row["note"] = "refinement cut short" if left > 0 else "no time to refine"
