@@ -19,10 +19,10 @@ from dataclasses import astuple, dataclass
 
 import numpy as np
 
-from partition import refine_core as core
 from partition.models import HypergraphModel
-from partition.refine_core import Energy, State
-from partition.refine_levels import Level, contract, finest_level, new_state
+from partition.refine_core import Energy, State, boundary
+from partition.refine_levels import Level, cluster, contract, finest_level, new_state
+from partition.refine_moves import sweep
 
 SWEEPS = 40  # on a level, while cooling
 WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs
@@ -30,6 +30,8 @@ FEWEST = 6
 FLAT = 3  # sweeps at temperature 0 that end a level
 COLDEST, HOTTEST, HEATING = 0.08, 4.0, 1.5  # in net costs
 TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
+SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
+CYCLES = 1
 COARSEST = 30  # vertices per part
 SHRINK = 0.9  # coarsening ends when it shrinks less
 RATED = 100  # nets of more pins do not tie vertices together
@@ -41,8 +43,8 @@ PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while a
 class Objective:
     """What is to be small: a sum of logarithms, each times one of the weights here.
 
-    So the weights are relative: with ``total = max_send``, one per cent of the volume is worth
-    one per cent of what the busiest part sends.
+    So the weights are relative: by default one per cent of the volume is worth two per cent of
+    what the busiest part sends.
 
     Attributes
     ----------
@@ -55,7 +57,7 @@ class Objective:
     """
 
     total: float = 1.0
-    max_send: float = 1.0
+    max_send: float = 0.5
     max_recv: float = 0.0
     messages: float = 0.0
 
@@ -152,7 +154,8 @@ class _Search:
 
         state = self._state(finest, start, 0)
         before, heaviest = self._value(state), state.loads.max(axis=0)
-        state = self._descend(finest, state, 0)
+        for _ in range(CYCLES):
+            state = self._descend(finest, state, 0)
         reached = state.loads.max(axis=0)
         if (reached > np.maximum(self.limits, heaviest)).any():
             return start
@@ -164,7 +167,7 @@ class _Search:
         """Search on the coarser levels, then on this one."""
         if len(level.weights) > COARSEST * self.k and time.monotonic() < self.end:
             labels = np.empty(len(level.weights), np.int32)
-            clusters = core.cluster(state, labels, self.grain, RATED, self.random)
+            clusters = cluster(state, labels, self.grain, RATED, self.random)
             if clusters < SHRINK * len(level.weights):
                 coarse = contract(level, labels, clusters)
                 parts = np.empty(clusters, np.int32)
@@ -200,7 +203,7 @@ class _Search:
         if time.monotonic() > self.end:
             return False
         energy = self._energy(state, PRESSURE[temperature == 0])
-        core.sweep(state, core.boundary(state), self.unit * temperature, energy, self.random)
+        sweep(state, boundary(state), self.unit * temperature, energy, self.random)
         return True
 
     def _energy(self, state: State, pressure: float) -> Energy:
@@ -208,14 +211,14 @@ class _Search:
         total = max(1.0, float(state.send.sum()))
         send, recv = max(1.0, _norm(state.send)), max(1.0, _norm(state.recv))
         wants = self.objective
-        return core.Energy(
-            total=wants.total,
+        return Energy(
+            total=float(wants.total),  # another type would be compiled anew
             send_strength=wants.max_send * total / (self.k * send),
             send_norm=send,
             recv_strength=wants.max_recv * total / (self.k * recv),
             recv_norm=recv,
             doublings=DOUBLINGS,
-            pressure=pressure * self.objective.sum(),
+            pressure=float(pressure * wants.sum()),
             messages=wants.messages * total / max(1, state.messages[0]),
         )
 
@@ -234,7 +237,7 @@ class _Search:
 
     def _state(self, level: Level, parts: np.ndarray, depth: int) -> State:
         # Clusters are too coarse a grain for the balance asked for.
-        slack = np.minimum(self.grain, 2 * level.weights.mean(axis=0)) if depth else 0
+        slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
         return new_state(level, parts, self.k, limits, messages=self.objective.messages > 0)
 
