@@ -40,7 +40,8 @@ from partition.store import Partition, open_graph, write_partition
 AUTO = "auto"
 TIME_LIMIT = 60.0
 TOOLS_SHARE = 0.5  # of the time limit; the rest is for refinement
-LEAST_EFFORT = 0.1  # of a refinement; less is not worth it
+LEAST_EFFORT = 0.1  # of a refinement that is planned; less is not worth it
+MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
 
 
 @dataclass(frozen=True)
@@ -279,8 +280,11 @@ class _Run:
         tools_end = self.begun + TOOLS_SHARE * self.time_limit
         trials = [self._make(c, None if c is chosen.tried[0] else tools_end) for c in chosen.tried]
         made = [trial for trial in trials if trial.parts is not None]
+        # How much longer than estimated the tools took; a second is nothing.
+        expected = 1 + sum(trial.candidate.seconds(pins, k) for trial in made)
+        pace = max(1.0, sum(trial.row["seconds"] for trial in made) / expected)
         for trial in sorted(made, key=self._promise)[: chosen.refinements]:
-            self._refine(trial, chosen.effort)
+            self._refine(trial, chosen.effort, pace)
         for trial in made:
             trial.row["note"] = trial.row["note"] or ("" if trial.effort else "not refined")
         for candidate in chosen.left_out:
@@ -306,19 +310,26 @@ class _Run:
         self._measure(trial, begun)
         return trial
 
-    def _refine(self, trial: _Trial, effort: float) -> None:
+    def _refine(self, trial: _Trial, effort: float, pace: float) -> None:
+        """Refine, with less effort where the machine has turned out too slow for it."""
         begun, left = time.perf_counter(), self._left()
         assert trial.parts is not None
-        if left > 0:
+        needed = effort * pace * refine_seconds(self.graph.nnz + self.graph.n, max(self.k, 2))
+        if needed > left:
+            trial.deterministic, effort = False, effort * left / needed
+            trial.row["note"] = "a slow machine: refined with less effort"
+        if effort >= MEANINGLESS and left > 0:
             self.report(f"{trial.candidate.name}, refined")
             trial.parts = refined(
                 self.graph, trial.parts, self.k, self.objective, effort=effort, time_limit=left,
                 **self.common,
             )  # fmt: skip
             trial.effort = effort
+        else:
+            trial.row["note"] = "no time to refine"
         if self._left() <= 0:
             trial.deterministic = False
-            trial.row["note"] = "refinement cut short" if left > 0 else "no time to refine"
+            trial.row["note"] = "refinement cut short" if trial.effort else "no time to refine"
         self._measure(trial, begun)
 
     def _measure(self, trial: _Trial, begun: float) -> None:
