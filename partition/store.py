@@ -100,7 +100,7 @@ class Partition:
     nodes : mapping of direction to mapping
         Traffic between nodes, of a partition that was mapped to them; otherwise empty.
     history : sequence of mapping
-        What was done in several steps, or tried: a row each, with ``step``, ``seconds`` and figures.
+        What was done in several steps, or tried: a row each, ``step``, ``seconds`` and figures.
     seconds : float
         Time the tool took.
     deterministic : bool
