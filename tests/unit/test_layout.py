@@ -27,7 +27,7 @@ LAYERS = {
             "partition.readers", "partition.vertex_data", "partition.assemble",
             "partition.synthetic", "partition.models", "partition.metrics", "partition.partfile",
             "partition.sampling", "partition.mapping", "partition.hierarchy", "partition.refine",
-            "partition.refine_core", "partition.refine_levels",
+            "partition.refine_core", "partition.refine_levels", "partition.refine_moves",
         ],
         ["partition.stochastic", "partition.balance"],
         ["partition.backends"],
