@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import sys
-import warnings
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
-from partition import assemble, pipeline, store, synthetic, tables
+from partition import assemble, comparison, pipeline, store, synthetic, tables
 from partition.backends import TOOLS
+from partition.cli_common import (
+    GRAPH,
+    direction_option,
+    emit,
+    force_option,
+    json_option,
+)
+from partition.cli_make import add, refine
+from partition.cli_minibatches import simulate
+from partition.cli_tools import export_model, import_parts
 from partition.describe import describe_graph, describe_partition
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
-from partition.graph import DIRECTIONS, MASKS
+from partition.graph import MASKS
 from partition.readers import READERS
-from partition.records import to_json
 
 EXIT_INTERRUPTED = 130
-GRAPH = click.Path(path_type=Path)
 AUTOMATIC = "auto"
 
 
@@ -78,22 +80,6 @@ def cli() -> None:
     A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
     gcnmpi, reads both; how much it has to communicate is decided here.
     """
-
-
-def json_option(command: Callable) -> Callable:
-    """--json, the same for every command."""
-    text = "Print one JSON value on standard output and nothing else."
-    return click.option("--json", "as_json", is_flag=True, help=text)(command)
-
-
-def force_option(command: Callable) -> Callable:
-    """--force, for commands that write."""
-    return click.option("--force", is_flag=True, help="Replace what is there.")(command)
-
-
-def direction_option(text: str) -> Callable:
-    """--direction."""
-    return click.option("--direction", type=click.Choice(DIRECTIONS), help=text)
 
 
 @cli.command(
@@ -213,55 +199,10 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
     """Describe a graph folder: size, degrees, what the import did; or one partition in it."""
     if name is None:
         facts = describe_graph(store.open_graph(graph))
-        _emit(facts, as_json, tables.show_graph)
+        emit(facts, as_json, tables.show_graph)
     else:
         facts = describe_partition(store.read_partition(graph, name))
-        _emit(facts, as_json, tables.show_partition)
-
-
-@cli.command(
-    epilog="""\b
-Examples:
-  gcn-partition add G.graph --model hp -k 16
-  gcn-partition add G.graph --model gp --objective vol -k 16 --imbalance 0.03
-  gcn-partition add G.graph --model hp -k 16 --set preset=quality --name best-16
-`gcn-partition models` lists models, tools and their options."""
-)
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@click.option(
-    "--model",
-    metavar="|".join(pipeline.MODELS),
-    required=True,
-    help="; ".join(f"{name}: {model.help}" for name, model in pipeline.MODELS.items()) + ".",
-)
-@click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: of processes.")
-@click.option(
-    "--imbalance",
-    type=float,
-    default=0.01,
-    show_default=True,
-    help="What the heaviest part may weigh above the average; 0.01 is one percent.",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the tool.")
-@click.option("--name", help="Name of the partition.  [default: MODEL-K, such as hp-16]")
-@click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
-@click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
-@click.option("--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Tool options.")
-@direction_option("Direction of the aggregation.  [default: the graph's]")
-@force_option
-@json_option
-def add(
-    graph: Path, k: int, objective: str | None, settings: tuple[str, ...], force: bool,
-    as_json: bool, **arguments: Any,
-) -> None:  # fmt: skip
-    """Partition a graph and store the result in its folder."""
-    options = _settings(settings)
-    if objective is not None:
-        options["objective"] = objective
-    with _collected_warnings() as messages, _working("partitioning"):
-        made = pipeline.add_partition(graph, k=k, overwrite=force, **arguments, **options)
-    facts = describe_partition(made) | {"warnings": messages}
-    _emit(facts, as_json, _show_added)
+        emit(facts, as_json, tables.show_partition)
 
 
 @cli.command("list")
@@ -273,7 +214,7 @@ def list_(graph: Path, as_json: bool) -> None:
     names = store.list_partitions(graph)
     partitions = (store.read_partition(graph, name, parts=False) for name in names)
     facts = [describe_partition(partition, lists=False) for partition in partitions]
-    _emit(facts, as_json, tables.show_list)
+    emit(facts, as_json, tables.show_list)
 
 
 @cli.command()
@@ -283,27 +224,10 @@ def list_(graph: Path, as_json: bool) -> None:
 @json_option
 def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json: bool) -> None:
     """Compare partitions (all, or those named) with each other and with random rows."""
-    rows = pipeline.compare(graph, names, direction)
+    rows = comparison.compare(graph, names, direction)
     if not rows and not as_json:
         raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
-    _emit(rows, as_json, tables.show_comparison)
-
-
-@cli.command("import-parts")
-@click.argument("graph", metavar="G.graph", type=GRAPH)
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--name", required=True, help="Name of the partition.")
-@click.option("-k", "--parts", "k", type=int, help="Number of parts.  [default: the largest + 1]")
-@direction_option("Direction it was made for.  [default: the graph's]")
-@force_option
-@json_option
-def import_parts(
-    graph: Path, file: Path, name: str, k: int | None, direction: str | None, force: bool,
-    as_json: bool,
-) -> None:  # fmt: skip
-    """Store a partition of another program: FILE has one part number per vertex and line."""
-    made = pipeline.import_parts(graph, file, name, k, direction=direction, overwrite=force)
-    _emit(describe_partition(made) | {"warnings": []}, as_json, _show_added)
+    emit(rows, as_json, tables.show_comparison)
 
 
 @cli.command()
@@ -318,9 +242,7 @@ def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
             raise unknown_name(f"partition of {graph}", name, store.list_partitions(graph))
     for name in dict.fromkeys(names):
         store.remove_partition(graph, name)
-    _emit(
-        {"removed": list(names)}, as_json, lambda facts: click.echo(f"removed {', '.join(names)}")
-    )
+    emit({"removed": list(names)}, as_json, lambda facts: click.echo(f"removed {', '.join(names)}"))
 
 
 @cli.command()
@@ -331,18 +253,11 @@ def models(as_json: bool) -> None:
     rows = []
     for name, model in pipeline.MODELS.items():
         for tool in model.tools:
-            options = {} if missing[tool] else TOOLS.get(tool).options
+            options = {**model.options, **({} if missing[tool] else TOOLS.get(tool).options)}
             table = {key: asdict(option) for key, option in options.items()}
             facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
             rows.append(facts | {"options": table})
-    _emit(rows, as_json, tables.show_models)
-
-
-def _emit(facts: Any, as_json: bool, show: Callable[[Any], None]) -> None:
-    if as_json:
-        click.echo(json.dumps(facts, default=to_json))
-    else:
-        show(facts)
+    emit(rows, as_json, tables.show_models)
 
 
 def _show_written(path: Path, manifest: store.Manifest, as_json: bool) -> None:
@@ -353,7 +268,7 @@ def _show_written(path: Path, manifest: store.Manifest, as_json: bool) -> None:
             f"{manifest.features} features, {manifest.classes} classes"
         )
 
-    _emit({"path": str(path), "manifest": manifest}, as_json, show)
+    emit({"path": str(path), "manifest": manifest}, as_json, show)
 
 
 def _write_synthetic(
@@ -364,45 +279,5 @@ def _write_synthetic(
     _show_written(out, manifest, as_json)
 
 
-def _show_added(facts: dict[str, Any]) -> None:
-    figures = facts["summary"][facts["direction"]]
-    click.echo(
-        f"{facts['name']}: {facts['k']} parts, volume {figures['volume']:,} rows, "
-        f"max send {figures['max_send']:,}, imbalance {figures['imbalance']:.4f}, "
-        f"{facts['seconds']:.1f} s"
-    )
-
-
-def _settings(pairs: tuple[str, ...]) -> dict[str, Any]:
-    options = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not key.isidentifier() or not equals:
-            raise UserError(f"--set {pair}: this is not OPTION=VALUE")
-        if key in RESERVED:
-            raise UserError(f"--set {pair}: {key} has an option of its own, --{key}")
-        options[key] = value
-    return options
-
-
-RESERVED = {"model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path"}
-
-
-@contextlib.contextmanager
-def _collected_warnings() -> Iterator[list[str]]:
-    """The warnings of the body, as text; they are shown on standard error at its end."""
-    messages: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", pipeline.PartitionWarning)
-        yield messages
-    for warning in caught:
-        if issubclass(warning.category, pipeline.PartitionWarning):
-            messages.append(str(warning.message))
-            click.echo(f"warning: {warning.message}", err=True)
-
-
-@contextlib.contextmanager
-def _working(what: str) -> Iterator[None]:
-    """A sign of life on standard error, if that is a terminal."""
-    with Console(stderr=True).status(what) if sys.stderr.isatty() else contextlib.nullcontext():
-        yield
+for _command in (add, export_model, import_parts, refine, simulate):
+    cli.add_command(_command)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from partition.graph import Graph, chunks
-from partition.metrics import Metrics
+from partition.metrics import Metrics, NodeTraffic
 from partition.store import Partition, StoredGraph, list_partitions, read_partition
 
 
@@ -33,10 +33,11 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
     lists : bool
         Include the figures of every part.
     """
-    hidden = {"parts"} if lists else {"parts", "metrics"}
+    hidden = {"parts"} if lists else {"parts", "metrics", "nodes", "history"}
     facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
     summary = {key: Metrics(**value).summary() for key, value in partition.metrics.items()}
-    return facts | {"summary": summary}
+    nodes = {key: NodeTraffic(**value).summary() for key, value in partition.nodes.items()}
+    return facts | {"summary": summary, "node_summary": nodes}
 
 
 def degrees(graph: Graph) -> dict[str, Any]:

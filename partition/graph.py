@@ -193,6 +193,14 @@ def row_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
     return sizes
 
 
+def training_vertices(graph: Graph) -> np.ndarray | None:
+    """Which vertices train, (n,) bool: the mask, or all labelled ones; None without labels."""
+    if graph.labels is None or not graph.classes:
+        return None
+    labelled = np.asarray(graph.labels) != UNLABELLED
+    return labelled & graph.masks["train"] if "train" in graph.masks else labelled
+
+
 def chunks(indptr: np.ndarray, limit: int = 1 << 22) -> Iterator[tuple[int, int]]:
     """Cut the rows of a CSR pattern into ranges (first, last) of at most ``limit`` entries.
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sp
 
-from partition.graph import Graph, chunks, columns, row_sizes
+from partition.graph import Graph, chunks, columns, row_sizes, training_vertices
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class Metrics:
         Rows sent and received in one expand.
     send_messages, recv_messages : list of int
         Parts that rows are sent to, and received from, in one expand.
+    train : list of int, optional
+        Training vertices owned: those of the mask, or all labelled ones where there is none;
+        None for a graph without labels.
     """
 
     k: int
@@ -44,6 +48,7 @@ class Metrics:
     recv_rows: list[int]
     send_messages: list[int]
     recv_messages: list[int]
+    train: list[int] | None = None
 
     @property
     def volume(self) -> int:
@@ -65,6 +70,11 @@ class Metrics:
         """Largest part of the rows over the average part, less 1."""
         return _excess(self.rows)
 
+    @property
+    def train_imbalance(self) -> float | None:
+        """Largest part of the training vertices over the average part, less 1, where known."""
+        return None if self.train is None else _excess(self.train)
+
     def summary(self) -> dict[str, float]:
         """The figures that partitions are compared by: totals, averages and maxima of an expand."""
         return {
@@ -78,6 +88,42 @@ class Metrics:
             "max_recv_messages": max(self.recv_messages),
             "imbalance": self.imbalance,
             "row_imbalance": self.row_imbalance,
+        } | ({} if self.train is None else {"train_imbalance": _excess(self.train)})
+
+
+@dataclass(frozen=True)
+class NodeTraffic:
+    """What one exchange of rows moves between nodes and inside them; lists: one number per node.
+
+    Node b holds the parts b·R … b·R+R−1, as mpirun fills nodes. A row that several parts of
+    another node need is sent to each of them, and counted as often.
+
+    Attributes
+    ----------
+    ranks_per_node : int
+        R; the last node may hold fewer.
+    send_rows, recv_rows : list of int
+        Rows sent to other nodes, and received from them, in one expand.
+    inside_rows : list of int
+        Rows that the parts of a node send each other.
+    send_messages : list of int
+        Messages, one for each pair of parts, to other nodes.
+    """
+
+    ranks_per_node: int
+    send_rows: list[int]
+    recv_rows: list[int]
+    inside_rows: list[int]
+    send_messages: list[int]
+
+    def summary(self) -> dict[str, float]:
+        """Totals and maxima; ``inter_volume + intra_volume`` is the volume of the partition."""
+        return {
+            "inter_volume": sum(self.send_rows),
+            "intra_volume": sum(self.inside_rows),
+            "max_node_send": max(self.send_rows),
+            "max_node_recv": max(self.recv_rows),
+            "inter_messages": sum(self.send_messages),
         }
 
 
@@ -108,21 +154,8 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     if graph.n and not 0 <= parts.min() <= parts.max() < k:
         raise ValueError(f"a part number is outside 0..{k - 1}")
 
-    send, recv = np.zeros(k, np.int64), np.zeros(k, np.int64)
-    channels = np.empty(0, np.int64)
-    if k > 1:
-        indptr, rows = columns(graph, direction)
-        for first, last in chunks(indptr):
-            # One key per distinct (column, part that needs it), the owner's own needs left out.
-            column = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
-            owner, needer = parts[column], parts[rows[indptr[first] : indptr[last]]]
-            away = owner != needer
-            keys = np.unique((column[away] - first) * k + needer[away])
-            sender, receiver = parts[first + keys // k].astype(np.int64), keys % k
-            send += np.bincount(sender, minlength=k)
-            recv += np.bincount(receiver, minlength=k)
-            channels = np.union1d(channels, sender * k + receiver)
-
+    exchange = exchange_matrix(graph, parts, k, direction)
+    train = training_vertices(graph)
     # The entries of each part, by a bincount whose float64 weights are exact below 2^53.
     nnz = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
     return Metrics(
@@ -130,11 +163,78 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
         direction=direction,
         rows=np.bincount(parts, minlength=k).tolist(),
         nnz=nnz.astype(np.int64).tolist(),
-        send_rows=send.tolist(),
-        recv_rows=recv.tolist(),
-        send_messages=np.bincount(channels // k, minlength=k).tolist(),
-        recv_messages=np.bincount(channels % k, minlength=k).tolist(),
+        send_rows=exchange.sum(axis=1).tolist(),
+        recv_rows=exchange.sum(axis=0).tolist(),
+        send_messages=np.diff(exchange.indptr).tolist(),
+        recv_messages=np.bincount(exchange.indices, minlength=k).tolist(),
+        train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
     )
+
+
+def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> sp.csr_array:
+    """Rows that each part sends to each other one in an expand: (k, k) int64, sparse.
+
+    Its entries are the messages, its sum is the volume; a fold moves its transpose.
+    """
+    indptr, rows = columns(graph, direction)
+    parts = np.asarray(parts)
+    return pattern_exchange(indptr, rows, parts, parts, k)
+
+
+def pattern_exchange(
+    indptr: np.ndarray, rows: np.ndarray, owners: np.ndarray, parts: np.ndarray, k: int
+) -> sp.csr_array:
+    """What :func:`exchange_matrix` counts, for any set of entries: of M, or of a mini-batch.
+
+    Parameters
+    ----------
+    indptr : (m + 1,) integers
+    rows : integers
+        ``rows[indptr[c]:indptr[c+1]]`` are the rows with an entry in column c. The owner of a
+        column never sends it to itself, so it makes no difference whether the diagonal is there.
+    owners : (m,) integers
+        The part that owns the row of H which column c reads.
+    parts : (n,) integers
+        The part that owns each row.
+    """
+    exchange = sp.csr_array((k, k), dtype=np.int64)
+    if k == 1:
+        return exchange
+    for first, last in chunks(indptr):
+        # One key per distinct (column, part that needs it), the owner's own needs left out.
+        column = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
+        owner, needer = owners[column], parts[rows[indptr[first] : indptr[last]]]
+        away = owner != needer
+        keys = np.unique((column[away] - first) * k + needer[away])
+        sender, receiver = owners[first + keys // k], keys % k
+        ones = np.ones(len(keys), dtype=np.int64)
+        exchange += sp.coo_array((ones, (sender, receiver)), shape=(k, k)).tocsr()
+    exchange.sort_indices()
+    return exchange
+
+
+def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
+    """Traffic between nodes of R parts each, from :func:`exchange_matrix`.
+
+    Raises
+    ------
+    ValueError
+        If R < 1.
+    """
+    if ranks_per_node < 1:
+        raise ValueError(f"{ranks_per_node} ranks per node")
+    k = exchange.shape[0]
+    nodes = -(-k // ranks_per_node)
+    pairs = exchange.tocoo()
+    sender, receiver = pairs.coords[0] // ranks_per_node, pairs.coords[1] // ranks_per_node
+    inside = sender == receiver
+    rows = np.zeros((3, nodes), dtype=np.int64)
+    np.add.at(rows[0], sender[~inside], pairs.data[~inside])
+    np.add.at(rows[1], receiver[~inside], pairs.data[~inside])
+    np.add.at(rows[2], sender[inside], pairs.data[inside])
+    send, recv, within = rows.tolist()
+    messages = np.bincount(sender[~inside], minlength=nodes).tolist()
+    return NodeTraffic(ranks_per_node, send, recv, within, messages)
 
 
 def _excess(loads: list[int]) -> float:

@@ -44,19 +44,34 @@ class GraphModel:
 
 @dataclass(frozen=True)
 class HypergraphModel:
-    """A hypergraph with as many nets as vertices, all of cost 1.
+    """A hypergraph: vertices are rows of M, nets are rows of H that travel.
 
     Attributes
     ----------
     weights : (n,) int64
-    indptr : (n + 1,) integers
+    indptr : (nets + 1,) integers
     pins : integers
-        ``pins[indptr[j]:indptr[j+1]]`` are the vertices that net j connects.
+        ``pins[indptr[j]:indptr[j+1]]`` are the vertices that net j connects, its owner among them.
+    costs : (nets,) int64, optional
+        What net j costs in each part but one that it touches; 1 where None.
+    owners : (nets,) integers, optional
+        The vertex whose row net j stands for; where None there are n nets, and it is j.
     """
 
     weights: np.ndarray
     indptr: np.ndarray
     pins: np.ndarray
+    costs: np.ndarray | None = None
+    owners: np.ndarray | None = None
+
+    @property
+    def nets(self) -> int:
+        """Number of nets."""
+        return len(self.indptr) - 1
+
+    def net_costs(self) -> np.ndarray:
+        """The cost of each net, (nets,) int64."""
+        return np.ones(self.nets, np.int64) if self.costs is None else np.asarray(self.costs)
 
 
 def row_model(graph: Graph, direction: str = "in") -> RowModel:
@@ -96,6 +111,18 @@ def hypergraph_model(graph: Graph, direction: str = "in") -> HypergraphModel:
     pins[full[own + 1] - 1] = own
     pins[np.arange(len(rows)) + (full[:-1] - indptr[:-1])[column]] = rows
     return HypergraphModel(row_sizes(graph, direction), full, pins)
+
+
+def without_large_nets(model: HypergraphModel, limit: int) -> HypergraphModel:
+    """The hypergraph without its nets of more than ``limit`` pins; its vertices stay."""
+    sizes = np.diff(model.indptr)
+    kept = np.flatnonzero(sizes <= limit)
+    if len(kept) == model.nets:
+        return model
+    pins = np.asarray(model.pins)[np.repeat(sizes <= limit, sizes)]
+    owners = kept if model.owners is None else np.asarray(model.owners)[kept]
+    costs = None if model.costs is None else np.asarray(model.costs)[kept]
+    return HypergraphModel(model.weights, _pointers(sizes[kept]), pins, costs, owners)
 
 
 def _pointers(sizes: np.ndarray) -> np.ndarray:

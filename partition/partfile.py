@@ -1,4 +1,4 @@
-"""Part vectors as other programs write them: one part number per line, vertex by vertex."""
+"""Part vectors as other programs write them: part numbers, vertex by vertex, in lines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from partition.errors import UserError
 
 
 def read_parts(file: str | os.PathLike, n: int, k: int | None = None) -> np.ndarray:
-    """Read n part numbers, one per line, (n,) int32; below ``k`` if it is given.
+    """Read n part numbers, (n,) int32; below ``k`` if it is given.
+
+    One number per line, as METIS, hMETIS, KaHyPar, KaHIP and Zoltan write them, or several per
+    line, separated by white space, as PaToH does.
 
     Raises
     ------
@@ -22,23 +25,32 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None) -> np.ndar
         lines = Path(file).read_bytes().rstrip().split(b"\n")
     except OSError as error:
         raise UserError(f"cannot read {file}: {error.strerror}") from error
+    words, line_of = lines if lines != [b""] else [], None
+    if any(len(line.split(None, 2)) > 1 for line in lines):
+        rows = [line.split() for line in lines]
+        words = [word for row in rows for word in row]
+        line_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     try:
-        parts = np.array(list(map(int, lines)) if lines != [b""] else [], dtype=np.int64)
+        parts = np.array(list(map(int, words)), dtype=np.int64)
     except (ValueError, OverflowError):
-        number, line = next((i, x) for i, x in enumerate(lines, start=1) if not _is_part(x))
-        shown = line[:40].decode(errors="replace").strip()
-        raise UserError(f"{file}, line {number}: {shown!r} is no part number") from None
+        i, word = next((i, word) for i, word in enumerate(words) if not _is_part(word))
+        shown = word[:40].decode(errors="replace").strip()
+        raise UserError(f"{file}, line {_line(i, line_of)}: {shown!r} is no part number") from None
     outside = np.flatnonzero((parts < 0) | (parts >= (k or np.iinfo(np.int32).max)))
     if len(outside):
         i = int(outside[0])
         limit = f"0..{k - 1}" if k else "0, 1, 2, …"
-        raise UserError(f"{file}, line {i + 1}: part {parts[i]} is not one of {limit}")
+        raise UserError(f"{file}, line {_line(i, line_of)}: part {parts[i]} is not one of {limit}")
     if len(parts) != n:
         raise UserError(
             f"{file} has {len(parts)} part numbers, the graph has {n} vertices",
-            "one number per line, in the order of the vertices",
+            "one number for each vertex, in their order",
         )
     return parts.astype(np.int32)
+
+
+def _line(i: int, line_of: np.ndarray | None) -> int:
+    return (i if line_of is None else int(line_of[i])) + 1
 
 
 def _is_part(line: bytes) -> bool:

@@ -2,59 +2,48 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from partition.backends import TOOLS, Tool, check_options
-from partition.backends.process import run_apart
+from partition.backends import Tool
+from partition.balance import DEFAULT as DEFAULT_BALANCE
+from partition.balance import constraint_weights
+from partition.catalogue import MODELS, all_options, settled
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, Graph
-from partition.metrics import Metrics, measure
-from partition.models import graph_model, hypergraph_model, row_model
+from partition.metrics import Metrics, NodeTraffic, exchange_matrix, measure, node_traffic
 from partition.partfile import read_parts
+from partition.solving import (
+    MAPPINGS,
+    NODES_FIRST,
+    check_balance,
+    choose_tool,
+    make_parts,
+    mapped,
+    refined,
+)
 from partition.store import (
     Manifest,
     Partition,
     has_partition,
-    list_partitions,
     open_graph,
-    read_partition,
     write_partition,
 )
 
-
-@dataclass(frozen=True)
-class Model:
-    """A way to describe a graph to a tool.
-
-    Attributes
-    ----------
-    build : callable
-        From (graph, direction) to a model of ``partition.models``.
-    tools : tuple of str
-        The tools that take it, names in ``partition.backends.TOOLS``; the first is the default.
-    help : str
-    """
-
-    build: Callable[[Graph, str], Any]
-    tools: tuple[str, ...]
-    help: str
+if TYPE_CHECKING:
+    from partition.refine import Objective
 
 
-MODELS = {
-    "rp": Model(row_model, ("random",), "random rows: the yardstick"),
-    "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
-    "gp": Model(graph_model, ("metis",), "the symmetrised graph: fast"),
-    "hp": Model(hypergraph_model, ("mtkahypar", "kahypar"), "the column-net hypergraph: exact"),
-}
+REFINED = "+refined"  # what default names of refined partitions end in
 
 
 class PartitionWarning(UserWarning):
@@ -71,6 +60,10 @@ def add_partition(
     name: str | None = None,
     tool: str | None = None,
     direction: str | None = None,
+    balance: str = DEFAULT_BALANCE,
+    refine: Objective | None = None,
+    ranks_per_node: int | None = None,
+    mapping: str = NODES_FIRST,
     overwrite: bool = False,
     **options: Any,
 ) -> Partition:
@@ -83,8 +76,8 @@ def add_partition(
     k : int
         Number of parts, 1 ≤ k ≤ n.
     imbalance : float
-        What the heaviest part may weigh above the average one, as a fraction of it; the weight
-        is the number of entries of M. Ignored by models that do not balance.
+        What the heaviest part may weigh above the average one, as a fraction of it. Ignored by
+        models that do not balance.
     seed : int
     name : str, optional
         Default: ``MODEL-K``, or ``MODEL-OBJECTIVE-K`` for an objective that is not the default.
@@ -92,10 +85,22 @@ def add_partition(
         One of the model's tools; default: its first.
     direction : {"in", "out"}, optional
         The direction of M; default: the graph's own.
+    balance : str
+        What weighs: names in ``partition.balance.CONSTRAINTS``, separated by commas; the default
+        is the entries of M. Several are met at once as far as vertices can be moved to do so.
+    refine : Objective, optional
+        Move vertices afterwards so that this falls: see :func:`partition.refine.refine`.
+    ranks_per_node : int, optional
+        R: parts b·R … b·R+R−1 will share node b, and little is to travel between nodes. Traffic
+        between nodes is measured too.
+    mapping : {"nodes-first", "flat"}
+        With ``ranks_per_node``: partition into nodes first, then each node into its parts; or
+        into parts at once. In both cases, and where nodes-first is not possible because R does
+        not divide k, parts are then renumbered so that those that exchange most share a node.
     overwrite : bool
         Replace a partition of that name.
     options
-        Options of the tool, such as ``objective="vol"``.
+        Options of the model and of the tool, such as ``objective="vol"``.
 
     Returns
     -------
@@ -115,19 +120,40 @@ def add_partition(
     """
     # Everything the user may have got wrong, before minutes of work.
     stored = open_graph(path)
-    direction = _check_direction(direction or stored.manifest.direction)
-    chosen, backend = _choose_tool(model, tool)
-    settings = check_options(chosen, backend, options)
+    direction = check_direction(direction or stored.manifest.direction)
+    chosen, backend = choose_tool(model, tool)
+    settings = all_options(model, chosen, backend, options)
+    names = check_balance(balance, chosen, backend)
     check_parts_wanted(k, stored.manifest)
-    _check_numbers(imbalance, seed)
-    name = name or default_name(model, k, backend, settings)
-    _check_name(stored.path, name, overwrite)
+    check_numbers(imbalance, seed)
+    check_nodes(ranks_per_node, mapping)
+    if name is None:
+        name = default_name(model, k, backend, settings) + name_of_nodes(ranks_per_node)
+        name += REFINED if refine is not None else ""
+    check_name(stored.path, name, overwrite)
 
     start = time.perf_counter()
+    settings = settled(stored.graph, model, k, seed, direction, settings)
     parts = make_parts(
         stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen, direction=direction,
-        **settings,
+        balance=balance, ranks_per_node=ranks_per_node, mapping=mapping, **settings,
     )  # fmt: skip
+    history = []
+    record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})
+    if refine is not None:
+        made = time.perf_counter()
+        before = measure(stored.graph, parts, k, direction)
+        history.append(step(chosen, made - start, before))
+        parts = refined(
+            stored.graph, parts, k, refine, imbalance=imbalance, seed=seed, direction=direction,
+            balance=balance,
+        )  # fmt: skip
+        record |= {"refine": asdict(refine)}
+        after = measure(stored.graph, parts, k, direction)
+        history.append(step("refine", time.perf_counter() - made, after))
+    if ranks_per_node is not None:
+        parts = mapped(stored.graph, parts, k, ranks_per_node, direction, seed)
+        record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
     seconds = time.perf_counter() - start
 
     metrics = measure_both(stored.graph, stored.manifest, parts, k)
@@ -138,55 +164,20 @@ def add_partition(
         graph_id=stored.manifest.id,
         model=model,
         tool=chosen,
-        tool_version=_version(backend),
+        tool_version=tool_version(backend),
         direction=direction,
-        seed=seed if backend.seeded else None,
-        imbalance=imbalance if backend.balanced else None,
-        options=settings,
+        seed=seed if backend.seeded or MODELS[model].options or refine is not None else None,
+        imbalance=imbalance if backend.balanced or refine is not None else None,
+        options=record,
         metrics={key: asdict(value) for key, value in metrics.items()},
+        nodes=measure_nodes(stored.graph, stored.manifest, parts, k, ranks_per_node),
+        history=history,
         seconds=seconds,
         deterministic=backend.deterministic(settings),
     )
-    if backend.balanced:
-        _warn_of_imbalance(stored.graph, metrics[direction], imbalance)
+    if backend.balanced or refine is not None:
+        warn_of_imbalance(stored.graph, metrics[direction], imbalance, names)
     return write_partition(stored.path, partition, overwrite=overwrite)
-
-
-def make_parts(
-    graph: Graph,
-    model: str,
-    k: int,
-    *,
-    imbalance: float = 0.01,
-    seed: int = 0,
-    tool: str | None = None,
-    direction: str = "in",
-    **options: Any,
-) -> np.ndarray:
-    """Partition a graph in memory: (n,) int32 part numbers, no part empty.
-
-    Parameters are those of :func:`add_partition`.
-
-    Raises
-    ------
-    UserError
-        If the tool fails, or what it returns is no partition into k parts.
-    """
-    chosen, backend = _choose_tool(model, tool)
-    settings = check_options(chosen, backend, options)
-    if k == 1:
-        return np.zeros(graph.n, dtype=np.int32)
-
-    description = MODELS[model].build(graph, direction)
-    # No part can weigh less than the heaviest row: a tool that is asked for less may give up.
-    weights = description.weights
-    allowed = max(imbalance, float(weights.max() * k / weights.sum()) - 1 + 1e-6)
-    arguments = {"imbalance": allowed, "seed": seed, **settings}
-    if backend.distribution is None:
-        parts = backend.partition(description, k, **arguments)
-    else:
-        parts = run_apart(TOOLS.entries[chosen], description, k, **arguments)
-    return _checked(chosen, parts, k, weights)
 
 
 def import_parts(
@@ -211,8 +202,8 @@ def import_parts(
         If the file cannot be read, has not n lines, or a line is no number in 0..k−1.
     """
     stored = open_graph(path)
-    direction = _check_direction(direction or stored.manifest.direction)
-    _check_name(stored.path, name, overwrite)
+    direction = check_direction(direction or stored.manifest.direction)
+    check_name(stored.path, name, overwrite)
     parts = read_parts(file, stored.manifest.n, k)
     if k is None:
         k = int(parts.max(initial=0)) + 1
@@ -233,55 +224,6 @@ def import_parts(
     return write_partition(stored.path, partition, overwrite=overwrite)
 
 
-def compare(
-    path: str | os.PathLike, names: Iterable[str] = (), direction: str | None = None
-) -> list[dict[str, Any]]:
-    """The figures of partitions of one graph, beside those of random rows with as many parts.
-
-    Parameters
-    ----------
-    names : iterable of str
-        The partitions; all there are if empty.
-    direction : {"in", "out"}, optional
-        Of M; default: the graph's own.
-
-    Returns
-    -------
-    list of dict
-        One per partition, by k and then by volume: ``name``, ``model``, ``tool``, ``k``,
-        ``direction``, ``seconds``, the figures of :meth:`partition.metrics.Metrics.summary`;
-        ``relative``: each of these over that of the ``baseline`` (None over 0), which is the
-        first stored partition of model rp with that k, or one made on the fly with seed 0.
-    """
-    stored = open_graph(path)
-    direction = _check_direction(direction or stored.manifest.direction)
-    existing = [read_partition(path, name, parts=False) for name in list_partitions(path)]
-    wanted = [read_partition(path, name, parts=False) for name in names] or existing
-    baselines: dict[int, tuple[str, dict[str, float]]] = {}
-    for partition in existing:
-        if partition.model == "rp":
-            summary = Metrics(**partition.metrics[direction]).summary()
-            baselines.setdefault(partition.k, (partition.name, summary))
-    for k in {partition.k for partition in wanted} - baselines.keys():
-        parts = make_parts(stored.graph, "rp", k)
-        summary = measure(stored.graph, parts, k, direction).summary()
-        baselines[k] = "rp, seed 0, computed", summary
-
-    rows = []
-    for partition in wanted:
-        label, yardstick = baselines[partition.k]
-        summary = Metrics(**partition.metrics[direction]).summary()
-        facts = {key: getattr(partition, key) for key in ("name", "model", "tool", "k", "seconds")}
-        relative = {
-            key: value / yardstick[key] if yardstick[key] else None
-            for key, value in summary.items()
-        }
-        rows.append(
-            facts | {"direction": direction} | summary | {"baseline": label, "relative": relative}
-        )
-    return sorted(rows, key=lambda row: (row["k"], row["volume"], row["name"]))
-
-
 def measure_both(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) -> dict[str, Metrics]:
     """The metrics in both directions; one measurement where the pattern is symmetric."""
     metrics = {"in": measure(graph, parts, k, "in")}
@@ -292,12 +234,46 @@ def measure_both(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) ->
     return metrics
 
 
+def measure_nodes(
+    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, ranks_per_node: int | None
+) -> dict[str, Any]:
+    """Traffic between nodes in both directions; nothing without ``ranks_per_node``."""
+    if ranks_per_node is None:
+        return {}
+    traffic: dict[str, NodeTraffic] = {}
+    for direction in DIRECTIONS:
+        if direction == "out" and manifest.symmetric_pattern:
+            traffic["out"] = traffic["in"]
+        else:
+            exchange = exchange_matrix(graph, parts, k, direction)
+            traffic[direction] = node_traffic(exchange, ranks_per_node)
+    return {direction: asdict(value) for direction, value in traffic.items()}
+
+
 def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> str:
     """``MODEL-K``, with the objective between where it is not the tool's default."""
     objective = tool.options.get("objective")
     if objective is not None and options["objective"] != objective.default:
         return f"{model}-{options['objective']}-{k}"
     return f"{model}-{k}"
+
+
+def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
+    """A row of a partition's history: the figures that partitions are compared by."""
+    return {"step": name, "seconds": seconds, "direction": metrics.direction} | metrics.summary()
+
+
+def name_of_nodes(ranks_per_node: int | None) -> str:
+    """What default names of partitions that are mapped to nodes end in."""
+    return "" if ranks_per_node is None else f"-{ranks_per_node}pernode"
+
+
+def check_nodes(ranks_per_node: int | None, mapping: str) -> None:
+    """A UserError unless R ≥ 1 and the mapping is one there is."""
+    if ranks_per_node is not None and ranks_per_node < 1:
+        raise UserError(f"ranks per node = {ranks_per_node}: a node runs at least one")
+    if mapping not in MAPPINGS:
+        raise unknown_name("mapping", mapping, MAPPINGS)
 
 
 def check_parts_wanted(k: int, manifest: Manifest) -> None:
@@ -311,33 +287,23 @@ def check_parts_wanted(k: int, manifest: Manifest) -> None:
         )
 
 
-def _choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
-    if model not in MODELS:
-        raise unknown_name("model", model, MODELS)
-    tools = MODELS[model].tools
-    chosen = tool or tools[0]
-    if chosen in TOOLS and chosen not in tools:
-        raise UserError(
-            f"the tool {chosen!r} does not take the model {model!r}",
-            f"tools for {model}: {', '.join(tools)}",
-        )
-    return chosen, TOOLS.get(chosen)
-
-
-def _check_direction(direction: str) -> str:
+def check_direction(direction: str) -> str:
+    """The direction, if it is one."""
     if direction not in DIRECTIONS:
         raise unknown_name("direction", direction, DIRECTIONS)
     return direction
 
 
-def _check_numbers(imbalance: float, seed: int) -> None:
+def check_numbers(imbalance: float, seed: int) -> None:
+    """A UserError unless both are in range."""
     if not 0 <= imbalance < float("inf"):
         raise UserError(f"imbalance = {imbalance}: it is a fraction, 0.01 for one percent")
     if not 0 <= seed < 2**31:
         raise UserError(f"seed = {seed} is not in 0..{2**31 - 1}")
 
 
-def _check_name(path: Path, name: str, overwrite: bool) -> None:
+def check_name(path: Path, name: str, overwrite: bool) -> None:
+    """A UserError if the name is malformed, or taken and not to be overwritten."""
     if has_partition(path, name) and not overwrite:
         raise UserError(
             f"{path} has a partition {name!r} already",
@@ -345,45 +311,28 @@ def _check_name(path: Path, name: str, overwrite: bool) -> None:
         )
 
 
-def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
-    """What a tool returned, if it is a partition; a few parts that it left empty are filled."""
-    parts = np.asarray(parts)
-    if parts.shape != weights.shape or parts.dtype.kind not in "iu":
-        raise UserError(f"{tool} returned {parts.dtype} {parts.shape} for {len(weights)} vertices")
-    if parts.min() < 0 or parts.max() >= k:
-        raise UserError(f"{tool} returned part numbers outside 0..{k - 1}")
-    parts = parts.astype(np.int32)
-    rows = np.bincount(parts, minlength=k)
-    empty = np.flatnonzero(rows == 0)
-    if 2 * len(empty) > k:
-        raise UserError(
-            f"{tool} returned only {k - len(empty)} of {k} parts",
-            "choose a smaller k or another tool",
-        )
-    for part in empty:
-        # The lightest vertex of the fullest part.
-        donors = np.flatnonzero(parts == rows.argmax())
-        parts[donors[weights[donors].argmin()]] = part
-        rows = np.bincount(parts, minlength=k)
-    return parts
+def warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Iterable[str]) -> None:
+    """Warn where the balance asked for was not reached, by name of constraint."""
+    for name in names:
+        (weights,) = constraint_weights(graph, metrics.direction, (name,))
+        loads = {"nnz": metrics.nnz, "rows": metrics.rows, "train": metrics.train}[name] or [0]
+        heaviest, average = int(weights.argmax()), sum(loads) / metrics.k
+        reached = max(loads) / average - 1 if average else 0.0
+        # Units cannot be cut: one more than the average is no imbalance.
+        if reached <= asked + 5e-4 or max(loads) <= math.ceil(average):
+            continue
+        what = "" if name == DEFAULT_BALANCE else f" of {name}"
+        message = f"imbalance {reached:.4f}{what} was reached, {asked:g} was asked for"
+        if name == "nnz" and weights[heaviest] > (1 + asked) * average:
+            message += (
+                f": the row of vertex {heaviest} alone has {weights[heaviest]} entries, "
+                f"{weights[heaviest] / average:.2f} average parts"
+            )
+        warnings.warn(message, PartitionWarning, stacklevel=3)
 
 
-def _warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float) -> None:
-    reached = metrics.imbalance
-    if reached <= asked + 5e-4:
-        return
-    weights = MODELS["rp"].build(graph, metrics.direction).weights
-    heaviest, average = int(weights.argmax()), sum(metrics.nnz) / metrics.k
-    message = f"imbalance {reached:.4f} was reached, {asked:g} was asked for"
-    if weights[heaviest] > (1 + asked) * average:
-        message += (
-            f": the row of vertex {heaviest} alone has {weights[heaviest]} entries, "
-            f"{weights[heaviest] / average:.2f} average parts"
-        )
-    warnings.warn(message, PartitionWarning, stacklevel=3)
-
-
-def _version(tool: Tool) -> str:
+def tool_version(tool: Tool) -> str:
+    """The version of the library behind a tool, or of this distribution."""
     try:
         return version(tool.distribution or "gcnmpi")
     except PackageNotFoundError:

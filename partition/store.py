@@ -18,7 +18,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -97,6 +97,10 @@ class Partition:
         The imbalance that was asked for, as a fraction of the average part weight.
     metrics : mapping of direction to mapping
         ``partition.metrics`` of this partition for M in each direction.
+    nodes : mapping of direction to mapping
+        Traffic between nodes, of a partition that was mapped to them; otherwise empty.
+    history : sequence of mapping
+        What was done in several steps, or tried: a row each, ``step``, ``seconds`` and figures.
     seconds : float
         Time the tool took.
     deterministic : bool
@@ -117,6 +121,8 @@ class Partition:
     imbalance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    nodes: Mapping[str, Any] = field(default_factory=dict)
+    history: Sequence[Mapping[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
     deterministic: bool = True
     id: str = ""

@@ -72,6 +72,11 @@ def show_partition(facts: Mapping[str, Any]) -> None:
         totals.add_row(key.replace("_", " "), *row)
     out.print(totals)
 
+    if facts["history"]:
+        show_history(facts["history"])
+    if facts["nodes"]:
+        show_nodes(facts["nodes"], facts["node_summary"])
+
     metrics = facts["metrics"][facts["direction"]]
     lists = [key for key, value in metrics.items() if isinstance(value, list)]
     parts = Table(title=f"per part, direction {facts['direction']}", title_justify="left")
@@ -82,6 +87,45 @@ def show_partition(facts: Mapping[str, Any]) -> None:
     out.print(parts)
     if facts["k"] > MANY_PARTS:
         out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
+
+
+def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The steps that led to a partition, or what was tried: a line each, with what changed."""
+    tried = any("chosen" in row for row in rows)
+    direction = next((row["direction"] for row in rows if "direction" in row), "")
+    table = Table(title=f"one exchange, direction {direction}", title_justify="left")
+    table.add_column("tried" if tried else "step", no_wrap=True)
+    table.add_column("seconds", justify="right")
+    for title in STEPS.values():
+        table.add_column(title, justify="right")
+    if tried:
+        table.add_column("predicted µs", justify="right")
+        table.add_column("")
+    for i, row in enumerate(rows):
+        known = "volume" in row
+        seconds = f"{row['seconds']:.1f}" if row["seconds"] else "-"
+        before = rows[0] if i and not tried else {}
+        cells = [_with_change(row[key], before.get(key)) if known else "-" for key in STEPS]
+        if tried:
+            note = row["note"] + (" ← kept" if row["chosen"] else "")
+            cells += [f"{1e6 * row['predicted']:,.1f}" if known else "-", note.strip()]
+        table.add_row(row["step"], seconds, *cells)
+    console().print(table)
+
+
+def show_nodes(
+    nodes: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Mapping[str, float]]
+) -> None:
+    """Traffic between nodes and inside them, by direction."""
+    per_node = next(iter(nodes.values()))["ranks_per_node"]
+    table = Table(title=f"on nodes of {per_node} ranks", title_justify="left")
+    table.add_column("")
+    for direction in figures:
+        table.add_column(direction, justify="right")
+    for key in next(iter(figures.values())):
+        row = [_number(values[key]) for values in figures.values()]
+        table.add_row(key.replace("_", " "), *row)
+    console().print(table)
 
 
 def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -112,14 +156,49 @@ def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
     table.add_column("k", justify="right")
     for title in COMPARED.values():
         table.add_column(title, justify="right")
+    mapped = any(row["nodes"] for row in rows)
+    if mapped:
+        table.add_column("between nodes", justify="right")
     table.add_column("seconds", justify="right")
     for row in rows:
         cells = [_with_ratio(row[key], row["relative"][key]) for key in COMPARED]
+        if mapped:
+            cells.append(_number(row["nodes"]["inter_volume"]) if row["nodes"] else "-")
         table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.2f}")
     out = console()
     out.print(table)
     for k, baseline in sorted({(row["k"], row["baseline"]) for row in rows}):
         out.print(f"ratios for k = {k}: to {baseline}")
+
+
+def show_simulation(facts: Mapping[str, Any]) -> None:
+    """What ``simulate`` prints: for each partition the distribution of what batches exchange."""
+    fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
+    table = Table(
+        title=f"rows and messages of one mini-batch, direction {facts['direction']}: "
+        f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
+        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} entries of M on average",
+        title_justify="left",
+    )
+    table.add_column("name", no_wrap=True)
+    table.add_column("k", justify="right")
+    table.add_column("")
+    for title in ("mean", "sd", "min", "5%", "median", "95%", "max"):
+        table.add_column(title, justify="right")
+    table.add_column("volume, relative", justify="right")
+    for row in facts["partitions"]:
+        ratio, error = row["relative_volume"], row["relative_error"]
+        relative = "-" if ratio is None else f"{ratio:.4f}"
+        relative += "" if error is None else f" ± {error:.4f}"
+        for key, figures in row.items():
+            if isinstance(figures, Mapping):
+                first = key == "volume"
+                table.add_row(
+                    row["name"] if first else "", str(row["k"]) if first else "",
+                    key.replace("_", " "), *(f"{value:,.1f}" for value in figures.values()),
+                    relative if first else "",
+                )  # fmt: skip
+    console().print(table)
 
 
 def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -140,6 +219,14 @@ def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
 DIRECTION_TEXT = {
     "in": "an arc j→i lets vertex i sum the row of j",
     "out": "an arc j→i lets vertex j sum the row of i",
+}
+
+STEPS = {
+    "volume": "volume",
+    "max_send": "max send",
+    "max_recv": "max receive",
+    "messages": "messages",
+    "imbalance": "imbalance",
 }
 
 COMPARED = {
@@ -166,6 +253,12 @@ def _weights(manifest: Manifest) -> str:
 
 def _with_ratio(value: float, ratio: float | None) -> str:
     return f"{_number(value)} ({'-' if ratio is None else f'{ratio:.3f}'})"
+
+
+def _with_change(value: float, before: float | None) -> str:
+    if not before or isinstance(value, float):
+        return _number(value)
+    return f"{_number(value)} ({100 * (value / before - 1):+.1f} %)"
 
 
 def _number(value: float) -> str:

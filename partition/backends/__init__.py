@@ -72,8 +72,17 @@ class Tool:
     deterministic: Callable[[Mapping[str, Any]], bool] = lambda options: True
 
 
-def check_options(name: str, tool: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+def check_options(
+    name: str, tool: Any, given: Mapping[str, Any], kind: str = "tool"
+) -> dict[str, Any]:
     """All options of a tool: those given, converted and checked, and defaults for the others.
+
+    Parameters
+    ----------
+    tool : Tool, or a model
+        What has a table ``options``.
+    kind : str
+        What it is, for messages.
 
     Raises
     ------
@@ -83,9 +92,9 @@ def check_options(name: str, tool: Tool, given: Mapping[str, Any]) -> dict[str, 
     options = {key: option.default for key, option in tool.options.items()}
     for key, value in given.items():
         if not options:
-            raise UserError(f"the tool {name!r} has no options, {key!r} was given")
+            raise UserError(f"the {kind} {name!r} has no options, {key!r} was given")
         if key not in options:
-            raise unknown_name(f"option of the tool {name!r}", key, options)
+            raise unknown_name(f"option of the {kind} {name!r}", key, options)
         option = tool.options[key]
         try:
             options[key] = type(option.default)(value)
@@ -93,5 +102,5 @@ def check_options(name: str, tool: Tool, given: Mapping[str, Any]) -> dict[str, 
             kind = type(option.default).__name__
             raise UserError(f"option {key!r} of {name!r}: {value!r} is no {kind}") from error
         if option.choices and options[key] not in option.choices:
-            raise unknown_name(f"{key} of the tool {name!r}", str(value), option.choices)
+            raise unknown_name(f"{key} of the {kind} {name!r}", str(value), option.choices)
     return options

@@ -88,10 +88,12 @@ def partition(
 ) -> np.ndarray:
     """Partition the hypergraph for connectivity−1."""
     n = len(model.weights)
-    if model.indptr[-1] == n:  # no net has two pins: rows of one entry each, and it would crash
+    nets = model.nets
+    if model.indptr[-1] == nets:  # no net has two pins, and it would crash
         return np.arange(n, dtype=np.int32) % k
-    costs = np.ones(n, dtype=np.int64)
-    hypergraph = kahypar.Hypergraph(n, n, model.indptr, model.pins, k, costs, model.weights)
+    hypergraph = kahypar.Hypergraph(
+        n, nets, model.indptr, model.pins, k, model.net_costs(), model.weights
+    )
     context = kahypar.Context()
     with tempfile.NamedTemporaryFile("w", suffix=".ini") as file:
         settings = SETTINGS | PRESETS[preset]

@@ -10,7 +10,7 @@ import numpy as np
 
 from partition.backends import Option, Tool
 from partition.errors import UserError
-from partition.models import HypergraphModel
+from partition.models import HypergraphModel, without_large_nets
 
 PRESETS = {
     "deterministic": mtkahypar.PresetType.DETERMINISTIC,
@@ -60,17 +60,33 @@ FAST = {
 
 
 def partition(
-    model: HypergraphModel, k: int, *, imbalance: float, seed: int, preset: str, threads: int
+    model: HypergraphModel,
+    k: int,
+    *,
+    imbalance: float,
+    seed: int,
+    preset: str,
+    threads: int,
+    max_net: int,
 ) -> np.ndarray:
     """Partition the hypergraph for connectivity−1.
+
+    Nets of more than ``max_net`` pins, whose rows most parts need whatever is done, are not shown
+    to the tool; 0 shows all.
 
     Raises
     ------
     UserError
         If the hypergraph has more pins than the tool's 32-bit numbers count.
     """
-    n = len(model.weights)
-    if model.indptr[-1] >= 2**31 or model.weights.sum() >= 2**31:
+    if max_net < 0:
+        raise UserError(f"max_net = {max_net}: it is a number of pins, 0 for no limit")
+    if max_net:
+        model = without_large_nets(model, max_net)
+    n, costs = len(model.weights), model.net_costs()
+    if model.nets == 0:  # nothing that could be cut; it would fail
+        return np.arange(n, dtype=np.int32) % k
+    if max(model.indptr[-1], model.weights.sum(), costs.sum()) >= 2**31:
         raise UserError(
             f"Mt-KaHyPar counts in 32 bits: {model.indptr[-1]} pins are too many",
             "use --model gp",
@@ -80,8 +96,7 @@ def partition(
     context = _context(mtk, preset)
     context.set_partitioning_parameters(k, imbalance, mtkahypar.Objective.KM1)
     context.logging = False
-    costs = np.ones(n, dtype=np.int64)
-    hypergraph = mtk.create_hypergraph(context, n, n, _Nets(model), model.weights, costs)
+    hypergraph = mtk.create_hypergraph(context, n, model.nets, _Nets(model), model.weights, costs)
     return np.array(hypergraph.partition(context).get_partition(), dtype=np.int32)
 
 
@@ -112,6 +127,7 @@ TOOL = Tool(
     options={
         "preset": Option("fast", "how much effort", ("fast", *PRESETS)),
         "threads": Option(0, "number of threads; 0: all cores of this process"),
+        "max_net": Option(0, "leave larger nets out of the tool's model; 0: keep all"),
     },
     distribution="mtkahypar",
     # Whatever the number of threads; the others are so with one thread at best.

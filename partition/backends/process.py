@@ -26,7 +26,13 @@ from partition.records import to_json
 PR_SET_PDEATHSIG = 1
 
 
-def run_apart(entry: str, model: Any, k: int, **arguments: Any) -> np.ndarray:
+class TimeIsUp(UserError):
+    """A tool was stopped because its time was up."""
+
+
+def run_apart(
+    entry: str, model: Any, k: int, *, timeout: float | None = None, **arguments: Any
+) -> np.ndarray:
     """Call ``partition(model, k, **arguments)`` of a tool in another process.
 
     Parameters
@@ -34,6 +40,8 @@ def run_apart(entry: str, model: Any, k: int, **arguments: Any) -> np.ndarray:
     entry : str
         Where the tool is, ``"module:attribute"``.
     model : dataclass of arrays
+    timeout : float, optional
+        Seconds after which the tool is stopped.
     arguments
         What has a form in JSON.
 
@@ -41,20 +49,32 @@ def run_apart(entry: str, model: Any, k: int, **arguments: Any) -> np.ndarray:
     ------
     UserError
         If the tool raises one, fails or is killed; with the last line that it printed.
+    TimeIsUp
+        If it was stopped.
     """
     with tempfile.TemporaryDirectory(prefix="gcn-partition-") as name:
         folder = Path(name)
-        for part in fields(model):
-            np.save(folder / f"{part.name}.npy", getattr(model, part.name), allow_pickle=False)
+        arrays = {part.name: getattr(model, part.name) for part in fields(model)}
+        for key, array in arrays.items():
+            if array is not None:
+                np.save(folder / f"{key}.npy", array, allow_pickle=False)
         kind = f"{type(model).__module__}:{type(model).__name__}"
         task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
         (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
 
         command = [sys.executable, "-m", "partition.backends.process", name]
-        # On Ctrl-C run() kills the child, which may be deep in code that ignores signals.
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
+        # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
+        # ignores signals.
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TimeIsUp(f"the tool was stopped after {error.timeout:.0f} s") from error
         if (folder / "error.json").exists():
             raise UserError(**json.loads((folder / "error.json").read_text(encoding="utf-8")))
         if done.returncode:
@@ -78,9 +98,11 @@ def main(folder: Path) -> None:
     np.save(folder / "parts.npy", np.asarray(parts), allow_pickle=False)
 
 
-def _mapped(path: Path) -> np.ndarray:
+def _mapped(path: Path) -> np.ndarray | None:
     try:
         return np.load(path, mmap_mode="c", allow_pickle=False)
+    except FileNotFoundError:  # an optional array that is None
+        return None
     except ValueError:  # an empty array cannot be mapped
         return np.load(path, allow_pickle=False)
 

@@ -4,21 +4,23 @@ import signal
 import sys
 import textwrap
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from small_graphs import from_arcs, random_graph
 
-from partition import pipeline
+from partition import pipeline, solving
 from partition.backends import TOOLS, Option, Tool, check_options
 from partition.backends.process import run_apart
+from partition.comparison import compare
 from partition.errors import UserError
 from partition.metrics import measure
 from partition.models import RowModel
 from partition.partfile import read_parts
-from partition.pipeline import MODELS, PartitionWarning, add_partition, compare, make_parts
+from partition.pipeline import PartitionWarning, add_partition
+from partition.solving import MODELS, make_parts
 from partition.store import list_partitions, read_partition, write_graph
 from partition.synthetic import sbm
 
@@ -67,6 +69,17 @@ def test_communities_are_found_in_balance(model):
     random = measure(graph, make_parts(graph, "rp", 4), 4)
     assert ours.volume < 0.35 * random.volume
     assert ours.imbalance <= 0.0101
+
+
+def test_nets_can_be_hidden_from_the_tool_but_not_from_the_metrics(folder):
+    graph = random_graph(60, 300)
+    all_hidden = make_parts(graph, "hp", 4, max_net=1)
+    assert np.unique(all_hidden).tolist() == [0, 1, 2, 3]
+    made = add_partition(folder, "hp", 2, max_net=3)
+    assert made.options["max_net"] == 3
+    assert made.metrics["in"] == asdict(measure(random_graph(40, 150), made.parts, 2))
+    with pytest.raises(UserError, match="max_net = -1"):
+        make_parts(graph, "hp", 4, max_net=-1)
 
 
 def test_random_and_block_sizes_and_seed():
@@ -186,7 +199,7 @@ def fake(tmp_path, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
         monkeypatch.delitem(sys.modules, "fake_tool", raising=False)
         entries = {"fake": "fake_tool:TOOL"}
-        monkeypatch.setattr(pipeline, "TOOLS", replace(TOOLS, entries=entries))
+        monkeypatch.setattr(solving, "TOOLS", replace(TOOLS, entries=entries))
         monkeypatch.setitem(MODELS, "fake", replace(MODELS["rp"], tools=("fake",)))
 
     return install
@@ -228,14 +241,14 @@ def test_ctrl_c_kills_the_tool(fake, tmp_path, monkeypatch):
     fake("import os, time; open(PID, 'w').write(str(os.getpid())); time.sleep(60)".replace(
         "PID", repr(str(tmp_path / "pid"))
     ))  # fmt: skip
-    waited = pipeline.run_apart
+    waited = solving.run_apart
 
     def interrupted(*args, **kwargs):
         signal.signal(signal.SIGALRM, signal.default_int_handler)
         signal.setitimer(signal.ITIMER_REAL, 0.8)
         return waited(*args, **kwargs)
 
-    monkeypatch.setattr(pipeline, "run_apart", interrupted)
+    monkeypatch.setattr(solving, "run_apart", interrupted)
     with pytest.raises(KeyboardInterrupt):
         make_parts(random_graph(40, 150), "fake", 2)
     pid = tmp_path / "pid"
@@ -255,7 +268,7 @@ def test_the_tool_of_the_documentation(folder, tmp_path, monkeypatch):
     text = Path(__file__).parents[2].joinpath("docs", "adding-a-partitioner.md").read_text()
     (tmp_path / "deal.py").write_text(text.split("```python\n")[1].split("```")[0])
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(pipeline, "TOOLS", replace(TOOLS, entries={"deal": "deal:TOOL"}))
+    monkeypatch.setattr(solving, "TOOLS", replace(TOOLS, entries={"deal": "deal:TOOL"}))
     monkeypatch.setitem(MODELS, "lpt", replace(MODELS["rp"], tools=("deal",)))
     made = add_partition(folder, "lpt", 4, order="rising", imbalance=0.2)
     assert (made.name, made.seed, made.options) == ("lpt-4", None, {"order": "rising"})

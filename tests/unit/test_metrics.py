@@ -1,7 +1,7 @@
 """Volume, messages and balance against a slow oracle made of Python sets."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs, random_graph
 
 from partition import graph as graph_module
-from partition.graph import Graph, aggregation_matrix, row_sizes
-from partition.metrics import Metrics, measure
+from partition.graph import Graph, aggregation_matrix, columns, row_sizes
+from partition.metrics import Metrics, exchange_matrix, measure, pattern_exchange
 from partition.records import to_json
 
 
@@ -85,6 +85,41 @@ def test_summary_and_json():
     assert summary["imbalance"] == 0
     stored = json.loads(json.dumps(asdict(metrics), default=to_json))
     assert Metrics(**stored) == metrics
+
+
+def test_training_vertices_are_counted():
+    graph = from_arcs(5, [(0, 1), (1, 2)])
+    parts = np.array([0, 0, 1, 1, 1])
+    assert measure(graph, parts, 2).train is None
+    assert "train_imbalance" not in measure(graph, parts, 2).summary()
+    labelled = replace(graph, labels=np.array([0, 1, -1, 0, 0], np.int32))
+    assert measure(labelled, parts, 2).train == [2, 2]
+    masked = replace(labelled, masks={"train": np.array([True, True, False, True, False])})
+    assert measure(masked, parts, 2).train == [2, 1]
+    assert measure(masked, parts, 2).train_imbalance == pytest.approx(1 / 3)
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.data())
+def test_a_masked_pattern_is_that_of_the_masked_graph(case, direction, data):
+    graph, parts, k = case
+    kept = np.array(data.draw(st.lists(st.booleans(), min_size=graph.n, max_size=graph.n)), bool)
+    indptr, rows = columns(graph, direction)
+    chosen = np.flatnonzero(kept)
+    entries = [rows[indptr[j] : indptr[j + 1]] for j in chosen]
+    entries = [pins[kept[pins]] for pins in entries]
+    found = pattern_exchange(
+        np.cumsum([0, *map(len, entries)]),
+        np.concatenate([np.empty(0, np.int32), *entries]),
+        parts[chosen],
+        parts,
+        k,
+    )
+    source = np.repeat(np.arange(graph.n), np.diff(graph.indptr))
+    arcs = zip(source.tolist(), graph.indices.tolist(), strict=True)
+    induced = from_arcs(graph.n, [(s, t) for s, t in arcs if kept[s] and kept[t]])
+    truth = exchange_matrix(induced, parts, k, direction)
+    np.testing.assert_array_equal(found.toarray(), truth.toarray())
 
 
 def test_a_graph_without_edges_and_a_graph_without_vertices():

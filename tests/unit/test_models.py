@@ -8,7 +8,7 @@ from small_graphs import from_arcs, partitioned_graphs
 
 from partition.graph import Graph, aggregation_matrix
 from partition.metrics import measure
-from partition.models import graph_model, hypergraph_model, row_model
+from partition.models import graph_model, hypergraph_model, row_model, without_large_nets
 
 directions = st.sampled_from(["in", "out"])
 
@@ -72,3 +72,19 @@ def test_direction_matters():
 def test_a_graph_without_edges(build):
     model = build(Graph(np.zeros(4, np.int64), np.empty(0, np.int32)))
     assert model.weights.tolist() == [1, 1, 1]
+
+
+def test_large_nets_are_left_out():
+    model = hypergraph_model(from_arcs(5, [(0, 1), (0, 2), (0, 3), (1, 2)]))
+    assert np.diff(model.indptr).tolist() == [4, 2, 1, 1, 1]
+    fewer = without_large_nets(model, 2)
+    assert fewer.owners.tolist() == [1, 2, 3, 4]
+    assert [sorted(net) for net in np.split(fewer.pins, fewer.indptr[1:-1])] == [
+        [1, 2],
+        [2],
+        [3],
+        [4],
+    ]
+    assert fewer.weights is model.weights
+    assert without_large_nets(fewer, 1).owners.tolist() == [2, 3, 4]
+    assert without_large_nets(model, 4) is model

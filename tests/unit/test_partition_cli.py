@@ -224,7 +224,7 @@ def test_every_command_has_help(command):
 
 def test_models_as_json():
     rows = as_json("models")
-    assert {row["model"] for row in rows} == {"rp", "block", "gp", "hp"}
+    assert {row["model"] for row in rows} == {"rp", "block", "gp", "hp", "shp"}
     (metis,) = [row for row in rows if row["tool"] == "metis"]
     assert metis["options"]["objective"]["choices"] == ["cut", "vol"]
 

@@ -1,0 +1,100 @@
+"""The table of models: what tools are shown of a graph, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from partition.backends import Option, Tool, check_options
+from partition.graph import Graph
+from partition.models import graph_model, hypergraph_model, row_model
+from partition.sampling import SAMPLERS
+from partition.stochastic import settle, stochastic_model
+
+
+@dataclass(frozen=True)
+class Model:
+    """A way to describe a graph to a tool.
+
+    Attributes
+    ----------
+    build : callable
+        From (graph, direction) to a model of ``partition.models``; where the model has options,
+        from (graph, direction, seed=…, **options).
+    tools : tuple of str
+        The tools that take it, names in ``partition.backends.TOOLS``; the first is the default.
+    help : str
+    options : mapping of str to Option
+    settle : callable, optional
+        ``settle(graph, direction, k, seed, options)`` → the options with everything decided that
+        they left open; so they are recorded.
+    """
+
+    build: Callable[..., Any]
+    tools: tuple[str, ...]
+    help: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+    settle: Callable[..., dict[str, Any]] | None = None
+
+
+MODELS = {
+    "rp": Model(row_model, ("random",), "random rows: the yardstick"),
+    "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
+    "gp": Model(graph_model, ("metis",), "the symmetrised graph: fast"),
+    "hp": Model(hypergraph_model, ("mtkahypar", "kahypar"), "the column-net hypergraph: exact"),
+    "shp": Model(
+        stochastic_model, ("mtkahypar", "kahypar"), "hypergraphs of sampled mini-batches, merged",
+        {
+            "sampler": Option("vertex", "how mini-batches are drawn", tuple(SAMPLERS)),
+            "batch": Option("6%", "vertices in a mini-batch, or a share of all"),
+            "fanouts": Option("", "of the neighbor sampler, such as 10,5 (seeds first)"),
+            "owners": Option(
+                "all", "nets of all vertices, or of a batch's own (the paper)", ("all", "batch")
+            ),
+            "theta": Option(0.02, "error of the mean connectivity; decides the number of nets"),
+            "delta": Option(0.1, "probability of a larger error"),
+            "batches": Option(0, "mini-batches; 0: what theta and delta ask for"),
+        },
+        settle,
+    ),
+}  # fmt: skip
+
+
+def describe(
+    graph: Graph, model: str, k: int, *, seed: int = 0, direction: str = "in", **options: Any
+) -> Any:
+    """The model of a graph that tools for k parts are given: one of ``partition.models``.
+
+    Parameters are those of :func:`add_partition`; options of a tool are ignored.
+
+    Raises
+    ------
+    UserError
+        If an option of the model is out of range.
+    """
+    entry = MODELS[model]
+    options = {key: option.default for key, option in entry.options.items()} | options
+    options = settled(graph, model, k, seed, direction, options)
+    chosen = {key: options[key] for key in entry.options}
+    return entry.build(graph, direction, **(chosen | {"seed": seed} if chosen else {}))
+
+
+def all_options(model: str, chosen: str, backend: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All options of a model and of the tool ``chosen``: those given, checked, and defaults.
+
+    Raises
+    ------
+    UserError
+        If neither has such an option, or the value is none that it takes.
+    """
+    table = {**MODELS[model].options, **backend.options}
+    return check_options(chosen, replace(backend, options=table), given)
+
+
+def settled(
+    graph: Graph, model: str, k: int, seed: int, direction: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Options of a model with everything decided that they left open."""
+    settle = MODELS[model].settle
+    return dict(options) if settle is None else settle(graph, direction, k, seed, options)

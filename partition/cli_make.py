@@ -1,0 +1,207 @@
+"""``gcn-partition add`` and ``refine``: make a partition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from partition import balance, pipeline
+from partition.backends import TOOLS
+from partition.catalogue import MODELS
+from partition.cli_common import (
+    GRAPH,
+    collected_warnings,
+    direction_option,
+    emit,
+    force_option,
+    json_option,
+    parse_settings,
+    show_added,
+    working,
+)
+from partition.describe import describe_partition
+from partition.errors import UserError, unknown_name
+from partition.portfolio import AUTO, TIME_LIMIT, Network, add_best
+from partition.refine import Objective
+from partition.refining import refine_partition
+from partition.solving import MAPPINGS, NODES_FIRST
+
+
+def weigh_option(command: Callable) -> Callable:
+    """--weigh, of commands that refine."""
+    text = "Weights of what refinement makes small (--refine is implied): " + ", ".join(
+        f"{f.name} ({f.default:g})" for f in fields(Objective)
+    )
+    return click.option("--weigh", metavar="NAME=WEIGHT", multiple=True, help=text)(command)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gcn-partition add G.graph --model hp -k 16
+  gcn-partition add G.graph --model gp --objective vol -k 16 --imbalance 0.03
+  gcn-partition add G.graph --model hp -k 16 --set preset=quality --name best-16
+  gcn-partition add G.graph --model hp -k 16 --balance nnz,rows --imbalance 0.03
+  gcn-partition add G.graph --model gp -k 64 --refine --ranks-per-node 8
+  gcn-partition add G.graph --model auto -k 64 --time-limit 120
+  gcn-partition add G.graph --model shp -k 8 --set batch=20000 --set theta=0.01
+`gcn-partition models` lists models, tools and their options."""
+)
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.option(
+    "--model",
+    metavar="|".join([*MODELS, AUTO]),
+    required=True,
+    help="; ".join(f"{name}: {model.help}" for name, model in MODELS.items())
+    + f"; {AUTO}: what fits --time-limit of gp and hp, refined, and the best of it is kept.",
+)
+@click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: of processes.")
+@click.option(
+    "--imbalance",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="What the heaviest part may weigh above the average; 0.01 is one percent.",
+)
+@click.option(
+    "--balance",
+    metavar="|".join(balance.CONSTRAINTS),
+    default=balance.DEFAULT,
+    show_default=True,
+    help="What is balanced: "
+    + "; ".join(f"{name}: {text}" for name, text in balance.CONSTRAINTS.items())
+    + ". Several, such as nnz,rows: no tool here takes more than one weight per vertex (METIS "
+    "does, its Python wrapper does not), so they are summed, and vertices are moved afterwards.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the tool.")
+@click.option("--name", help="Name of the partition.  [default: MODEL-K, such as hp-16]")
+@click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
+@click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
+@click.option(
+    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Model, tool options."
+)
+@click.option("--refine", is_flag=True, help="Refine it: less volume, and a busiest rank less so.")
+@weigh_option
+@click.option(
+    "--ranks-per-node",
+    type=int,
+    metavar="R",
+    help="Number the parts so that little travels between nodes of R ranks each.",
+)
+@click.option(
+    "--mapping",
+    metavar="|".join(MAPPINGS),
+    default=NODES_FIRST,
+    show_default=True,
+    help="With --ranks-per-node: partition into nodes and each node into parts, or into parts at "
+    "once; both then number the parts anew.",
+)
+@direction_option("Direction of the aggregation.  [default: the graph's]")
+@click.option(
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help=f"Of {AUTO}: what is tried.  [default: {TIME_LIMIT:g}]",
+)
+@click.option("--alpha", type=float, help="Of auto: seconds per message.  [default: 2e-6]")
+@click.option("--beta", type=float, help="Of auto: seconds per byte.  [default: 1e-10]")
+@click.option("--width", type=int, help="Of auto: float32 columns of a row.  [default: 64]")
+@force_option
+@json_option
+def add(
+    graph: Path, model: str, k: int, tool: str | None, objective: str | None,
+    settings: tuple[str, ...], refine: bool, weigh: tuple[str, ...], time_limit: float | None,
+    alpha: float | None, beta: float | None, width: int | None, force: bool, as_json: bool,
+    **arguments: Any,
+) -> None:  # fmt: skip
+    """Partition a graph and store the result in its folder."""
+    options = parse_settings(settings)
+    if objective is not None:
+        options["objective"] = objective
+    wanted = parse_objective(weigh) if refine or weigh else None
+    network = {"alpha": alpha, "beta": beta, "width": width}
+    given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
+    with collected_warnings() as messages, working("partitioning") as report:
+        if model == AUTO:
+            if tool or options:
+                raise UserError(f"--model {AUTO} chooses tools and their options itself")
+            made = add_best(
+                graph, k, time_limit=TIME_LIMIT if time_limit is None else time_limit,
+                network=Network(**given), objective=wanted, overwrite=force, report=report,
+                **arguments,
+            )  # fmt: skip
+        else:
+            if given or time_limit is not None:
+                raise UserError(
+                    "--time-limit, --alpha, --beta and --width are options of --model auto",
+                    "the refinement alone has a time limit too: gcn-partition refine",
+                )
+            made = pipeline.add_partition(
+                graph, model, k, tool=tool, refine=wanted, overwrite=force, **arguments, **options
+            )
+    facts = describe_partition(made) | {"warnings": messages}
+    emit(facts, as_json, show_added)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gcn-partition refine G.graph gp-64
+  gcn-partition refine G.graph theirs --name ours --weigh max_recv=1 --weigh total=0.5
+  gcn-partition refine G.graph hp-64 --effort 4 --time-limit 600"""
+)
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("start", metavar="NAME")
+@click.option("--name", help="Name of the result.  [default: NAME+refined]")
+@weigh_option
+@click.option("--imbalance", type=float, help="As of add.  [default: as NAME, or 0.01]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--effort", type=float, default=1.0, show_default=True, help="Multiplies the work.")
+@click.option(
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help="Stop there; the result then depends on the machine.  [default: none]",
+)
+@direction_option("Direction of the aggregation.  [default: that of NAME]")
+@force_option
+@json_option
+def refine(
+    graph: Path, start: str, weigh: tuple[str, ...], force: bool, as_json: bool, **arguments: Any
+) -> None:
+    """Refine the partition NAME: move vertices so that less is sent, above all by the busiest rank.
+
+    The balance is kept. It starts from any partition, those of other tools too, and never ends
+    with a worse one.
+    """
+    with collected_warnings() as messages, working("refining"):
+        made = refine_partition(
+            graph, start, objective=parse_objective(weigh), overwrite=force, **arguments
+        )
+    facts = describe_partition(made) | {"warnings": messages}
+    emit(facts, as_json, show_added)
+
+
+def parse_objective(pairs: tuple[str, ...]) -> Objective:
+    """An objective from ``--weigh NAME=WEIGHT``; what is not named keeps its default weight."""
+    names = [f.name for f in fields(Objective)]
+    weights = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if equals and name not in names:
+            raise unknown_name("weight of the objective", name, names)
+        try:
+            weights[name] = float(text)
+        except ValueError:
+            raise UserError(f"--weigh {pair}: this is not NAME=WEIGHT") from None
+        if not 0 <= weights[name] < math.inf:
+            raise UserError(f"--weigh {pair}: weights are not negative")
+    objective = Objective(**weights)
+    if not any(getattr(objective, name) for name in names):
+        raise UserError("all weights of the objective are 0")
+    return objective

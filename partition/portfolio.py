@@ -1,0 +1,363 @@
+"""The portfolio: several cheap candidates, refined; the best of them is kept."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+from partition.backends import TOOLS
+from partition.backends.process import TimeIsUp
+from partition.balance import DEFAULT as DEFAULT_BALANCE
+from partition.balance import constraint_weights, parse_balance
+from partition.catalogue import MODELS, all_options
+from partition.errors import UserError
+from partition.graph import Graph
+from partition.metrics import Metrics, measure
+from partition.pipeline import (
+    check_direction,
+    check_name,
+    check_nodes,
+    check_numbers,
+    check_parts_wanted,
+    measure_both,
+    measure_nodes,
+    name_of_nodes,
+    step,
+    warn_of_imbalance,
+)
+from partition.refine import Objective
+from partition.refining import check_effort
+from partition.solving import NODES_FIRST, make_parts, mapped, refined
+from partition.store import Partition, open_graph, write_partition
+
+AUTO = "auto"
+TIME_LIMIT = 120.0
+TOOLS_SHARE = 0.5  # of the time limit; the rest is for refinement
+LEAST_EFFORT = 0.1  # of a refinement that is planned; less is not worth it
+SLOW = 2.0  # times the estimates: another machine, not another graph
+MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a message costs: α seconds and β seconds a byte, for float32 rows of ``width``.
+
+    The defaults are those of a good cluster network: 2 µs, 10 GB/s.
+    """
+
+    alpha: float = 2e-6
+    beta: float = 1e-10
+    width: int = 64
+
+    def seconds(self, metrics: Metrics) -> float:
+        """Predicted time of an expand: α·messages + β·bytes of the rank that sends longest."""
+        messages = np.asarray(metrics.send_messages, np.float64)
+        sent = np.asarray(metrics.send_rows, np.float64) * (4 * self.width)
+        return float((self.alpha * messages + self.beta * sent).max())
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to partition, and the seconds it takes as a function of the pins and of k.
+
+    The estimates were measured on two cores; they decide what is tried, so that the same command
+    tries the same wherever it runs.
+    """
+
+    name: str
+    model: str
+    seconds: Callable[[float, int], float]
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+CANDIDATES = (
+    Candidate("gp", "gp", lambda pins, k: 0.5 + 0.6e-6 * pins * math.log2(k)),
+    Candidate("gp-vol", "gp", lambda pins, k: 0.5 + 0.12e-6 * pins * k, {"objective": "vol"}),
+    Candidate("hp", "hp", lambda pins, k: 0.5 + 2.2e-6 * pins * math.log2(k)),
+    Candidate(
+        "hp-deterministic", "hp", lambda pins, k: 0.5 + 17e-6 * pins * math.log2(k),
+        {"preset": "deterministic"},
+    ),
+)  # fmt: skip
+
+
+def refine_seconds(pins: float, k: int) -> float:
+    """Seconds that a refinement takes: it makes fewer sweeps over large graphs."""
+    sweeps = min(40.0, max(6.0, 120e6 / max(pins, 1.0)))
+    return 0.25e-6 * sweeps * pins * math.log2(k)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What fits a time limit, by size alone.
+
+    Attributes
+    ----------
+    tried : tuple of Candidate
+        The cheapest first.
+    left_out : tuple of Candidate
+    refinements : int
+        How many of those tried are refined.
+    effort : float
+        Of a refinement, at most 1.
+    """
+
+    tried: tuple[Candidate, ...]
+    left_out: tuple[Candidate, ...]
+    refinements: int
+    effort: float
+
+
+def plan(pins: float, k: int, time_limit: float) -> Plan:
+    """Tools for half of the time, the cheapest first, and one of them in any case; then refine."""
+    ordered = sorted(CANDIDATES, key=lambda candidate: candidate.seconds(pins, k))
+    tried, total = [ordered[0]], ordered[0].seconds(pins, k)
+    for candidate in ordered[1:]:
+        if total + candidate.seconds(pins, k) > TOOLS_SHARE * time_limit:
+            break
+        tried.append(candidate)
+        total += candidate.seconds(pins, k)
+    possible = (time_limit - total) / refine_seconds(pins, k)
+    refinements = min(len(tried), max(int(possible), int(possible >= LEAST_EFFORT)))
+    rest = tuple(ordered[len(tried) :])
+    return Plan(tuple(tried), rest, refinements, min(1.0, max(possible, LEAST_EFFORT)))
+
+
+def add_best(
+    path: str | os.PathLike,
+    k: int,
+    *,
+    time_limit: float = TIME_LIMIT,
+    network: Network | None = None,
+    objective: Objective | None = None,
+    imbalance: float = 0.01,
+    seed: int = 0,
+    name: str | None = None,
+    direction: str | None = None,
+    balance: str = DEFAULT_BALANCE,
+    ranks_per_node: int | None = None,
+    mapping: str = NODES_FIRST,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> Partition:
+    """Try the candidates that fit ``time_limit``, refine them, and store the best.
+
+    The best is the one with the least :meth:`Network.seconds`; of equals, with the least volume.
+    What fits is decided by estimates from the size of the graph and k, so the same command gives
+    the same partition; the clock only ends what takes longer, and the partition then is not
+    recorded as deterministic.
+
+    Parameters
+    ----------
+    time_limit : float
+        Seconds. The cheapest candidate is run to its end even if that takes longer.
+    network : Network, optional
+        What messages and bytes cost.
+    objective : Objective, optional
+        Of the refinement.
+    name : str, optional
+        Default: ``auto-K``.
+    report : callable
+        Told what is being done.
+
+    Other parameters are those of :func:`partition.pipeline.add_partition`.
+
+    Returns
+    -------
+    Partition
+        Its ``history`` has a row per candidate, with ``predicted`` seconds, ``chosen``, and a
+        ``note`` for those that were not tried, failed, or were cut short.
+
+    Raises
+    ------
+    UserError
+        For a bad argument; if the graph cannot be partitioned by any candidate.
+
+    Warns
+    -----
+    PartitionWarning
+        If the balance asked for was not reached.
+    """
+    stored = open_graph(path)
+    graph = stored.graph
+    direction = check_direction(direction or stored.manifest.direction)
+    network, objective = network or Network(), objective or Objective()
+    constraints = parse_balance(balance)
+    check_parts_wanted(k, stored.manifest)
+    check_numbers(imbalance, seed)
+    check_nodes(ranks_per_node, mapping)
+    check_effort(1.0, time_limit)
+    check_network(network)
+    constraint_weights(graph, direction, constraints)
+    name = f"{AUTO}-{k}{name_of_nodes(ranks_per_node)}" if name is None else name
+    check_name(stored.path, name, overwrite)
+
+    run = _Run(
+        graph, k, time.perf_counter(), time_limit, objective, network, report,
+        {"imbalance": imbalance, "seed": seed, "direction": direction, "balance": balance},
+        {"ranks_per_node": ranks_per_node, "mapping": mapping},
+    )  # fmt: skip
+    trials = run.all()
+    made = [(trial, trial.parts) for trial in trials if trial.parts is not None]
+    if not made:
+        raise trials[0].error or UserError("no candidate could be tried")
+    best, parts = min(made, key=lambda pair: (pair[0].row["predicted"], pair[0].row["volume"]))
+    best.row["chosen"] = True
+    if ranks_per_node is not None:
+        parts = mapped(graph, parts, k, ranks_per_node, direction, seed)
+    seconds = time.perf_counter() - run.begun
+
+    candidate = best.candidate
+    tool = MODELS[candidate.model].tools[0]
+    record = {
+        "candidate": candidate.name,
+        **all_options(candidate.model, tool, TOOLS.get(tool), candidate.options),
+        "refine": asdict(objective) | {"effort": best.effort} if best.effort else None,
+        "network": asdict(network),
+        "time_limit": time_limit,
+    }
+    record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
+    record |= {} if ranks_per_node is None else run.nodes
+    metrics = measure_both(graph, stored.manifest, parts, k)
+    partition = Partition(
+        name=name,
+        parts=parts,
+        k=k,
+        graph_id=stored.manifest.id,
+        model=AUTO,
+        tool=tool,
+        tool_version=version(TOOLS.get(tool).distribution or "gcnmpi"),
+        direction=direction,
+        seed=seed,
+        imbalance=imbalance,
+        options=record,
+        metrics={key: asdict(value) for key, value in metrics.items()},
+        nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
+        history=[trial.row for trial in trials],
+        seconds=seconds,
+        deterministic=all(trial.deterministic for trial in trials),
+    )
+    warn_of_imbalance(graph, metrics[direction], imbalance, constraints)
+    return write_partition(stored.path, partition, overwrite=overwrite)
+
+
+@dataclass
+class _Trial:
+    """What became of a candidate."""
+
+    candidate: Candidate
+    row: dict[str, Any]
+    parts: np.ndarray | None = None
+    error: UserError | None = None
+    effort: float = 0.0  # of its refinement
+    deterministic: bool = True
+
+
+@dataclass
+class _Run:
+    """One search: every candidate that fits is made, then the most promising are refined."""
+
+    graph: Graph
+    k: int
+    begun: float
+    time_limit: float
+    objective: Objective
+    network: Network
+    report: Callable[[str], None]
+    common: dict[str, Any]
+    nodes: dict[str, Any]
+
+    def all(self) -> list[_Trial]:
+        """The candidates in order, each with a row for the history."""
+        pins, k = self.graph.nnz + self.graph.n, max(self.k, 2)
+        chosen = plan(pins, k, self.time_limit)
+        tools_end = self.begun + TOOLS_SHARE * self.time_limit
+        trials = [self._make(c, None if c is chosen.tried[0] else tools_end) for c in chosen.tried]
+        made = [trial for trial in trials if trial.parts is not None]
+        # How much longer than estimated the tools took: a little is due to the graph.
+        expected = 1 + sum(trial.candidate.seconds(pins, k) for trial in made)
+        pace = sum(trial.row["seconds"] for trial in made) / expected
+        pace = pace if pace > SLOW else 1.0
+        for trial in sorted(made, key=self._promise)[: chosen.refinements]:
+            self._refine(trial, chosen.effort, pace)
+        for trial in made:
+            trial.row["note"] = trial.row["note"] or ("" if trial.effort else "not refined")
+        for candidate in chosen.left_out:
+            seconds = candidate.seconds(pins, k)
+            trials.append(_Trial(candidate, _row(candidate, f"not tried: about {seconds:.0f} s")))
+        return trials
+
+    def _make(self, candidate: Candidate, end: float | None) -> _Trial:
+        """Run the tool, until ``end`` if there is one."""
+        self.report(candidate.name)
+        trial, begun = _Trial(candidate, _row(candidate)), time.perf_counter()
+        timeout = None if end is None else max(0.0, end - begun)
+        try:
+            if timeout == 0:
+                raise TimeIsUp("no time was left")
+            trial.parts = make_parts(
+                self.graph, candidate.model, self.k, timeout=timeout, **self.common, **self.nodes,
+                **candidate.options,
+            )  # fmt: skip
+        except UserError as error:
+            trial.error, trial.deterministic = error, False
+            trial.row["note"] = error.message
+        self._measure(trial, begun)
+        return trial
+
+    def _refine(self, trial: _Trial, effort: float, pace: float) -> None:
+        """Refine, with less effort where the machine has turned out too slow for it."""
+        begun, left = time.perf_counter(), self._left()
+        assert trial.parts is not None
+        needed = effort * pace * refine_seconds(self.graph.nnz + self.graph.n, max(self.k, 2))
+        if needed > left:
+            trial.deterministic, effort = False, effort * left / needed
+            trial.row["note"] = "a slow machine: refined with less effort"
+        if effort >= MEANINGLESS and left > 0:
+            self.report(f"{trial.candidate.name}, refined")
+            trial.parts = refined(
+                self.graph, trial.parts, self.k, self.objective, effort=effort, time_limit=left,
+                **self.common,
+            )  # fmt: skip
+            trial.effort = effort
+        else:
+            trial.row["note"] = "no time to refine"
+        if self._left() <= 0:
+            trial.deterministic = False
+            trial.row["note"] = "refinement cut short" if trial.effort else "no time to refine"
+        self._measure(trial, begun)
+
+    def _measure(self, trial: _Trial, begun: float) -> None:
+        seconds = trial.row["seconds"] + time.perf_counter() - begun
+        trial.row["seconds"] = seconds
+        if trial.parts is not None:
+            metrics = measure(self.graph, trial.parts, self.k, self.common["direction"])
+            figures = step(trial.candidate.name, seconds, metrics)
+            trial.row |= figures | {"predicted": self.network.seconds(metrics)}
+
+    def _promise(self, trial: _Trial) -> float:
+        """What is refined first: refinement evens out what parts send, so the volume counts too."""
+        return trial.row["volume"] * trial.row["max_send"]
+
+    def _left(self) -> float:
+        return self.begun + self.time_limit - time.perf_counter()
+
+
+def _row(candidate: Candidate, note: str = "") -> dict[str, Any]:
+    return {"step": candidate.name, "seconds": 0.0, "chosen": False, "note": note}
+
+
+def check_network(network: Network) -> None:
+    """A UserError unless α, β ≥ 0 and the width ≥ 1."""
+    for name in ("alpha", "beta"):
+        if not 0 <= getattr(network, name) < math.inf:
+            raise UserError(f"{name} = {getattr(network, name)}: seconds are positive")
+    if network.width < 1:
+        raise UserError(f"width = {network.width}: a row has at least one column")

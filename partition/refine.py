@@ -1,0 +1,251 @@
+"""Communication-aware refinement: lower volume and a lower busiest part, from any partition.
+
+The job of Graph-VB (Acer, Selvitopi and Aykanat, Parallel Computing 59, 2016) by other means:
+simulated annealing on the column-net hypergraph, over several levels. Clusters of vertices of
+one part move first, since single vertices cannot cross the valleys between good partitions of
+meshes and web graphs; then ever smaller ones.
+
+On a level, sweeps over the boundary offer every vertex its best other part, and take a loss Δ
+with probability exp(−Δ / temperature). The temperature rises until the partition is a little
+worse than it was at first, then falls to 0: so a graph whose start is far from a good partition
+is melted and one whose start is good is only shaken. A level that ends worse than it began is
+undone.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from partition.models import HypergraphModel
+from partition.refine_core import Energy, State, boundary
+from partition.refine_levels import Level, cluster, contract, finest_level, new_state
+from partition.refine_moves import sweep
+
+SWEEPS = 40  # on a level, while cooling
+WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs
+FEWEST = 6
+FLAT = 3  # sweeps at temperature 0 that end a level
+COLDEST, HOTTEST, HEATING = 0.08, 4.0, 1.5  # in net costs
+TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
+SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
+CYCLES = 1
+COARSEST = 30  # vertices per part
+SHRINK = 0.9  # coarsening ends when it shrinks less
+RATED = 100  # nets of more pins do not tie vertices together
+DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
+PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is to be small: a sum of logarithms, each times one of the weights here.
+
+    So the weights are relative: by default one per cent of the volume is worth two per cent of
+    what the busiest part sends.
+
+    Attributes
+    ----------
+    total : float
+        Weight of the volume: Σ cost·(λ−1) over the nets.
+    max_send, max_recv : float
+        Weights of the largest volume that a part sends, and receives.
+    messages : float
+        Weight of the number of messages: pairs of parts of which one sends to the other.
+    """
+
+    total: float = 1.0
+    max_send: float = 0.5
+    max_recv: float = 0.0
+    messages: float = 0.0
+
+    def sum(self) -> float:
+        """The sum of the weights."""
+        return sum(astuple(self))
+
+
+def refine(
+    model: HypergraphModel,
+    parts: np.ndarray,
+    k: int,
+    *,
+    imbalance: float = 0.01,
+    objective: Objective | None = None,
+    seed: int = 0,
+    effort: float = 1.0,
+    time_limit: float | None = None,
+    extra_weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """Move rows between the parts so that the communication falls, within the balance.
+
+    Parameters
+    ----------
+    model : HypergraphModel
+        With optional ``costs`` and ``owners`` of the nets; 1 and the vertex of the same number
+        where it has none. An owner is a pin of its net.
+    parts : (n,) integers
+        Where to start from, 0..k−1.
+    k : int
+        Number of parts.
+    imbalance : float
+        What the heaviest part may weigh above the average. A vertex that weighs more than that
+        raises the limit; a part that weighs more at the start only gets lighter.
+    objective : Objective, optional
+    seed : int
+        The same arguments give the same parts, unless the time limit ends the search.
+    effort : float
+        Multiplies the number of sweeps.
+    time_limit : float, optional
+        Seconds after which no further sweep begins.
+    extra_weights : (n, m) integers, optional
+        Further weights of the vertices, balanced like the model's own.
+
+    Returns
+    -------
+    (n,) int32
+        Not worse than the start by the objective, unless the start was out of balance; parts
+        that were not empty are not.
+
+    Raises
+    ------
+    ValueError
+        If ``parts`` is not n numbers in 0..k−1, or a net does not pin its owner.
+    """
+    start = np.asarray(parts)
+    n = len(model.weights)
+    if start.shape != (n,):
+        raise ValueError(f"{start.shape} parts for {n} vertices")
+    if n and not 0 <= start.min() <= start.max() < k:
+        raise ValueError(f"a part number is outside 0..{k - 1}")
+    start = start.astype(np.int32)
+    level = finest_level(model, extra_weights)
+    if k == 1 or not len(level.owners):
+        return start
+    return _Search(objective or Objective(), k, imbalance, seed, effort, time_limit).run(
+        level, start
+    )
+
+
+class _Search:
+    """The settings of one search, its random numbers and its clock."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        k: int,
+        imbalance: float,
+        seed: int,
+        effort: float,
+        time_limit: float | None,
+    ) -> None:
+        self.objective, self.k, self.imbalance, self.effort = objective, k, imbalance, effort
+        self.random = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
+        self.end = np.inf if time_limit is None else time.monotonic() + time_limit
+
+    def run(self, finest: Level, start: np.ndarray) -> np.ndarray:
+        """Down to a coarse level and back; the start where that was for nothing."""
+        average = finest.weights.sum(axis=0) / self.k
+        limits = np.maximum((1 + self.imbalance) * average, finest.weights.max(axis=0))
+        self.limits = limits.astype(np.int64)
+        self.grain = np.maximum(average / (2 * COARSEST), 1).astype(np.int64)
+        self.unit = float(finest.costs.mean()) * self.objective.sum()
+
+        state = self._state(finest, start, 0)
+        before, heaviest = self._value(state), state.loads.max(axis=0)
+        for _ in range(CYCLES):
+            state = self._descend(finest, state, 0)
+        reached = state.loads.max(axis=0)
+        if (reached > np.maximum(self.limits, heaviest)).any():
+            return start
+        # A start out of balance is left whatever that costs.
+        lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
+        return state.parts if lighter or self._value(state) <= before else start
+
+    def _descend(self, level: Level, state: State, depth: int) -> State:
+        """Search on the coarser levels, then on this one."""
+        if len(level.weights) > COARSEST * self.k and time.monotonic() < self.end:
+            labels = np.empty(len(level.weights), np.int32)
+            clusters = cluster(state, labels, self.grain, RATED, self.random)
+            if clusters < SHRINK * len(level.weights):
+                coarse = contract(level, labels, clusters)
+                parts = np.empty(clusters, np.int32)
+                parts[labels] = state.parts
+                below = self._descend(coarse, self._state(coarse, parts, depth + 1), depth + 1)
+                state = self._state(level, below.parts[labels], depth)
+        return self._anneal(level, state, depth)
+
+    def _anneal(self, level: Level, state: State, depth: int) -> State:
+        """Heat, cool, and undo it if that was for nothing."""
+        kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
+        ceiling = self._value(state, smooth=True) + TOLERANCE * self.objective.sum()
+        sweeps = min(SWEEPS, max(FEWEST, WORK // max(1, len(level.pins))))
+        sweeps = max(1, round(sweeps * self.effort))
+
+        # Up by a factor per sweep, as long as the partition bears it; slowly down; and an end.
+        temperature = COLDEST
+        while temperature < HOTTEST and self._sweep(state, temperature):
+            if self._value(state, smooth=True) > ceiling:
+                break
+            temperature *= HEATING
+        for i in range(1, sweeps):
+            if not self._sweep(state, temperature * (COLDEST / temperature) ** (i / sweeps)):
+                break
+        for _ in range(FLAT):
+            self._sweep(state, 0.0)
+
+        worse = self._value(state) > before and self._feasible(state) <= feasible
+        return self._state(level, kept, depth) if worse else state
+
+    def _sweep(self, state: State, temperature: float) -> bool:
+        """Offer each vertex of the boundary a move; False where the time is over."""
+        if time.monotonic() > self.end:
+            return False
+        energy = self._energy(state, PRESSURE[temperature == 0])
+        sweep(state, boundary(state), self.unit * temperature, energy, self.random)
+        return True
+
+    def _energy(self, state: State, pressure: float) -> Energy:
+        """The objective's slopes here, times the volume: what one more row costs in rows."""
+        total = max(1.0, float(state.send.sum()))
+        send, recv = max(1.0, _norm(state.send)), max(1.0, _norm(state.recv))
+        wants = self.objective
+        return Energy(
+            total=float(wants.total),  # another type would be compiled anew
+            send_strength=wants.max_send * total / (self.k * send),
+            send_norm=send,
+            recv_strength=wants.max_recv * total / (self.k * recv),
+            recv_norm=recv,
+            doublings=DOUBLINGS,
+            pressure=float(pressure * wants.sum()),
+            messages=wants.messages * total / max(1, state.messages[0]),
+        )
+
+    def _value(self, state: State, smooth: bool = False) -> float:
+        """The objective; or a smooth one, with norms for the maxima."""
+        largest = _norm if smooth else np.max
+        figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
+        # 1 is added so that partitions without communication can be compared too.
+        return sum(
+            weight * float(np.log1p(figure))
+            for weight, figure in zip(astuple(self.objective), figures, strict=True)
+        )
+
+    def _feasible(self, state: State) -> bool:
+        return bool((state.loads <= state.limits).all())
+
+    def _state(self, level: Level, parts: np.ndarray, depth: int) -> State:
+        # Clusters are too coarse a grain for the balance asked for.
+        slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
+        limits = (self.limits + slack).astype(np.int64)
+        return new_state(level, parts, self.k, limits, messages=self.objective.messages > 0)
+
+
+def _norm(volumes: np.ndarray) -> float:
+    """The generalised mean of exponent 2^DOUBLINGS: near the maximum, but smooth."""
+    largest = float(volumes.max())
+    if not largest:
+        return 0.0
+    exponent = 2**DOUBLINGS
+    return largest * float(np.mean((volumes / largest) ** exponent)) ** (1 / exponent)

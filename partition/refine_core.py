@@ -1,0 +1,290 @@
+"""The compiled part of the refinement: what the parts look like to each net, and moves.
+
+A net keeps how many of its pins each part holds. Two forms, so that the memory is O(pins):
+
+* *table*: one count per part, for nets of at least k / 4 pins; read in one step, and all parts
+  at once by vector instructions;
+* *list*: (part, count) pairs in no order, for the others, which touch few parts.
+
+Everything is in arrays of one tuple, ``State``, which the functions here change in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+TABLE_SHARE = 4  # a net of at least k / TABLE_SHARE pins has a table
+
+
+def compiled(function: Callable) -> Any:
+    """Compile on the first call, and keep the code on disk where that is possible."""
+    # No division by zero is checked for; sums may be fused, not reordered.
+    settings: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
+    try:
+        return numba.njit(cache=True, **settings)(function)
+    except RuntimeError:  # there is no folder to write to
+        return numba.njit(**settings)(function)
+
+
+class State(NamedTuple):
+    """A hypergraph and its partition.
+
+    Attributes
+    ----------
+    net_ptr, pins : (nets + 1,) int64, (pins,) int32
+        The vertices of each net.
+    vertex_ptr, nets : (n + 1,) int64, (pins,) int32
+        The nets of each vertex.
+    cost : (nets,) int64
+    owner : (nets,) int32
+        The vertex whose part sends along the net, one of its pins.
+    parts : (n,) int32
+    cells, where, table : (cells,) int32, (nets,) int64, (nets,) bool
+        Pins per part: the cells of a net begin at ``where`` and are a table, or a list.
+    touched : (nets,) int32
+        The parts that hold pins of the net: λ.
+    home : (nets,) int32
+        The part of the owner.
+    weights, loads, limits : (n, m), (k, m), (m,) int64
+        Balance: m weights of each vertex, their sums over the parts, and the most allowed.
+    sizes : (k,) int64
+        Vertices of each part.
+    send, recv : (k,) int64
+    pairs, messages : (k, k) int64, (1,) int64
+        Nets along which one part sends to another, and how many pairs have any; ``pairs`` is
+        empty where messages are not counted.
+    send_price, recv_price : (k,) float64
+        What one more row sent, or received, by a part costs.
+    """
+
+    net_ptr: np.ndarray
+    pins: np.ndarray
+    vertex_ptr: np.ndarray
+    nets: np.ndarray
+    cost: np.ndarray
+    owner: np.ndarray
+    parts: np.ndarray
+    cells: np.ndarray
+    where: np.ndarray
+    table: np.ndarray
+    touched: np.ndarray
+    home: np.ndarray
+    weights: np.ndarray
+    loads: np.ndarray
+    limits: np.ndarray
+    sizes: np.ndarray
+    send: np.ndarray
+    recv: np.ndarray
+    pairs: np.ndarray
+    messages: np.ndarray
+    send_price: np.ndarray
+    recv_price: np.ndarray
+
+
+class Energy(NamedTuple):
+    """What a sweep makes small: total·Σ cost·(λ−1) + Σ f(send_p) + Σ g(recv_p) + messages·pairs.
+
+    f(s) = strength · norm / q · (s / norm)^q with q = 2^doublings, whose slope where s is the
+    norm is ``strength``; g likewise. ``pressure`` is what a unit of weight beyond the limit costs.
+    """
+
+    total: float
+    send_strength: float
+    send_norm: float
+    recv_strength: float
+    recv_norm: float
+    doublings: int
+    pressure: float
+    messages: float
+
+
+@compiled
+def height(volume, strength, norm, doublings):
+    x = volume / norm
+    for _ in range(doublings):
+        x *= x
+    return strength * norm * x / (1 << doublings)
+
+
+@compiled
+def slope(volume, strength, norm, doublings):
+    if volume <= 0:
+        return 0.0
+    return height(volume, strength, norm, doublings) * (1 << doublings) / volume
+
+
+@compiled
+def set_prices(state, part, energy):
+    """What one more row sent, or received, by a part costs."""
+    state.send_price[part] = energy.total + slope(
+        state.send[part], energy.send_strength, energy.send_norm, energy.doublings
+    )
+    state.recv_price[part] = slope(
+        state.recv[part], energy.recv_strength, energy.recv_norm, energy.doublings
+    )
+
+
+@compiled
+def add_pin(state, net, part):
+    """Count one more pin; whether the part is new to the net."""
+    at, cells = state.where[net], state.cells
+    if state.table[net]:
+        cells[at + part] += 1
+        if cells[at + part] > 1:
+            return False
+    else:
+        end = at + 2 * state.touched[net]
+        for i in range(at, end, 2):
+            if cells[i] == part:
+                cells[i + 1] += 1
+                return False
+        cells[end], cells[end + 1] = part, 1
+    state.touched[net] += 1
+    return True
+
+
+@compiled
+def remove_pin(state, net, part):
+    """Count one pin less; whether the part has left the net."""
+    at, cells = state.where[net], state.cells
+    if state.table[net]:
+        cells[at + part] -= 1
+        if cells[at + part] > 0:
+            return False
+    else:
+        i = at
+        while cells[i] != part:
+            i += 2
+        cells[i + 1] -= 1
+        if cells[i + 1] > 0:
+            return False
+        last = at + 2 * (state.touched[net] - 1)
+        cells[i], cells[i + 1] = cells[last], cells[last + 1]
+    state.touched[net] -= 1
+    return True
+
+
+@compiled
+def listed(state, net, found):
+    """Write the parts that a net touches to ``found``; how many."""
+    at, n = state.where[net], 0
+    if not state.table[net]:
+        for i in range(state.touched[net]):
+            found[i] = state.cells[at + 2 * i]
+        return state.touched[net]
+    for p in range(len(state.sizes)):
+        if state.cells[at + p] > 0:
+            found[n] = p
+            n += 1
+    return n
+
+
+@compiled
+def send_to(state, home, part, nets):
+    """Let so many nets more, or less, go from one part to another."""
+    before = state.pairs[home, part]
+    state.pairs[home, part] = before + nets
+    state.messages[0] += (before + nets > 0) - (before > 0)
+
+
+@compiled
+def fill(state):
+    """Count everything from ``parts``."""
+    found = np.empty(len(state.sizes), np.int32)
+    for v in range(len(state.parts)):
+        p = state.parts[v]
+        state.sizes[p] += 1
+        for m in range(len(state.limits)):
+            state.loads[p, m] += state.weights[v, m]
+    for net in range(len(state.owner)):
+        for i in range(state.net_ptr[net], state.net_ptr[net + 1]):
+            add_pin(state, net, state.parts[state.pins[i]])
+        home = state.parts[state.owner[net]]
+        state.home[net] = home
+        state.send[home] += state.cost[net] * (state.touched[net] - 1)
+        for i in range(listed(state, net, found)):
+            if found[i] != home:
+                state.recv[found[i]] += state.cost[net]
+                if len(state.pairs):
+                    send_to(state, home, found[i], 1)
+
+
+@compiled
+def move(state, v, b, energy, found):
+    """Move a vertex to part b; every count and price follows."""
+    a = np.int64(state.parts[v])
+    state.parts[v] = b
+    state.sizes[a] -= 1
+    state.sizes[b] += 1
+    for m in range(len(state.limits)):
+        state.loads[a, m] -= state.weights[v, m]
+        state.loads[b, m] += state.weights[v, m]
+    for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+        net = state.nets[i]
+        cost = state.cost[net]
+        if state.owner[net] == v:
+            if len(state.pairs):
+                for j in range(listed(state, net, found)):
+                    if found[j] != a:
+                        send_to(state, a, found[j], -1)
+            state.send[a] -= cost * (state.touched[net] - 1)
+            if not remove_pin(state, net, a):
+                state.recv[a] += cost
+            if not add_pin(state, net, b):
+                state.recv[b] -= cost
+            state.send[b] += cost * (state.touched[net] - 1)
+            state.home[net] = b
+            if len(state.pairs):
+                for j in range(listed(state, net, found)):
+                    if found[j] != b:
+                        send_to(state, b, found[j], 1)
+            continue
+        home = np.int64(state.home[net])
+        left, new = remove_pin(state, net, a), add_pin(state, net, b)
+        if left:
+            state.recv[a] -= cost
+            state.send[home] -= cost
+        if new:
+            state.recv[b] += cost
+            state.send[home] += cost
+        if len(state.pairs):
+            if left:
+                send_to(state, home, a, -1)
+            if new:
+                send_to(state, home, b, 1)
+        if left != new:
+            set_prices(state, home, energy)
+    set_prices(state, a, energy)
+    set_prices(state, b, energy)
+
+
+@compiled
+def boundary(state):
+    """The vertices of nets that touch several parts."""
+    marked = np.zeros(len(state.parts), np.bool_)
+    for net in range(len(state.owner)):
+        if state.touched[net] > 1:
+            for i in range(state.net_ptr[net], state.net_ptr[net + 1]):
+                marked[state.pins[i]] = True
+    return np.flatnonzero(marked).astype(np.int32)
+
+
+@compiled
+def draw(random):
+    """The next number of a generator (xorshift64*), as a float in [0, 1)."""
+    x = random[0]
+    x ^= x >> np.uint64(12)
+    x ^= x << np.uint64(25)
+    x ^= x >> np.uint64(27)
+    random[0] = x
+    return float((x * np.uint64(2685821657736338717)) >> np.uint64(11)) / 9007199254740992.0
+
+
+@compiled
+def below(random, n):
+    """A random number in 0..n−1."""
+    return np.int64(draw(random) * n)

@@ -1,0 +1,123 @@
+"""Balance by several constraints: weights, the repair, and what is recorded."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_graphs import from_arcs, partitioned_graphs, random_graph
+
+from partition.balance import (
+    constraint_weights,
+    limits,
+    parse_balance,
+    repair,
+    single_weight,
+)
+from partition.errors import UserError
+from partition.graph import row_sizes
+from partition.metrics import measure
+from partition.models import graph_model
+from partition.pipeline import PartitionWarning, add_partition, make_parts
+from partition.store import write_graph
+from partition.synthetic import rmat, sbm
+
+
+def excess(parts, k, weights, limit):
+    loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])
+    average = np.maximum(weights.sum(axis=1) / k, 1)
+    return (np.maximum(loads - limit[:, np.newaxis], 0) / average[:, np.newaxis]).sum()
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned_graphs(), st.sampled_from([0.0, 0.1, 1.0]))
+def test_repair_never_adds_to_the_excess_and_empties_no_part(case, imbalance):
+    graph, parts, k = case
+    weights = constraint_weights(graph, "in", ("nnz", "rows"))
+    model, limit = graph_model(graph), limits(weights, k, imbalance)
+    found = repair(parts, k, weights, imbalance, model.indptr, model.indices)
+    before, after = excess(parts, k, weights, limit), excess(found, k, weights, limit)
+    assert after <= before + 1e-9
+    assert set(parts.tolist()) <= set(found.tolist()) <= set(range(k))
+    if before == 0:
+        np.testing.assert_array_equal(found, parts)
+
+
+def test_repair_reaches_both_limits_at_little_loss():
+    graph = sbm(3000, 6, degree=10, intra=0.9, seed=2)
+    rng = np.random.default_rng(0)
+    communities = np.asarray(graph.labels).astype(np.int32)
+    parts = np.where(rng.random(3000) < 0.15, 0, communities).astype(np.int32)
+    weights = constraint_weights(graph, "in", ("nnz", "rows"))
+    model = graph_model(graph)
+    found = repair(parts, 6, weights, 0.02, model.indptr, model.indices)
+    assert excess(found, 6, weights, limits(weights, 6, 0.02)) == 0
+    assert measure(graph, found, 6).volume < measure(graph, parts, 6).volume
+    # The cheapest moves bring vertices back to their community.
+    moved = np.flatnonzero(found != parts)
+    assert np.mean(found[moved] == communities[moved]) > 0.7
+
+
+@pytest.mark.parametrize("model", ["gp", "hp", "shp"])
+def test_models_balance_rows_and_entries(model):
+    graph = rmat(10, 8000, seed=1)
+    options = {"batches": 30} if model == "shp" else {}
+    parts = make_parts(graph, model, 4, imbalance=0.05, balance="nnz,rows", **options)
+    metrics = measure(graph, parts, 4)
+    assert metrics.imbalance <= 0.0501
+    assert metrics.row_imbalance <= 0.0501
+    rows = make_parts(graph, model, 4, imbalance=0.05, balance="rows", **options)
+    assert measure(graph, rows, 4).row_imbalance <= 0.0501
+
+
+def test_training_vertices_are_balanced_and_recorded(tmp_path):
+    graph = sbm(1000, 4, degree=8, train=0.1, seed=0)
+    path = tmp_path / "demo.graph"
+    write_graph(path, graph, source={})
+    made = add_partition(path, "gp", 4, balance="nnz,rows,train", imbalance=0.05)
+    metrics = made.metrics["in"]
+    count = int(np.count_nonzero(graph.masks["train"]))
+    assert sum(metrics["train"]) == count
+    assert max(metrics["train"]) <= max(np.ceil(count / 4), 1.05 * count / 4)
+    assert made.options["balance"] == "nnz,rows,train"
+    assert "balance" not in add_partition(path, "gp", 2).options
+
+
+def test_weights():
+    graph = random_graph(20, 60)
+    weights = constraint_weights(graph, "out", ("rows", "nnz"))
+    np.testing.assert_array_equal(weights, [np.ones(20), row_sizes(graph, "out")])
+    np.testing.assert_array_equal(single_weight(weights[1:]), weights[1])
+    both = single_weight(weights)
+    assert both.sum() == pytest.approx(2 * 20 * 1000, rel=1e-3)
+    labelled = replace(graph, labels=np.where(np.arange(20) < 5, 0, -1).astype(np.int32))
+    (train,) = constraint_weights(labelled, "in", ("train",))
+    assert train.tolist() == [1] * 5 + [0] * 15
+    assert single_weight(train[np.newaxis]).sum() == 5
+
+
+def test_a_limit_is_never_below_a_vertex_or_a_whole_number_of_rows():
+    weights = np.array([[9, 1, 1, 1], [1, 1, 1, 1]])
+    assert limits(weights, 3, 0.0).tolist() == [9, 2]
+
+
+def test_mistakes(tmp_path):
+    assert parse_balance(" rows, nnz,rows") == ("rows", "nnz")
+    for text in ("nzz", "", "nnz,,rows"):
+        with pytest.raises(UserError, match="unknown constraint of the balance"):
+            parse_balance(text)
+    path = tmp_path / "small.graph"
+    write_graph(path, random_graph(40, 150), source={})
+    with pytest.raises(UserError, match="the graph has none"):
+        add_partition(path, "gp", 2, balance="nnz,train")
+    with pytest.raises(UserError, match="does not balance anything"):
+        add_partition(path, "rp", 2, balance="rows")
+
+
+def test_what_cannot_be_reached_is_told(tmp_path):
+    path = tmp_path / "star.graph"
+    write_graph(path, from_arcs(12, [(i, 0) for i in range(1, 12)]), source={})
+    with pytest.warns(PartitionWarning, match="vertex 0 alone has 12 entries"):
+        made = add_partition(path, "gp", 4, balance="nnz,rows")
+    assert max(made.metrics["in"]["rows"]) <= 4

@@ -1,0 +1,93 @@
+"""Partitions for nodes of several ranks: the pipeline and the command line."""
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from small_graphs import random_graph
+
+from partition.cli import cli
+from partition.comparison import compare
+from partition.errors import UserError
+from partition.metrics import exchange_matrix, measure, node_traffic
+from partition.pipeline import add_partition
+from partition.store import list_partitions, open_graph, read_partition, write_graph
+from partition.synthetic import sbm
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Directed, 300 vertices."""
+    path = tmp_path_factory.mktemp("nodes") / "g.graph"
+    write_graph(path, random_graph(300, 1500), source={})
+    return path
+
+
+@pytest.mark.parametrize(("k", "size", "mapping"), [(8, 4, "nodes-first"), (7, 3, "flat")])
+def test_what_is_recorded_and_measured(folder, k, size, mapping):
+    made = add_partition(folder, "gp", k, ranks_per_node=size, mapping=mapping)
+    assert made.name == f"gp-{k}-{size}pernode"
+    assert made.options["ranks_per_node"] == size
+    assert made.options["mapping"] == mapping
+    stored, graph = read_partition(folder, made.name), open_graph(folder).graph
+    assert np.unique(stored.parts).tolist() == list(range(k))
+    for direction in ("in", "out"):
+        exchange = exchange_matrix(graph, stored.parts, k, direction)
+        traffic = node_traffic(exchange, size)
+        assert stored.nodes[direction] == asdict(traffic)
+        figures = traffic.summary()
+        # The definition of the volume does not know of nodes.
+        assert stored.metrics[direction] == asdict(measure(graph, stored.parts, k, direction))
+        total = figures["inter_volume"] + figures["intra_volume"]
+        assert total == sum(stored.metrics[direction]["send_rows"])
+
+
+def test_communities_share_nodes(tmp_path):
+    write_graph(tmp_path / "c.graph", sbm(1200, 3, degree=12, intra=0.95, seed=2), source={})
+    between = {}
+    for mapping in ("nodes-first", "flat"):
+        made = add_partition(
+            tmp_path / "c.graph", "gp", 12, ranks_per_node=4, mapping=mapping, name=mapping
+        )
+        between[mapping] = sum(made.nodes["in"]["send_rows"])
+    random = add_partition(tmp_path / "c.graph", "rp", 12, ranks_per_node=4)
+    assert max(between.values()) < 0.4 * sum(random.nodes["in"]["send_rows"])
+    rows = compare(tmp_path / "c.graph", ["flat", "nodes-first"])
+    assert {row["name"]: row["nodes"]["inter_volume"] for row in rows} == between
+
+
+def test_mapping_moves_no_vertex_between_parts(folder):
+    plain = add_partition(folder, "hp", 6, name="plain")
+    mapped = add_partition(folder, "hp", 6, ranks_per_node=2, mapping="flat", name="mapped")
+    pairs = set(zip(plain.parts.tolist(), mapped.parts.tolist(), strict=True))
+    assert len(pairs) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"ranks_per_node": 0}, "ranks per node = 0"),
+        ({"ranks_per_node": 2, "mapping": "flt"}, "unknown mapping 'flt'"),
+    ],
+)
+def test_mistakes(tmp_path, options, message):
+    write_graph(tmp_path / "g.graph", random_graph(20, 60), source={})
+    with pytest.raises(UserError, match=message):
+        add_partition(tmp_path / "g.graph", "gp", 4, **options)
+    assert list_partitions(tmp_path / "g.graph") == []
+
+
+def test_the_command_line_says_what_travels_between_nodes(folder):
+    words = ["add", str(folder), "--model", "gp", "-k", "4", "--ranks-per-node", "2"]
+    result = CliRunner().invoke(cli, words)
+    assert "2 ranks per node:" in result.output
+    assert "rows between nodes" in result.output
+    shown = CliRunner().invoke(cli, ["info", str(folder), "gp-4-2pernode"]).output
+    assert "on nodes of 2 ranks" in shown
+    assert "between nodes" in CliRunner().invoke(cli, ["compare", str(folder)]).output
+    facts = json.loads(
+        CliRunner().invoke(cli, ["info", str(folder), "gp-4-2pernode", "--json"]).stdout
+    )
+    assert facts["node_summary"]["in"]["inter_volume"] == sum(facts["nodes"]["in"]["send_rows"])

@@ -1,0 +1,206 @@
+"""The portfolio: what it tries, what it keeps, what it says; refinement of stored partitions."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from small_graphs import random_graph
+
+from partition import portfolio, solving
+from partition.backends.process import TimeIsUp, run_apart
+from partition.cli import cli
+from partition.errors import UserError
+from partition.metrics import measure
+from partition.pipeline import add_partition
+from partition.portfolio import CANDIDATES, Network, add_best, plan, refine_seconds
+from partition.refine import Objective
+from partition.refining import refine_partition
+from partition.store import list_partitions, open_graph, read_partition, write_graph
+from partition.synthetic import sbm
+
+FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance", "seconds")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Two communities, 200 vertices."""
+    path = tmp_path / "g.graph"
+    write_graph(path, sbm(200, 2, degree=8, seed=3), source={})
+    return path
+
+
+@pytest.fixture
+def cheap(monkeypatch):
+    """Two candidates that take no time."""
+    candidates = (CANDIDATES[0], replace(CANDIDATES[0], name="rows", model="rp", options={}))
+    monkeypatch.setattr(portfolio, "CANDIDATES", candidates)
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(cli, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def test_the_plan_depends_on_sizes_alone():
+    small = plan(1e4, 8, 60)
+    assert len(small.tried) == len(CANDIDATES) == small.refinements
+    assert small.left_out == ()
+    large = plan(1e9, 64, 60)
+    assert [c.name for c in large.tried] == ["gp"]
+    assert large.refinements == 0
+    for pins, k, limit in [(1e6, 16, 60), (1e6, 512, 120), (3e6, 16, 100)]:
+        chosen = plan(pins, k, limit)
+        seconds = sum(c.seconds(pins, k) for c in chosen.tried)
+        work = chosen.refinements * chosen.effort * refine_seconds(pins, k)
+        assert chosen.refinements >= 1
+        assert seconds + work <= limit * 1.000001
+        names = sorted(c.name for c in (*chosen.tried, *chosen.left_out))
+        assert names == sorted(c.name for c in CANDIDATES)
+
+
+def test_predicted_time_by_hand():
+    metrics = measure(random_graph(30, 100), np.arange(30) % 3, 3)
+    network = Network(alpha=1e-3, beta=1e-6, width=10)
+    times = [
+        1e-3 * messages + 1e-6 * 40 * rows
+        for messages, rows in zip(metrics.send_messages, metrics.send_rows, strict=True)
+    ]
+    assert network.seconds(metrics) == pytest.approx(max(times))
+
+
+def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
+    monkeypatch.setattr(portfolio, "CANDIDATES", CANDIDATES[:2])
+    made = add_best(folder, 4, network=Network(width=8))
+    assert (made.name, made.model) == ("auto-4", "auto")
+    assert made.deterministic
+    assert {row["step"] for row in made.history} == {"gp", "gp-vol"}
+    (kept,) = [row for row in made.history if row["chosen"]]
+    assert kept["predicted"] == min(row["predicted"] for row in made.history)
+    assert made.options["candidate"] == kept["step"]
+    metrics = measure(open_graph(folder).graph, made.parts, 4)
+    assert kept["volume"] == metrics.volume
+    assert kept["predicted"] == Network(width=8).seconds(metrics)
+    assert all(key in row for row in made.history for key in FIGURES)
+    stored = read_partition(folder, "auto-4")
+    assert stored.history == made.history
+    assert stored.options["network"] == {"alpha": 2e-6, "beta": 1e-10, "width": 8}
+    again = add_best(folder, 4, network=Network(width=8), name="again")
+    np.testing.assert_array_equal(again.parts, made.parts)
+
+
+def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap, monkeypatch):
+    def failing(graph, model, *args, **kwargs):
+        if model == "gp":
+            raise TimeIsUp("the tool was stopped after 3 s")
+        return solving.make_parts(graph, model, *args, **kwargs)
+
+    monkeypatch.setattr(portfolio, "make_parts", failing)
+    made = add_best(folder, 3)
+    assert (made.tool, made.deterministic) == ("random", False)
+    notes = {row["step"]: row["note"] for row in made.history}
+    assert notes == {"gp": "the tool was stopped after 3 s", "rows": ""}
+    assert "volume" not in made.history[0]
+
+
+def test_nothing_is_written_if_nothing_works(folder, monkeypatch):
+    def failing(*args, **kwargs):
+        raise UserError("out of luck")
+
+    monkeypatch.setattr(portfolio, "make_parts", failing)
+    with pytest.raises(UserError, match="out of luck"):
+        add_best(folder, 3)
+    assert list((folder / "partitions").iterdir()) == []
+
+
+def test_interrupted_it_writes_nothing(folder, cheap, monkeypatch):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(portfolio, "refined", interrupted)
+    result = run("add", folder, "--model", "auto", "-k", 3, code=130)
+    assert "interrupted" in result.stderr
+    assert list((folder / "partitions").iterdir()) == []
+
+
+def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
+    monkeypatch.setattr(portfolio, "plan", lambda *args: plan(1e3, 4, 60))
+    made = add_best(folder, 4, time_limit=1e-6)  # the first candidate is made nevertheless
+    assert not made.deterministic
+    assert [row["note"] for row in made.history] == ["no time to refine", "no time was left"]
+    assert made.options["refine"] is None
+
+
+def test_a_tool_is_stopped_after_its_time(monkeypatch):
+    model = solving.describe(random_graph(40, 100), "gp", 2)
+    with pytest.raises(TimeIsUp, match="stopped after 0 s"):
+        run_apart("partition.backends.metis:TOOL", model, 2, timeout=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "auto", "-k", "0"], "k = 0"),
+        (["--model", "auto", "-k", "201"], "201 parts"),
+        (["--model", "auto", "-k", "2", "--time-limit", "0"], "time limit = 0"),
+        (["--model", "auto", "-k", "2", "--alpha", "-1"], "alpha = -1"),
+        (["--model", "auto", "-k", "2", "--width", "0"], "width = 0"),
+        (["--model", "auto", "-k", "2", "--tool", "metis"], "chooses tools"),
+        (["--model", "auto", "-k", "2", "--ranks-per-node", "0"], "ranks per node = 0"),
+        (["--model", "auto", "-k", "2", "--balance", "nz"], "unknown constraint"),
+        (["--model", "gp", "-k", "2", "--time-limit", "9"], "options of --model auto"),
+        (["--model", "gp", "-k", "2", "--weigh", "maxsend=1"], "did you mean 'max_send'"),
+        (["--model", "gp", "-k", "2", "--weigh", "total"], "not NAME=WEIGHT"),
+        (["--model", "gp", "-k", "2", "--weigh", "total=-1"], "not negative"),
+        (["--model", "gp", "-k", "2", "--weigh", "total=0", "--weigh", "max_send=0"], "all weig"),
+    ],
+)
+def test_mistakes(folder, words, message):
+    assert message in run("add", folder, *words, code=2).stderr
+    assert list_partitions(folder) == []
+
+
+def test_refine_on_the_command_line(folder):
+    run("add", folder, "--model", "rp", "-k", 4)
+    result = run("refine", folder, "rp-4", "--imbalance", "0.05")
+    assert "rp-4+refined" in result.output
+    assert "%" in result.output
+    start, made = read_partition(folder, "rp-4"), read_partition(folder, "rp-4+refined")
+    assert (made.model, made.tool, made.imbalance) == ("rp", "refine", 0.05)
+    assert (made.options["start"]["name"], made.options["start"]["id"]) == ("rp-4", start.id)
+    assert [row["step"] for row in made.history] == ["rp-4", "refine"]
+    before, after = made.history
+    assert before["volume"] == sum(start.metrics["in"]["send_rows"])
+    assert after["volume"] == sum(made.metrics["in"]["send_rows"]) < before["volume"]
+    assert "rp-4+refined" in run("info", folder, "rp-4+refined").output
+
+    facts = json.loads(run("refine", folder, "rp-4", "--name", "x", "--weigh", "max_recv=2",
+                           "--json").stdout)  # fmt: skip
+    assert facts["options"]["refine"]["max_recv"] == 2
+    assert facts["history"][0]["step"] == "rp-4"
+    assert "already" in run("refine", folder, "rp-4", code=2).stderr
+    assert "unknown partition" in run("refine", folder, "rp-5", code=2).stderr
+    assert (
+        "effort = 0" in run("refine", folder, "rp-4", "--effort", 0, "--name", "y", code=2).stderr
+    )
+
+
+def test_refined_as_it_is_made_equals_refined_afterwards(folder):
+    made = add_partition(folder, "gp", 4, refine=Objective(max_recv=1.0))
+    assert made.name == "gp-4+refined"
+    assert made.options["refine"] == asdict(Objective(max_recv=1.0))
+    assert [row["step"] for row in made.history] == ["metis", "refine"]
+    add_partition(folder, "gp", 4)
+    again = refine_partition(folder, "gp-4", objective=Objective(max_recv=1.0), name="again")
+    np.testing.assert_array_equal(again.parts, made.parts)
+    assert again.deterministic
+
+
+def test_refinement_keeps_ranks_per_node_and_tells_of_the_clock(folder):
+    add_partition(folder, "gp", 6, ranks_per_node=3)
+    made = refine_partition(folder, "gp-6-3pernode", time_limit=1e-6)
+    assert made.options["ranks_per_node"] == 3
+    assert made.nodes["in"]["ranks_per_node"] == 3
+    assert not made.deterministic

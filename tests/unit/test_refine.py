@@ -1,0 +1,257 @@
+"""Refinement: its counts are the metrics', its result is never worse, and it keeps the balance."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from partition import refine_core as core
+from partition.assemble import build_graph
+from partition.graph import Graph
+from partition.metrics import measure
+from partition.models import hypergraph_model
+from partition.readers import Source
+from partition.refine import Objective, refine
+from partition.refine_levels import cluster, contract, finest_level, new_state
+from partition.refine_moves import Desk, choose, survey
+from partition.synthetic import rmat, sbm
+
+FREE = core.Energy(1.0, 0.5, 3.0, 0.25, 3.0, 2, 1.0, 0.0)
+
+
+def graph_of(n: int, arcs: list[tuple[int, int]]) -> Graph:
+    source, target = np.array(arcs, dtype=np.int64).reshape(-1, 2).T
+    return build_graph(Source(n=n, source=source, target=target, symmetric=False, format="test"))[0]
+
+
+@st.composite
+def partitioned(draw: st.DrawFn) -> tuple[Graph, np.ndarray, int]:
+    """A small directed graph, possibly with hubs, loops and isolated vertices, and parts."""
+    n = draw(st.integers(2, 30))
+    vertex = st.integers(0, n - 1)
+    arcs = draw(st.lists(st.tuples(vertex, vertex), max_size=120))
+    if draw(st.booleans()):
+        hub = draw(vertex)
+        arcs += [(hub, i) for i in range(n)]
+    k = draw(st.integers(2, 40))
+    seed = draw(st.integers(0, 2**32))
+    return graph_of(n, arcs), np.random.default_rng(seed).integers(0, k, n).astype(np.int32), k
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned(), st.sampled_from(["in", "out"]), st.integers(0, 2**32))
+def test_counts_after_random_moves_are_the_metrics(case, direction, seed):
+    graph, parts, k = case
+    level = finest_level(hypergraph_model(graph, direction), None)
+    state = new_state(level, parts, k, np.array([10**9]), messages=True)
+    rng = np.random.default_rng(seed)
+    found = np.empty(k, np.int32)
+    for p in range(k):
+        core.set_prices(state, p, FREE)
+    for _ in range(40):
+        v, b = int(rng.integers(graph.n)), int(rng.integers(k))
+        if b != state.parts[v]:
+            core.move(state, v, b, FREE, found)
+    expected = measure(graph, state.parts, k, direction)
+    assert state.send.tolist() == expected.send_rows
+    assert state.recv.tolist() == expected.recv_rows
+    assert state.loads[:, 0].tolist() == expected.nnz
+    assert state.sizes.tolist() == expected.rows
+    assert state.messages[0] == expected.messages
+    prices = state.send_price.copy(), state.recv_price.copy()
+    for p in range(k):
+        core.set_prices(state, p, FREE)
+    assert np.allclose(prices, (state.send_price, state.recv_price))
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned(), st.integers(0, 2**32))
+def test_a_move_costs_what_it_was_said_to(case, seed):
+    """With linear prices the estimate is exact: volume alone, or weights too small to bend."""
+    graph, parts, k = case
+    level = finest_level(hypergraph_model(graph), None)
+    state = new_state(level, parts, k, np.array([10**9]), messages=False)
+    energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0)
+    before = state.send.sum()
+    random = np.array([seed + 1], np.uint64)
+    vertex = seed % graph.n
+    desk = Desk(*(np.zeros(k) for _ in range(3)), np.zeros(k, bool), np.zeros(k, int), np.zeros(6))
+    for p in range(k):
+        core.set_prices(state, p, energy)
+    n, sent = survey(state, vertex, desk, True, random)
+    b, delta = choose(state, vertex, desk, n, sent, True, energy, random)
+    core.move(state, vertex, b, energy, np.empty(k, np.int32))
+    assert state.send.sum() - before == pytest.approx(delta)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    partitioned(),
+    st.sampled_from(
+        [Objective(), Objective(max_send=0), Objective(total=0, max_recv=1), Objective(messages=1)]
+    ),
+)
+def test_never_worse_and_balanced(case, objective):
+    graph, parts, k = case
+    model = hypergraph_model(graph)
+    refined = refine(model, parts, k, objective=objective, effort=0.2)
+    old, new = measure(graph, parts, k), measure(graph, refined, k)
+    allowed = max(max(old.nnz), 1.01 * sum(old.nnz) / k, model.weights.max())
+    assert max(new.nnz) <= allowed
+    assert all(rows > 0 for rows, was in zip(new.rows, old.rows, strict=True) if was)
+    if max(old.nnz) <= max(1.01 * sum(old.nnz) / k, model.weights.max()):
+        assert score(new, objective) <= score(old, objective) + 1e-9
+
+
+def score(metrics, objective: Objective) -> float:
+    figures = (
+        (objective.total, metrics.volume),
+        (objective.max_send, max(metrics.send_rows)),
+        (objective.max_recv, max(metrics.recv_rows)),
+        (objective.messages, metrics.messages),
+    )
+    return sum(weight * np.log1p(figure) for weight, figure in figures)
+
+
+@pytest.fixture(scope="module")
+def communities() -> Graph:
+    return sbm(4000, 8, degree=12, intra=0.9, seed=3)
+
+
+def random_parts(n: int, k: int) -> np.ndarray:
+    return np.random.default_rng(0).permutation(np.arange(n, dtype=np.int32) % k)
+
+
+def test_finds_planted_communities_from_random_parts(communities):
+    start = random_parts(communities.n, 8)
+    refined = refine(hypergraph_model(communities), start, 8, imbalance=0.05, effort=0.3)
+    old, new = (measure(communities, parts, 8) for parts in (start, refined))
+    assert new.volume < 0.5 * old.volume
+    assert max(new.send_rows) < 0.5 * max(old.send_rows)
+    assert new.imbalance <= 0.05
+
+
+def test_same_arguments_same_parts(communities):
+    model, start = hypergraph_model(communities), random_parts(communities.n, 16)
+    first = refine(model, start, 16, effort=0.2, seed=5)
+    assert first.dtype == np.int32
+    assert np.array_equal(first, refine(model, start, 16, effort=0.2, seed=5))
+    assert not np.array_equal(first, refine(model, start, 16, effort=0.2, seed=6))
+    assert np.array_equal(start, random_parts(communities.n, 16)), "the start is left as it is"
+
+
+@pytest.mark.parametrize(
+    ("heavier", "figure"),
+    [
+        (Objective(total=0, max_recv=1), lambda m: max(m.recv_rows)),
+        (Objective(messages=2), lambda m: m.messages),
+    ],
+)
+def test_weights_of_the_objective_matter(heavier, figure):
+    graph = rmat(11, 12_000, seed=1)
+    model, start = hypergraph_model(graph), random_parts(graph.n, 32)
+    plain = measure(graph, refine(model, start, 32, effort=0.3), 32)
+    wanted = measure(graph, refine(model, start, 32, effort=0.3, objective=heavier), 32)
+    assert figure(wanted) < figure(plain)
+
+
+def test_more_parts_than_a_table_of_all_could_hold():
+    graph = rmat(14, 60_000, seed=2)
+    model, k = hypergraph_model(graph), 4096
+    level = finest_level(model, None)
+    start = random_parts(graph.n, k)
+    state = new_state(level, start, k, np.array([10**9]), messages=False)
+    assert len(state.cells) <= core.TABLE_SHARE * len(level.pins)
+    refined = refine(model, start, k, effort=0.1)
+    assert measure(graph, refined, k).volume < 0.95 * measure(graph, start, k).volume
+
+
+def test_further_balance_constraints(communities):
+    train = communities.masks["train"].astype(np.int64)
+    start = random_parts(communities.n, 4)
+    refined = refine(
+        hypergraph_model(communities),
+        start,
+        4,
+        imbalance=0.1,
+        effort=0.2,
+        extra_weights=train[:, None],
+    )
+    share = np.bincount(refined, weights=train, minlength=4)
+    assert share.max() <= max(1.1 * share.mean(), np.bincount(start, train).max())
+
+
+def test_weighted_nets_with_owners():
+    """Two copies of each net at cost 1 are one net at cost 2, once they are merged."""
+    graph = rmat(9, 3000, seed=4)
+    model, start = hypergraph_model(graph), random_parts(graph.n, 8)
+    double = SimpleNamespace(
+        weights=model.weights,
+        indptr=np.concatenate((model.indptr, model.indptr[-1] + model.indptr[1:])),
+        pins=np.concatenate((model.pins, model.pins)),
+        costs=np.ones(2 * graph.n, np.int64),
+        owners=np.concatenate((np.arange(graph.n), np.arange(graph.n))),
+    )
+    level = finest_level(double, None)
+    merged = contract(level, np.arange(graph.n, dtype=np.int32), graph.n)
+    assert (merged.costs == 2).all()
+    for one in (level, merged):
+        state = new_state(one, start, 8, np.array([10**9]), messages=False)
+        assert state.send.tolist() == [2 * x for x in measure(graph, start, 8).send_rows]
+
+
+def test_coarser_levels_cost_what_the_finest_does(communities):
+    start = random_parts(communities.n, 8)
+    level = finest_level(hypergraph_model(communities), None)
+    state = new_state(level, start, 8, np.array([10**9]), messages=False)
+    labels = np.empty(communities.n, np.int32)
+    clusters = cluster(state, labels, np.array([500]), 100, np.array([1], np.uint64))
+    assert clusters < 0.7 * communities.n
+    coarse = contract(level, labels, clusters)
+    assert coarse.weights.max() <= 500
+    parts = np.empty(clusters, np.int32)
+    parts[labels] = start
+    assert np.array_equal(parts[labels], start), "clusters do not cross parts"
+    below = new_state(coarse, parts, 8, np.array([10**9]), messages=False)
+    assert np.array_equal(below.send, state.send)
+    assert np.array_equal(below.recv, state.recv)
+    assert np.array_equal(below.loads, state.loads)
+
+
+def test_an_unbalanced_start_gets_lighter(communities):
+    start = np.minimum(random_parts(communities.n, 16), 7)
+    refined = refine(hypergraph_model(communities), start, 8, imbalance=0.03, effort=0.2)
+    assert measure(communities, start, 8).imbalance > 3
+    assert measure(communities, refined, 8).imbalance <= 0.031
+
+
+def test_time_limit(communities):
+    start = random_parts(communities.n, 8)
+    assert np.array_equal(refine(hypergraph_model(communities), start, 8, time_limit=0), start)
+
+
+def test_trivial_cases():
+    lonely = graph_of(5, [])
+    assert refine(hypergraph_model(lonely), np.arange(5), 5).tolist() == [0, 1, 2, 3, 4]
+    pair = graph_of(2, [(0, 1)])
+    assert refine(hypergraph_model(pair), np.zeros(2, int), 1).tolist() == [0, 0]
+
+
+def test_bad_arguments(communities):
+    model = hypergraph_model(communities)
+    with pytest.raises(ValueError, match="parts for 4000 vertices"):
+        refine(model, np.zeros(3, int), 2)
+    with pytest.raises(ValueError, match="outside"):
+        refine(model, np.full(4000, 2), 2)
+    stray = SimpleNamespace(
+        weights=np.ones(3, int),
+        indptr=np.array([0, 2]),
+        pins=np.array([0, 1]),
+        owners=np.array([2]),
+    )
+    with pytest.raises(ValueError, match="owner"):
+        refine(stray, np.zeros(3, int), 2)

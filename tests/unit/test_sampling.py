@@ -1,0 +1,204 @@
+"""Samplers: who is in a batch is decided by hashes alone, fairly."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_graphs import from_arcs, random_graph
+
+from partition.errors import UserError
+from partition.graph import aggregation_matrix
+from partition.hashing import key, mixed, permuted
+from partition.sampling import (
+    MODEL,
+    SAMPLERS,
+    SIMULATION,
+    TRAINING,
+    batch_size,
+    make_sampler,
+    parse_fanouts,
+    sides,
+    stream_seed,
+)
+
+DIRECTIONS = ["in", "out"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 3000), st.integers(0, 2**64 - 1))
+def test_a_keyed_permutation_and_its_inverse(n, number):
+    places = permuted(np.arange(n), n, number)
+    assert np.array_equal(np.sort(places), np.arange(n))
+    assert np.array_equal(permuted(places, n, number, inverse=True), np.arange(n))
+
+
+def test_permutations_of_few_vertices_are_all_there_and_equally_likely():
+    counts = np.zeros((5, 5))
+    orders = set()
+    for number in range(1500):
+        places = permuted(np.arange(5), 5, key(number))
+        counts[np.arange(5), places] += 1
+        orders.add(tuple(places.tolist()))
+    assert len(orders) == 120
+    assert np.abs(counts / 1500 - 0.2).max() < 4 * np.sqrt(0.2 * 0.8 / 1500)
+
+
+@pytest.mark.parametrize(("n", "size"), [(10, 3), (64, 8), (1000, 60), (7, 7), (1, 1)])
+def test_every_vertex_is_in_one_batch_of_an_epoch(n, size):
+    sampler = make_sampler("vertex", n, size, seed=3)
+    batches = [sampler.members(2, t) for t in range(sampler.batches)]
+    assert [len(batch) for batch in batches[:-1]] == [size] * (sampler.batches - 1)
+    assert np.array_equal(np.sort(np.concatenate(batches)), np.arange(n))
+    for t, batch in enumerate(batches):
+        assert np.array_equal(np.flatnonzero(sampler.contains(2, t, np.arange(n))), batch)
+
+
+def test_membership_is_decided_vertex_by_vertex():
+    sampler = make_sampler("vertex", 500, 50, seed=9)
+    whole = sampler.batch_of(4, np.arange(500))
+    some = np.random.default_rng(0).permutation(500)[:77]
+    again = make_sampler("vertex", 500, 50, seed=9)
+    assert np.array_equal(again.batch_of(4, some), whole[some])
+    assert np.array_equal(again.batch_of(4, some.astype(np.int32)), whole[some])
+    assert sampler.contains(4, whole[17], np.array(17))
+
+
+def test_other_seeds_and_epochs_are_other_batches():
+    first = make_sampler("vertex", 1000, 100, seed=0).members(0, 0)
+    for seed, epoch in ((1, 0), (0, 1)):
+        other = make_sampler("vertex", 1000, 100, seed=seed).members(epoch, 0)
+        assert 0 < len(np.intersect1d(first, other)) < 30  # 10 are expected
+    seeds = {stream_seed(5, purpose) for purpose in (TRAINING, MODEL, SIMULATION)}
+    assert len(seeds) == 3
+    assert 5 in seeds
+
+
+@pytest.mark.parametrize(("n", "size"), [(7, 3), (50, 5)])
+def test_vertices_and_pairs_are_drawn_uniformly(n, size):
+    sampler = make_sampler("vertex", n, size, seed=1)
+    together, draws = np.zeros((n, n)), 2000
+    for epoch in range(draws):
+        batch = sampler.members(epoch, 0)
+        together[np.ix_(batch, batch)] += 1
+    together /= draws
+    one, two = size / n, size * (size - 1) / (n * (n - 1))
+    assert np.abs(np.diag(together) - one).max() < 5 * np.sqrt(one * (1 - one) / draws)
+    pairs = together[~np.eye(n, dtype=bool)]
+    assert np.abs(pairs - two).max() < 5 * np.sqrt(two * (1 - two) / draws)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_a_vertex_batch_is_the_induced_pattern(direction):
+    graph = random_graph(60, 400)
+    sampler = make_sampler("vertex", 60, 20, seed=5)
+    (pattern,) = sampler.patterns(*sides(graph, direction, sampler.side), 3, 1)
+    chosen = sampler.members(3, 1)
+    assert np.array_equal(pattern.columns, chosen)
+    dense = aggregation_matrix(graph, direction, self_loops=False, normalize="none").toarray() != 0
+    for j, (start, end) in enumerate(zip(pattern.indptr, pattern.indptr[1:], strict=False)):
+        expected = np.intersect1d(np.flatnonzero(dense[:, chosen[j]]), chosen)
+        assert np.array_equal(np.sort(pattern.rows[start:end]), expected)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("fanouts", [(2, 3), (1,), (-1, 2), (100, 100)])
+def test_a_neighbour_batch_row_by_row(direction, fanouts):
+    graph = random_graph(80, 900, seed=2)
+    sampler = make_sampler("neighbor", 80, 6, 11, fanouts)
+    patterns = sampler.patterns(*sides(graph, direction, sampler.side), 1, 2)
+    dense = aggregation_matrix(graph, direction, self_loops=False, normalize="none").toarray() != 0
+    frontier = sampler.members(1, 2)
+    for hop, (fanout, pattern) in enumerate(zip(fanouts, patterns, strict=True)):
+        found = {int(v): set() for v in frontier}
+        for j, column in enumerate(pattern.columns.tolist()):
+            for row in pattern.rows[pattern.indptr[j] : pattern.indptr[j + 1]].tolist():
+                found[row].add(column)
+        for v in frontier.tolist():
+            others = np.flatnonzero(dense[v])
+            loop = {v} & set(others.tolist())
+            others = others[others != v]
+            # By definition: the smallest hashes of this row's entries, computed for it alone.
+            base = key(11, 1, 2, hop)
+            code = mixed(mixed(np.array([v]), base) ^ others.astype(np.uint64), base)
+            count = len(others) if fanout < 0 else fanout
+            assert found[v] == set(others[np.argsort(code)][:count].tolist()) | loop
+        frontier = pattern.columns
+        assert set().union(*found.values()) <= set(frontier.tolist())
+
+
+def test_neighbours_of_a_hub_are_drawn_uniformly():
+    n = 40
+    graph = from_arcs(n, [(i, 0) for i in range(1, n)] + [(0, 1)])
+    sampler = make_sampler("neighbor", n, n, 0, "5")
+    side = sides(graph, "in", sampler.side)
+    counts, draws = np.zeros(n), 600
+    for epoch in range(draws):
+        (pattern,) = sampler.patterns(*side, epoch, 0)
+        drawn = pattern.columns[np.diff(pattern.indptr) > 0]
+        counts[drawn] += 1
+        assert np.count_nonzero(pattern.rows == 0) == 5
+    share = counts[2:] / draws  # column 0 is read by vertex 1
+    assert np.abs(share - 5 / 39).max() < 4 * np.sqrt(5 / 39 * 34 / 39 / draws)
+
+
+def test_entries_are_kept_whatever_their_order_and_whoever_has_the_other_rows():
+    rng = np.random.default_rng(4)
+    sampler = make_sampler("neighbor", 1000, 10, 7, (3,))
+    row = np.repeat([5, 900, 17], [400, 2, 30])
+    column = np.concatenate([rng.choice(1000, 400, False), [1, 2], rng.choice(1000, 30, False)])
+    kept = sampler.kept(0, 0, 0, row, column)
+    alone = row == 17
+    assert np.array_equal(sampler.kept(0, 0, 0, row[alone], column[alone]), kept[alone])
+    order = np.concatenate([rng.permutation(400), [401, 400], 402 + rng.permutation(30)])
+    assert np.array_equal(sampler.kept(0, 0, 0, row[order], column[order]), kept[order])
+    proper = row != column
+    assert [np.count_nonzero(kept & proper & (row == v)) for v in (5, 900, 17)] == [3, 2, 3]
+
+
+def test_graphs_without_arcs():
+    graph = from_arcs(5, [])
+    for name in SAMPLERS:
+        sampler = make_sampler(name, 5, 2, 0)
+        for pattern in sampler.patterns(*sides(graph, "in", sampler.side), 0, 0):
+            assert len(pattern.columns) == 2
+            assert pattern.indptr.tolist() == [0, 0, 0]
+            assert len(pattern.rows) == 0
+
+
+def test_sizes_and_fanouts():
+    assert batch_size("20", 100) == batch_size(20, 100) == 20
+    assert batch_size("6%", 1000) == 60
+    assert batch_size("12.5 %", 8) == 1
+    assert parse_fanouts("10, 5,-1") == (10, 5, -1)
+    assert parse_fanouts("") == ()
+    assert make_sampler("neighbor", 9, 2, 0).fanouts == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("vertx", 10, 2, 0), "unknown sampler 'vertx'"),
+        (("vertex", 10, 0, 0), r"a batch of 0 vertices \(0\): the graph has 10"),
+        (("vertex", 10, 11, 0), "a batch of 11 vertices"),
+        (("vertex", 10, "-3", 0), "a batch of -3 vertices"),
+        (("vertex", 10, "200%", 0), "a batch of 20 vertices"),
+        (("vertex", 10, "many", 0), "neither a number of vertices nor a share"),
+        (("vertex", 10, 2, -1), "seed -1"),
+        (("vertex", 10, 2, 0, "3"), "the sampler 'vertex' has no fan-outs"),
+        (("neighbor", 10, 2, 0, "3,,2"), "fan-outs '3,,2'"),
+        (("neighbor", 10, 2, 0, "0"), "fan-outs '0'"),
+        (("neighbor", 10, 2, 0, "x"), "fan-outs 'x'"),
+        (("neighbor", 10, 2, 0, (2, -2)), "fan-outs"),
+    ],
+)
+def test_mistakes(arguments, message):
+    with pytest.raises(UserError, match=message):
+        make_sampler(*arguments)
+
+
+def test_the_example_of_the_documentation(capsys):
+    text = Path(__file__).parents[2].joinpath("docs", "mini-batches.md").read_text()
+    exec(text.split("```python\n")[1].split("```")[0], {})
+    assert "of my vertices are in it" in capsys.readouterr().out

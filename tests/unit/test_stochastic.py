@@ -1,0 +1,264 @@
+"""The stochastic hypergraph against the batches it is made of, and against expectations."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_graphs import partitioned_graphs, random_graph
+
+from partition import stochastic
+from partition.cli import cli
+from partition.errors import UserError
+from partition.graph import row_sizes
+from partition.metrics import pattern_exchange
+from partition.models import hypergraph_model
+from partition.pipeline import add_partition, make_parts
+from partition.sampling import MODEL, make_sampler, sides, stream_seed
+from partition.simulate import FIGURES, draw, simulate
+from partition.stochastic import nets_needed, settle, stochastic_model
+from partition.store import write_graph
+from partition.synthetic import sbm
+
+VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
+NEIGHBOR = VERTEX | {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}
+ALL = VERTEX | {"owners": "all"}
+OPEN = {"theta": 0.1, "delta": 0.5, "batches": 0}
+
+
+def nets_of(model):
+    """(owner, sorted pins) → cost."""
+    nets = [model.pins[a:b] for a, b in zip(model.indptr, model.indptr[1:], strict=False)]
+    table = [(int(j), tuple(net.tolist())) for j, net in zip(model.owners, nets, strict=True)]
+    assert len(set(table)) == len(table)
+    return dict(zip(table, model.costs.tolist(), strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    partitioned_graphs(), st.sampled_from(["in", "out"]), st.sampled_from([VERTEX, NEIGHBOR]),
+    st.integers(1, 6), st.sampled_from([1, 10, 1 << 23]),
+)  # fmt: skip
+def test_connectivity_is_the_volume_of_the_batches(case, direction, options, batches, pending):
+    graph, parts, k = case
+    options = options | {"batch": min(3, graph.n)}
+    with pytest.MonkeyPatch.context() as patch:  # merging often or once makes no difference
+        patch.setattr(stochastic, "PENDING_PINS", pending)
+        model = stochastic_model(graph, direction, seed=7, batches=batches, **options)
+    connectivity = sum(
+        cost * (len(set(parts[list(pins)].tolist())) - 1)
+        for (_, pins), cost in nets_of(model).items()
+    )
+    sampler = make_sampler(
+        options["sampler"], graph.n, options["batch"], stream_seed(7, MODEL), options["fanouts"]
+    )
+    side, volume, nets = sides(graph, direction, sampler.side), 0, 0
+    for epoch in range(batches):
+        for pattern in sampler.patterns(*side, epoch, 0):
+            owners = parts[pattern.columns]
+            volume += pattern_exchange(pattern.indptr, pattern.rows, owners, parts, k).sum()
+            column = np.repeat(pattern.columns, np.diff(pattern.indptr))
+            nets += len(np.unique(column[column != pattern.rows]))
+    assert connectivity == volume
+    assert model.costs.sum() == nets
+    assert all(j in pins and len(pins) > 1 for j, pins in nets_of(model))
+    np.testing.assert_array_equal(model.weights, row_sizes(graph, direction))
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_with_nets_of_all_vertices_an_epoch_sees_every_arc_once(direction):
+    graph = random_graph(30, 200)
+    model = stochastic_model(graph, direction, seed=3, batches=4, **ALL | {"batch": 8})
+    full = hypergraph_model(graph, direction)
+    column = np.repeat(np.arange(30), np.diff(full.indptr))
+    seen = np.zeros((30, 30), int)
+    for (j, pins), cost in nets_of(model).items():
+        seen[[i for i in pins if i != j], j] += cost
+    truth = np.zeros((30, 30), int)
+    truth[full.pins, column] = 1
+    np.fill_diagonal(truth, 0)
+    np.testing.assert_array_equal(seen, truth)
+
+
+def test_nets_of_all_vertices_have_the_expectation_of_the_batches():
+    graph = random_graph(40, 250, seed=3)
+    parts = np.arange(40, dtype=np.int32) % 3
+    epochs = 150
+    model = stochastic_model(graph, "in", seed=0, batches=4 * epochs, **ALL | {"batch": 10})
+    excess = sum(
+        cost * (len(set(parts[list(pins)].tolist())) - 1)
+        for (_, pins), cost in nets_of(model).items()
+    )
+    # Of readers other than j itself 9/39 are in a batch with j, 10/40 in any batch.
+    truth = expected_volume(graph, parts, 10, "in")
+    assert excess / (4 * epochs) * 10 / 40 == pytest.approx(truth, rel=0.08)
+    assert excess / (4 * epochs) * 10 / 40 >= truth
+
+
+def test_merging_in_pieces_gives_the_same_model(monkeypatch):
+    graph = random_graph(50, 300)
+    arguments = {"seed": 1, "batches": 20, **VERTEX}
+    whole = stochastic_model(graph, "in", **arguments)
+    monkeypatch.setattr(stochastic, "PENDING_PINS", 100)
+    pieces = stochastic_model(graph, "in", **arguments)
+    for name in ("indptr", "pins", "costs", "owners"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(pieces, name))
+
+
+def test_nets_whose_hashes_collide_stay_apart(monkeypatch):
+    graph = random_graph(30, 100)
+    arguments = {"seed": 1, "batches": 10, **VERTEX}
+    truth = nets_of(stochastic_model(graph, "in", **arguments))
+    monkeypatch.setattr(stochastic, "mixed", lambda numbers, key: np.zeros(len(numbers), np.uint64))
+    found = stochastic_model(graph, "in", **arguments)
+    total = {}
+    nets = np.split(found.pins, found.indptr[1:-1])
+    for j, net, cost in zip(found.owners.tolist(), nets, found.costs.tolist(), strict=True):
+        total[j, tuple(net.tolist())] = total.get((j, tuple(net.tolist())), 0) + cost
+    assert total == truth
+
+
+def test_the_number_of_nets_and_batches():
+    # Equation 14 of the paper with its own settings, 27 processors: 26² / 0.02 · ln 4.
+    assert nets_needed(27, 0.1, 0.5) == math.ceil(26**2 / 0.02 * math.log(4)) == 46857
+    graph = random_graph(200, 3000)
+    settled = settle(graph, "in", 4, 0, OPEN | VERTEX)
+    assert settled["batch"] == "100"
+    nets = stochastic_model(graph, "in", seed=0, **settled).costs.sum()
+    assert 0.9 * nets_needed(4, 0.1, 0.5) < nets < 1.1 * nets_needed(4, 0.1, 0.5) + 100
+    assert settle(graph, "in", 4, 0, settled) == settled
+    assert settle(graph, "in", 4, 0, OPEN | VERTEX | {"batches": 3})["batches"] == 3
+    whole = settle(graph, "in", 4, 0, OPEN | ALL | {"batch": 60, "theta": 0.02})
+    assert whole["batches"] % 4 == 0
+    assert whole["owners"] == "all"
+    assert settle(graph, "in", 4, 0, OPEN | ALL | {"sampler": "neighbor"})["owners"] == "batch"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"theta": 0.0}, "theta = 0"),
+        ({"theta": float("nan")}, "theta = nan"),
+        ({"delta": 0.0}, "delta = 0"),
+        ({"delta": 1.0}, "delta = 1"),
+        ({"batches": -1}, "batches = -1"),
+        ({"batch": 0}, "a batch of 0 vertices"),
+        ({"batch": 201}, "a batch of 201 vertices"),
+        ({"fanouts": "2"}, "has no fan-outs"),
+        ({"sampler": "neighbor", "fanouts": "2;3"}, "fan-outs '2;3'"),
+        ({"theta": 1e-7}, "choose a larger theta"),
+        ({"sampler": "edge"}, "unknown sampler"),
+    ],
+)
+def test_mistakes(options, message):
+    graph = random_graph(200, 3000)
+    with pytest.raises(UserError, match=message):
+        settle(graph, "in", 4, 0, OPEN | VERTEX | options)
+
+
+def expected_volume(graph, parts, size, direction):
+    """Of a batch of ``size`` uniformly drawn vertices, by counting subsets."""
+    indptr, rows = stochastic.sides(graph, direction, "columns")
+    n, total = graph.n, 0.0
+    for j in range(n):
+        readers = rows[indptr[j] : indptr[j + 1]]
+        for p in set(parts[readers].tolist()) - {int(parts[j])}:
+            count = np.count_nonzero(parts[readers] == p)
+            missed = math.comb(n - 1 - count, size - 1) / math.comb(n - 1, size - 1)
+            total += size / n * (1 - missed)
+    return total
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_simulated_volume_is_the_expected_one(direction):
+    graph = random_graph(40, 250, seed=3)
+    parts = np.arange(40, dtype=np.int32) % 3
+    sampler = make_sampler("vertex", 40, 13, 5)
+    _, figures = draw(graph, sampler, [(parts, 3)], 400, direction)
+    volume = figures[0, 0]
+    truth = expected_volume(graph, parts, 13, direction)
+    assert abs(volume.mean() - truth) < 4 * volume.std() / np.sqrt(len(volume))
+
+
+def test_simulate_whole_batches_is_the_full_volume(tmp_path):
+    path = tmp_path / "small.graph"
+    write_graph(path, random_graph(60, 400), source={}, direction="out")
+    hp = add_partition(path, "block", 3).metrics["out"]
+    add_partition(path, "rp", 5)
+    facts = simulate(path, ["block-3", "rp-5"], batch="100%", batches=3)
+    assert (facts["batch"], facts["direction"], facts["batches"]) == (60, "out", 3)
+    first, second = facts["partitions"]
+    assert first["volume"]["mean"] == first["volume"]["max"] == sum(hp["send_rows"])
+    assert first["volume"]["sd"] == 0
+    assert first["max_send"]["median"] == max(hp["send_rows"])
+    assert first["max_recv"]["median"] == max(hp["recv_rows"])
+    assert first["messages"]["q05"] == sum(hp["send_messages"])
+    assert first["max_send_messages"]["q95"] == max(hp["send_messages"])
+    assert (first["relative_volume"], first["relative_error"]) == (1.0, None)
+    assert second["relative_volume"] == second["volume"]["mean"] / first["volume"]["mean"]
+    assert second["k"] == 5
+    assert set(FIGURES) < set(second)
+
+
+def test_simulate_neighbours_and_mistakes(tmp_path):
+    path = tmp_path / "small.graph"
+    write_graph(path, random_graph(60, 400), source={})
+    add_partition(path, "rp", 2)
+    arguments = {"sampler": "neighbor", "batch": 5, "fanouts": "3,2", "batches": 20}
+    facts = simulate(path, ["rp-2"], **arguments)
+    assert facts["fanouts"] == [3, 2]
+    assert facts == simulate(path, ["rp-2"], **arguments)
+    assert facts != simulate(path, ["rp-2"], **arguments, seed=1)
+    for wrong, message in {
+        ("batches", 0): "0 batches",
+        ("batch", 61): "a batch of 61",
+        ("fanouts", "x"): "fan-outs",
+        ("direction", "up"): "unknown direction",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            simulate(path, ["rp-2"], **(arguments | dict([wrong])))
+    with pytest.raises(UserError, match="unknown partition of"):
+        simulate(path, ["rp-3"])
+    with pytest.raises(UserError, match="no partition is named"):
+        simulate(path, [])
+
+
+def test_communities_are_found_from_batches(tmp_path):
+    graph = sbm(1200, 4, degree=12, intra=0.95, seed=1)
+    parts = make_parts(graph, "shp", 4, batch="10%", batches=60)
+    truth = make_parts(graph, "rp", 4)
+    sampler = make_sampler("vertex", 1200, 120, 0)
+    _, figures = draw(graph, sampler, [(parts, 4), (truth, 4)], 20, "in")
+    assert figures[0, 0].mean() < 0.35 * figures[1, 0].mean()
+
+
+def test_what_is_recorded(tmp_path):
+    path = tmp_path / "small.graph"
+    write_graph(path, random_graph(60, 400), source={})
+    made = add_partition(path, "shp", 2, batch="20%", theta="0.3", imbalance=0.1)
+    assert made.name == "shp-2"
+    assert made.options["batch"] == "12"
+    assert made.options["batches"] > 1
+    again = add_partition(path, "shp", 2, imbalance=0.1, name="again", **made.options)
+    np.testing.assert_array_equal(made.parts, again.parts)
+    with pytest.raises(UserError, match="theta = -1"):
+        add_partition(path, "shp", 2, theta=-1, name="no")
+
+
+def test_simulate_from_the_command_line(tmp_path):
+    path = tmp_path / "small.graph"
+    write_graph(path, random_graph(60, 400), source={})
+    add_partition(path, "rp", 2)
+    add_partition(path, "block", 3)
+    words = ["simulate", str(path), "rp-2", "block-3", "--batch", "20", "--batches", "5"]
+    table = CliRunner().invoke(cli, words).output
+    for text in ("5 batches of 20 vertices", "rp-2", "block-3", "max send", "median", "±"):
+        assert text in table
+    facts = json.loads(CliRunner().invoke(cli, [*words, "--json"]).stdout)
+    assert [row["name"] for row in facts["partitions"]] == ["rp-2", "block-3"]
+    wrong = CliRunner().invoke(cli, [*words, "--fanouts", "3"])
+    assert (wrong.exit_code, wrong.stdout) == (2, "")
+    assert "has no fan-outs" in wrong.stderr

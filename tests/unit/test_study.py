@@ -1,0 +1,137 @@
+"""Studies: recipes, the table, the CSV, the plot, and the script around them."""
+
+import csv
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from small_graphs import random_graph
+
+from partition.comparison import compare, geometric_mean
+from partition.errors import UserError
+from partition.plots import plot_comparison
+from partition.store import list_partitions, read_partition, write_graph
+from partition.study import Recipe, parse_recipe, study, table, write_csv
+from partition.synthetic import sbm
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "compare_partitions.py"
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("study")
+    write_graph(folder / "a.graph", sbm(300, 3, degree=8, seed=3), source={})
+    write_graph(folder / "b.graph", random_graph(100, 500), source={})
+    return [folder / "a.graph", folder / "b.graph"]
+
+
+@pytest.fixture(scope="module")
+def rows(graphs):
+    recipes = [parse_recipe(text) for text in ("block+refined", "block", "gp:objective=vol")]
+    return study(graphs, recipes, [2, 4])
+
+
+def test_recipes():
+    assert parse_recipe("gp:objective=vol+refined") == Recipe(
+        "gp:objective=vol+refined", "gp", {"objective": "vol"}, True
+    )
+    assert parse_recipe("auto:time_limit=9").options == {"time_limit": "9"}
+    for text in ("", "gp:", "gp:objective", "gp:objective=", "+refined", "g p"):
+        with pytest.raises(UserError, match="is no recipe"):
+            parse_recipe(text)
+
+
+def test_every_case_is_there_and_relative_to_random_rows(graphs, rows):
+    assert len(rows) == 2 * 2 * 4
+    assert [row["label"] for row in rows[:4]] == [
+        "rp",
+        "block+refined",
+        "block",
+        "gp:objective=vol",
+    ]
+    for row in rows:
+        random = next(
+            r for r in rows if (r["graph"], r["k"], r["label"]) == (row["graph"], row["k"], "rp")
+        )
+        assert row["relative"]["volume"] == pytest.approx(row["volume"] / random["volume"])
+    assert "gp.objective=vol-4" in list_partitions(graphs[0])
+    (stored,) = compare(graphs[0], ["block-2"])
+    assert stored["volume"] == next(
+        r["volume"] for r in rows if (r["graph"], r["k"], r["label"]) == ("a", 2, "block")
+    )
+
+
+def test_partitions_that_are_there_are_not_made_again(graphs, rows):
+    ids = {name: read_partition(graphs[0], name).id for name in list_partitions(graphs[0])}
+    lines = []
+    again = study(graphs, [Recipe("block", "block")], [2, 4], report=lines.append)
+    assert lines == []
+    assert [r["volume"] for r in again if r["label"] == "block"] == [
+        r["volume"] for r in rows if r["label"] == "block"
+    ]
+    assert ids == {name: read_partition(graphs[0], name).id for name in list_partitions(graphs[0])}
+    with pytest.raises(UserError, match="made with imbalance"):
+        study(graphs, [parse_recipe("gp:objective=vol")], [2], imbalance=0.5)
+
+
+def test_the_table(rows):
+    lines = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table(rows).splitlines()
+    ]
+    assert lines[0][:5] == ["graph", "k", "model", "volume avg", "volume max"]
+    # 4 cases of 3 models and 2 ratios, 3 means and 2 ratios of means.
+    assert len(lines) == 2 + 4 * (3 + 2) + 3 + 2
+    mine = [row for row in rows if row["label"] == "block"]
+    mean = math.prod(row["relative"]["max_send"] for row in mine) ** 0.25
+    (line,) = [cells for cells in lines if cells[:3] == ["mean", "", "block"]]
+    assert float(line[4]) == pytest.approx(mean, abs=0.0051)
+    assert any(cells[2] == "block+refined / block" for cells in lines)
+
+
+def test_geometric_means():
+    assert geometric_mean([1, 4, None]) == pytest.approx(2)
+    assert geometric_mean([0, 4]) == 0
+    assert geometric_mean([None]) is None
+
+
+def test_the_csv(rows, tmp_path):
+    write_csv(rows, tmp_path / "c.csv")
+    with open(tmp_path / "c.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert len(lines) == len(rows)
+    assert lines[1]["label"] == "block+refined"
+    assert int(lines[1]["volume"]) == rows[1]["volume"]
+    assert float(lines[1]["relative_max_send"]) == rows[1]["relative"]["max_send"]
+
+
+def test_the_plot(rows, tmp_path):
+    pytest.importorskip("matplotlib")
+    plot_comparison(rows, tmp_path / "c.png")
+    assert (tmp_path / "c.png").read_bytes()[1:4] == b"PNG"
+    with pytest.raises(UserError, match="cannot write"):
+        plot_comparison(rows, tmp_path / "c.bmpp")
+
+
+def test_the_plot_without_matplotlib(rows, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UserError, match=r"gcnmpi\[plots\]"):
+        plot_comparison(rows, tmp_path / "c.png")
+
+
+def test_the_script(graphs, rows, tmp_path):
+    command = [sys.executable, str(SCRIPT), str(graphs[1]), "--model", "block", "-k", "2"]
+    command += ["--out", str(tmp_path), "--no-plot"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "comparison.md").read_text() in done.stdout
+    assert (tmp_path / "comparison.csv").exists()
+    done = subprocess.run([*command, "--model", "ph"], capture_output=True, text=True)
+    assert (done.returncode, "unknown model 'ph'" in done.stderr) == (2, True)
+
+
+def test_auto_in_a_study_takes_a_time_limit_only(graphs):
+    with pytest.raises(UserError, match="time_limit=SECONDS"):
+        study(graphs[1:], [parse_recipe("auto:seed=3")], [2])

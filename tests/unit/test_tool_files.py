@@ -1,0 +1,187 @@
+"""Files of other partitioners, read back by parsers that share nothing with the writer."""
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_graphs import partitioned_graphs, random_graph
+
+from partition import tool_files
+from partition.cli import cli
+from partition.errors import UserError
+from partition.models import GraphModel, HypergraphModel, graph_model, hypergraph_model, row_model
+from partition.partfile import read_parts
+from partition.stochastic import stochastic_model
+from partition.store import list_partitions, read_partition, write_graph
+from partition.tool_files import export_model, write_model
+
+
+def numbers(file):
+    """Lines of numbers, comments left out."""
+    with open(file) as lines:
+        return [[int(word) for word in line.split()] for line in lines if line[0] != "%"]
+
+
+def read_metis(file):
+    """(weights of each vertex, neighbours of each vertex), by the METIS manual."""
+    (n, edges, code, *constraints), *lines = numbers(file)
+    assert code == 10
+    count = constraints[0] if constraints else 1
+    assert len(lines) == n
+    assert sum(len(line) - count for line in lines) == 2 * edges
+    return [line[:count] for line in lines], [[v - 1 for v in line[count:]] for line in lines]
+
+
+def read_hmetis(file):
+    """(weights, nets, costs), by the hMETIS manual."""
+    (nets, n, code), *lines = numbers(file)
+    assert code in (10, 11)
+    assert len(lines) == nets + n
+    costs = [line[0] if code == 11 else 1 for line in lines[:nets]]
+    pins = [[v - 1 for v in line[code - 10 :]] for line in lines[:nets]]
+    return lines[nets:], pins, costs
+
+
+def read_patoh(file):
+    """(weights, nets, costs), by the PaToH manual."""
+    (base, n, nets, pins, scheme, *constraints), *lines = numbers(file)
+    assert scheme in (1, 3)
+    count = constraints[0] if constraints else 1
+    costs = [line[0] if scheme == 3 else 1 for line in lines[:nets]]
+    found = [[v - base for v in line[scheme == 3 :]] for line in lines[:nets]]
+    assert sum(map(len, found)) == pins
+    flat = [word for line in lines[nets:] for word in line]
+    assert len(flat) == n * count
+    return [flat[i : i + count] for i in range(0, len(flat), count)], found, costs
+
+
+def rows(indptr, indices):
+    return [indices[a:b].tolist() for a, b in pairwise(indptr)]
+
+
+@settings(max_examples=60, deadline=None)
+@given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 40), st.booleans())
+def test_round_trip(tmp_path_factory, case, direction, piece, several):
+    graph, _, _ = case
+    file = tmp_path_factory.mktemp("files") / "model"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tool_files, "PIECE", piece)
+        model = graph_model(graph, direction)
+        weights = np.array([model.weights, 3 * np.arange(graph.n)])[: 1 + several]
+        write_model(file, model, "metis", weights)
+        assert read_metis(file) == (weights.T.tolist(), rows(model.indptr, model.indices))
+
+        for model in (
+            hypergraph_model(graph, direction),
+            stochastic_model(
+                graph,
+                direction,
+                seed=0,
+                batches=5,
+                sampler="vertex",
+                batch="60%",
+                fanouts="",
+                owners="batch",
+            ),
+        ):
+            nets = rows(model.indptr, model.pins)
+            costs = model.net_costs().tolist()
+            write_model(file, model, "hmetis")
+            assert read_hmetis(file) == (weights[:1].T.tolist(), nets, costs)
+            write_model(file, model, "patoh", weights)
+            assert read_patoh(file) == (weights.T.tolist(), nets, costs)
+
+
+def test_large_numbers_and_blank_lines(tmp_path):
+    big = 10**15 + 7
+    pins = np.array([1, 0, 2], np.int64)
+    model = HypergraphModel(
+        np.array([big, 0, 10]), np.array([0, 2, 2, 3]), pins, np.array([1, 100, 99])
+    )
+    write_model(tmp_path / "x.hgr", model, "hmetis")
+    assert (tmp_path / "x.hgr").read_text() == f"3 3 11\n1 2 1\n100\n99 3\n{big}\n0\n10\n"
+    write_model(tmp_path / "x.u", replace(model, costs=None), "patoh")
+    assert (tmp_path / "x.u").read_text() == f"0 3 3 3 1\n1 0\n\n2\n{big}\n0\n10\n"
+    lonely = GraphModel(np.array([1, 1]), np.zeros(3, np.int64), np.empty(0, np.int32))
+    write_model(tmp_path / "x.graph", lonely, "metis")
+    assert (tmp_path / "x.graph").read_text() == "2 0 010\n1\n1\n"
+
+
+def test_from_the_command_line_and_back(tmp_path):
+    graph = random_graph(30, 120)
+    path, file = tmp_path / "small.graph", tmp_path / "small.u"
+    write_graph(path, graph, source={})
+
+    def run(*words, code=0):
+        result = CliRunner().invoke(cli, [str(word) for word in words])
+        assert result.exit_code == code, result.output
+        return result
+
+    out = run("export-model", path, file, "--format", "patoh", "--balance", "nnz,rows", "--json")
+    facts = json.loads(out.stdout)
+    model = hypergraph_model(graph, "in")
+    assert (facts["model"], facts["nets"], facts["pins"]) == ("hp", 30, len(model.pins))
+    weights, nets, _ = read_patoh(file)
+    assert nets == rows(model.indptr, model.pins)
+    assert weights == [[w, 1] for w in model.weights.tolist()]
+    assert "is there already" in run("export-model", path, file, "--format", "metis", code=2).stderr
+    text = run("export-model", path, file, "--format", "metis", "--force", "--direction", "out")
+    assert "gp, 30 vertices" in text.output
+    assert read_metis(file)[0] == [[w] for w in row_model(graph, "out").weights.tolist()]
+    words = ["--format", "hmetis", "--model", "shp", "-k", 4, "--set", "batch=10", "--force"]
+    assert "shp, 30 vertices" in run("export-model", path, file, *words).output
+    assert sum(read_hmetis(file)[2]) > 100
+
+    # PaToH writes several part numbers per line.
+    (tmp_path / "parts").write_text("0 1 2 " * 4 + "\n" + "2 1 0\n" * 6)
+    run("import-parts", path, tmp_path / "parts", "--name", "theirs")
+    assert read_partition(path, "theirs").parts.tolist() == [0, 1, 2] * 4 + [2, 1, 0] * 6
+    assert list_partitions(path) == ["theirs"]
+
+
+@pytest.mark.parametrize(
+    ("format", "model", "options", "message"),
+    [
+        ("metiss", None, {}, "unknown format 'metiss'"),
+        ("metis", "hp", {}, r"a metis file holds a graph \(--model gp\)"),
+        ("patoh", "gp", {}, "a patoh file holds a hypergraph"),
+        ("hmetis", "rp", {}, "a hmetis file holds a hypergraph"),
+        ("hmetis", "ph", {}, "unknown model 'ph'"),
+        ("hmetis", "hp", {"balance": "nnz,rows"}, "one weight per vertex"),
+        ("hmetis", "shp", {}, "depends on the number of parts"),
+        ("hmetis", "shp", {"k": 0}, "k = 0 is not in 1..30"),
+        ("hmetis", "shp", {"k": 3, "theta": "0"}, "theta = 0"),
+        ("hmetis", "shp", {"k": 3, "thets": "0"}, "unknown option of the model 'shp' 'thets'"),
+        ("hmetis", "hp", {"preset": "fast"}, "the model 'hp' has no options"),
+        ("hmetis", "hp", {"direction": "up"}, "unknown direction"),
+        ("hmetis", "hp", {"seed": -1}, "seed = -1"),
+        ("hmetis", "hp", {"balance": "train"}, "the graph has none"),
+    ],
+)
+def test_mistakes_leave_no_file(tmp_path, format, model, options, message):
+    path = tmp_path / "small.graph"
+    write_graph(path, random_graph(30, 120), source={})
+    with pytest.raises(UserError, match=message):
+        export_model(path, tmp_path / "out", format, model, **options)
+    assert [file.name for file in tmp_path.iterdir()] == ["small.graph"]
+
+
+def test_part_files_with_several_numbers_in_a_line(tmp_path):
+    file = tmp_path / "parts"
+    file.write_text("0 1\t2\r\n\n 2\n1 0 \n")
+    assert read_parts(file, 6).tolist() == [0, 1, 2, 2, 1, 0]
+    for text, message in {
+        "0 1 2\n0 x 1\n": "line 2: 'x' is no part number",
+        "0 1 2\n\n0 3 1\n": r"line 3: part 3 is not one of 0..2",
+        "0 1 2\n0 1 2 1\n": "has 7 part numbers, the graph has 6",
+        "0 1 2 0 1\n": "has 5 part numbers",
+        "0 1 2\n0 1.5 2\n": "line 2: '1.5'",
+    }.items():
+        file.write_text(text)
+        with pytest.raises(UserError, match=message):
+            read_parts(file, 6, 3)
