@@ -28,10 +28,9 @@ SWEEPS = 40  # on a level, while cooling
 WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs
 FEWEST = 6
 FLAT = 3  # sweeps at temperature 0 that end a level
-COLDEST, HOTTEST, HEATING = 0.08, 4.0, 1.5  # in net costs
+COLDEST, HOTTEST = 0.08, 4.0  # temperatures, in net costs
 TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
 SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
-CYCLES = 1
 COARSEST = 30  # vertices per part
 SHRINK = 0.9  # coarsening ends when it shrinks less
 RATED = 100  # nets of more pins do not tie vertices together
@@ -96,9 +95,9 @@ def refine(
     seed : int
         The same arguments give the same parts, unless the time limit ends the search.
     effort : float
-        Multiplies the number of sweeps.
+        How often to go through all levels; below 1 once, with that share of the sweeps.
     time_limit : float, optional
-        Seconds after which no further sweep begins.
+        Seconds after which no further sweep begins; where they are short the search cools faster.
     extra_weights : (n, m) integers, optional
         Further weights of the vertices, balanced like the model's own.
 
@@ -128,6 +127,18 @@ def refine(
     )
 
 
+@dataclass(frozen=True)
+class _Clock:
+    """A span of time, possibly infinite."""
+
+    begun: float
+    seconds: float
+
+    def spent(self) -> float:
+        """How much of it is over: 0 at first, 1 at the end."""
+        return (time.monotonic() - self.begun) / self.seconds if self.seconds > 0 else 1.0
+
+
 class _Search:
     """The settings of one search, its random numbers and its clock."""
 
@@ -154,7 +165,7 @@ class _Search:
 
         state = self._state(finest, start, 0)
         before, heaviest = self._value(state), state.loads.max(axis=0)
-        for _ in range(CYCLES):
+        for _ in range(max(1, round(self.effort))):
             state = self._descend(finest, state, 0)
         reached = state.loads.max(axis=0)
         if (reached > np.maximum(self.limits, heaviest)).any():
@@ -163,8 +174,9 @@ class _Search:
         lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
         return state.parts if lighter or self._value(state) <= before else start
 
-    def _descend(self, level: Level, state: State, depth: int) -> State:
-        """Search on the coarser levels, then on this one."""
+    def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
+        """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
+        pins = len(level.pins)
         if len(level.weights) > COARSEST * self.k and time.monotonic() < self.end:
             labels = np.empty(len(level.weights), np.int32)
             clusters = cluster(state, labels, self.grain, RATED, self.random)
@@ -172,39 +184,43 @@ class _Search:
                 coarse = contract(level, labels, clusters)
                 parts = np.empty(clusters, np.int32)
                 parts[labels] = state.parts
-                below = self._descend(coarse, self._state(coarse, parts, depth + 1), depth + 1)
+                below = self._state(coarse, parts, depth + 1)
+                below = self._descend(coarse, below, depth + 1, finer + pins)
                 state = self._state(level, below.parts[labels], depth)
-        return self._anneal(level, state, depth)
+        begun = time.monotonic()
+        share = pins / max(1, pins + finer)
+        return self._anneal(state, level, depth, _Clock(begun, share * (self.end - begun)))
 
-    def _anneal(self, level: Level, state: State, depth: int) -> State:
+    def _anneal(self, state: State, level: Level, depth: int, clock: _Clock) -> State:
         """Heat, cool, and undo it if that was for nothing."""
         kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
         ceiling = self._value(state, smooth=True) + TOLERANCE * self.objective.sum()
         sweeps = min(SWEEPS, max(FEWEST, WORK // max(1, len(level.pins))))
-        sweeps = max(1, round(sweeps * self.effort))
+        sweeps = max(1, round(sweeps * min(1.0, self.effort)))
 
-        # Up by a factor per sweep, as long as the partition bears it; slowly down; and an end.
-        temperature = COLDEST
-        while temperature < HOTTEST and self._sweep(state, temperature):
+        # Up, in a quarter of the sweeps at most, as long as the partition bears it.
+        temperature, step = COLDEST, (HOTTEST / COLDEST) ** (4 / sweeps)
+        while temperature < HOTTEST and clock.spent() < 0.25:
+            self._sweep(state, temperature)
             if self._value(state, smooth=True) > ceiling:
                 break
-            temperature *= HEATING
-        for i in range(1, sweeps):
-            if not self._sweep(state, temperature * (COLDEST / temperature) ** (i / sweeps)):
-                break
+            temperature *= step
+        # Slowly down; faster where the time would not do.
+        done = 1 / sweeps
+        while done < 1 and clock.spent() < 0.9:
+            self._sweep(state, temperature * (COLDEST / temperature) ** done)
+            done = max(done + 1 / sweeps, clock.spent() / 0.9)
         for _ in range(FLAT):
-            self._sweep(state, 0.0)
+            if clock.spent() < 1:
+                self._sweep(state, 0.0)
 
         worse = self._value(state) > before and self._feasible(state) <= feasible
         return self._state(level, kept, depth) if worse else state
 
-    def _sweep(self, state: State, temperature: float) -> bool:
-        """Offer each vertex of the boundary a move; False where the time is over."""
-        if time.monotonic() > self.end:
-            return False
+    def _sweep(self, state: State, temperature: float) -> None:
+        """Offer each vertex of the boundary a move."""
         energy = self._energy(state, PRESSURE[temperature == 0])
         sweep(state, boundary(state), self.unit * temperature, energy, self.random)
-        return True
 
     def _energy(self, state: State, pressure: float) -> Energy:
         """The objective's slopes here, times the volume: what one more row costs in rows."""
