@@ -104,6 +104,7 @@ class Energy(NamedTuple):
 
 @compiled
 def height(volume, strength, norm, doublings):
+    """f of :class:`Energy` at a volume."""
     x = volume / norm
     for _ in range(doublings):
         x *= x
@@ -112,6 +113,7 @@ def height(volume, strength, norm, doublings):
 
 @compiled
 def slope(volume, strength, norm, doublings):
+    """The derivative of :func:`height`."""
     if volume <= 0:
         return 0.0
     return height(volume, strength, norm, doublings) * (1 << doublings) / volume

@@ -104,6 +104,7 @@ def survey(state, v, desk, wide, random):
 
 @compiled
 def has_room(state, v, b):
+    """Whether part b can take a vertex without breaking a limit."""
     for m in range(len(state.limits)):
         if state.loads[b, m] + state.weights[v, m] > state.limits[m]:
             return False
@@ -153,6 +154,7 @@ def choose(state, v, desk, ncandidates, sent, wide, energy, random):
 
 @compiled
 def clear(desk, ncandidates, wide):
+    """Zero what :func:`survey` filled."""
     desk.sums[:] = 0.0
     if wide:
         desk.near[:] = 0.0
