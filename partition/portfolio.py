@@ -151,13 +151,13 @@ def add_best(
 
     The best is the one with the least :meth:`Network.seconds`; of equals, with the least volume.
     What fits is decided by estimates from the size of the graph and k, so the same command gives
-    the same partition; the clock only ends what takes longer, and the partition then is not
-    recorded as deterministic.
+    the same partition. The clock stops tools and lowers the effort of refinements on a machine
+    that is too slow for the estimates; the partition then is not recorded as deterministic.
 
     Parameters
     ----------
     time_limit : float
-        Seconds. The cheapest candidate is run to its end even if that takes longer.
+        Seconds, about: the cheapest candidate, and a refinement once begun, are run to the end.
     network : Network, optional
         What messages and bytes cost.
     objective : Objective, optional
@@ -322,16 +322,13 @@ class _Run:
             trial.row["note"] = "a slow machine: refined with less effort"
         if effort >= MEANINGLESS and left > 0:
             self.report(f"{trial.candidate.name}, refined")
+            # Without a time limit of its own, which would let the clock decide on moves.
             trial.parts = refined(
-                self.graph, trial.parts, self.k, self.objective, effort=effort, time_limit=left,
-                **self.common,
-            )  # fmt: skip
+                self.graph, trial.parts, self.k, self.objective, effort=effort, **self.common
+            )
             trial.effort = effort
         else:
             trial.row["note"] = "no time to refine"
-        if self._left() <= 0:
-            trial.deterministic = False
-            trial.row["note"] = "refinement cut short" if trial.effort else "no time to refine"
         self._measure(trial, begun)
 
     def _measure(self, trial: _Trial, begun: float) -> None:
