@@ -97,7 +97,8 @@ def refine(
     effort : float
         How often to go through all levels; below 1 once, with that share of the sweeps.
     time_limit : float, optional
-        Seconds after which no further sweep begins; where they are short the search cools faster.
+        Seconds after which no further sweep begins, but for a few that restore the balance;
+        where they are short the search cools faster.
     extra_weights : (n, m) integers, optional
         Further weights of the vertices, balanced like the model's own.
 
@@ -210,8 +211,8 @@ class _Search:
         while done < 1 and clock.spent() < 0.9:
             self._sweep(state, temperature * (COLDEST / temperature) ** done)
             done = max(done + 1 / sweeps, clock.spent() / 0.9)
-        for _ in range(FLAT):
-            if clock.spent() < 1:
+        for _ in range(FLAT):  # late too where the coarser levels' slack is still in the parts
+            if clock.spent() < 1 or (depth == 0 and not self._feasible(state)):
                 self._sweep(state, 0.0)
 
         worse = self._value(state) > before and self._feasible(state) <= feasible
