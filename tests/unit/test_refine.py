@@ -231,7 +231,9 @@ def test_an_unbalanced_start_gets_lighter(communities):
 
 def test_time_limit(communities):
     start = random_parts(communities.n, 8)
-    assert np.array_equal(refine(hypergraph_model(communities), start, 8, time_limit=0), start)
+    assert np.array_equal(
+        refine(hypergraph_model(communities), start, 8, imbalance=1, time_limit=0), start
+    )
 
 
 def test_trivial_cases():
