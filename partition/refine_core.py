@@ -6,7 +6,9 @@ A net keeps how many of its pins each part holds. Two forms, so that the memory 
   at once by vector instructions;
 * *list*: (part, count) pairs in no order, for the others, which touch few parts.
 
-Everything is in arrays of one tuple, ``State``, which the functions here change in place.
+Everything is in arrays of one tuple, ``State``, which the functions here change in place. The
+numbers of nets and parts are made int64 before they are passed on: a function is compiled for
+every combination of types that it is called with.
 """
 
 from __future__ import annotations
@@ -104,7 +106,7 @@ class Energy(NamedTuple):
 
 @compiled
 def height(volume, strength, norm, doublings):
-    """f of :class:`Energy` at a volume."""
+    """f of :class:`Energy`."""
     x = volume / norm
     for _ in range(doublings):
         x *= x
@@ -204,15 +206,15 @@ def fill(state):
             state.loads[p, m] += state.weights[v, m]
     for net in range(len(state.owner)):
         for i in range(state.net_ptr[net], state.net_ptr[net + 1]):
-            add_pin(state, net, state.parts[state.pins[i]])
-        home = state.parts[state.owner[net]]
+            add_pin(state, net, np.int64(state.parts[state.pins[i]]))
+        home = np.int64(state.parts[state.owner[net]])
         state.home[net] = home
         state.send[home] += state.cost[net] * (state.touched[net] - 1)
         for i in range(listed(state, net, found)):
             if found[i] != home:
                 state.recv[found[i]] += state.cost[net]
                 if len(state.pairs):
-                    send_to(state, home, found[i], 1)
+                    send_to(state, home, np.int64(found[i]), 1)
 
 
 @compiled
@@ -226,13 +228,13 @@ def move(state, v, b, energy, found):
         state.loads[a, m] -= state.weights[v, m]
         state.loads[b, m] += state.weights[v, m]
     for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
-        net = state.nets[i]
+        net = np.int64(state.nets[i])
         cost = state.cost[net]
         if state.owner[net] == v:
             if len(state.pairs):
                 for j in range(listed(state, net, found)):
                     if found[j] != a:
-                        send_to(state, a, found[j], -1)
+                        send_to(state, a, np.int64(found[j]), -1)
             state.send[a] -= cost * (state.touched[net] - 1)
             if not remove_pin(state, net, a):
                 state.recv[a] += cost
@@ -243,7 +245,7 @@ def move(state, v, b, energy, found):
             if len(state.pairs):
                 for j in range(listed(state, net, found)):
                     if found[j] != b:
-                        send_to(state, b, found[j], 1)
+                        send_to(state, b, np.int64(found[j]), 1)
             continue
         home = np.int64(state.home[net])
         left, new = remove_pin(state, net, a), add_pin(state, net, b)

@@ -210,21 +210,19 @@ def cluster(state, labels, heaviest, largest, random):
 
 @compiled
 def squeeze(net_ptr, pins, labels, clusters, new_ptr, new_pins, digest):
-    """The nets with clusters for vertices, each once, in increasing order, and their digests."""
+    """The nets with clusters for vertices, each once, and digests that no order of them changes."""
     mark = np.full(clusters, -1, np.int32)
     end = 0
     for net in range(len(net_ptr) - 1):
-        begin = end
+        value = np.uint64(0)
         for i in range(net_ptr[net], net_ptr[net + 1]):
             c = labels[pins[i]]
             if mark[c] != net:
                 mark[c] = net
                 new_pins[end] = c
                 end += 1
-        new_pins[begin:end].sort()
+                mixed = (np.uint64(c) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+                mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+                value += mixed ^ (mixed >> np.uint64(27))
         new_ptr[net + 1] = end
-        value = np.uint64(end - begin)
-        for i in range(begin, end):
-            value = (value ^ np.uint64(new_pins[i])) * np.uint64(0x9E3779B97F4A7C15)
-            value ^= value >> np.uint64(29)
         digest[net] = value

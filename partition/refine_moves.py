@@ -104,7 +104,7 @@ def survey(state, v, desk, wide, random):
 
 @compiled
 def has_room(state, v, b):
-    """Whether part b can take a vertex without breaking a limit."""
+    """Whether the part can take the vertex within every limit."""
     for m in range(len(state.limits)):
         if state.loads[b, m] + state.weights[v, m] > state.limits[m]:
             return False
@@ -154,7 +154,7 @@ def choose(state, v, desk, ncandidates, sent, wide, energy, random):
 
 @compiled
 def clear(desk, ncandidates, wide):
-    """Zero what :func:`survey` filled."""
+    """Make the desk zero again."""
     desk.sums[:] = 0.0
     if wide:
         desk.near[:] = 0.0
