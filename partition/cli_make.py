@@ -108,7 +108,7 @@ Examples:
     metavar="SECONDS",
     help=f"Of {AUTO}: what is tried.  [default: {TIME_LIMIT:g}]",
 )
-@click.option("--alpha", type=float, help="Of auto: seconds per message.  [default: 2e-6]")
+@click.option("--alpha", type=float, help="Of auto: seconds per message.  [default: 5e-7]")
 @click.option("--beta", type=float, help="Of auto: seconds per byte.  [default: 1e-10]")
 @click.option("--width", type=int, help="Of auto: float32 columns of a row.  [default: 64]")
 @force_option

@@ -39,8 +39,8 @@ from partition.store import Partition, open_graph, write_partition
 
 AUTO = "auto"
 TIME_LIMIT = 120.0
-TOOLS_SHARE = 0.5  # of the time limit; the rest is for refinement
-HUBS, LEAST_SHARE = 50.0, 0.2  # see effective_pins
+MARGIN = 0.9  # of the time limit is planned with
+TOOLS_SHARE = 0.3  # of that; the rest is for refinement
 MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
 LEAST_EFFORT = 0.1  # of a refinement; less is not worth it
 ROUNDS = 3  # of refinement, of the best candidate, where there is time
@@ -51,10 +51,11 @@ SLOW = 2.0  # times the estimates: another machine, not another graph
 class Network:
     """What a message costs: α seconds and β seconds a byte, for float32 rows of ``width``.
 
-    The defaults are those of a good cluster network: 2 µs, 10 GB/s.
+    The defaults are those of a good cluster network: half a microsecond, which is what it takes to
+    hand over one of many messages that travel at the same time, and 10 GB/s.
     """
 
-    alpha: float = 2e-6
+    alpha: float = 5e-7
     beta: float = 1e-10
     width: int = 64
 
@@ -81,19 +82,19 @@ class Candidate:
 
 
 def _vol_seconds(pins: float, k: int) -> float:
-    return 0.5 + 0.12e-6 * pins * k
+    return 0.5 + 0.3e-6 * pins * k
 
 
 CANDIDATES = (
     Candidate("gp", "gp", lambda pins, k: 0.5 + 0.6e-6 * pins * math.log2(k)),
     Candidate("gp-vol", "gp", _vol_seconds, {"objective": "vol"}),
     # On roads and meshes the busiest part of METIS differs by a fifth from seed to seed. Elsewhere
-    # other tools are a better use of the time: so these seem to take twice as long as they do.
+    # other tools are a better use of the time: so these seem to take longer than they do.
     *(
-        Candidate(f"gp-vol+{i}", "gp", lambda p, k: 2 * _vol_seconds(p, k), {"objective": "vol"}, i)
-        for i in (1, 2, 3)
+        Candidate(f"gp-vol+{i}", "gp", lambda p, k: 3 * _vol_seconds(p, k), {"objective": "vol"}, i)
+        for i in (3, 2)
     ),
-    Candidate("hp", "hp", lambda pins, k: 0.5 + 2.2e-6 * pins * math.log2(k)),
+    Candidate("hp", "hp", lambda pins, k: 0.5 + 3e-6 * pins * math.log2(k)),
     Candidate(
         "hp-deterministic", "hp", lambda pins, k: 0.5 + 17e-6 * pins * math.log2(k),
         {"preset": "deterministic"},
@@ -101,35 +102,33 @@ CANDIDATES = (
 )  # fmt: skip
 
 
-def effective_pins(graph: Graph) -> float:
-    """Pins, less where there are no hubs: those make all tools slow.
-
-    The measure of it is the mean degree of a neighbour, Σ d² / Σ d.
-    """
-    degree = np.diff(graph.indptr).astype(np.float64)
-    degree += np.bincount(np.asarray(graph.indices), minlength=graph.n)
-    hubs = float((degree**2).sum() / max(1.0, degree.sum())) / HUBS
-    return (graph.nnz + graph.n) * min(1.0, max(LEAST_SHARE, hubs))
-
-
 def refine_seconds(pins: float, k: int, cut: float = 1.0) -> float:
-    """Seconds that a refinement of effort 1 takes.
-
-    It makes fewer sweeps over large graphs, and looks at the boundary only: ``cut`` is the volume
-    of its start per vertex.
-    """
+    """Seconds that a refinement of effort 1 takes: fewer sweeps over large graphs."""
     sweeps = min(40.0, max(6.0, 120e6 / max(pins, 1.0)))
-    return 0.25e-6 * sweeps * pins * math.log2(k) * min(1.0, 0.25 + cut)
+    return 0.29e-6 * sweeps * pins * math.log2(k) * locality(cut)
 
 
-def affordable(pins: float, k: int, time_limit: float) -> list[Candidate]:
-    """What to try, by size alone: the cheapest in any case, others for a share of the time."""
-    ordered = sorted(CANDIDATES, key=lambda candidate: candidate.seconds(pins, k))
+def locality(cut: float) -> float:
+    """What of the time for graphs without locality a graph takes with ``cut`` rows a vertex."""
+    return min(1.0, 0.25 + cut)
+
+
+def affordable(pins: float, k: int, budget: float, cut: float) -> list[Candidate]:
+    """What to try beside the first candidate, the cheapest first, by sizes alone.
+
+    Parameters
+    ----------
+    budget : float
+        Seconds for tools.
+    cut : float
+        Volume of the first candidate's partition per vertex: on graphs with locality, all tools
+        are faster.
+    """
+    seconds = {c.name: c.seconds(pins, k) * locality(cut) for c in CANDIDATES[1:]}
     tried: list[Candidate] = []
-    total = 0.0
-    for candidate in ordered:
-        total += candidate.seconds(pins, k)
-        if tried and total > TOOLS_SHARE * time_limit:
+    for candidate in sorted(CANDIDATES[1:], key=lambda c: seconds[c.name]):
+        budget -= seconds[candidate.name]
+        if budget < 0:
             break
         tried.append(candidate)
     return tried
@@ -281,20 +280,24 @@ class _Run:
 
     def all(self) -> list[_Trial]:
         """The candidates in order, each with a row for the history."""
-        pins, k = effective_pins(self.graph), max(self.k, 2)
-        chosen = affordable(pins, k, self.time_limit)
-        tools_end = self.begun + TOOLS_SHARE * self.time_limit
-        trials = [self._make(c, None if c is chosen[0] else tools_end) for c in chosen]
+        pins, k = float(self.graph.nnz + self.graph.n), max(self.k, 2)
+        planned = MARGIN * self.time_limit
+        tools_end = self.begun + self.time_limit / 2
+        trials = [self._make(CANDIDATES[0], None)]
+        # By estimates: what is tried, and how hard, does not depend on the clock.
+        cut = trials[0].row.get("volume", self.graph.n) / self.graph.n
+        first = CANDIDATES[0].seconds(pins, k)
+        others = affordable(pins, k, TOOLS_SHARE * planned - first, cut)
+        trials += [self._make(candidate, tools_end) for candidate in others]
+        expected = first + sum(c.seconds(pins, k) * locality(cut) for c in others)
+        budget = planned - expected
         made = [trial for trial in trials if trial.parts is not None]
-        # By estimates, as the choice of the tools: what time is left does not depend on the clock.
-        budget = self.time_limit - sum(c.seconds(pins, k) for c in chosen)
-        expected = 1 + sum(trial.candidate.seconds(pins, k) for trial in made)
-        pace = sum(trial.row["seconds"] for trial in made) / expected
+        pace = sum(trial.row["seconds"] for trial in trials) / (1 + expected)
 
         queue = sorted(made, key=self._promise)
         while queue:
             trial = queue.pop(0)
-            cost = refine_seconds(pins, k, trial.row["volume"] / self.graph.n)
+            cost = refine_seconds(pins, k, cut)
             effort = min(1.0, budget / cost)
             if effort < LEAST_EFFORT:
                 trial.row["note"] = trial.row["note"] or ("" if trial.effort else "not refined")
@@ -305,8 +308,8 @@ class _Run:
                 best = min(made, key=self._promise)
                 queue = [best] if best.effort < ROUNDS - 0.5 else []
         for candidate in CANDIDATES:
-            if candidate not in chosen:
-                seconds = candidate.seconds(pins, k)
+            if candidate not in (CANDIDATES[0], *others):
+                seconds = candidate.seconds(pins, k) * locality(cut)
                 row = _row(candidate, f"not tried: about {seconds:.0f} s")
                 trials.append(_Trial(candidate, row))
         return trials
