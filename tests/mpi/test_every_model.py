@@ -1,0 +1,51 @@
+"""A partition of every model, refined, mapped or chosen by auto: bytes sent equal its metrics."""
+
+import json
+
+import numpy as np
+import pytest
+
+from partition.catalogue import MODELS
+from partition.pipeline import add_partition
+from partition.portfolio import add_best
+from partition.refining import refine_partition
+from partition.store import list_partitions, open_graph, read_partition, write_graph
+from partition.synthetic import rmat
+
+K = 4
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A directed skewed graph with a partition of every kind."""
+    path = tmp_path_factory.mktemp("models") / "g.graph"
+    write_graph(path, rmat(9, 3000, seed=5, features=6, classes=3), source={})
+    for model in MODELS:
+        add_partition(path, model, K)
+    add_partition(path, "gp", K, objective="vol", ranks_per_node=2)
+    add_partition(path, "gp", K, balance="nnz,rows", name="balanced")
+    refine_partition(path, f"rp-{K}")
+    add_best(path, K, time_limit=10)
+    return path
+
+
+def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path):
+    names = list_partitions(folder)
+    assert len(names) == len(MODELS) + 4
+    settings = ["model.hidden=[5, 7]", "train.epochs=2"]
+    words = [word for each in settings for word in ("--set", each)]
+    lines = [
+        ["train", folder, "--quiet", *words, "--partition", name, "--out", tmp_path / name]
+        for name in names
+    ]
+    assert gcnmpi_lines(K, lines, timeout=120) == [[None] * K] * len(lines)
+    direction = open_graph(folder).manifest.direction
+    for name in names:
+        end = json.loads((tmp_path / name / "run.jsonl").read_text().splitlines()[-1])
+        metrics = read_partition(folder, name, parts=False).metrics[direction]
+        sent, received = np.array(metrics["send_rows"]), np.array(metrics["recv_rows"])
+        # Of layers 6 → 5 → 7 → 3, the first sends nothing; the others travel 5 and 3 columns wide.
+        expected = (2 * (5 + 3) * 4 * (sent + received)).tolist()
+        assert end["bytes_sent"] == end["bytes_predicted"] == expected, name
+        messages = np.array(metrics["send_messages"]) + np.array(metrics["recv_messages"])
+        assert end["messages_sent"] == (2 * 2 * messages).tolist(), name
