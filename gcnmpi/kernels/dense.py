@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
-class DenseArithmetic:
+class DenseArithmetic(ABC):
     """Everything dense that layers, loss and optimizer need, on arrays of one dtype.
 
     A kernel adds ``sparse`` and ``spmm``. All results go to arrays the caller gives.
@@ -203,10 +204,10 @@ class DenseArithmetic:
 
     # Sparse products: what a kernel adds.
 
+    @abstractmethod
     def sparse(self, matrix: sp.csr_array) -> Any:
         """The kernel's own form of a CSR matrix, with values in its dtype."""
-        raise NotImplementedError
 
+    @abstractmethod
     def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
         """out = matrix · x, or out += matrix · x."""
-        raise NotImplementedError
