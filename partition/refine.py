@@ -25,9 +25,10 @@ from partition.refine_levels import Level, cluster, contract, finest_level, new_
 from partition.refine_moves import sweep
 
 SWEEPS = 40  # on a level, while cooling
-WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs
-FEWEST = 6
-FLAT = 3  # sweeps at temperature 0 that end a level
+WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
+LARGE = 8_000_000  # and fewer pins in all where there are more than these
+FEWEST = 2
+FLAT = 3  # sweeps at temperature 0 that end a level, at most
 COLDEST, HOTTEST = 0.08, 4.0  # temperatures, in net costs
 TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
 SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
@@ -196,7 +197,8 @@ class _Search:
         """Heat, cool, and undo it if that was for nothing."""
         kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
         ceiling = self._value(state, smooth=True) + TOLERANCE * self.objective.sum()
-        sweeps = min(SWEEPS, max(FEWEST, WORK // max(1, len(level.pins))))
+        pins = max(1, len(level.pins))
+        sweeps = min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
         sweeps = max(1, round(sweeps * min(1.0, self.effort)))
 
         # Up, in a quarter of the sweeps at most, as long as the partition bears it.
@@ -211,7 +213,9 @@ class _Search:
         while done < 1 and clock.spent() < 0.9:
             self._sweep(state, temperature * (COLDEST / temperature) ** done)
             done = max(done + 1 / sweeps, clock.spent() / 0.9)
-        for _ in range(FLAT):  # late too where the coarser levels' slack is still in the parts
+        for _ in range(
+            min(FLAT, max(1, sweeps // 3))
+        ):  # late too where the coarser levels' slack is still in the parts
             if clock.spent() < 1 or (depth == 0 and not self._feasible(state)):
                 self._sweep(state, 0.0)
 
