@@ -28,6 +28,7 @@ SWEEPS = 40  # on a level, while cooling
 WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
 LARGE = 8_000_000  # and fewer pins in all where there are more than these
 FEWEST = 2
+HEATED = 6  # sweeps from which on it pays to heat
 FLAT = 3  # sweeps at temperature 0 that end a level, at most
 COLDEST, HOTTEST = 0.08, 4.0  # temperatures, in net costs
 TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
@@ -201,9 +202,10 @@ class _Search:
         sweeps = min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
         sweeps = max(1, round(sweeps * min(1.0, self.effort)))
 
-        # Up, in a quarter of the sweeps at most, as long as the partition bears it.
+        # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all
+        # where there are too few to come down again.
         temperature, step = COLDEST, (HOTTEST / COLDEST) ** (4 / sweeps)
-        while temperature < HOTTEST and clock.spent() < 0.25:
+        while sweeps >= HEATED and temperature < HOTTEST and clock.spent() < 0.25:
             self._sweep(state, temperature)
             if self._value(state, smooth=True) > ceiling:
                 break
