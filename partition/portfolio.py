@@ -107,7 +107,7 @@ def refine_seconds(pins: float, k: int, cut: float = 1.0) -> float:
 
     It makes fewer sweeps over large graphs, and they visit what is near the cut.
     """
-    sweeps = min(40.0, max(4.0, 120e6 / max(pins, 1.0) * min(1.0, 8e6 / max(pins, 1.0))))
+    sweeps = min(40.0, max(3.0, 120e6 / max(pins, 1.0) * min(1.0, 5e6 / max(pins, 1.0))))
     return 0.29e-6 * sweeps * pins * math.log2(k) * min(1.0, 0.05 + 3 * cut)
 
 

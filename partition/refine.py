@@ -26,7 +26,7 @@ from partition.refine_moves import sweep
 
 SWEEPS = 40  # on a level, while cooling
 WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
-LARGE = 8_000_000  # and fewer pins in all where there are more than these
+LARGE = 5_000_000  # and fewer pins in all where there are more than these
 FEWEST = 2
 HEATED = 6  # sweeps from which on it pays to heat
 FLAT = 3  # sweeps at temperature 0 that end a level, at most
