@@ -203,7 +203,12 @@ def test_ctrl_c_in_the_middle_of_a_tool(tmp_path):
     command = [sys.executable, "-m", "partition", "add", str(path), "--model", "hp", "-k", "64"]
     command += ["--set", "preset=deterministic-quality"]  # half a minute, if it is let
     process = subprocess.Popen(
-        command, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, text=True
+        command,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell's background jobs, such as a CI run, ignore SIGINT, and so do their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not list(temporary.glob("*/task.json")) and process.poll() is None:
         time.sleep(0.1)
