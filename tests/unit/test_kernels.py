@@ -27,7 +27,7 @@ def random():
     return np.random.default_rng(3)
 
 
-def near(kernel, found, expected, factor=1.0):
+def assert_near(kernel, found, expected, factor=1.0):
     tolerance = factor * (1e-5 if kernel.dtype == np.float32 else 1e-13)
     found = kernel.to_host(found)
     assert found.dtype == kernel.dtype
@@ -56,11 +56,11 @@ def test_spmm(kernel, random, shape, width):
     matrix = kernel.sparse(sp.csr_array(dense))
     out = give(kernel, before)
     kernel.spmm(matrix, give(kernel, x), out)
-    near(kernel, out, dense @ x)
+    assert_near(kernel, out, dense @ x)
     kernel.spmm(matrix, give(kernel, x), out, accumulate=True)
-    near(kernel, out, 2 * (dense @ x))
+    assert_near(kernel, out, 2 * (dense @ x))
     kernel.spmm(matrix, give(kernel, -x), out, accumulate=True)
-    near(kernel, out, dense @ x)
+    assert_near(kernel, out, dense @ x)
 
 
 def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
@@ -72,11 +72,11 @@ def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
     kernel.spmm(matrix, x[5:14], out[2:8])
     expected = results.copy()
     expected[2:8] = dense @ whole[5:14]
-    near(kernel, out, expected)
+    assert_near(kernel, out, expected)
     kernel.spmm(matrix, x[11:20], out[9:15], accumulate=True)
     expected[9:15] += dense @ whole[11:20]
-    near(kernel, out, expected)
-    near(kernel, x, whole)
+    assert_near(kernel, out, expected)
+    assert_near(kernel, x, whole)
     assert out.ctypes.data == address  # requests of MPI hold this address
 
 
@@ -88,9 +88,9 @@ def test_spmm_of_nothing(kernel, rows, columns, width):
     matrix = kernel.sparse(sp.csr_array((rows, columns)))
     out, x = give(kernel, np.full((rows, width), 7.0)), give(kernel, np.ones((columns, width)))
     kernel.spmm(matrix, x, out, accumulate=True)
-    near(kernel, out, np.full((rows, width), 7.0))
+    assert_near(kernel, out, np.full((rows, width), 7.0))
     kernel.spmm(matrix, x, out)
-    near(kernel, out, np.zeros((rows, width)))
+    assert_near(kernel, out, np.zeros((rows, width)))
 
 
 def test_spmm_keeps_stored_zeros_apart_from_infinities_of_others(kernel):
@@ -134,22 +134,22 @@ def test_gemm_and_its_transposes(kernel, random):
     ):
         out = kernel.empty(7, 5)
         kernel.gemm(give(kernel, left), give(kernel, right), out, **transposes)
-        near(kernel, out, a @ b)
+        assert_near(kernel, out, a @ b)
     out = kernel.empty(4, 5)  # no rows on this rank: a gradient of zeros
     kernel.gemm(kernel.empty(0, 4), kernel.empty(0, 5), out, ta=True)
-    near(kernel, out, np.zeros((4, 5)))
+    assert_near(kernel, out, np.zeros((4, 5)))
 
 
 def test_sums_biases_and_copies(kernel, random):
     x, bias = random.standard_normal((9, 3)), random.standard_normal(3)
     mine, out = give(kernel, x), kernel.empty(3)
     kernel.column_sum(mine, out)
-    near(kernel, out, x.sum(axis=0), 10)
+    assert_near(kernel, out, x.sum(axis=0), 10)
     kernel.column_sum(kernel.empty(0, 3), out)
-    near(kernel, out, np.zeros(3))
+    assert_near(kernel, out, np.zeros(3))
     kernel.add_bias(mine, give(kernel, bias))
-    near(kernel, mine, x + bias)
-    near(kernel, kernel.zeros(2, 3), np.zeros((2, 3)))
+    assert_near(kernel, mine, x + bias)
+    assert_near(kernel, kernel.zeros(2, 3), np.zeros((2, 3)))
     assert kernel.from_host(np.array([1, 2])).dtype.kind == "i"
     assert kernel.total(give(kernel, np.full((10, 10), 0.5))) == 50.0
     assert kernel.log_sum(give(kernel, np.full((4, 1), np.e))) == pytest.approx(4, rel=1e-6)
@@ -158,12 +158,12 @@ def test_sums_biases_and_copies(kernel, random):
 def test_relu_and_its_derivative(kernel):
     x = give(kernel, [[-1.0, 0.0, 2.0], [3.0, -0.5, 1e-30]])
     kernel.relu(x)
-    near(kernel, x, [[0, 0, 2], [3, 0, 1e-30]])
+    assert_near(kernel, x, [[0, 0, 2], [3, 0, 1e-30]])
     grad = give(kernel, np.ones((2, 3)))
     kernel.relu_backward(grad, x, 1.0)
-    near(kernel, grad, [[0, 0, 1], [1, 0, 1]])
+    assert_near(kernel, grad, [[0, 0, 1], [1, 0, 1]])
     kernel.relu_backward(grad, give(kernel, [[0.0, 1, 1], [1, 1, 0]]), 4.0)
-    near(kernel, grad, [[0, 0, 4], [4, 0, 0]])
+    assert_near(kernel, grad, [[0, 0, 4], [4, 0, 0]])
 
 
 @pytest.mark.parametrize("width", [1, 7, 70_000])
@@ -177,9 +177,9 @@ def test_dropout(kernel, random, width):
     expected = np.where(hashes >= rng.threshold(p), x / (1 - p), 0)
     mine, out = give(kernel, x), kernel.empty(3, width)
     kernel.dropout(mine, rows, columns, p, out)
-    near(kernel, out, expected)
+    assert_near(kernel, out, expected)
     kernel.dropout(mine, rows, columns, p, mine)  # in place
-    near(kernel, mine, expected)
+    assert_near(kernel, mine, expected)
     kernel.dropout(kernel.empty(0, width), rows[:0], columns, p, kernel.empty(0, width))
 
 
@@ -187,12 +187,12 @@ def test_rows_are_taken_and_put(kernel, random):
     x, rows = random.standard_normal((10, 3)), np.array([9, 0, 4])
     out = kernel.empty(3, 3)
     kernel.take_rows(give(kernel, x), rows, out)
-    near(kernel, out, x[rows])
+    assert_near(kernel, out, x[rows])
     back = kernel.zeros(10, 3)
     kernel.put_rows(out, rows, back)
     expected = np.zeros((10, 3))
     expected[rows] = x[rows]
-    near(kernel, back, expected)
+    assert_near(kernel, back, expected)
     kernel.take_rows(give(kernel, x), rows[:0], kernel.empty(0, 3))
 
 
@@ -219,7 +219,7 @@ def test_cross_entropy_as_pytorch_gives_it(kernel):
         [0.05924982726750479, 0.00294987520095139, -0.062199702468456186],
         [-1 / 3, 1 / 6, 1 / 6],
     ]
-    near(kernel, grad, expected)
+    assert_near(kernel, grad, expected)
 
 
 def test_softmax_gradient_against_finite_differences(name, random):
@@ -239,7 +239,7 @@ def test_softmax_of_huge_and_of_equal_logits(kernel):
     labels = np.array([0, 1, 0])
     loss, grad = loss_and_gradient(kernel, [[1e4, -1e4], [1e4, -1e4], [-1e4, -1e4]], labels)
     assert loss == pytest.approx((0 + 2e4 + np.log(2)) / 3, rel=1e-6)
-    near(kernel, grad, np.array([[0, 0], [1, -1], [-0.5, 0.5]]) / 3)
+    assert_near(kernel, grad, np.array([[0, 0], [1, -1], [-0.5, 0.5]]) / 3)
 
 
 def test_predictions_take_the_lowest_class_on_a_tie(kernel):
@@ -263,7 +263,7 @@ def test_sgd_step(kernel):
             kernel.sgd_step(param, give(kernel, grad), velocity, lr, momentum)
             v = momentum * v + grad
             expected = expected - lr * v
-            near(kernel, param, expected)
+            assert_near(kernel, param, expected)
 
 
 def test_adam_step(kernel):
@@ -275,7 +275,7 @@ def test_adam_step(kernel):
         g = np.array(grad)
         m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
         expected = expected - lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
-        near(kernel, param, expected)
+        assert_near(kernel, param, expected)
 
 
 # Parameters after each of the three steps, from torch.optim 2 in float64.
@@ -308,7 +308,7 @@ def test_optimizers_step_as_pytorch_does(kernel, optimizer):
     step = make_optimizer(kernel, parameters, {"1.weight": True}, config).step
     for grad, expected in zip(GRADIENTS, PYTORCH[optimizer], strict=True):
         step(give(kernel, grad))
-        near(kernel, parameters.flat, expected)
+        assert_near(kernel, parameters.flat, expected)
 
 
 def test_weight_decay_of_some_parameters_only(kernel):
@@ -320,5 +320,5 @@ def test_weight_decay_of_some_parameters_only(kernel):
     make_optimizer(kernel, parameters, decays, from_table({"train": table}).train).step(
         kernel.zeros(6)
     )
-    near(kernel, parameters["1.weight"], np.full((2, 2), 0.5))
-    near(kernel, parameters["2.weight"], np.ones((2, 1)))
+    assert_near(kernel, parameters["1.weight"], np.full((2, 2), 0.5))
+    assert_near(kernel, parameters["2.weight"], np.ones((2, 1)))
