@@ -36,6 +36,7 @@ except (ImportError, RuntimeError) as error:
 
 Comm = MPI.Intracomm
 Request = MPI.Prequest
+SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
 T = TypeVar("T")
 
 EXCHANGE_TAG = 1
@@ -116,6 +117,10 @@ class NodeArray:
     array: np.ndarray
     window: MPI.Win
 
+    def free(self) -> None:
+        """Give the memory back; all ranks together, and nobody touches the array afterwards."""
+        self.window.Free()
+
 
 def node_array(
     comm: Comm, shape: tuple[int, ...], dtype: Any, make: Callable[[], np.ndarray]
@@ -142,6 +147,21 @@ def node_array(
     node.Barrier()
     node.Free()
     return NodeArray(array, window)
+
+
+def once_a_node(comm: Comm, piece: np.ndarray, n: int) -> NodeArray:
+    """The whole (n,) array whose :func:`slice_of` every rank has, in memory shared by each node."""
+    leader = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    first = comm.allgather(leader.bcast(comm.rank))
+    leader.Free()
+    stops = [slice_of(n, rank, comm.size).stop for rank in range(comm.size)]
+    counts = np.diff(stops, prepend=0)
+    gathered = np.empty(n if first[comm.rank] == comm.rank else 0, piece.dtype)
+    with row_type(piece) as row:
+        for root in sorted(set(first)):
+            target = [gathered, (counts, np.cumsum(counts) - counts), row]
+            comm.Gatherv([piece, len(piece), row], target if root == comm.rank else None, root)
+    return node_array(comm, (n,), piece.dtype, lambda: gathered)
 
 
 def redistribute(
@@ -181,12 +201,11 @@ def redistribute(
         comm.Alltoall(send_counts, recv_counts)
         send_places = np.cumsum(send_counts) - send_counts
         for array, target in zip(arrays, received, strict=True):
-            row = MPI.BYTE.Create_contiguous(_row_bytes(array)).Commit()
-            comm.Alltoallv(
-                [np.ascontiguousarray(array[piece][order]), (send_counts, send_places), row],
-                [target, (recv_counts, place), row],
-            )
-            row.Free()
+            with row_type(array) as row:
+                comm.Alltoallv(
+                    [np.ascontiguousarray(array[piece][order]), (send_counts, send_places), row],
+                    [target, (recv_counts, place), row],
+                )
         place = place + recv_counts
     return received, counts
 
@@ -203,15 +222,23 @@ def persistent(
     receive : bool
         Whether the requests receive or send.
     """
-    # Counted in rows, so that a message may be larger than 2 GB.
-    row = MPI.BYTE.Create_contiguous(_row_bytes(buffer)).Commit()
     make = comm.Recv_init if receive else comm.Send_init
     requests = []
-    for peer, start, stop in zip(peers, offsets, offsets[1:], strict=False):
-        spec = [buffer[start:stop], int(stop - start), row]
-        requests.append(make(spec, int(peer), tag=EXCHANGE_TAG))
-    row.Free()
+    with row_type(buffer) as row:
+        for peer, start, stop in zip(peers, offsets, offsets[1:], strict=False):
+            spec = [buffer[start:stop], int(stop - start), row]
+            requests.append(make(spec, int(peer), tag=EXCHANGE_TAG))
     return requests
+
+
+@contextlib.contextmanager
+def row_type(array: np.ndarray) -> Iterator[MPI.Datatype]:
+    """The type of a row of an array: counted in rows, a message may be larger than 2 GB."""
+    row = MPI.BYTE.Create_contiguous(_row_bytes(array)).Commit()
+    try:
+        yield row
+    finally:
+        row.Free()  # MPI keeps it as long as it is in use
 
 
 def start_all(requests: list[MPI.Prequest]) -> None:
@@ -220,7 +247,7 @@ def start_all(requests: list[MPI.Prequest]) -> None:
         MPI.Prequest.Startall(requests)
 
 
-def wait_all(requests: list[MPI.Prequest]) -> None:
+def wait_all(requests: list) -> None:
     """Complete started requests."""
     if requests:
         MPI.Request.Waitall(requests)

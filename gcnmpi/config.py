@@ -75,6 +75,7 @@ class ModelConfig:
         choices=("auto", "combine", "aggregate"),
     )
     cache_input: bool = key(True, "keep M times the features where they never change")
+    train_features: bool = key(False, "learn the input features too, from those of the graph")
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,20 @@ class SchemeConfig:
         "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
         choices=("auto", "expand", "fold"),
     )
+    grid: str = key(
+        "auto", "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model"
+    )
+    replication: int = key(2, "replicated: how often each part is stored", low=1)
+    sparse: bool = key(True, "replicated: send only the rows that are needed")
+    overlap: bool = key(True, "bcast: receive a block while the one before is multiplied")
+    block: int = key(0, "summa: columns that are broadcast at once in T·W; 0: all", low=0)
+    permutation: str = key(
+        "auto",
+        "grids without a partition: order of the vertices; double: rows and columns differ",
+        choices=("auto", "none", "single", "double"),
+    )
+    chunks: int = key(1, "tensor3d: row blocks whose all-reduce hides behind the next one", low=1)
+    transpose_grad: bool = key(False, "tensor3d: compute Wᵀ's gradient as Gᵀ·T, not Tᵀ·G")
 
 
 @dataclass(frozen=True)

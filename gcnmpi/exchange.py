@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from gcnmpi.comm import Comm, free_with, persistent, start_all, wait_all
 from gcnmpi.plan import Plan
 from gcnmpi.timing import Phases, Traffic
+from gcnmpi.volume import Volume
 
 
 class Exchange:
@@ -71,7 +72,7 @@ class Exchange:
             start_all(self._expand[0])
             self._kernel.take_rows(self.own, self._plan.send_rows, self.packed)
             start_all(self._expand[1])
-        self._count(self.packed, self._expand[1])
+        self._count(self.packed, self.halo, self._expand[1])
 
     def finish_expand(self) -> None:
         """Wait until the halo is complete and the packed rows may be overwritten."""
@@ -82,7 +83,7 @@ class Exchange:
         with self._phases("pack"):
             start_all(self._fold[0])
             start_all(self._fold[1])
-        self._count(self.halo, self._fold[1])
+        self._count(self.halo, self.packed, self._fold[1])
 
     def finish_fold(self) -> None:
         """Wait for the partial sums of others; they lie in ``packed``, grouped by rank."""
@@ -93,8 +94,8 @@ class Exchange:
             wait_all(requests[0])
             wait_all(requests[1])
 
-    def _count(self, sent: Any, requests: list) -> None:
-        self._traffic.count(sent.nbytes, len(requests))
+    def _count(self, sent: Any, received: Any, requests: list) -> None:
+        self._traffic.count(Volume(sent.nbytes, received.nbytes, len(requests)))
 
 
 def addition_matrix(plan: Plan) -> sp.csr_array:

@@ -6,12 +6,12 @@ import dataclasses
 import os
 from pathlib import Path
 
-import numpy as np
-
-from gcnmpi.comm import Comm, agreed, from_root, slice_of
+from gcnmpi.comm import Comm, agreed, from_root
 from gcnmpi.config import Config
+from gcnmpi.loading import write_rows
 from gcnmpi.models import from_state
 from gcnmpi.problem import make_model, open_problem
+from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
 from partition.records import make_room_for, read_npz
 
@@ -70,39 +70,8 @@ def infer(
     model = make_model(problem, widths)
     model.load_state(parameters)
     rows = model.forward(depth=layer)
-    values = problem.kernel.to_host(rows)
+    values, k = problem.kernel.to_host(rows), layer or depth
     if classes:
-        values = problem.scheme.row_argmax(rows)
-    write_rows(comm, Path(out), problem.scheme.original_rows(values), problem.stored.graph.n)
-
-
-def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
-    """Write an (n, …) ``.npy`` together: each rank its contiguous rows, then rank 0 renames it.
-
-    Parameters
-    ----------
-    rows : array
-        Rows ``slice_of(n, rank, size)``.
-    """
-    temporary = path.with_name(f".{path.name}.tmp")
-    shape = (n, *rows.shape[1:])
-
-    def make() -> int:
-        try:
-            np.lib.format.open_memmap(temporary, mode="w+", dtype=rows.dtype, shape=shape)
-            return temporary.stat().st_size - int(np.prod(shape)) * rows.dtype.itemsize
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
-
-    header_bytes = from_root(comm, make)
-    row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
-    with agreed(comm):
-        try:
-            with open(temporary, "r+b") as file:
-                file.seek(header_bytes + slice_of(n, comm.rank, comm.size).start * row_bytes)
-                file.write(rows.tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
-    from_root(comm, lambda: temporary.replace(path))
+        values = problem.scheme.row_argmax(k, rows, widths[k])
+    whole = problem.scheme.original(Place(k), values, widths[k])
+    write_rows(comm, Path(out), whole, problem.stored.graph.n)

@@ -17,11 +17,16 @@ from __future__ import annotations
 
 from typing import Any
 
-Product = tuple[str, int, int]  # name of a scheme's product, layer, width of what travels
+from gcnmpi.schemes.interface import Place
+from partition.errors import UserError
+
+Product = tuple[str | int, ...]  # name of a scheme's product, layer, widths: what volume() takes
 
 
 class Workspace:
-    """Matrices that hold something only for a moment, shared by all layers, one a role and width.
+    """Matrices that hold something only for a moment, shared by all layers.
+
+    There is one for each role, layout and width.
 
     Parameters
     ----------
@@ -31,13 +36,14 @@ class Workspace:
 
     def __init__(self, scheme: Any) -> None:
         self._scheme = scheme
-        self._matrices: dict[tuple[str, int], Any] = {}
+        self._matrices: dict[tuple, Any] = {}
 
-    def __call__(self, role: str, k: int, width: int) -> Any:
+    def __call__(self, role: str, place: Place, width: int) -> Any:
         """The matrix of a role: "product" (H·W, later dL/dZ) or "aside" (S, or G·Wᵀ)."""
-        if (role, width) not in self._matrices:
-            self._matrices[role, width] = self._scheme.empty(k, width, exchanged=True)
-        return self._matrices[role, width]
+        key = (role, self._scheme.layout(place), width)
+        if key not in self._matrices:
+            self._matrices[key] = self._scheme.empty(place, width, exchanged=True)
+        return self._matrices[key]
 
 
 class GraphConvolution:
@@ -60,13 +66,17 @@ class GraphConvolution:
     ) -> None:
         self.k, self.d_in, self.d_out, self.order = k, d_in, d_out, order
         self._scheme, self._kernel, self._workspace = scheme, kernel, workspace
-        self._aggregated = scheme.empty(k, d_in) if order == "aggregate" else None
+        self._aggregated = None
+        if order == "aggregate":
+            self._aggregated = scheme.empty(Place(k, aggregated=True), d_in)
+        columns = scheme.block(Place(k), d_out).columns
+        self._columns = None if columns == slice(0, d_out) else columns
 
     def forward(self, h: Any, weight: Any, bias: Any, out: Any) -> None:
         """out = Z; what ``backward`` needs is kept."""
         scheme, k = self._scheme, self.k
         if self.order == "combine":
-            product = self._workspace("product", k, self.d_out)
+            product = self._workspace("product", Place(k), self.d_out)
             scheme.combine(k, h, weight, product)
             scheme.aggregate(k, product, out)
         else:
@@ -76,7 +86,8 @@ class GraphConvolution:
                 scheme.aggregate(k, h, aggregated)
             scheme.combine(k, aggregated, weight, out)
         if bias is not None:
-            self._kernel.add_bias(out, bias)
+            # The bias is whole on every rank.
+            self._kernel.add_bias(out, bias if self._columns is None else bias[self._columns])
 
     def backward(
         self, h: Any, grad: Any, weight: Any, weight_grad: Any, bias_grad: Any, out: Any
@@ -86,7 +97,7 @@ class GraphConvolution:
         if bias_grad is not None:
             scheme.column_sum(k, grad, bias_grad)
         if self.order == "combine":
-            turned = self._workspace("aside", k, self.d_out)
+            turned = self._workspace("aside", Place(k), self.d_out)
             scheme.aggregate_t(k, grad, turned)
             scheme.weight_grad(k, h, turned, weight_grad)
             if out is not None:
@@ -94,24 +105,48 @@ class GraphConvolution:
             return
         scheme.weight_grad(k, h if self.order == "given" else self._aggregated, grad, weight_grad)
         if out is not None:
-            turned = self._workspace("aside", k, self.d_in)
+            turned = self._workspace("aside", Place(k, aggregated=True), self.d_in)
             scheme.combine_t(k, grad, weight, turned)
             scheme.aggregate_t(k, turned, out)
 
-    def products(self, backward: bool) -> list[Product]:
-        """The products of one pass that communicate, for the prediction of its volume."""
-        if self.order == "given":
-            return []
-        width = self.d_out if self.order == "combine" else self.d_in
-        forward: list[Product] = [("aggregate", self.k, width)]
-        # The first layer's input has no gradient: with T kept, nothing flows back through M.
-        if not backward or (self.order == "aggregate" and self.k == 1):
-            return forward
-        return [*forward, ("aggregate_t", self.k, width)]
+    def products(self, backward: bool, input_grad: bool = True) -> list[Product]:
+        """The scheme's products of one pass, for the prediction of its volume.
+
+        Parameters
+        ----------
+        backward : bool
+            Whether there is a backward pass.
+        input_grad : bool
+            Whether that gives dH.
+        """
+        k, widths = self.k, (self.d_in, self.d_out)
+        combine: Product = ("combine", k, *widths)
+        weight_grad: Product = ("weight_grad", k, *widths)
+        before: list[Product] = []
+        if self.order == "combine":
+            if input_grad:
+                before = [("combine_t", k, *widths)]
+            forward = [combine, ("aggregate", k, self.d_out)]
+            back = [("aggregate_t", k, self.d_out), weight_grad, *before]
+        else:
+            aggregate: list[Product] = [("aggregate", k, self.d_in)]
+            if input_grad:
+                before = [("combine_t", k, *widths), ("aggregate_t", k, self.d_in)]
+            forward = [*(aggregate if self.order == "aggregate" else []), combine]
+            back = [weight_grad, *before]
+        return [*forward, *back] if backward else forward
 
 
 def choose_order(
-    k: int, d_in: int, d_out: int, *, wanted: str, constant_input: bool, keep_aggregate: bool
+    k: int,
+    d_in: int,
+    d_out: int,
+    *,
+    wanted: str,
+    possible: tuple[str, ...],
+    constant_input: bool,
+    input_grad: bool,
+    keep_aggregate: bool,
 ) -> str:
     """The order of a layer's products: the one that moves fewer columns in an epoch.
 
@@ -119,18 +154,33 @@ def choose_order(
     ----------
     wanted : {"auto", "combine", "aggregate"}
         ``model.order``.
+    possible : tuple of str
+        What the scheme can do.
     constant_input : bool
         Whether H is the same in every epoch (the first layer without input dropout).
+    input_grad : bool
+        Whether dH is asked for: not of features that are given.
     keep_aggregate : bool
         Whether M·H of a constant input may be kept (``model.cache_input``).
 
+    Raises
+    ------
+    UserError
+        If the scheme cannot do what is wanted.
+
     Notes
     -----
-    Combining first exchanges d_out columns forward and backward; aggregating first d_in, and for
-    the first layer only forward, because features have no gradient.
+    Combining first exchanges d_out columns forward and backward; aggregating first d_in, and
+    only forward where the input has no gradient.
     """
+    if wanted not in ("auto", *possible):
+        raise UserError(
+            f"model.order = {wanted!r}: this scheme {possible[0]}s first", "leave it at 'auto'"
+        )
     if constant_input and keep_aggregate and wanted != "combine":
         return "given"
     if wanted != "auto":
         return wanted
-    return "aggregate" if d_in * (1 if k == 1 else 2) < 2 * d_out else "combine"
+    if len(possible) == 1:
+        return possible[0]
+    return "aggregate" if d_in * (2 if input_grad else 1) < 2 * d_out else "combine"

@@ -5,13 +5,16 @@ No rank ever holds the whole graph. The partition vector is kept once a node.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.comm import Comm, agreed, node_array, redistribute, slice_of
+from gcnmpi.comm import Comm, agreed, from_root, node_array, once_a_node, redistribute, slice_of
+from gcnmpi.config import GraphConfig
 from partition.errors import UserError
-from partition.graph import Graph, index_dtype
+from partition.graph import Graph, index_dtype, normalised
 from partition.store import Partition, StoredGraph, read_partition
 
 
@@ -65,6 +68,56 @@ def load_entries(
     max_bytes : float
         Bound of the send buffer.
     """
+    mine = _own_arcs(comm, graph, direction)
+    arrays = [mine.row, mine.column]
+    if graph.weights is not None:
+        arrays.append(mine.weight)
+    received, _ = redistribute(comm, parts[mine.row], arrays, max_bytes)
+    weight = received[2] if len(received) > 2 else np.ones(len(received[0]))
+    return Entries(received[0], received[1], weight)
+
+
+def load_m(
+    comm: Comm, graph: Graph, direction: str, options: GraphConfig, max_bytes: float
+) -> Entries:
+    """The entries of M that come of the arcs that this rank reads: each entry on one rank only.
+
+    For layouts in which a row of M is on several ranks. The degrees of all vertices are held
+    once a node meanwhile.
+
+    Parameters
+    ----------
+    options : GraphConfig
+        ``self_loops`` and ``normalize``.
+    """
+    entries = _own_arcs(comm, graph, direction)
+    mine = slice_of(graph.n, comm.rank, comm.size)
+    if options.self_loops:
+        # An arc v→v is read where v is: its rank knows whether it is missing.
+        lonely = np.ones(mine.stop - mine.start, dtype=bool)
+        lonely[entries.row[entries.row == entries.column] - mine.start] = False
+        missing = (mine.start + np.flatnonzero(lonely)).astype(entries.row.dtype)
+        entries = Entries(
+            np.append(entries.row, missing),
+            np.append(entries.column, missing),
+            np.append(entries.weight, np.ones(len(missing))),
+        )
+    if options.normalize == "none":
+        return entries
+    bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
+    owner = np.searchsorted(bounds, entries.row, side="right")
+    (row, weight), _ = redistribute(comm, owner, [entries.row, entries.weight], max_bytes)
+    sums = np.bincount(row - mine.start, weight, minlength=mine.stop - mine.start)
+    degree = once_a_node(comm, sums, graph.n)
+    weight = normalised(
+        entries.weight, degree.array[entries.row], degree.array[entries.column], options.normalize
+    )
+    degree.free()
+    return Entries(entries.row, entries.column, weight)
+
+
+def _own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
+    """The arcs of this rank's contiguous 1/P of the rows on disk."""
     mine = slice_of(graph.n, comm.rank, comm.size)
     with agreed(comm):
         indptr = np.asarray(graph.indptr[mine.start : mine.stop + 1])
@@ -75,12 +128,9 @@ def load_entries(
             raise UserError(f"the graph folder is damaged: a vertex outside 0..{graph.n - 1}")
     source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
     row, column = (target, source) if direction == "in" else (source, target)
-    arrays = [row, column]
-    if graph.weights is not None:
-        arrays.append(graph.weights[indptr[0] : indptr[-1]])
-    received, _ = redistribute(comm, parts[row], arrays, max_bytes)
-    weight = received[2] if len(received) > 2 else np.ones(len(received[0]))
-    return Entries(received[0], received[1], weight)
+    if graph.weights is None:
+        return Entries(row, column, np.broadcast_to(1.0, len(row)))  # takes no memory
+    return Entries(row, column, np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64))
 
 
 def load_rows(comm: Comm, array: np.ndarray, parts: np.ndarray, max_bytes: float) -> np.ndarray:
@@ -112,3 +162,35 @@ def original_rows(comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_byt
     out = np.empty((mine.stop - mine.start, *rows.shape[1:]), rows.dtype)
     out[ids - mine.start] = received
     return out
+
+
+def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
+    """Write an (n, …) ``.npy`` together: each rank its contiguous rows, then rank 0 renames it.
+
+    Parameters
+    ----------
+    rows : array
+        Rows ``slice_of(n, rank, size)``.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    shape = (n, *rows.shape[1:])
+
+    def make() -> int:
+        try:
+            np.lib.format.open_memmap(temporary, mode="w+", dtype=rows.dtype, shape=shape)
+            return temporary.stat().st_size - int(np.prod(shape)) * rows.dtype.itemsize
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+
+    header_bytes = from_root(comm, make)
+    row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
+    with agreed(comm):
+        try:
+            with open(temporary, "r+b") as file:
+                file.seek(header_bytes + slice_of(n, comm.rank, comm.size).start * row_bytes)
+                file.write(rows.tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+    from_root(comm, lambda: temporary.replace(path))

@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.layers import Product
+from gcnmpi.schemes.interface import Place
+
 
 class SoftmaxCrossEntropy:
     """Mean over the training vertices of −log softmax(z)[label], and its gradient.
@@ -17,23 +20,47 @@ class SoftmaxCrossEntropy:
     Parameters
     ----------
     scheme, kernel : scheme and kernel
+    k : int
+        Number of the last layer.
     labels : (rows,) int32
         Class of each vertex of this rank, −1 where it has none.
     mask : (rows,) bool
         Training vertices of this rank; all of them labelled.
     count : int
         Number of training vertices of all ranks.
+    width : int
+        Number of classes.
     """
 
     def __init__(
-        self, scheme: Any, kernel: Any, labels: np.ndarray, mask: np.ndarray, count: int, width: int
+        self,
+        scheme: Any,
+        kernel: Any,
+        k: int,
+        labels: np.ndarray,
+        mask: np.ndarray,
+        count: int,
+        width: int,
     ) -> None:
-        self._scheme, self._kernel, self._count = scheme, kernel, count
+        self._scheme, self._kernel, self._k = scheme, kernel, k
+        self._count, self._width = count, width
+        block = scheme.block(Place(k), width)
+        self._counts_rows = block.counts_rows
         rows = np.flatnonzero(mask)
         self._labels = labels[rows].astype(np.int64)
         self._rows = None if len(rows) == len(mask) else rows
-        self._logits = kernel.empty_columnwise(len(rows), width)
-        self._grad = kernel.empty_columnwise(len(rows), width)
+        # Where the label's column is on this rank.
+        start, stop = block.columns.start, block.columns.stop
+        self._hits = np.flatnonzero((self._labels >= start) & (self._labels < stop))
+        self._hit_columns = self._labels[self._hits] - start
+        self._logits = kernel.empty_columnwise(len(rows), stop - start)
+        self._grad = kernel.empty_columnwise(len(rows), stop - start)
+
+    def products(self) -> list[Product]:
+        """The scheme's row operations of one call, for the prediction of their volume."""
+        rows = len(self._labels)
+        names = ("row_max", "row_sum", "row_pick") if rows else ()
+        return [(name, self._k, rows) for name in names]
 
     def __call__(self, logits: Any, grad: Any) -> float:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
@@ -41,31 +68,41 @@ class SoftmaxCrossEntropy:
         Parameters
         ----------
         logits, grad : (rows, classes) arrays
+            Or the columns of this rank.
         """
-        kernel, scheme = self._kernel, self._scheme
-        if not len(self._labels):
+        kernel, scheme, k = self._kernel, self._scheme, self._k
+        if not len(self._labels):  # nor has any rank that shares these rows
             grad.fill(0)
             return 0.0
         if self._rows is None:
             kernel.copy(logits, self._logits)
         else:
             kernel.take_rows(logits, self._rows, self._logits)
-        largest = scheme.row_max(self._logits)
-        sums = scheme.row_sum(kernel.exp_shifted(self._logits, largest, self._grad))
-        picked = scheme.row_pick(self._logits, self._labels)
+        largest = scheme.row_max(k, self._logits)
+        sums = scheme.row_sum(k, kernel.exp_shifted(self._logits, largest, self._grad))
+        picked = scheme.row_pick(k, self._logits, self._labels, self._width)
         loss = kernel.log_sum(sums) + kernel.total(largest) - kernel.total(picked)
-        kernel.softmax_backward(self._grad, sums, self._labels, 1 / self._count)
+        scale = 1 / self._count
+        kernel.softmax_backward(self._grad, sums, self._hits, self._hit_columns, scale)
         if self._rows is None:
             kernel.copy(self._grad, grad)
         else:
             grad.fill(0)
             kernel.put_rows(self._grad, self._rows, grad)
-        return loss / self._count
+        return loss / self._count if self._counts_rows else 0.0
 
 
 def count_correct(
-    scheme: Any, logits: Any, labels: np.ndarray, masks: Mapping[str, np.ndarray]
+    scheme: Any, k: int, logits: Any, width: int, labels: np.ndarray, masks: Mapping
 ) -> np.ndarray:
-    """How many vertices of this rank are predicted right, one number a mask, float64."""
-    right = scheme.row_argmax(logits) == labels
+    """How many vertices of this rank are predicted right, one number a mask, float64.
+
+    Parameters
+    ----------
+    k, width : int
+        Number of the last layer, number of classes.
+    masks : mapping of str to (rows,) bool
+    """
+    right = scheme.row_argmax(k, logits, width) == labels
+    right &= scheme.block(Place(k), width).counts_rows
     return np.array([np.count_nonzero(right & mask) for mask in masks.values()], np.float64)

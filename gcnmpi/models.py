@@ -12,7 +12,10 @@ from gcnmpi import rng
 from gcnmpi.config import Config
 from gcnmpi.layers import GraphConvolution, Product, Workspace, choose_order
 from gcnmpi.optim import Parameters
+from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
+
+FEATURES = "0.features"
 
 
 class GCN:
@@ -23,7 +26,7 @@ class GCN:
     scheme, kernel : scheme and kernel
     config : Config
     features : array
-        This rank's piece of H⁰, as given by ``scheme.load_rows``.
+        This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained.
     widths : sequence of int
         Widths of H⁰ … Hᴸ: features, hidden layers, classes.
 
@@ -39,17 +42,14 @@ class GCN:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.widths, self.depth = widths, len(widths) - 1
         model = config.model
-        shapes: dict[str, tuple[int, ...]] = {}
-        for k in range(1, self.depth + 1):
-            shapes[f"{k}.weight"] = (widths[k - 1], widths[k])
-            if model.bias:
-                shapes[f"{k}.bias"] = (widths[k],)
-        self.parameters = Parameters(kernel, shapes)
-        self.gradients = Parameters(kernel, shapes)
+        own, whole = self._shapes(features)
+        self.parameters = Parameters(kernel, own, whole)
+        self.gradients = Parameters(kernel, own, whole)
         self._initialise(config.train.seed)
+        if model.train_features:
+            kernel.copy(features, self.parameters[FEATURES])
 
-        workspace = Workspace(scheme)
-        self._workspace = workspace
+        self._workspace = workspace = Workspace(scheme)
         self.layers = []
         for k in range(1, self.depth + 1):
             order = choose_order(
@@ -57,31 +57,39 @@ class GCN:
                 widths[k - 1],
                 widths[k],
                 wanted=model.order,
-                constant_input=k == 1 and not model.input_dropout,
+                possible=scheme.orders,
+                constant_input=k == 1 and not (model.input_dropout or model.train_features),
+                input_grad=k > 1 or model.train_features,
                 keep_aggregate=model.cache_input,
             )
             arguments = (k, widths[k - 1], widths[k], order, workspace)
             self.layers.append(GraphConvolution(scheme, kernel, *arguments))
         orders = [layer.order for layer in self.layers]
 
+        exchanged = orders[0] == "aggregate"
         self._input = features
         self._dropped = None
         if orders[0] == "given":
-            self._input = scheme.empty(0, widths[0])
+            self._input = scheme.empty(Place(1, aggregated=True), widths[0])
             scheme.aggregate(1, features, self._input)
             scheme.release()
-        elif orders[0] == "aggregate":
-            self._input = scheme.empty(0, widths[0], exchanged=True)
-            kernel.copy(features, self._input)
+        elif exchanged or model.train_features:
+            self._input = scheme.empty(Place(0), widths[0], exchanged)
+            if not model.train_features:
+                kernel.copy(features, self._input)
         if model.input_dropout:
-            self._dropped = scheme.empty(0, widths[0], exchanged=orders[0] == "aggregate")
+            self._dropped = scheme.empty(Place(0), widths[0], exchanged)
         following = [*orders[1:], ""]
         self._outputs = [
-            scheme.empty(k, widths[k], exchanged=following[k - 1] == "aggregate")
+            scheme.empty(Place(k), widths[k], exchanged=following[k - 1] == "aggregate")
             for k in range(1, self.depth + 1)
         ]
-        self._columns = [rng.column_keys(np.arange(width)) for width in widths]
-        self.output_grad = workspace("product", self.depth, widths[-1])
+        self._blocks = [scheme.block(Place(k), width) for k, width in enumerate(widths)]
+        self._columns = [
+            rng.column_keys(np.arange(block.columns.start, block.columns.stop))
+            for block in self._blocks
+        ]
+        self.output_grad = workspace("product", Place(self.depth), widths[-1])
 
     def forward(self, epoch: int | None = None, depth: int | None = None) -> Any:
         """Logits (rows, classes), or the output of layer ``depth``.
@@ -93,6 +101,8 @@ class GCN:
         """
         model, kernel = self._config.model, self._kernel
         h = self._input
+        if model.train_features:
+            self._scheme.expand_input(self.parameters[FEATURES], h)
         if epoch is not None and model.input_dropout:
             self._drop(h, epoch, 0, model.input_dropout, self._dropped)
             h = self._dropped
@@ -105,24 +115,37 @@ class GCN:
             h = out
         return h
 
-    def backward(self) -> None:
+    def backward(self, epoch: int) -> None:
         """Gradients of the loss from its gradient in ``output_grad``, after ``forward(epoch)``."""
         model = self._config.model
         inputs = [self._input if self._dropped is None else self._dropped, *self._outputs]
         grad = self.output_grad
         for layer in reversed(self.layers):
-            k = layer.k
-            before = self._workspace("product", k, layer.d_in) if k > 1 else None
+            k, before = layer.k, None
+            if k > 1 or model.train_features:
+                before = self._workspace("product", Place(k - 1), layer.d_in)
             weight_grad = self.gradients[f"{k}.weight"]
             bias_grad = self.gradients[f"{k}.bias"] if model.bias else None
             layer.backward(inputs[k - 1], grad, self._weight(k), weight_grad, bias_grad, before)
-            if before is not None:
+            if k > 1:
                 self._kernel.relu_backward(before, inputs[k - 1], 1 / (1 - model.dropout))
             grad = before
+        if model.train_features:
+            if model.input_dropout:
+                self._drop(grad, epoch, 0, model.input_dropout, grad)
+            self._scheme.share_input(grad, self.gradients[FEATURES])
 
     def products(self, backward: bool) -> list[Product]:
-        """The products of one training (``backward``) or evaluation pass that communicate."""
-        return [product for layer in self.layers for product in layer.products(backward)]
+        """The scheme's products of one training (``backward``) or evaluation pass."""
+        trained = self._config.model.train_features
+        products: list[Product] = [
+            product
+            for layer in self.layers
+            for product in layer.products(backward, input_grad=layer.k > 1 or trained)
+        ]
+        if trained:
+            products.append(("expand_input", 1, self.widths[0]))
+        return products
 
     def decays(self) -> dict[str, bool]:
         """Whether weight decay applies to each parameter."""
@@ -131,16 +154,65 @@ class GCN:
             name: name.startswith("1.") or not first_only for name, _ in self.parameters.items()
         }
 
+    def whole(self, flat: Any) -> dict[str, np.ndarray]:
+        """Whole weights and biases, or their gradients or moments, on every rank.
+
+        Parameters
+        ----------
+        flat : array
+            In the layout of ``parameters.flat``.
+
+        Returns
+        -------
+        dict of arrays
+            "1.weight" (d_in, d_out), "1.bias" (d_out,), "2.weight" …; trained features are not
+            among them: see :meth:`features`.
+        """
+        flat = self._kernel.to_host(flat)
+        pieces = {name: flat[part] for name, part in self.parameters.slices.items()}
+        found = {}
+        for k in range(1, self.depth + 1):
+            widths = self.widths[k - 1 : k + 1]
+            piece = pieces[f"{k}.weight"].reshape(self.parameters[f"{k}.weight"].shape)
+            found[f"{k}.weight"] = self._scheme.unshard(k, piece, *widths)
+            if self._config.model.bias:
+                found[f"{k}.bias"] = pieces[f"{k}.bias"]
+        return found
+
+    def features(self, flat: Any) -> np.ndarray:
+        """This rank's piece of H⁰ (or of its gradient or moments), of trained features."""
+        share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
+        piece = self._scheme.empty(Place(0), self.widths[0])
+        self._scheme.expand_input(share, piece)
+        return self._kernel.to_host(piece)
+
     def state(self) -> dict[str, np.ndarray]:
-        """Whole parameters under PyTorch Geometric's names and shapes: see :func:`to_state`."""
-        pieces = {name: self._kernel.to_host(view) for name, view in self.parameters.items()}
-        return to_state({n: self._scheme.unshard(_layer(n), p) for n, p in pieces.items()})
+        """Whole weights under PyTorch Geometric's names and shapes: see :func:`to_state`."""
+        return to_state(self.whole(self.parameters.flat))
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Set the parameters from :func:`from_state`'s arrays."""
+        """Set weights and biases from :func:`from_state`'s arrays."""
         for name, view in self.parameters.items():
-            piece = self._scheme.shard(_layer(name), state[name])
-            self._kernel.copy(self._kernel.from_host(piece), view)
+            if name != FEATURES:
+                piece = state[name]
+                if name.endswith("weight"):
+                    piece = self._scheme.shard(_layer(name), piece)
+                self._kernel.copy(self._kernel.from_host(piece), view)
+
+    def _shapes(self, features: Any) -> tuple[dict, dict]:
+        """Shapes of what this rank has a piece of, and of what it has whole."""
+        weights = {
+            f"{k}.weight": self._scheme.weight_shape(k, self.widths[k - 1], self.widths[k])
+            for k in range(1, self.depth + 1)
+        }
+        own: dict[str, tuple[int, ...]] = {}
+        if self._config.model.train_features:
+            own[FEATURES] = features.shape
+        whole: dict[str, tuple[int, ...]] = {}
+        (own if self._scheme.sharded else whole).update(weights)
+        if self._config.model.bias:
+            whole |= {f"{k}.bias": (self.widths[k],) for k in range(1, self.depth + 1)}
+        return own, whole
 
     def _initialise(self, seed: int) -> None:
         for k in range(1, self.depth + 1):
@@ -149,7 +221,7 @@ class GCN:
             self._kernel.copy(piece, self._weight(k))
 
     def _drop(self, x: Any, epoch: int, k: int, p: float, out: Any) -> None:
-        rows = rng.row_keys(self._config.train.seed, epoch, k, self._scheme.block(k).rows)
+        rows = rng.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
         self._kernel.dropout(x, rows, self._columns[k], p, out)
 
     def _weight(self, k: int) -> Any:

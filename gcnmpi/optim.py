@@ -17,14 +17,29 @@ class Parameters:
     ----------
     kernel : kernel
         Makes the array.
-    shapes : mapping of str to tuple of int
-        Name → shape, in the order in which they lie in the array.
+    own, whole : mapping of str to tuple of int
+        Name → shape, in the order in which they lie in the array: first what this rank alone (or
+        a copy of it) holds, such as its piece of a sharded weight, then what is on every rank.
+
+    Attributes
+    ----------
+    flat : array
+        All of them.
+    shared : slice
+        Where those lie that every rank holds, and whose gradients are summed over ranks.
     """
 
-    def __init__(self, kernel: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(
+        self,
+        kernel: Any,
+        own: Mapping[str, tuple[int, ...]],
+        whole: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        shapes = {**own, **whole}
         sizes = [int(np.prod(shape)) for shape in shapes.values()]
-        stops = np.cumsum(sizes).tolist()
+        stops = np.cumsum(sizes, dtype=np.int64).tolist()
         self.flat = kernel.zeros(sum(sizes))
+        self.shared = slice(sum(sizes[: len(own)]), sum(sizes))
         self.slices = {
             name: slice(stop - size, stop)
             for name, size, stop in zip(shapes, sizes, stops, strict=True)

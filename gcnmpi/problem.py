@@ -15,6 +15,7 @@ from gcnmpi.comm import Comm, agreed, from_root, share_of_cores
 from gcnmpi.config import MODELS, Config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.interface import Place
 from gcnmpi.timing import Phases, Traffic
 from partition.errors import UserError
 from partition.graph import MASKS, UNLABELLED
@@ -79,7 +80,9 @@ def open_problem(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     path = Path(graph)
-    found, manifest, first = from_root(comm, lambda: (*_check(path, partition, comm.size), config))
+    found, manifest, first = from_root(
+        comm, lambda: (*_check(path, partition, comm.size, config), config)
+    )
     # Every rank maps the arrays itself; on another host, the path may lead to another file.
     with agreed(comm):
         if config != first:
@@ -98,7 +101,7 @@ def open_problem(
         if direction == "auto":
             direction = manifest.direction
         make_kernel = KERNELS.get(config.kernel)
-        make_scheme = SCHEMES.get(config.scheme.name)
+        scheme_entry = SCHEMES.get(config.scheme.name)
     warnings = []
     if found is not None and found.direction != direction and manifest.directed:
         warnings.append(
@@ -111,7 +114,7 @@ def open_problem(
     kernel = make_kernel(np.dtype(config.dtype), threads)
     with phases.as_one("load"):
         arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
-        scheme = make_scheme(*arguments)
+        scheme = scheme_entry.load(*arguments)
     return Problem(
         comm, stored, found, direction, threads, config, kernel, scheme, phases, traffic,
         tuple(warnings),
@@ -119,24 +122,47 @@ def open_problem(
 
 
 def load_features(problem: Problem) -> Any:
-    """This rank's piece of H⁰, normalised as configured, as an array of the kernel."""
-    features = problem.stored.graph.features
+    """This rank's piece of H⁰, normalised as configured, as an array of the kernel.
+
+    Its share, where features are trained.
+    """
+    features, scheme = problem.stored.graph.features, problem.scheme
     with agreed(problem.comm):
         if features is None:
             raise UserError(
                 f"{problem.stored.path} has no features",
                 "import it with --features FILE.npy, or --features random:16 for an experiment",
             )
+    normalised = problem.config.graph.feature_norm == "row"
     with problem.phases.as_one("load"):
-        rows = problem.scheme.load_rows(features)
+        rows = scheme.load(Place(0), RowNormalised(features) if normalised else features)
     with agreed(problem.comm):
         # A sum in float64 finds every NaN and infinity, and allocates nothing.
         if not np.isfinite(rows.sum(dtype=np.float64)):
             raise UserError(f"{problem.stored.path} is damaged: its features are not all finite")
-    with problem.phases.as_one("load"):
-        if problem.config.graph.feature_norm == "row":
-            rows = row_normalised(rows)
-    return problem.kernel.from_host(rows)
+    piece = problem.kernel.from_host(rows)
+    if not problem.config.model.train_features:
+        return piece
+    block = scheme.input_block(features.shape[1])
+    share = problem.kernel.empty(len(block.rows), block.columns.stop - block.columns.start)
+    scheme.share_input(piece, share)
+    return share
+
+
+class RowNormalised:
+    """An (n, width) array on disk, read with each row divided by its sum, in float64."""
+
+    def __init__(self, features: np.ndarray) -> None:
+        self._features = features
+        self.shape, self.ndim = features.shape, features.ndim
+        self.dtype = np.dtype(np.float64)
+
+    def __len__(self) -> int:
+        return len(self._features)
+
+    def __getitem__(self, key: Any) -> np.ndarray:
+        rows, *columns = key if isinstance(key, tuple) else (key,)
+        return row_normalised(self._features[rows])[:, *columns]
 
 
 def row_normalised(features: np.ndarray) -> np.ndarray:
@@ -162,14 +188,17 @@ def load_targets(problem: Problem) -> Targets:
                 "import it with --labels FILE.npy, or --labels random:8 for an experiment",
             )
     with problem.phases.as_one("load"):
-        labels = problem.scheme.load_rows(graph.labels)
+        last = Place(len(problem.config.model.hidden) + 1)
+        labels = problem.scheme.load(last, graph.labels)
         masks = {
-            name: problem.scheme.load_rows(graph.masks[name]) & (labels != UNLABELLED)
+            name: problem.scheme.load(last, graph.masks[name]) & (labels != UNLABELLED)
             for name in MASKS
             if name in graph.masks
         }
     masks.setdefault("train", labels != UNLABELLED)
     counts = np.array([np.count_nonzero(mask) for mask in masks.values()], np.float64)
+    if not problem.scheme.block(last, 0).counts_rows:
+        counts[:] = 0
     problem.scheme.reduce(counts)
     with agreed(comm):
         classes = problem.stored.manifest.classes
@@ -187,22 +216,33 @@ def make_model(problem: Problem, widths: tuple[int, ...]) -> Any:
         return make(problem.scheme, problem.kernel, problem.config, load_features(problem), widths)
 
 
-def _check(path: Path, name: str | None, size: int) -> tuple[Partition | None, Manifest]:
+def features_path(weights: str | os.PathLike) -> Path:
+    """Where the trained features are kept that belong to a file of weights."""
+    return Path(weights).with_suffix(".features.npy")
+
+
+def _check(
+    path: Path, name: str | None, size: int, config: Config
+) -> tuple[Partition | None, Manifest]:
     """What rank 0 tells the others of the folder: never its arrays, which would travel whole."""
     manifest = open_graph(path).manifest
     if size > manifest.n:
         raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
+    needed = SCHEMES.get(config.scheme.name).parts(config.scheme, size)
     if name is None:
-        if size > 1:
+        if needed > 1:
             raise UserError(
-                f"{size} ranks need a partition of {path} into {size} parts",
-                f"gcn-partition add {path} --model hp -k {size}, then --partition hp-{size}",
+                f"{size} ranks need a partition of {path} into {needed} parts",
+                f"gcn-partition add {path} --model hp -k {needed}, then --partition hp-{needed}",
             )
         return None, manifest
     partition = read_partition(path, name, parts=False)
-    if partition.k != size:
+    if needed and partition.k != needed:
+        ranks = "this run" if needed == size else f"scheme {config.scheme.name!r} on {size} ranks"
+        hint = f"make a partition with -k {needed}"
+        if needed == size:
+            hint = f"start it with mpirun -n {partition.k}, or {hint}"
         raise UserError(
-            f"partition {name!r} has {partition.k} parts, and this run has {size} ranks",
-            f"start it with mpirun -n {partition.k}, or make a partition with -k {size}",
+            f"partition {name!r} has {partition.k} parts, and {ranks} has {needed}", hint
         )
     return partition, manifest

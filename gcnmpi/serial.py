@@ -8,7 +8,8 @@ behind dropout. It is short rather than fast, and keeps every matrix of a pass.
 forward     T = M·H;  Z = T·W + 1·bᵀ;  H' = dropout(max(Z, 0));  logits: the last Z
 loss        mean over the training vertices of log Σ exp(z) − z[label]
 backward    G = (softmax(z) − onehot(label)) / count in training rows, else 0;
-            dW = Tᵀ·G;  db = Gᵀ·1;  dH = Mᵀ·(G·Wᵀ);  G' = dH ⊙ dropout ⊙ [Z' > 0]
+            dW = Tᵀ·G;  db = Gᵀ·1;  dH = Mᵀ·(G·Wᵀ);  G' = dH ⊙ dropout ⊙ [Z' > 0];
+            trained features: dH⁰ ⊙ dropout
 ==========  =====================================================================
 """
 
@@ -27,6 +28,7 @@ from gcnmpi.config import Config, TrainConfig
 from partition.graph import UNLABELLED, Graph, aggregation_matrix
 
 Weights = dict[str, np.ndarray]  # "1.weight" (d_in, d_out), "1.bias" (d_out,), "2.weight" …
+FEATURES = "0.features"  # among them where they are trained, (n, width)
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
     """
     network = Network(graph, direction, config)
     weights = initial_weights(network.widths, config)
+    if config.model.train_features:
+        weights[FEATURES] = network.features
     update = UPDATES[config.train.optimizer](config.train)
     losses: list[float] = []
     first: Weights = {}
@@ -134,9 +138,12 @@ class Network:
             gradient[f"{k}.weight"] = aggregates[k - 1].T @ grad
             if self.config.model.bias:
                 gradient[f"{k}.bias"] = grad.sum(axis=0)
-            if k > 1:
-                before = self.matrix.T @ (grad @ weights[f"{k}.weight"].T)
-                grad = before * masks[k - 1] * (outputs[k - 2] > 0)
+            if k > 1 or FEATURES in weights:
+                grad = self.matrix.T @ (grad @ weights[f"{k}.weight"].T) * masks[k - 1]
+                if k > 1:
+                    grad = grad * (outputs[k - 2] > 0)
+        if FEATURES in weights:
+            gradient[FEATURES] = grad
         return loss, gradient
 
     def logits(self, weights: Weights) -> np.ndarray:
@@ -146,7 +153,7 @@ class Network:
     def _forward(self, weights: Weights, epoch: int | None) -> tuple[list, list, list]:
         """T and Z of every layer, and what dropout multiplied each layer's input with."""
         aggregates, outputs, masks = [], [], []
-        h = self.features
+        h = weights.get(FEATURES, self.features)
         for k in range(1, self.depth + 1):
             masks.append(self._dropout(k - 1, epoch))
             aggregates.append(self.matrix @ (h * masks[-1]))

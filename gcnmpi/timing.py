@@ -7,6 +7,8 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 
+from gcnmpi.volume import Volume
+
 
 class Phases:
     """Seconds spent in named, nested phases of this rank; an inner phase's time is its own.
@@ -52,7 +54,7 @@ class Phases:
 
 
 class Traffic:
-    """Bytes and messages that this rank handed to MPI, by purpose.
+    """What this rank handed to MPI, by purpose.
 
     ``purpose`` says what traffic is for at the moment: "setup", "train" or "eval" for exchanges;
     reductions are counted apart, under "train_reduce" and so on.
@@ -60,13 +62,15 @@ class Traffic:
 
     def __init__(self) -> None:
         self.purpose = "setup"
-        self.bytes: defaultdict[str, int] = defaultdict(int)
-        self.messages: defaultdict[str, int] = defaultdict(int)
+        self._volumes: defaultdict[str, Volume] = defaultdict(Volume)
 
-    def count(self, nbytes: int, messages: int, purpose: str | None = None) -> None:
-        """Add a sending of ``nbytes`` in ``messages`` messages."""
-        self.bytes[purpose or self.purpose] += nbytes
-        self.messages[purpose or self.purpose] += messages
+    def __getitem__(self, purpose: str) -> Volume:
+        """What was counted under a purpose so far."""
+        return self._volumes[purpose]
+
+    def count(self, volume: Volume, purpose: str | None = None) -> None:
+        """Add what an operation moves."""
+        self._volumes[purpose or self.purpose] += volume
 
     @contextlib.contextmanager
     def during(self, purpose: str) -> Iterator[None]:

@@ -19,9 +19,13 @@ import numpy as np
 
 from gcnmpi import __version__
 from gcnmpi.comm import agreed, from_root, host_names, maximum, versions
+from gcnmpi.layers import Product
+from gcnmpi.loading import write_rows
 from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
 from gcnmpi.optim import make_optimizer
-from gcnmpi.problem import Problem, Targets, load_targets, make_model
+from gcnmpi.problem import Problem, Targets, features_path, load_targets, make_model
+from gcnmpi.schemes.interface import Place
+from gcnmpi.volume import NOTHING, Volume
 from partition.errors import UserError
 from partition.records import append_record, atomic_file
 
@@ -110,7 +114,7 @@ def train(
             epochs.append(epoch)
             write("epoch", **asdict(epoch))
             on_epoch(epoch)
-        end = _end_record(problem, model, epochs)
+        end = _end_record(problem, step, epochs)
         write("end", **end)
     return Result(epochs, model, end)
 
@@ -136,10 +140,17 @@ class Step:
         self.model = model = make_model(problem, widths)
         self._problem = problem
         self._optimizer = make_optimizer(kernel, model.parameters, model.decays(), train)
-        arguments = (problem.scheme, kernel, targets.labels, targets.masks["train"])
-        self._loss = SoftmaxCrossEntropy(*arguments, targets.counts["train"], widths[-1])
+        self._loss = SoftmaxCrossEntropy(
+            problem.scheme, kernel, model.depth, targets.labels, targets.masks["train"],
+            targets.counts["train"], widths[-1],
+        )  # fmt: skip
         # Reduced in float64 whatever the dtype: the loss and the gradients in one buffer.
-        self._contributions = np.zeros(len(model.gradients.flat) + 1)
+        shared = model.gradients.shared
+        self._contributions = np.zeros(shared.stop - shared.start + 1)
+
+    def products(self) -> list[Product]:
+        """The scheme's products and row operations of an epoch."""
+        return [*self.model.products(backward=True), *self._loss.products()]
 
     def __call__(self, epoch: int) -> float:
         """Run an epoch and return its loss, equal on every rank."""
@@ -147,33 +158,37 @@ class Step:
         with problem.traffic.during("train"), problem.phases("other"):
             loss, gradient = self.gradient(epoch)
             with problem.phases("update"):
-                self._optimizer.step(problem.kernel.from_host(gradient))
+                self._optimizer.step(gradient)
         return loss
 
-    def gradient(self, epoch: int) -> tuple[float, np.ndarray]:
+    def gradient(self, epoch: int) -> tuple[float, Any]:
         """Loss and flat gradient at the model's weights, with the dropout of an epoch.
 
         Returns
         -------
         loss : float
-        gradient : (parameters,) float64
-            In the layout of ``model.parameters.flat``, without weight decay; overwritten by the
+        gradient : array
+            ``model.gradients.flat``, summed over ranks, without weight decay; overwritten by the
             next call.
         """
         problem, model, sums = self._problem, self.model, self._contributions
+        kernel, flat = problem.kernel, model.gradients.flat
         logits = model.forward(epoch)
         with problem.phases("loss"):
             sums[-1] = self._loss(logits, model.output_grad)
-        model.backward()
-        sums[:-1] = problem.kernel.to_host(model.gradients.flat)
+        model.backward(epoch)
+        shared = flat[model.gradients.shared]
+        sums[:-1] = kernel.to_host(shared)
         problem.scheme.reduce(sums)
-        return float(sums[-1]), sums[:-1]
+        kernel.copy(kernel.from_host(sums[:-1]), shared)
+        return float(sums[-1]), flat
 
 
 def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]:
     """Accuracies over the masks, from a pass without dropout; fractions in 0..1."""
     with problem.traffic.during("eval"), problem.phases.as_one("eval"):
-        correct = count_correct(problem.scheme, model.forward(), targets.labels, targets.masks)
+        arguments = (model.depth, model.forward(), model.widths[-1])
+        correct = count_correct(problem.scheme, *arguments, targets.labels, targets.masks)
         problem.scheme.reduce(correct)
     return {
         name: float(right) / targets.counts[name]
@@ -183,7 +198,14 @@ def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]
 
 
 def save_weights(path: str | os.PathLike, problem: Problem, model: Any) -> None:
-    """Write the weights as ``.npz`` under PyTorch Geometric's names, on rank 0."""
+    """Write the weights as ``.npz`` under PyTorch Geometric's names, on rank 0.
+
+    Features that were trained are written beside them, (n, width), by all ranks together.
+    """
+    if problem.config.model.train_features:
+        piece = model.features(model.parameters.flat)
+        rows = problem.scheme.original(Place(0), piece, model.widths[0])
+        write_rows(problem.comm, features_path(path), rows, problem.stored.graph.n)
     state = model.state()
 
     def write() -> None:
@@ -222,24 +244,20 @@ def _start_record(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _end_record(problem: Problem, model: Any, epochs: list[Epoch]) -> dict[str, Any]:
-    comm, traffic, config = problem.comm, problem.traffic, problem.config.train
-    volumes = [problem.scheme.volume(*product) for product in model.products(backward=True)]
-    evaluation = [problem.scheme.volume(*product) for product in model.products(backward=False)]
+def _end_record(problem: Problem, step: Step, epochs: list[Epoch]) -> dict[str, Any]:
+    comm, traffic, config, model = problem.comm, problem.traffic, problem.config.train, step.model
     evaluations = 0
     if config.eval_every:
         evaluations = -(-config.epochs // config.eval_every)
+    argmax = ("row_argmax", model.depth, len(step.targets.labels))
+    evaluation = [*model.products(backward=False), argmax]
+    predicted = _predicted(problem.scheme, step.products()) * config.epochs
+    predicted_eval = _predicted(problem.scheme, evaluation) * evaluations
     mine = {
-        "bytes_sent": traffic.bytes["train"],
-        "bytes_predicted": config.epochs * sum(volume.bytes for volume in volumes),
-        "messages_sent": traffic.messages["train"],
-        "messages_predicted": config.epochs * sum(volume.messages for volume in volumes),
-        "eval_bytes_sent": traffic.bytes["eval"],
-        "eval_bytes_predicted": evaluations * sum(volume.bytes for volume in evaluation),
-        "eval_messages_sent": traffic.messages["eval"],
-        "eval_messages_predicted": evaluations * sum(volume.messages for volume in evaluation),
-        "setup_bytes_sent": traffic.bytes["setup"],
-        "reduce_bytes": traffic.bytes["train_reduce"],
+        **_figures("", traffic["train"], predicted),
+        **_figures("eval_", traffic["eval"], predicted_eval),
+        "setup_bytes_sent": traffic["setup"].sent,
+        "reduce_bytes": traffic["train_reduce"].sent,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
     every = comm.allgather((mine, dict(problem.phases.seconds)))
@@ -255,6 +273,22 @@ def _end_record(problem: Problem, model: Any, epochs: list[Epoch]) -> dict[str, 
         "orders": [layer.order for layer in model.layers],
         **{key: [numbers[key] for numbers, _ in every] for key in mine},
         "phases": phases,
+    }
+
+
+def _predicted(scheme: Any, products: list[Product]) -> Volume:
+    return sum((scheme.volume(*product) for product in products), NOTHING)
+
+
+def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, int]:
+    """Fields of the record: what was counted beside what was predicted."""
+    return {
+        f"{prefix}bytes_sent": counted.sent,
+        f"{prefix}bytes_predicted": predicted.sent,
+        f"{prefix}bytes_received": counted.received,
+        f"{prefix}received_predicted": predicted.received,
+        f"{prefix}messages_sent": counted.messages,
+        f"{prefix}messages_predicted": predicted.messages,
     }
 
 

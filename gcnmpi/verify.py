@@ -22,6 +22,7 @@ from gcnmpi.comm import Comm, redistribute, rest_until_all
 from gcnmpi.config import Config
 from gcnmpi.problem import Problem, open_problem
 from gcnmpi.report.checks import Check, print_json, print_table
+from gcnmpi.schemes.interface import Place
 from gcnmpi.trainer import Result, Step, train
 from partition.graph import UNLABELLED, Graph
 from partition.metrics import measure
@@ -106,18 +107,16 @@ def verify(
     result = train(problem)
 
     # What all ranks do together; whole matrices arrive on rank 0.
-    logits = result.model.forward()
-    classes = problem.scheme.row_argmax(logits)
-    logits = _whole(problem, problem.kernel.to_host(logits))
-    classes = _whole(problem, classes)
-    weights = _canonical(
-        problem, result.model, problem.kernel.to_host(result.model.parameters.flat)
-    )
+    model = result.model
+    last, width = Place(model.depth), model.widths[-1]
+    logits = model.forward()
+    classes = problem.scheme.row_argmax(model.depth, logits, width)
+    logits = _whole(problem, last, problem.kernel.to_host(logits), width)
+    classes = _whole(problem, last, classes, width)
+    weights = _canonical(problem, model, model.parameters.flat)
     step = Step(problem)
     gradient = _canonical(problem, step.model, step.gradient(1)[1])
-    widths = {width for _, _, width in result.model.products(backward=True)}
-    widths = widths or {problem.stored.manifest.classes}
-    products = [_products(problem, width) for width in sorted(widths)]
+    products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
     difference = _finite_differences(problem, step) if tolerances.difference else None
     plans = comm.gather(_plan_figures(problem)) or []
 
@@ -151,44 +150,56 @@ def verify(
 # What all ranks do together.
 
 
-def _whole(problem: Problem, rows: np.ndarray) -> np.ndarray:
+def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
     """All rows in the original order on rank 0, none elsewhere."""
-    mine = problem.scheme.original_rows(rows)
+    mine = problem.scheme.original(place, piece, width)
     limit = problem.config.loading.max_buffer_mb * 2**20
     (whole,), _ = redistribute(problem.comm, np.zeros(len(mine), np.int64), [mine], limit)
     return whole
 
 
-def _canonical(problem: Problem, model: Any, flat: np.ndarray) -> serial.Weights:
-    """Whole parameters, or their gradients, by name, from the layout of a rank."""
-    pieces = {name: flat[part] for name, part in model.parameters.slices.items()}
-    return {
-        name: np.array(
-            problem.scheme.unshard(_layer(name), piece.reshape(model.parameters[name].shape)),
-            np.float64,
-        )
-        for name, piece in pieces.items()
-    }
+def _canonical(problem: Problem, model: Any, flat: Any) -> serial.Weights:
+    """Whole parameters, or their gradients, by name; trained features on rank 0 only."""
+    found = {name: np.array(array, np.float64) for name, array in model.whole(flat).items()}
+    if problem.config.model.train_features:
+        piece = model.features(flat).astype(np.float64)
+        found[serial.FEATURES] = _whole(problem, Place(0), piece, model.widths[0])
+    return found
 
 
-def _products(problem: Problem, width: int) -> Products:
+def _multiplied(problem: Problem, model: Any) -> list[tuple[int, int]]:
+    """Layers and widths of the products to look at: each layout of M once with each width."""
+    asked = [p for p in model.products(backward=True) if str(p[0]).startswith("aggregate")]
+    asked = asked or [("aggregate", 1, problem.stored.manifest.classes)]
+    layouts = {(problem.scheme.layout(Place(k - 1)), width): (k, width) for _, k, width in asked}
+    return sorted(layouts.values())
+
+
+def _products(problem: Problem, k: int, width: int) -> Products:
     """Both products on random matrices: one laid out for an exchange, one not."""
     scheme, kernel = problem.scheme, problem.kernel
-    rows, columns = scheme.block(0).rows, scheme.block(0).columns or slice(width)
-    x_mine = _random("x", rows, width, kernel.dtype)[:, columns]
-    y_mine = _random("y", rows, width, kernel.dtype)[:, columns]
-    x, mty = scheme.empty(0, width, exchanged=True), scheme.empty(0, width)
-    y, mx = kernel.from_host(y_mine), scheme.empty(1, width)
+    before, after = Place(k - 1), Place(k, aggregated=True)
+    x_block, y_block = scheme.block(before, width), scheme.block(after, width)
+    x_mine = _random("x", x_block.rows, width, kernel.dtype)[:, x_block.columns]
+    y_mine = _random("y", y_block.rows, width, kernel.dtype)[:, y_block.columns]
+    x, mty = scheme.empty(before, width, exchanged=True), scheme.empty(before, width)
+    y, mx = kernel.from_host(y_mine), scheme.empty(after, width)
     kernel.copy(kernel.from_host(x_mine), x)
-    scheme.aggregate(1, x, mx)
-    scheme.aggregate_t(1, y, mty)
+    scheme.aggregate(k, x, mx)
+    scheme.aggregate_t(k, y, mty)
     mx, mty = (kernel.to_host(array).astype(np.float64) for array in (mx, mty))
-    dots = np.array([np.sum(mx * y_mine), np.sum(x_mine * mty)], np.float64)
+    dots = np.array(
+        [
+            np.sum(mx * y_mine) * y_block.counts_entries,
+            np.sum(x_mine * mty) * x_block.counts_entries,
+        ],
+        np.float64,
+    )
     scheme.reduce(dots)
 
     all_rows = np.arange(problem.stored.graph.n if problem.comm.rank == 0 else 0)
     whole_x, whole_y = (_random(name, all_rows, width, kernel.dtype) for name in "xy")
-    mx, mty = _whole(problem, mx), _whole(problem, mty)
+    mx, mty = _whole(problem, after, mx, width), _whole(problem, before, mty, width)
     return Products(width, whole_x, whole_y, mx, mty, float(dots[0]), float(dots[1]))
 
 
@@ -215,7 +226,7 @@ def _finite_differences(
     if too many do.
     """
     model, generator = step.model, np.random.default_rng(1)
-    initial = _canonical(problem, model, problem.kernel.to_host(model.parameters.flat))
+    initial = model.whole(model.parameters.flat)
     names, sizes = list(initial), [array.size for array in initial.values()]
 
     def at(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -224,7 +235,7 @@ def _finite_differences(
         model.load_state(state)
         loss, flat = step.gradient(1)
         # All ranks decide on the very same number.
-        return problem.comm.bcast(loss), _flat(_canonical(problem, model, flat))
+        return problem.comm.bcast(loss), _flat(model.whole(flat))
 
     start = _flat(initial)
     start = start + 0.1 * np.sqrt(np.mean(start**2)) * generator.standard_normal(len(start))
@@ -319,8 +330,9 @@ def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> 
 def _traffic(end: Mapping[str, Any]) -> Iterator[Check]:
     """Counted against predicted, the largest difference of a rank."""
     for purpose, prefix in (("training", ""), ("evaluation", "eval_")):
-        for what in ("bytes", "messages"):
-            sent, predicted = end[f"{prefix}{what}_sent"], end[f"{prefix}{what}_predicted"]
+        for what in ("bytes", "received", "messages"):
+            field = f"{prefix}bytes_received" if what == "received" else f"{prefix}{what}_sent"
+            sent, predicted = end[field], end[f"{prefix}{what}_predicted"]
             errors = [abs(s - p) for s, p in zip(sent, predicted, strict=True)]
             yield Check(f"{purpose} {what}", max(errors), 0, f"{sum(sent):,} by all ranks")
 
@@ -387,7 +399,3 @@ def _unit(vector: np.ndarray) -> np.ndarray:
 
 def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.concatenate([array.ravel() for array in arrays.values()])
-
-
-def _layer(name: str) -> int:
-    return int(name.split(".")[0])

@@ -137,12 +137,12 @@ class DenseArithmetic(ABC):
     # Softmax, one row at a time.
 
     def row_max(self, x: Array) -> Array:
-        """Largest entry of each row, (rows, 1)."""
-        return x.max(axis=1, keepdims=True)
+        """Largest entry of each row, (rows, 1); −∞ where there are no columns."""
+        return x.max(axis=1, keepdims=True, initial=-np.inf)
 
     def row_argmax(self, x: Array) -> Array:
-        """Column of the largest entry of each row, the lowest one on a tie."""
-        return x.argmax(axis=1)
+        """Column of the largest entry of each row, the lowest one on a tie; 0 without columns."""
+        return x.argmax(axis=1) if x.shape[1] else np.zeros(len(x), np.int64)
 
     def exp_shifted(self, x: Array, shift: Array, out: Array) -> Array:
         """out = exp(x − shift) and the sum of each of its rows, (rows, 1)."""
@@ -163,11 +163,11 @@ class DenseArithmetic(ABC):
         return np.take_along_axis(x, columns[:, np.newaxis], axis=1)
 
     def softmax_backward(
-        self, exponentials: Array, sums: Array, columns: np.ndarray, scale: float
+        self, exponentials: Array, sums: Array, rows: np.ndarray, columns: np.ndarray, scale: float
     ) -> None:
-        """In place: (exponentials / sums − onehot(columns)) · scale."""
+        """In place: (exponentials / sums − onehot) · scale, with ones at (rows[i], columns[i])."""
         exponentials /= sums
-        exponentials[np.arange(len(columns)), columns] -= 1
+        exponentials[rows, columns] -= 1
         exponentials *= self.dtype.type(scale)
 
     # Optimizer steps, on flat arrays.

@@ -2,4 +2,4 @@
 
 from partition.registry import Registry
 
-SCHEMES = Registry("scheme", {"p2p": "gcnmpi.schemes.p2p:load"})
+SCHEMES = Registry("scheme", {"p2p": "gcnmpi.schemes.p2p:ENTRY"})

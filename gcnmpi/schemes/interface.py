@@ -1,45 +1,106 @@
 """What a scheme gives to layers, loss and optimizer, which never communicate themselves.
 
 Dense matrices are arrays of the kernel. ``k`` is the number of the layer that a product belongs
-to, from 1: schemes whose layout rotates with the layer need it.
+to, from 1: schemes whose layout rotates with the layer need it. Where a matrix lives is a
+:class:`Place`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from gcnmpi.config import SchemeConfig
+from gcnmpi.volume import Volume
 
-@dataclass(frozen=True)
-class Volume:
-    """What one rank hands to MPI for one product."""
 
-    bytes: int
-    messages: int
+class Place(NamedTuple):
+    """Where a dense matrix lives: that of Hᵏ (0: input); or of M·Hᵏ⁻¹, on the way to Hᵏ."""
+
+    layer: int
+    aggregated: bool = False
 
 
 @dataclass(frozen=True)
 class Block:
-    """Global rows and columns of a rank's piece of a dense matrix; ``columns`` None: all."""
+    """A rank's piece of a dense matrix.
+
+    Attributes
+    ----------
+    rows : (rows,) integers
+        Global ids.
+    columns : slice
+        With a start and a stop.
+    part : int
+        Which of the pieces that share these rows it is.
+    copy : int
+        Which of the copies of this piece it is.
+    """
 
     rows: np.ndarray
-    columns: slice | None = None
+    columns: slice
+    part: int = 0
+    copy: int = 0
+
+    @property
+    def counts_entries(self) -> bool:
+        """Whether a sum over entries takes this piece: one copy of each does."""
+        return self.copy == 0
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether a sum over whole rows takes these: one of all that share them does."""
+        return self.part == 0 and self.copy == 0
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the table of schemes points to.
+
+    Attributes
+    ----------
+    load : callable
+        ``load(comm, stored, partition, direction, config, kernel, phases, traffic)`` brings the
+        graph to the ranks and returns the :class:`Scheme`.
+    parts : callable
+        ``parts(config, size)``: how many parts the partition must have on ``size`` ranks; 0: it
+        needs none, and any that it can group will do. A UserError where the options do not fit.
+    variants : callable
+        ``variants(config, size)``: the options with every grid or replication factor that is
+        possible on ``size`` ranks, for the ranking of all.
+    outline : callable
+        ``outline(config, size, facts)``: the scheme on paper, an
+        :class:`~gcnmpi.schemes.outline.Outline`.
+    """
+
+    load: Callable[..., Any]
+    parts: Callable[[SchemeConfig, int], int]
+    variants: Callable[[SchemeConfig, int], list[SchemeConfig]]
+    outline: Callable[..., Any]
 
 
 class Scheme(Protocol):
     """A layout of the dense matrices and the products on it (see the module's docstring)."""
 
     name: str
+    orders: tuple[str, ...]
+    """Which product may come first in a layer: "combine", "aggregate"."""
+    sharded: bool
+    """Whether a rank holds a piece of each weight, and not the whole."""
 
     def describe(self) -> dict[str, Any]:
         """What the run's record says of the scheme: its options as they were resolved."""
 
-    def block(self, k: int) -> Block:
-        """Global rows and columns of this rank's piece of the output of layer k (0: input)."""
+    def layout(self, place: Place) -> Hashable:
+        """Equal for places whose matrices of one width have the same piece on every rank."""
 
-    def empty(self, k: int, width: int, exchanged: bool = False) -> Any:
+    def block(self, place: Place, width: int) -> Block:
+        """Global rows and columns of this rank's piece of a matrix of that width in all."""
+
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
         """Room for this rank's piece of a dense matrix with ``width`` columns in all.
 
         ``exchanged=True`` promises that it will be the input of ``aggregate`` or
@@ -65,37 +126,57 @@ class Scheme(Protocol):
         """out = x·Wᵀ."""
 
     def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
-        """out = this rank's contribution to xᵀ·grad, in the layout of W."""
+        """out = this rank's contribution to xᵀ·grad; its piece of the sum where it is sharded."""
 
     def column_sum(self, k: int, grad: Any, out: Any) -> None:
-        """out = this rank's contribution to the column sums of grad, in the layout of b."""
+        """out = this rank's contribution to the column sums of grad, whole: zero elsewhere."""
 
     def reduce(self, contributions: np.ndarray) -> None:
-        """Sum a flat float64 array over ranks, in place, each global row counted once."""
+        """Sum a flat float64 array over ranks, in place.
 
-    def row_max(self, x: Any) -> Any:
-        """Largest entry of each row, (rows, 1)."""
+        Who contributes what so that everything counts once, the block says.
+        """
 
-    def row_sum(self, x: Any) -> Any:
+    def row_max(self, k: int, x: Any) -> Any:
+        """Largest entry of each row of (some rows of) Hᵏ, (rows, 1)."""
+
+    def row_sum(self, k: int, sums: Any) -> Any:
         """Sum of this rank's row sums (rows, 1) over the ranks that share a row."""
 
-    def row_pick(self, x: Any, columns: np.ndarray) -> Any:
+    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
         """The entry of each row in the given global column, (rows, 1)."""
 
-    def row_argmax(self, x: Any) -> np.ndarray:
+    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
         """Global column of the largest entry of each row, the lowest on a tie."""
 
-    def shard(self, k: int, parameter: np.ndarray) -> np.ndarray:
+    def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
+        """Shape of this rank's piece of the weight of layer k."""
+
+    def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
         """This rank's piece of a whole weight (or moment of it) of layer k."""
 
-    def unshard(self, k: int, piece: np.ndarray) -> np.ndarray:
+    def unshard(self, k: int, piece: np.ndarray, d_in: int, d_out: int) -> np.ndarray:
         """The whole weight again, on every rank."""
 
-    def load_rows(self, array: np.ndarray) -> np.ndarray:
-        """This rank's piece, by rows, of an (n, …) array on disk."""
+    def load(self, place: Place, array: Any) -> np.ndarray:
+        """This rank's piece of an (n, width) array on disk, or its rows of an (n,) one."""
 
-    def original_rows(self, rows: np.ndarray) -> np.ndarray:
-        """The inverse: this rank's contiguous 1/P of all rows, in the original order."""
+    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
+        """The inverse: this rank's contiguous 1/P of all rows, whole, in the original order."""
 
-    def volume(self, product: str, k: int, width: int) -> Volume:
-        """What this rank will hand to MPI for a product ("aggregate", …) of that width."""
+    def input_block(self, width: int) -> Block:
+        """This rank's share of H⁰ where it is trained: each entry belongs to one rank or copy."""
+
+    def expand_input(self, share: Any, out: Any) -> None:
+        """out = this rank's piece of H⁰, from the shares."""
+
+    def share_input(self, piece: Any, out: Any) -> None:
+        """out = this rank's share, out of its piece of H⁰ (or of the gradient of H⁰)."""
+
+    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+        """What this rank will hand to MPI for a product.
+
+        ``sizes`` are the widths it depends on: one for "aggregate", "aggregate_t" and
+        "expand_input"; d_in and d_out for "combine", "combine_t" and "weight_grad". For "row_max",
+        "row_sum", "row_pick" and "row_argmax" it is the number of rows.
+        """

@@ -8,7 +8,8 @@ values of Mᵀ, and folds where it is not.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,14 +17,25 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi import loading
-from gcnmpi.comm import Comm, agreed, redistribute, sum_in_place
-from gcnmpi.config import Config
+from gcnmpi.comm import Comm, agreed, redistribute
+from gcnmpi.config import Config, SchemeConfig
 from gcnmpi.exchange import Exchange, addition_matrix
 from gcnmpi.kernels import KERNELS
 from gcnmpi.plan import Plan, halo_of, local_numbers, make_plan
-from gcnmpi.schemes.interface import Block, Volume
+from gcnmpi.schemes.interface import Block, Entry, Place
+from gcnmpi.schemes.outline import (
+    Dense,
+    Facts,
+    Span,
+    Sparse,
+    alone,
+    backward_exchange,
+    make_facts,
+    whole_row_work,
+)
+from gcnmpi.schemes.whole_rows import WholeRows
 from gcnmpi.timing import Phases, Traffic
-from partition.errors import UserError
+from gcnmpi.volume import NOTHING, Volume
 from partition.graph import normalised
 from partition.store import Partition, StoredGraph
 
@@ -58,7 +70,7 @@ def load(
     graph, manifest = stored.graph, stored.manifest
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
-        backward = _backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
+        backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
     parts = loading.load_parts(comm, stored, partition)
     own = loading.own_rows(parts, comm.rank)
 
@@ -89,14 +101,90 @@ def load(
     else:
         turned = sp.csr_array(forward.T)
         backward_halves = Halves(kernel.sparse(turned[:nown]), kernel.sparse(turned[nown:]))
-    metrics = None if partition is None else partition.metrics[direction]
+    facts = make_facts(stored, partition, direction, config)
     return P2P(
-        comm, plan, parts, kernel, forward_halves, backward_halves, metrics,
-        folds=backward == "fold", max_bytes=max_bytes, phases=phases, traffic=traffic,
+        comm, plan, parts, kernel, forward_halves, backward_halves, P2POutline(comm.size, facts),
+        max_bytes=max_bytes, phases=phases, traffic=traffic,
     )  # fmt: skip
 
 
-class P2P:
+def parts_needed(config: SchemeConfig, size: int) -> int:
+    """One part a rank."""
+    return size
+
+
+def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+    """One: there is nothing to choose."""
+    return [dataclasses.replace(config, name="p2p")]
+
+
+@dataclass(frozen=True)
+class P2POutline:
+    """The scheme on paper: everything follows from the partition's metrics."""
+
+    size: int
+    facts: Facts
+    orders = ("combine", "aggregate")
+
+    def ranks(self) -> Sequence[int]:
+        """Those with most rows, entries, rows to send or rows to receive."""
+        names = ("rows", "nnz", "send_rows", "recv_rows")
+        return sorted({int(np.argmax(self._metrics[name])) for name in names})
+
+    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+        """Rows × width × size of a number."""
+        if not product.startswith("aggregate") or self.facts.metrics is None:
+            return NOTHING
+        out, back = "send", "recv"
+        if product == "aggregate_t" and self.facts.folds:
+            out, back = back, out
+        row_bytes = sizes[0] * self.facts.itemsize
+        return Volume(
+            self._metrics[f"{out}_rows"][rank] * row_bytes,
+            self._metrics[f"{back}_rows"][rank] * row_bytes,
+            self._metrics[f"{out}_messages"][rank],
+        )
+
+    def span(self, product: str, k: int) -> Sequence[Span]:
+        """All ranks."""
+        return [Span(self.size, 1)] if product.startswith("aggregate") else []
+
+    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+        """Own rows of M, own rows of dense matrices."""
+        rows, halo = self._metrics["rows"][rank], self._metrics["recv_rows"][rank]
+        entries = self._metrics["nnz"][rank]
+        if product.startswith("aggregate"):
+            return [Sparse(rows, rows + halo, entries, sizes[0])]
+        return whole_row_work(rows, product, *sizes)
+
+    def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
+        """Own rows."""
+        return self._metrics["rows"][rank], width
+
+    def entries(self, rank: int) -> int:
+        """Own rows of M, and of Mᵀ or the transpose of those of M."""
+        return self._metrics["nnz"][rank] * (1 if self.facts.symmetric else 2)
+
+    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+        """Halo and packed rows."""
+        if not product.startswith("aggregate"):
+            return 0
+        rows = self._metrics["recv_rows"][rank] + self._metrics["send_rows"][rank]
+        return rows * sizes[0] * self.facts.itemsize
+
+    def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
+        """Weights are whole."""
+        return d_in * d_out
+
+    @property
+    def _metrics(self) -> Mapping[str, Any]:
+        return self.facts.metrics or alone(self.facts)
+
+
+ENTRY = Entry(load, parts_needed, variants, lambda config, size, facts: P2POutline(size, facts))
+
+
+class P2P(WholeRows):
     """The products of the 1D sparsity-aware scheme; see ``schemes.interface`` for their meaning.
 
     Buffers and persistent requests are made when a matrix is asked for with ``exchanged=True``
@@ -113,19 +201,18 @@ class P2P:
         kernel: Any,
         forward: Halves,
         backward: Halves,
-        metrics: Mapping[str, Any] | None,
+        outline: P2POutline,
         *,
-        folds: bool,
         max_bytes: float,
         phases: Phases,
         traffic: Traffic,
     ) -> None:
+        super().__init__(comm, kernel, phases, traffic)
         self.plan = plan
-        self._comm, self._parts, self._kernel, self._max_bytes = comm, parts, kernel, max_bytes
-        self._forward, self._backward, self._folds = forward, backward, folds
+        self._parts, self._max_bytes = parts, max_bytes
+        self._forward, self._backward = forward, backward
+        self._outline, self._folds = outline, outline.facts.folds
         self._add = kernel.sparse(addition_matrix(plan))
-        self._metrics = metrics
-        self._phases, self._traffic = phases, traffic
         self._exchanges: dict[int, Exchange] = {}
         self._scratch: dict[int, Exchange] = {}
 
@@ -133,11 +220,11 @@ class P2P:
         """The exchange that the backward pass uses."""
         return {"name": self.name, "backward": "fold" if self._folds else "expand"}
 
-    def block(self, k: int) -> Block:
+    def block(self, place: Place, width: int) -> Block:
         """Own rows, all columns, whatever the layer."""
-        return Block(self.plan.own)
+        return Block(self.plan.own, slice(0, width))
 
-    def empty(self, k: int, width: int, exchanged: bool = False) -> Any:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
         """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer."""
         if not exchanged:
             return self._kernel.empty(self.plan.nown, width)
@@ -160,49 +247,6 @@ class P2P:
         else:
             self._expand(self._backward, x, out)
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
-        """Local."""
-        with self._phases("gemm"):
-            self._kernel.gemm(x, weight, out)
-
-    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
-        """Local."""
-        with self._phases("gemm"):
-            self._kernel.gemm(x, weight, out, tb=True)
-
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
-        """Local; every global row is on one rank only."""
-        with self._phases("gemm"):
-            self._kernel.gemm(x, grad, out, ta=True)
-
-    def column_sum(self, k: int, grad: Any, out: Any) -> None:
-        """Local."""
-        self._kernel.column_sum(grad, out)
-
-    def reduce(self, contributions: np.ndarray) -> None:
-        """One all-reduce."""
-        size = self._comm.size
-        with self._phases("reduce"):
-            sum_in_place(self._comm, contributions)
-        payload = 2 * (size - 1) * contributions.nbytes // size
-        self._traffic.count(payload, int(size > 1), f"{self._traffic.purpose}_reduce")
-
-    def row_max(self, x: Any) -> Any:
-        """Local: rows are whole."""
-        return self._kernel.row_max(x)
-
-    def row_sum(self, x: Any) -> Any:
-        """Rows are whole, so their sums are."""
-        return x
-
-    def row_pick(self, x: Any, columns: np.ndarray) -> Any:
-        """Local."""
-        return self._kernel.pick(x, columns)
-
-    def row_argmax(self, x: Any) -> np.ndarray:
-        """Local."""
-        return self._kernel.to_host(self._kernel.row_argmax(x))
-
     def gather(self, x: Any) -> Any:
         """Own and halo rows, (nown + nhalo, width): what attention needs."""
         exchange = self._exchange_with(x)
@@ -220,31 +264,18 @@ class P2P:
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def shard(self, k: int, parameter: np.ndarray) -> np.ndarray:
-        """Weights are replicated."""
-        return parameter
-
-    def unshard(self, k: int, piece: np.ndarray) -> np.ndarray:
-        """Weights are replicated."""
-        return piece
-
-    def load_rows(self, array: np.ndarray) -> np.ndarray:
+    def load(self, place: Place, array: Any) -> np.ndarray:
         """Own rows of an array on disk."""
         return loading.load_rows(self._comm, array, self._parts, self._max_bytes)
 
-    def original_rows(self, rows: np.ndarray) -> np.ndarray:
+    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """This rank's contiguous 1/P of all rows, in the original order."""
         n = len(self._parts)
-        return loading.original_rows(self._comm, self.plan.own, rows, n, self._max_bytes)
+        return loading.original_rows(self._comm, self.plan.own, piece, n, self._max_bytes)
 
-    def volume(self, product: str, k: int, width: int) -> Volume:
-        """From the metrics recorded with the partition, not from the plan: rows × width × size."""
-        if self._metrics is None or not product.startswith("aggregate"):
-            return Volume(0, 0)
-        side = "recv" if product == "aggregate_t" and self._folds else "send"
-        rows = self._metrics[f"{side}_rows"][self._comm.rank]
-        messages = self._metrics[f"{side}_messages"][self._comm.rank]
-        return Volume(rows * width * self._kernel.dtype.itemsize, messages)
+    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+        """From the metrics recorded with the partition, not from the plan."""
+        return self._outline.volume(self._comm.rank, product, k, *sizes)
 
     def _expand(self, matrix: Halves, x: Any, out: Any) -> None:
         exchange = self._exchange_with(x)
@@ -285,15 +316,6 @@ class P2P:
         return Exchange(
             self._comm, self.plan, self._kernel, width, self._traffic, self._phases, packed
         )
-
-
-def _backward_exchange(wanted: str, symmetric: bool) -> str:
-    if wanted == "expand" and not symmetric:
-        raise UserError(
-            "scheme.backward = 'expand' needs a symmetric pattern, and this graph is directed",
-            "use scheme.backward = 'fold' or 'auto'",
-        )
-    return ("expand" if symmetric else "fold") if wanted == "auto" else wanted
 
 
 def _local_matrix(plan: Plan, entries: loading.Entries, self_loops: bool) -> sp.csr_array:

@@ -206,7 +206,8 @@ def loss_and_gradient(kernel, logits, labels):
     largest = kernel.row_max(x)
     sums = kernel.exp_shifted(x, largest, grad)
     loss = kernel.log_sum(sums) + kernel.total(largest) - kernel.total(kernel.pick(x, labels))
-    kernel.softmax_backward(grad, sums, labels, 1 / len(labels))
+    rows = np.arange(len(labels))
+    kernel.softmax_backward(grad, sums, rows, labels, 1 / len(labels))
     return loss / len(labels), kernel.to_host(grad).copy()
 
 
@@ -303,7 +304,7 @@ SETTINGS = {
 def test_optimizers_step_as_pytorch_does(kernel, optimizer):
 
     config = from_table({"train": {"optimizer": optimizer, **SETTINGS[optimizer]}}).train
-    parameters = Parameters(kernel, {"1.weight": (3, 1)})
+    parameters = Parameters(kernel, {}, {"1.weight": (3, 1)})
     kernel.copy(give(kernel, np.array(START)[:, np.newaxis]), parameters["1.weight"])
     step = make_optimizer(kernel, parameters, {"1.weight": True}, config).step
     for grad, expected in zip(GRADIENTS, PYTORCH[optimizer], strict=True):
@@ -314,7 +315,7 @@ def test_optimizers_step_as_pytorch_does(kernel, optimizer):
 def test_weight_decay_of_some_parameters_only(kernel):
 
     table = {"optimizer": "sgd", "lr": 1.0, "weight_decay": 0.5}
-    parameters = Parameters(kernel, {"1.weight": (2, 2), "2.weight": (2, 1)})
+    parameters = Parameters(kernel, {"1.weight": (2, 2)}, {"2.weight": (2, 1)})
     parameters.flat[...] = 1
     decays = {"1.weight": True, "2.weight": False}
     make_optimizer(kernel, parameters, decays, from_table({"train": table}).train).step(

@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.layers import GraphConvolution, Workspace, choose_order
 from gcnmpi.models import from_state, to_state
+from gcnmpi.schemes.interface import Block, Place
 from partition.errors import UserError
 
 ORDERS = ("combine", "aggregate", "given")
@@ -38,9 +39,23 @@ ORDERS = ("combine", "aggregate", "given")
 )
 def test_the_order_that_moves_fewer_columns(k, d_in, d_out, wanted, constant, keep, order):
     found = choose_order(
-        k, d_in, d_out, wanted=wanted, constant_input=constant, keep_aggregate=keep
+        k,
+        d_in,
+        d_out,
+        wanted=wanted,
+        possible=("combine", "aggregate"),
+        constant_input=constant,
+        input_grad=k > 1,
+        keep_aggregate=keep,
     )
     assert found == order
+
+
+def test_an_order_that_the_scheme_cannot_do():
+    options = {"constant_input": False, "input_grad": True, "keep_aggregate": True}
+    assert choose_order(2, 9, 3, wanted="auto", possible=("aggregate",), **options) == "aggregate"
+    with pytest.raises(UserError, match="this scheme aggregates first"):
+        choose_order(2, 9, 3, wanted="combine", possible=("aggregate",), **options)
 
 
 class OneProcess:
@@ -49,7 +64,13 @@ class OneProcess:
     def __init__(self, matrix, kernel):
         self.matrix, self.kernel, self.asked = matrix, kernel, []
 
-    def empty(self, k, width, exchanged=False):
+    def layout(self, place):
+        return None
+
+    def block(self, place, width):
+        return Block(np.arange(N), slice(0, width))
+
+    def empty(self, place, width, exchanged=False):
         return np.full((self.matrix.shape[0], width), np.nan)
 
     def aggregate(self, k, x, out):
@@ -61,12 +82,15 @@ class OneProcess:
         out[...] = self.matrix.T @ x
 
     def combine(self, k, x, weight, out):
+        self.asked.append(("combine", k, D_IN, D_OUT))
         self.kernel.gemm(x, weight, out)
 
     def combine_t(self, k, x, weight, out):
+        self.asked.append(("combine_t", k, D_IN, D_OUT))
         self.kernel.gemm(x, weight, out, tb=True)
 
     def weight_grad(self, k, x, grad, out):
+        self.asked.append(("weight_grad", k, D_IN, D_OUT))
         self.kernel.gemm(x, grad, out, ta=True)
 
     def column_sum(self, k, grad, out):
@@ -118,35 +142,34 @@ def test_forward_backward_and_the_products_announced(case, order, bias, k):
         np.testing.assert_allclose(bias_grad, v["grad"].sum(axis=0), atol=1e-12)
     if before is not None:
         np.testing.assert_allclose(before, matrix.T @ v["grad"] @ v["weight"].T, atol=1e-12)
-    assert scheme.asked == layer.products(backward=True)
+    assert scheme.asked == layer.products(backward=True, input_grad=before is not None)
 
 
-def test_what_each_order_communicates(case):
+def test_what_each_order_multiplies_with_m(case):
     matrix, _ = case
-    products = {
-        (order, k, backward): make(matrix, k, order)[1].products(backward)
-        for order in ORDERS
-        for k in (1, 2)
-        for backward in (False, True)
-    }
-    for k in (1, 2):
-        combine = [("aggregate", k, D_OUT), ("aggregate_t", k, D_OUT)]
-        aggregate = [("aggregate", k, D_IN), ("aggregate_t", k, D_IN)]
-        assert products["combine", k, False] == combine[:1]
-        assert products["combine", k, True] == combine
-        assert products["aggregate", k, False] == aggregate[:1]
-        # Features have no gradient: nothing flows back through M below the first layer.
-        assert products["aggregate", k, True] == (aggregate[:1] if k == 1 else aggregate)
-        assert products["given", k, False] == products["given", k, True] == []
+
+    def widths(order, backward, input_grad):
+        products = make(matrix, 2, order)[1].products(backward, input_grad)
+        return [(name, width) for name, _, width, *_ in products if name.startswith("aggregate")]
+
+    for input_grad in (False, True):
+        combine = [("aggregate", D_OUT), ("aggregate_t", D_OUT)]
+        aggregate = [("aggregate", D_IN), ("aggregate_t", D_IN)]
+        assert widths("combine", False, input_grad) == combine[:1]
+        assert widths("combine", True, input_grad) == combine
+        assert widths("aggregate", False, input_grad) == aggregate[:1]
+        # Where the input needs no gradient, nothing flows back through M.
+        assert widths("aggregate", True, input_grad) == aggregate[: 1 + input_grad]
+        assert widths("given", True, False) == []
 
 
 def test_the_workspace_keeps_one_matrix_a_role_and_width(case):
     scheme, _ = make(case[0], 1, "combine")
     workspace = Workspace(scheme)
-    one = workspace("product", 1, 4)
-    assert workspace("product", 3, 4) is one
-    assert workspace("aside", 1, 4) is not one
-    assert workspace("product", 1, 5).shape == (N, 5)
+    one = workspace("product", Place(1), 4)
+    assert workspace("product", Place(3), 4) is one
+    assert workspace("aside", Place(1), 4) is not one
+    assert workspace("product", Place(1), 5).shape == (N, 5)
 
 
 # Names of weights.

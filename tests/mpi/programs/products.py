@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from gcnmpi import comm as mpi
 from gcnmpi.config import from_table
 from gcnmpi.problem import open_problem
+from gcnmpi.schemes.interface import Place
 from partition.graph import Graph, aggregation_matrix
 from partition.metrics import measure
 from partition.store import Partition, open_graph, write_graph, write_partition
@@ -75,7 +76,8 @@ def check(comm, path: Path, name: str, table: dict) -> None:
     config = from_table({"dtype": "float64", "loading": {"max_buffer_mb": 1e-4}, **table})
     problem = open_problem(comm, path, name, config)
     scheme, traffic = problem.scheme, problem.traffic
-    own = scheme.block(0).rows
+    place = Place(1)
+    own = scheme.block(place, 1).rows
     matrix = aggregation_matrix(
         open_graph(path).graph, problem.direction, config.graph.self_loops, config.graph.normalize
     )
@@ -88,18 +90,18 @@ def check(comm, path: Path, name: str, table: dict) -> None:
             ("aggregate", scheme.aggregate, matrix @ whole, False),
             ("aggregate_t", scheme.aggregate_t, matrix.T @ whole, False),
         ):
-            x, out = scheme.empty(1, width, exchanged), scheme.empty(1, width)
+            x, out = scheme.empty(place, width, exchanged), scheme.empty(place, width)
             x[...] = whole[own]
             with traffic.during("case"):
-                before = (traffic.bytes["case"], traffic.messages["case"])
+                before = traffic["case"]
                 function(1, x, out)
-                sent = (traffic.bytes["case"] - before[0], traffic.messages["case"] - before[1])
+                moved = traffic["case"] + before * -1
             what = f"{path.name} {name} {table} {label} width {width} rank {comm.rank}"
             np.testing.assert_allclose(out, serial[own], atol=1e-12, err_msg=what)
             volume = scheme.volume(label, 1, width)
-            assert sent == (volume.bytes, volume.messages), (what, sent, volume)
+            assert moved == volume, (what, moved, volume)
     # gather and its adjoint: <gather x, y> = <x, gather_t y>.
-    x, back = scheme.empty(1, 2, True), scheme.empty(1, 2)
+    x, back = scheme.empty(place, 2, True), scheme.empty(place, 2)
     x[...] = rng.standard_normal((N, 2))[own]
     gathered = scheme.gather(x).copy()
     y = np.random.default_rng(comm.rank).standard_normal(gathered.shape)
@@ -109,10 +111,10 @@ def check(comm, path: Path, name: str, table: dict) -> None:
     np.testing.assert_allclose(sums[0], sums[1], rtol=1e-12)
     # Rows come to their owners, and go back to the original order.
     features = open_graph(path).graph.features
-    rows = scheme.load_rows(features)
+    rows = scheme.load(place, features)
     np.testing.assert_array_equal(rows, features[own])
     mine = mpi.slice_of(N, comm.rank, comm.size)
-    np.testing.assert_array_equal(scheme.original_rows(rows), features[mine])
+    np.testing.assert_array_equal(scheme.original(place, rows, 3), features[mine])
 
 
 def main(comm) -> int:

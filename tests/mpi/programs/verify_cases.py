@@ -24,6 +24,7 @@ from gcnmpi.kernels.dense import DenseArithmetic
 from gcnmpi.schemes import p2p
 from gcnmpi.timing import Traffic
 from gcnmpi.verify import verify
+from gcnmpi.volume import Volume
 
 
 def main(comm):
@@ -70,9 +71,9 @@ def forward_instead_of_transposed(comm):
 
 def byte_not_counted(comm):
     def make(count):
-        def short(self, nbytes, messages, purpose=None):
+        def short(self, volume, purpose=None):
             lost = comm.rank == 1 and self.purpose == "train" and purpose is None
-            count(self, nbytes - lost, messages, purpose)
+            count(self, volume + Volume(-lost), purpose)
 
         return short
 
@@ -81,9 +82,9 @@ def byte_not_counted(comm):
 
 def message_not_counted(comm):
     def make(count):
-        def short(self, sent, requests):
+        def short(self, sent, received, requests):
             lost = comm.rank == 2 and self._traffic.purpose != "setup"
-            count(self, sent, requests[lost:])
+            count(self, sent, received, requests[lost:])
 
         return short
 
@@ -119,8 +120,8 @@ def gradient_counted_twice(comm):
     """Every rank's contribution to the first weight counted once more for each other rank."""
 
     def make(backward):
-        def scaled(self):
-            backward(self)
+        def scaled(self, epoch):
+            backward(self, epoch)
             self.gradients["1.weight"][...] *= comm.size
 
         return scaled
@@ -141,10 +142,10 @@ def bias_gradient_forgotten(comm):
 
 
 def rows_not_in_original_order(comm):
-    def make(original_rows):
-        return lambda self, rows: original_rows(self, rows[::-1].copy())
+    def make(original):
+        return lambda self, place, rows, width: original(self, place, rows[::-1].copy(), width)
 
-    return wrapping(p2p.P2P, "original_rows", make)
+    return wrapping(p2p.P2P, "original", make)
 
 
 def one_more_right(comm):
@@ -178,8 +179,8 @@ def dropout_by_local_number(comm):
     """Masks that depend on where a vertex lives; right on one rank only."""
 
     def make(block):
-        def local(self, k):
-            found = block(self, k)
+        def local(self, place, width):
+            found = block(self, place, width)
             return dataclasses.replace(found, rows=np.arange(len(found.rows)))
 
         return local

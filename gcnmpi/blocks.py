@@ -1,0 +1,234 @@
+"""Matrices cut into blocks: who holds which, and how rows and arcs on disk get there.
+
+An :class:`Ordering` renumbers the vertices so that a block is a range of positions. A
+:class:`Tiling` cuts rows and columns and says who holds which tile of a dense matrix. Tiles of M
+are made by :func:`sparse_tile`. Every rank reads a contiguous 1/P of the rows on disk, whatever
+the layout, so memory shrinks with P; only positions are kept for all vertices, once a node.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.comm import Comm, from_root, node_array, redistribute, slice_of
+from gcnmpi.loading import Entries
+from gcnmpi.schemes.interface import Block
+from partition.graph import index_dtype
+from partition.store import Partition, StoredGraph, read_partition
+
+STEP = 1 << 20  # positions looked at at once
+
+
+@dataclass(frozen=True)
+class Ordering:
+    """A numbering of the vertices in which blocks are contiguous.
+
+    Attributes
+    ----------
+    n : int
+    position : (n,) integers or None
+        Where each vertex is, in memory that the ranks of a node share; None: at its own number.
+    bounds : (k + 1,) int64 or None
+        Where the parts of the partition that it was made from begin.
+    """
+
+    n: int
+    position: np.ndarray | None = None
+    bounds: np.ndarray | None = None
+
+    def positions(self, vertices: np.ndarray) -> np.ndarray:
+        """Where vertices are."""
+        return vertices if self.position is None else self.position[vertices]
+
+    def vertices(self, start: int, stop: int) -> np.ndarray:
+        """Ids of the vertices at positions start … stop − 1, in that order."""
+        dtype = index_dtype(self.n)
+        if self.position is None:
+            return np.arange(start, stop, dtype=dtype)
+        found = np.empty(stop - start, dtype)
+        for first in range(0, self.n, STEP):
+            piece = self.position[first : first + STEP]
+            inside = np.flatnonzero((piece >= start) & (piece < stop))
+            found[piece[inside] - start] = first + inside
+        return found
+
+    def cuts(self, count: int) -> np.ndarray:
+        """Positions at which ``count`` blocks begin, (count + 1,) int64.
+
+        Between parts where each block is as many of them as any other, else of equal size.
+        """
+        if self.bounds is not None and (len(self.bounds) - 1) % count == 0:
+            return self.bounds[:: (len(self.bounds) - 1) // count]
+        return np.array([slice_of(self.n, i, count).start for i in range(count)] + [self.n])
+
+
+def natural_ordering(n: int) -> Ordering:
+    """Every vertex at its own number."""
+    return Ordering(n)
+
+
+def random_ordering(comm: Comm, n: int, seed: int) -> Ordering:
+    """A random permutation, the same on every node."""
+
+    def make() -> np.ndarray:
+        return np.random.default_rng(seed).permutation(n)
+
+    return Ordering(n, node_array(comm, (n,), index_dtype(n), make).array)
+
+
+def partition_ordering(comm: Comm, stored: StoredGraph, partition: Partition) -> Ordering:
+    """Part after part, by id in each."""
+    n = stored.graph.n
+
+    def read() -> np.ndarray:
+        return read_partition(stored.path, partition.name).parts
+
+    def make() -> np.ndarray:
+        position = np.empty(n, index_dtype(n))
+        position[np.argsort(read(), kind="stable")] = np.arange(n, dtype=position.dtype)
+        return position
+
+    sizes = from_root(comm, lambda: np.bincount(read(), minlength=partition.k))
+    bounds = np.concatenate(([0], np.cumsum(sizes)))
+    return Ordering(n, node_array(comm, (n,), index_dtype(n), make).array, bounds)
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How matrices of n rows are cut into tiles, and who holds them.
+
+    Attributes
+    ----------
+    ordering : Ordering
+    cuts : (R + 1,) int64
+        Positions at which the row blocks begin.
+    holders : (R, C, copies) integers
+        The ranks that hold tile (i, j). Every rank holds one.
+    row, column, copy : int
+        This rank's place in ``holders``.
+    """
+
+    ordering: Ordering
+    cuts: np.ndarray
+    holders: np.ndarray
+    row: int
+    column: int
+    copy: int
+
+    @property
+    def rows(self) -> int:
+        """Rows of this rank's tile."""
+        return int(self.cuts[self.row + 1] - self.cuts[self.row])
+
+    def columns(self, width: int, column: int | None = None) -> slice:
+        """Columns of a matrix of that width in this rank's tile, or in another column's."""
+        return slice_of(width, self.column if column is None else column, self.holders.shape[1])
+
+    def block(self, width: int) -> Block:
+        """This rank's tile, for the layers."""
+        vertices = self.ordering.vertices(self.cuts[self.row], self.cuts[self.row + 1])
+        return Block(vertices, self.columns(width), self.column, self.copy)
+
+    def load(self, comm: Comm, array: np.ndarray, max_bytes: float) -> np.ndarray:
+        """This rank's tile of an (n, width) array on disk, or its rows of an (n,) one."""
+        mine = slice_of(len(array), comm.rank, comm.size)
+        place = self.ordering.positions(np.arange(mine.start, mine.stop))
+        row = _block_of(place, self.cuts)
+        offset = place - self.cuts[row]
+        whole = array.ndim == 1
+        width = 1 if whole else array.shape[1]
+        out = np.empty((self.rows, *([] if whole else [_length(self.columns(width))])), array.dtype)
+        for column in range(self.holders.shape[1]):
+            piece = array[mine] if whole else array[mine, self.columns(width, column)]
+            for holders in self.holders[:, column].T:
+                arrays = [offset, piece]
+                (where, values), _ = redistribute(comm, holders[row], arrays, max_bytes)
+                if len(where):
+                    out[where] = values
+        return out
+
+    def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:
+        """The inverse of ``load``: this rank's contiguous 1/P of all rows, original order.
+
+        Parameters
+        ----------
+        tile : (rows, columns) or (rows,) array
+            One number a row is taken from the first column's holders.
+        width : int
+            Columns of the whole matrix.
+        """
+        n, size = self.ordering.n, comm.size
+        mine = slice_of(n, comm.rank, size)
+        ids = self.ordering.vertices(self.cuts[self.row], self.cuts[self.row + 1])
+        bounds = np.array([slice_of(n, rank, size).stop for rank in range(size)])
+        destination = np.searchsorted(bounds, ids, side="right")
+        whole = tile.ndim == 1
+        out = np.empty((mine.stop - mine.start, *([] if whole else [width])), tile.dtype)
+        for column in range(1 if whole else self.holders.shape[1]):
+            columns = self.columns(width, column)
+            sends = self.copy == 0 and self.column == column
+            some = slice(None) if sends else slice(0)
+            shape = (0,) if whole else (0, _length(columns))
+            rows = tile if sends else np.empty(shape, tile.dtype)
+            arrays = [ids[some], rows]
+            (where, values), _ = redistribute(comm, destination[some], arrays, max_bytes)
+            out[(where - mine.start,) if whole else (where - mine.start, columns)] = values
+        return out
+
+
+def sparse_tile(
+    comm: Comm,
+    entries: Entries,
+    rows: tuple[Ordering, np.ndarray],
+    columns: tuple[Ordering, np.ndarray],
+    holders: np.ndarray,
+    mine: tuple[int, int],
+    max_bytes: float,
+) -> sp.csr_array:
+    """This rank's tile of the matrix whose entries are spread over all ranks.
+
+    Parameters
+    ----------
+    entries : Entries
+        This rank's share of them, each on one rank only: see :func:`gcnmpi.loading.load_m`.
+    rows, columns : Ordering and cuts
+        How either side is numbered and cut.
+    holders : (R, C, copies) integers
+        The ranks that hold tile (i, j).
+    mine : (int, int)
+        Numbers of this rank's tile.
+    max_bytes : float
+        Bound of the send buffer.
+
+    Returns
+    -------
+    csr_array, float64
+        Local numbers count from the beginning of the block.
+    """
+    (row_ordering, row_cuts), (column_ordering, column_cuts) = rows, columns
+    row, column = row_ordering.positions(entries.row), column_ordering.positions(entries.column)
+    i, j = _block_of(row, row_cuts), _block_of(column, column_cuts)
+    shape = (
+        int(row_cuts[mine[0] + 1] - row_cuts[mine[0]]),
+        int(column_cuts[mine[1] + 1] - column_cuts[mine[1]]),
+    )
+    arrays = [row - row_cuts[i], column - column_cuts[j], entries.weight]
+    tile = sp.csr_array(shape)
+    for copy in range(holders.shape[2]):
+        received, _ = redistribute(comm, holders[i, j, copy], arrays, max_bytes)
+        if comm.rank == holders[(*mine, copy)]:
+            tile = sp.coo_array((received[2], (received[0], received[1])), shape=shape).tocsr()
+            tile.sort_indices()
+    return tile
+
+
+def _block_of(positions: np.ndarray, cuts: np.ndarray) -> np.ndarray:
+    """The block that each position is in; empty blocks hold none."""
+    return np.searchsorted(cuts, positions, side="right") - 1
+
+
+def _length(columns: slice) -> int:
+    return columns.stop - columns.start

@@ -1,0 +1,159 @@
+"""A scheme on paper: what every rank would hold, compute and send, without any of them.
+
+The one definition of these numbers. A running scheme holds its own outline, and says what it
+will send by it; the cost model asks outlines of thousands of ranks that are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gcnmpi.config import Config
+from gcnmpi.schemes.interface import Place
+from gcnmpi.volume import Volume
+from partition.errors import UserError
+from partition.store import Partition, StoredGraph
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What there is to know of graph and run before the arcs are read.
+
+    Attributes
+    ----------
+    n : int
+        Vertices.
+    entries : int
+        Stored entries of M, with its diagonal where self-loops are added.
+    symmetric : bool
+        Whether M equals its transpose, so that one of both is enough.
+    folds : bool
+        Whether the backward pass of schemes that can choose folds.
+    depth : int
+        Number of layers.
+    itemsize : int
+        Bytes of a number.
+    metrics : mapping or None
+        Figures of the partition in the direction of M, as ``partition.metrics`` names them, lists
+        with one number a part: ``rows``, ``nnz``, ``send_rows`` … None without a partition.
+    """
+
+    n: int
+    entries: int
+    symmetric: bool
+    folds: bool
+    depth: int
+    itemsize: int
+    metrics: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """A product of a sparse tile with a dense matrix: (rows × inner, with entries) · width."""
+
+    rows: int
+    inner: int
+    entries: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A dense product: (rows × inner) · (inner × width)."""
+
+    rows: int
+    inner: int
+    width: int
+
+
+@dataclass(frozen=True)
+class Span:
+    """Which ranks take part in an operation: ``size`` of them, ``stride`` apart."""
+
+    size: int
+    stride: int
+
+
+class Outline(Protocol):
+    """A scheme with its options on some number of ranks. ``rank`` is any of them."""
+
+    orders: tuple[str, ...]
+
+    def ranks(self) -> Sequence[int]:
+        """A few ranks among which are the busiest ones in every respect."""
+
+    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+        """See ``Scheme.volume``: exact, but for entries of M that travel (their average)."""
+
+    def span(self, product: str, k: int) -> Sequence[Span]:
+        """The groups of ranks that a product's collectives run in, one after the other."""
+
+    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+        """The local products that a product is made of; sizes as for ``volume``."""
+
+    def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
+        """Rows and columns of a rank's piece of a dense matrix."""
+
+    def entries(self, rank: int) -> int:
+        """Stored entries of all tiles of M (and Mᵀ) that a rank keeps."""
+
+    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+        """Bytes that a product needs beside its operands: halos, packed rows, received tiles."""
+
+    def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
+        """Numbers of the weight of layer k that a rank holds."""
+
+
+def make_facts(
+    stored: StoredGraph, partition: Partition | None, direction: str, config: Config
+) -> Facts:
+    """The facts of a graph folder, a partition of it and a configuration.
+
+    Raises
+    ------
+    UserError
+        If the backward exchange that is asked for needs a symmetric pattern.
+    """
+    manifest = stored.manifest
+    backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
+    # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
+    metrics = None if partition is None else partition.metrics[direction]
+    entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
+    return Facts(
+        n=manifest.n,
+        entries=entries,
+        symmetric=manifest.symmetric_values and config.graph.normalize != "row",
+        folds=backward == "fold",
+        depth=len(config.model.hidden) + 1,
+        itemsize=np.dtype(config.dtype).itemsize,
+        metrics=metrics,
+    )
+
+
+def backward_exchange(wanted: str, symmetric: bool) -> str:
+    """``scheme.backward`` resolved: "expand" or "fold"."""
+    if wanted == "expand" and not symmetric:
+        raise UserError(
+            "scheme.backward = 'expand' needs a symmetric pattern, and this graph is directed",
+            "use scheme.backward = 'fold' or 'auto'",
+        )
+    return ("expand" if symmetric else "fold") if wanted == "auto" else wanted
+
+
+def alone(facts: Facts) -> dict[str, list[int]]:
+    """The metrics of a partition into one part."""
+    names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
+    return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
+
+
+def whole_row_work(rows: int, product: str, d_in: int, d_out: int) -> Sequence[Dense]:
+    """The dense products where rows are whole and weights on every rank."""
+    return {
+        "combine": [Dense(rows, d_in, d_out)],
+        "combine_t": [Dense(rows, d_out, d_in)],
+        "weight_grad": [Dense(d_in, rows, d_out)],
+    }.get(product, [])

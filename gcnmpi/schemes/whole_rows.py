@@ -1,0 +1,116 @@
+"""What all layouts have in common in which rows are whole and weights are on every rank."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.comm import Comm, sum_in_place
+from gcnmpi.schemes.interface import Block, Place
+from gcnmpi.timing import Phases, Traffic
+from gcnmpi.volume import all_reduce
+
+
+class WholeRows:
+    """The products and row operations that are local when rows are whole.
+
+    A scheme adds ``block``, ``empty``, ``aggregate``, ``aggregate_t``, ``load``, ``original``
+    and ``volume``.
+    """
+
+    name: str
+    orders: tuple[str, ...] = ("combine", "aggregate")
+    sharded = False
+
+    def __init__(self, comm: Comm, kernel: Any, phases: Phases, traffic: Traffic) -> None:
+        self._comm, self._kernel = comm, kernel
+        self._phases, self._traffic = phases, traffic
+
+    def layout(self, place: Place) -> Hashable:
+        """One for all."""
+        return None
+
+    def release(self) -> None:
+        """Nothing is kept."""
+
+    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
+        """Local."""
+        with self._phases("gemm"):
+            self._kernel.gemm(x, weight, out)
+
+    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
+        """Local."""
+        with self._phases("gemm"):
+            self._kernel.gemm(x, weight, out, tb=True)
+
+    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
+        """Local, by the rank that counts the rows."""
+        if not self._counts:
+            out.fill(0)
+            return
+        with self._phases("gemm"):
+            self._kernel.gemm(x, grad, out, ta=True)
+
+    def column_sum(self, k: int, grad: Any, out: Any) -> None:
+        """Local, by the rank that counts the rows."""
+        if self._counts:
+            self._kernel.column_sum(grad, out)
+        else:
+            out.fill(0)
+
+    def reduce(self, contributions: np.ndarray) -> None:
+        """One all-reduce."""
+        with self._phases("reduce"):
+            sum_in_place(self._comm, contributions)
+        volume = all_reduce(contributions.nbytes, self._comm.size)
+        self._traffic.count(volume, f"{self._traffic.purpose}_reduce")
+
+    def row_max(self, k: int, x: Any) -> Any:
+        """Local."""
+        return self._kernel.row_max(x)
+
+    def row_sum(self, k: int, sums: Any) -> Any:
+        """Whole already."""
+        return sums
+
+    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
+        """Local."""
+        return self._kernel.pick(x, columns)
+
+    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
+        """Local."""
+        return self._kernel.to_host(self._kernel.row_argmax(x))
+
+    def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
+        """Weights are whole."""
+        return d_in, d_out
+
+    def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
+        """Weights are whole."""
+        return weight
+
+    def unshard(self, k: int, piece: np.ndarray, d_in: int, d_out: int) -> np.ndarray:
+        """Weights are whole."""
+        return piece.reshape(d_in, d_out)
+
+    def input_block(self, width: int) -> Block:
+        """A rank's share of H⁰ is its piece."""
+        return self.block(Place(0), width)
+
+    def expand_input(self, share: Any, out: Any) -> None:
+        """A rank's share of H⁰ is its piece."""
+        self._kernel.copy(share, out)
+
+    def share_input(self, piece: Any, out: Any) -> None:
+        """A rank's share of H⁰ is its piece."""
+        self._kernel.copy(piece, out)
+
+    def block(self, place: Place, width: int) -> Block:
+        """Rows of this rank."""
+        raise NotImplementedError
+
+    @property
+    def _counts(self) -> bool:
+        return self.block(Place(0), 0).counts_rows

@@ -1,0 +1,52 @@
+"""What the ranks hand to MPI for one operation: the one definition of every such number.
+
+A point-to-point message counts on both sides. For a collective the payload that must travel is
+counted, whatever the library makes of it: m bytes that are broadcast arrive on every rank but the
+root; of an all-gather or reduce-scatter of m bytes over g ranks (g − 1)/g·m arrive on each, of an
+all-reduce twice that. What is received by all ranks together has been sent by all together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Volume:
+    """Bytes that one rank sends and receives, and messages that it sends, for one operation."""
+
+    sent: int = 0
+    received: int = 0
+    messages: int = 0
+
+    def __add__(self, other: Volume) -> Volume:
+        return Volume(
+            self.sent + other.sent, self.received + other.received, self.messages + other.messages
+        )
+
+    def __mul__(self, times: int) -> Volume:
+        return Volume(self.sent * times, self.received * times, self.messages * times)
+
+
+NOTHING = Volume()
+
+
+def broadcast(nbytes: int, size: int, root: bool) -> Volume:
+    """``nbytes`` from one of ``size`` ranks to the others."""
+    return Volume(nbytes * (size - 1), 0, size - 1) if root else Volume(0, nbytes, 0)
+
+
+def all_gather(own: int, total: int, size: int) -> Volume:
+    """A rank's ``own`` bytes to all others; ``total`` bytes on every rank in the end."""
+    return Volume(own * (size - 1), total - own, size - 1)
+
+
+def reduce_scatter(own: int, total: int, size: int) -> Volume:
+    """``total`` bytes on every rank, of which each keeps the sum of its ``own``."""
+    return Volume(total - own, own * (size - 1), size - 1)
+
+
+def all_reduce(nbytes: int, size: int) -> Volume:
+    """The sum of ``nbytes`` on every rank: a reduce-scatter, then an all-gather."""
+    payload = 2 * (size - 1) * nbytes // size
+    return Volume(payload, payload, 2 * (size - 1))

@@ -1,0 +1,12 @@
+"""Cases of the scheme "p2p" for test_schemes.py; more of it are in test_verify.py."""
+
+DROPOUT = ["model.dropout=0.4", "model.input_dropout=0.2"]
+
+
+def cases(nranks):
+    """(graph, partition, settings) on a number of ranks."""
+    partition = f"uneven-{nranks}"
+    return [
+        ("directed", partition, ["kernel=scipy", "model.hidden=[7]", *DROPOUT]),
+        ("symmetric", partition, ["model.hidden=[11,3,5]", "graph.normalize=row", *DROPOUT]),
+    ]

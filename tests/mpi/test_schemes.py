@@ -1,0 +1,86 @@
+"""Every scheme on every number of ranks that its grid allows, against the serial run.
+
+One launch a number of ranks; what is run there, ``cases_SCHEME.py`` say: a list of (graph,
+partition or None, settings) for a number of ranks. Graphs and partitions are those of ``folder``.
+"""
+
+import importlib
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from partition.assemble import build_graph
+from partition.metrics import measure
+from partition.readers import Source
+from partition.store import Partition, write_graph, write_partition
+
+MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
+RANKS = (1, 2, 3, 4, 6, 8, 9, 12, 16)
+NUMBERS = {"loss curve", "first gradient", "final weights", "logits", "M·x", "Mᵀ·y"}
+NUMBERS |= {"⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", "training bytes", "training received", "evaluation received"}
+
+
+def make_graph(symmetric):
+    """61 vertices of which some are isolated; weights of both directions differ if directed."""
+    rng = np.random.default_rng(3)
+    n, narcs = 61, 260
+    source, target = rng.integers(0, n - 7, (2, narcs))
+    weights = rng.uniform(0.2, 1.5, narcs)
+    if symmetric:
+        source, target = np.append(source, target), np.append(target, source)
+        weights = np.append(weights, weights)
+    labels = rng.integers(-1, 5, n).astype(np.int32)
+    labels[:5] = range(5)
+    masks = {name: rng.random(n) < 0.5 for name in ("train", "val", "test")}
+    masks["train"][:2] = True
+    features = rng.standard_normal((n, 7)).astype(np.float32)
+    source = Source(n, source, target, weights, features, labels, {} if symmetric else masks)
+    return build_graph(source)[0]
+
+
+def uneven_parts(n, k):
+    """Uneven, in no order, and part 1 is empty where there are three or more."""
+    shares = np.arange(k, 0, -1.0)
+    if k > 2:
+        shares[1] = 0
+    return np.random.default_rng(k).choice(k, n, p=shares / shares.sum()).astype(np.int32)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """directed.graph and symmetric.graph, with partitions uneven-K for K = 1 … 16."""
+    folder = tmp_path_factory.mktemp("schemes")
+    for kind in ("directed", "symmetric"):
+        graph, path = make_graph(kind == "symmetric"), folder / f"{kind}.graph"
+        identity = write_graph(path, graph, source={}).id
+        for k in range(1, 17):
+            parts = uneven_parts(graph.n, k)
+            metrics = {d: asdict(measure(graph, parts, k, d)) for d in ("in", "out")}
+            name = f"uneven-{k}"
+            partition = Partition(
+                name, parts, k, identity, "test", "numpy", "1", "in", metrics=metrics
+            )
+            write_partition(path, partition)
+    return folder
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_schemes_equal_the_serial_run(mpirun, folder, tmp_path, nranks):
+    cases = []
+    for name in MODULES:
+        for graph, partition, settings in importlib.import_module(name).cases(nranks):
+            path = str(folder / f"{graph}.graph")
+            settings = ["train.epochs=20", *settings]
+            case = {"graph": path, "partition": partition, "settings": settings, "fault": None}
+            cases.append(case)
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    assert len(results) == len(cases)
+    for case, result in zip(cases, results, strict=True):
+        assert (result["code"], result["missed"]) == (0, []), case
+        assert set(result["checks"]) >= NUMBERS
