@@ -281,6 +281,11 @@ def rest_until_all(comm: Comm, seconds: float = 0.02) -> None:
         time.sleep(seconds)
 
 
+def split(comm: Comm, colour: int, place: int) -> Comm:
+    """A communicator of the ranks of one colour, in the order of their places."""
+    return comm.Split(colour, place)  # type: ignore[return-value]
+
+
 def host_names(comm: Comm) -> list[str]:
     """Host name of every rank."""
     return comm.allgather(MPI.Get_processor_name())

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from gcnmpi.collectives import Group
-from gcnmpi.comm import Comm
+from gcnmpi.comm import Comm, split
 from gcnmpi.timing import Phases, Traffic
 from partition.errors import UserError
 
@@ -64,6 +64,6 @@ def coordinates(grid: tuple[int, ...], rank: int) -> tuple[int, ...]:
 def line(comm: Comm, grid: tuple[int, ...], axis: int, traffic: Traffic, phases: Phases) -> Group:
     """The ranks that differ from this one along one axis only, numbered by their place on it."""
     place = coordinates(grid, comm.rank)
-    others = tuple(place[:axis] + (0,) + place[axis + 1 :])
+    others = (*place[:axis], 0, *place[axis + 1 :])
     colour = int(np.ravel_multi_index(others, grid))
-    return Group(comm.Split(colour, place[axis]), traffic, phases)
+    return Group(split(comm, colour, place[axis]), traffic, phases)
