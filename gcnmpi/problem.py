@@ -172,8 +172,13 @@ def row_normalised(features: np.ndarray) -> np.ndarray:
     return np.divide(rows, sums, out=np.zeros_like(rows), where=sums != 0)
 
 
-def load_targets(problem: Problem) -> Targets:
+def load_targets(problem: Problem, last: Place) -> Targets:
     """Labels and masks; without a training mask, all labelled vertices train.
+
+    Parameters
+    ----------
+    last : Place
+        Of the logits.
 
     Raises
     ------
@@ -188,7 +193,6 @@ def load_targets(problem: Problem) -> Targets:
                 "import it with --labels FILE.npy, or --labels random:8 for an experiment",
             )
     with problem.phases.as_one("load"):
-        last = Place(len(problem.config.model.hidden) + 1)
         labels = problem.scheme.load(last, graph.labels)
         masks = {
             name: problem.scheme.load(last, graph.masks[name]) & (labels != UNLABELLED)

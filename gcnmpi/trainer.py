@@ -135,9 +135,9 @@ class Step:
 
     def __init__(self, problem: Problem) -> None:
         manifest, kernel, train = problem.stored.manifest, problem.kernel, problem.config.train
-        self.targets = targets = load_targets(problem)
         widths = (manifest.features, *problem.config.model.hidden, manifest.classes)
         self.model = model = make_model(problem, widths)
+        self.targets = targets = load_targets(problem, Place(model.depth))
         self._problem = problem
         self._optimizer = make_optimizer(kernel, model.parameters, model.decays(), train)
         self._loss = SoftmaxCrossEntropy(

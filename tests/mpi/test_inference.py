@@ -1,5 +1,6 @@
 """``gcnmpi infer``: exact, in the original vertex order, for any number of ranks."""
 
+import dataclasses
 import json
 from itertools import pairwise
 
@@ -178,3 +179,29 @@ def test_inference_needs_no_labels_and_may_replace_its_result(gcnmpi_lines, grap
     assert gcnmpi_lines(1, [[*line, tmp_path / "y.npy"]]) == [[None]]
     written = np.load(tmp_path / "y.npy")
     np.testing.assert_allclose(written, forward(graph, state, 3), rtol=1e-4, atol=1e-4)
+
+
+def test_trained_features_are_kept_and_used(folder, graph, gcnmpi_lines):
+    run = folder / "trained"
+    settings = ["--set", "model.train_features=true", "--set", "graph.feature_norm=row"]
+    common = [folder / "g.graph", "--partition", "rp-3", *settings, "--set", "dtype=float64"]
+    weights = run / "w.npz"
+    train = ["train", *common, "--quiet", "--out", run, "--save-weights", weights]
+    train += ["--set", "train.epochs=3", "--set", "model.hidden=[5]"]
+    infer = ["infer", *common, "--weights", weights, "--out", run / "y.npy"]
+    run.mkdir()
+    assert gcnmpi_lines(3, [train, infer]) == [[None] * 3] * 2
+
+    features = np.load(run / "w.features.npy")
+    rows = graph.features.astype(np.float64)
+    rows /= rows.sum(axis=1, keepdims=True)
+    assert features.shape == rows.shape
+    # Adam moved all that have an influence on the loss, by about its learning rate each epoch.
+    assert 0.02 < np.abs(features - rows).max() < 0.04
+    state = dict(np.load(weights))
+    expected = forward(dataclasses.replace(graph, features=features), state, 2)
+    np.testing.assert_allclose(np.load(run / "y.npy"), expected, atol=1e-12)
+
+    (run / "w.features.npy").unlink()
+    (complaints,) = gcnmpi_lines(3, [infer])
+    assert all("cannot read the trained features" in complaint for complaint in complaints)

@@ -69,7 +69,7 @@ def main(comm) -> int:
     sys.path.insert(0, sys.argv[1])
     KERNELS.entries["panels"] = "panels:PanelKernel"
     MODELS.entries["sgc"] = "sgc:SGC"
-    SCHEMES.entries["local"] = "local:load"
+    SCHEMES.entries["local"] = "local:ENTRY"
     for name in sys.argv[4:]:
         CHECKS[name](comm)
     if comm.rank == 0:
