@@ -69,8 +69,9 @@ def load(
 
     entries = loading.load_entries(comm, graph, parts, direction, max_bytes)
     halo = halo_of(own, entries.column, parts)
-    (asked,), asked_counts = redistribute(comm, parts[halo], [halo], max_bytes)
-    plan = make_plan(own, halo, parts, asked, asked_counts)
+    owners = parts[halo]
+    (asked,), asked_counts = redistribute(comm, owners, [halo], max_bytes)
+    plan = make_plan(own, halo, owners, asked, asked_counts)
 
     weights = _local_matrix(plan, entries, config.graph.self_loops)
     degree = _degrees(comm, plan, weights, phases, traffic)
