@@ -2,4 +2,11 @@
 
 from partition.registry import Registry
 
-SCHEMES = Registry("scheme", {"p2p": "gcnmpi.schemes.p2p:ENTRY"})
+SCHEMES = Registry(
+    "scheme",
+    {
+        "p2p": "gcnmpi.schemes.p2p:ENTRY",
+        "bcast": "gcnmpi.schemes.bcast:ENTRY",
+        "replicated": "gcnmpi.schemes.replicated:ENTRY",
+    },
+)

@@ -23,6 +23,8 @@ class WholeRows:
     name: str
     orders: tuple[str, ...] = ("combine", "aggregate")
     sharded = False
+    _summed = slice(None)
+    """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 
     def __init__(self, comm: Comm, kernel: Any, phases: Phases, traffic: Traffic) -> None:
         self._comm, self._kernel = comm, kernel
@@ -46,19 +48,13 @@ class WholeRows:
             self._kernel.gemm(x, weight, out, tb=True)
 
     def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
-        """Local, by the rank that counts the rows."""
-        if not self._counts:
-            out.fill(0)
-            return
+        """Local, over the rows that this rank sums up."""
         with self._phases("gemm"):
-            self._kernel.gemm(x, grad, out, ta=True)
+            self._kernel.gemm(x[self._summed], grad[self._summed], out, ta=True)
 
     def column_sum(self, k: int, grad: Any, out: Any) -> None:
-        """Local, by the rank that counts the rows."""
-        if self._counts:
-            self._kernel.column_sum(grad, out)
-        else:
-            out.fill(0)
+        """Local, over the rows that this rank sums up."""
+        self._kernel.column_sum(grad[self._summed], out)
 
     def reduce(self, contributions: np.ndarray) -> None:
         """One all-reduce."""
@@ -110,7 +106,3 @@ class WholeRows:
     def block(self, place: Place, width: int) -> Block:
         """Rows of this rank."""
         raise NotImplementedError
-
-    @property
-    def _counts(self) -> bool:
-        return self.block(Place(0), 0).counts_rows

@@ -49,7 +49,7 @@ def test_both_kernels_can_be_used_here():
 
 
 @pytest.mark.parametrize("width", [1, 3, 16])
-@pytest.mark.parametrize("shape", [(20, 30), (30, 20), (1, 1), (5, 40)])
+@pytest.mark.parametrize("shape", [(20, 30), (30, 20), (1, 1), (5, 40), (300, 2)])
 def test_spmm(kernel, random, shape, width):
     dense = np.where(random.random(shape) < 0.2, random.standard_normal(shape), 0)
     x, before = random.standard_normal((shape[1], width)), random.standard_normal((shape[0], width))

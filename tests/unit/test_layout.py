@@ -51,7 +51,7 @@ LAYERS = {
         ["gcnmpi.kernels", "gcnmpi.exchange", "gcnmpi.collectives", "gcnmpi.loading"],
         ["gcnmpi.schemes.interface"],
         ["gcnmpi.blocks", "gcnmpi.schemes.whole_rows", "gcnmpi.schemes.outline",
-         "gcnmpi.schemes.grid"],
+         "gcnmpi.schemes.grid", "gcnmpi.schemes.needed_rows"],
         ["gcnmpi.schemes"],
         ["gcnmpi.layers", "gcnmpi.optim", "gcnmpi.loss"],
         ["gcnmpi.models"],
