@@ -9,17 +9,20 @@ the layout, so memory shrinks with P; only positions are kept for all vertices, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.comm import Comm, from_root, node_array, redistribute, slice_of
+from gcnmpi.config import SchemeConfig
 from gcnmpi.loading import Entries
 from gcnmpi.schemes.interface import Block
 from partition.graph import index_dtype
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # positions looked at at once
+ROW_SEED, COLUMN_SEED = 1, 2  # of random orderings
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,26 @@ class Ordering:
         if self.bounds is not None and (len(self.bounds) - 1) % count == 0:
             return self.bounds[:: (len(self.bounds) - 1) // count]
         return np.array([slice_of(self.n, i, count).start for i in range(count)] + [self.n])
+
+
+def choose_orderings(
+    comm: Comm, stored: StoredGraph, partition: Partition | None, options: SchemeConfig
+) -> tuple[Ordering, Ordering]:
+    """How rows and columns of M are numbered: one object, but for a double permutation.
+
+    A partition decides where there is one; else ``scheme.permutation``, of which "auto" means
+    "single": a random order gives the tiles of M about the same number of entries.
+    """
+    n = stored.graph.n
+    if partition is not None:
+        rows = partition_ordering(comm, stored, partition)
+    elif options.permutation == "none":
+        rows = natural_ordering(n)
+    else:
+        rows = random_ordering(comm, n, ROW_SEED)
+        if options.permutation == "double":
+            return rows, random_ordering(comm, n, COLUMN_SEED)
+    return rows, rows
 
 
 def natural_ordering(n: int) -> Ordering:
@@ -123,14 +146,18 @@ class Tiling:
         """Rows of this rank's tile."""
         return int(self.cuts[self.row + 1] - self.cuts[self.row])
 
+    @cached_property
+    def vertices(self) -> np.ndarray:
+        """Ids of the vertices of this rank's rows: looked for once."""
+        return self.ordering.vertices(self.cuts[self.row], self.cuts[self.row + 1])
+
     def columns(self, width: int, column: int | None = None) -> slice:
         """Columns of a matrix of that width in this rank's tile, or in another column's."""
         return slice_of(width, self.column if column is None else column, self.holders.shape[1])
 
     def block(self, width: int) -> Block:
         """This rank's tile, for the layers."""
-        vertices = self.ordering.vertices(self.cuts[self.row], self.cuts[self.row + 1])
-        return Block(vertices, self.columns(width), self.column, self.copy)
+        return Block(self.vertices, self.columns(width), self.column, self.copy)
 
     def load(self, comm: Comm, array: np.ndarray, max_bytes: float) -> np.ndarray:
         """This rank's tile of an (n, width) array on disk, or its rows of an (n,) one."""
@@ -162,7 +189,7 @@ class Tiling:
         """
         n, size = self.ordering.n, comm.size
         mine = slice_of(n, comm.rank, size)
-        ids = self.ordering.vertices(self.cuts[self.row], self.cuts[self.row + 1])
+        ids = self.vertices
         bounds = np.array([slice_of(n, rank, size).stop for rank in range(size)])
         destination = np.searchsorted(bounds, ids, side="right")
         whole = tile.ndim == 1

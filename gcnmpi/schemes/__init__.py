@@ -2,4 +2,11 @@
 
 from partition.registry import Registry
 
-SCHEMES = Registry("scheme", {"p2p": "gcnmpi.schemes.p2p:ENTRY"})
+SCHEMES = Registry(
+    "scheme",
+    {
+        "p2p": "gcnmpi.schemes.p2p:ENTRY",
+        "summa": "gcnmpi.schemes.summa:ENTRY",
+        "split3d": "gcnmpi.schemes.split3d:ENTRY",
+    },
+)
