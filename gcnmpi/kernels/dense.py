@@ -90,8 +90,9 @@ class DenseArithmetic(ABC):
         block = max(1, _LONG_ROW // max(1, width))
         head = rows - rows % block
         np.sum(x[head:], axis=0, out=out)
-        if head and width:
-            out += x[:head].reshape(-1, block * width).sum(axis=0).reshape(block, width).sum(axis=0)
+        if head:
+            blocks = x[:head].reshape(head // block, block * width)  # also where width is 0
+            out += blocks.sum(axis=0).reshape(block, width).sum(axis=0)
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """x += 1·biasᵀ."""

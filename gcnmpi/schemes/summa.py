@@ -35,15 +35,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi import loading
-from gcnmpi.blocks import Ordering, Tiling, choose_orderings, sparse_tile
-from gcnmpi.collectives import MAX, MIN
+from gcnmpi.blocks import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.comm import Comm, agreed
 from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.grid import coordinates, factorizations, line, parse_grid
 from gcnmpi.schemes.interface import Block, Entry, Place
 from gcnmpi.schemes.outline import Facts, make_facts
 from gcnmpi.schemes.summa_outline import (
-    ARGMAX_TYPE,
     Grid,
     Layout,
     Stage,
@@ -116,10 +115,10 @@ def load_on_grid(
     pieces = ranks.transpose(0, 2, 1).reshape(p1 * p3, p2, 1)
     tiling = Tiling(ordering, layout.pieces, pieces, i * p3 + layer, j, 0)
     outline = SummaOutline(grid, config.scheme.block, facts)
+    order = permutation_kind(config.scheme, partition is not None)
     return make(
         comm, kernel, phases, traffic, outline, layout, tiling, (forward, backward),
-        permutation=config.scheme.permutation if partition is None else "partition",
-        max_bytes=max_bytes,
+        permutation=order, max_bytes=max_bytes,
     )  # fmt: skip
 
 
@@ -307,34 +306,21 @@ class Summa(WholeWeights):
 
     def row_max(self, k: int, x: Any) -> Any:
         """The largest of the process row."""
-        largest = self._kernel.row_max(x)
-        self._process_row.all_reduce(largest, MAX)
-        return largest
+        return row_ops.row_max(self._kernel, self._process_row, x)
 
     def row_sum(self, k: int, sums: Any) -> Any:
         """The sum of the process row."""
-        self._process_row.all_reduce(sums)
-        return sums
+        return row_ops.row_sum(self._process_row, sums)
 
     def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
         """From the rank that has the column; the others add 0."""
         mine = self._tiling.columns(width)
-        rows = np.flatnonzero((columns >= mine.start) & (columns < mine.stop))
-        picked = self._kernel.zeros(len(x), 1)
-        picked[rows, 0] = x[rows, columns[rows] - mine.start]
-        self._process_row.all_reduce(picked)
-        return picked
+        return row_ops.row_pick(self._kernel, self._process_row, x, columns, mine)
 
     def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
         """The lowest column among those that have the largest of the process row."""
         mine = self._tiling.columns(width)
-        own = self._kernel.row_max(x)
-        largest = own.copy()
-        self._process_row.all_reduce(largest, MAX)
-        column = (self._kernel.to_host(self._kernel.row_argmax(x)) + mine.start).astype(ARGMAX_TYPE)
-        column[(own != largest)[:, 0] | (_length(mine) == 0)] = width
-        self._process_row.all_reduce(column, MIN)
-        return column
+        return row_ops.row_argmax(self._kernel, self._process_row, x, mine, width)
 
     def load(self, place: Place, array: Any) -> np.ndarray:
         """This rank's tile of an array on disk."""

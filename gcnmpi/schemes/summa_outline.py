@@ -16,10 +16,10 @@ whole blocks where p1 = p2.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import pairwise
 from math import lcm
 from typing import NamedTuple
 
@@ -30,11 +30,11 @@ from gcnmpi.comm import slice_of
 from gcnmpi.schemes.grid import coordinates
 from gcnmpi.schemes.interface import Place
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.row_ops import row_volume
 from gcnmpi.schemes.tiles import message_bytes
-from gcnmpi.volume import NOTHING, Volume, all_reduce, broadcast, reduce_scatter
+from gcnmpi.volume import NOTHING, Volume, broadcast, reduce_scatter
 
 Grid = tuple[int, int, int]
-ARGMAX_TYPE = np.dtype(np.int64)  # of column numbers that are compared
 
 
 class Stage(NamedTuple):
@@ -57,6 +57,15 @@ class Stage(NamedTuple):
     def size(self) -> int:
         """Rows of H, and columns of M."""
         return self.rows.stop - self.rows.start
+
+
+class StageKind(NamedTuple):
+    """What a stage is to a rank: its size, entries of its tile, whether it gives what is read."""
+
+    size: int
+    entries: int
+    gives_tile: bool
+    gives_rows: bool
 
 
 class Chunk(NamedTuple):
@@ -124,12 +133,12 @@ class Layout:
         p1, p2, _ = self.grid
         rows = self._own[layer * p1 : (layer + 1) * p1 + 1]
         columns = self.inner[layer * p2 : (layer + 1) * p2 + 1]
-        found = []
-        for start, stop in pairwise(np.union1d(rows, columns)):
-            i, j = (int(np.searchsorted(cuts, start, side="right")) - 1 for cuts in (rows, columns))
-            of_rows = slice(int(start - rows[i]), int(stop - rows[i]))
-            found.append(Stage(i, j, of_rows, slice(*(int(x - columns[j]) for x in (start, stop)))))
-        return found
+        bounds = np.union1d(rows, columns)
+        starts, stops = bounds[:-1], bounds[1:]
+        i, j = (np.searchsorted(cuts, starts, side="right") - 1 for cuts in (rows, columns))
+        ranges = (starts - rows[i], stops - rows[i], starts - columns[j], stops - columns[j])
+        table = zip(*(array.tolist() for array in (i, j, *ranges)), strict=True)
+        return [Stage(i, j, slice(a, b), slice(c, d)) for i, j, a, b, c, d in table]
 
 
 @dataclass(frozen=True)
@@ -189,11 +198,10 @@ class SummaOutline:
         total = NOTHING
         if product.startswith("aggregate"):
             columns, rows = self._columns(sizes[0], j), self._rows(i)
-            stages = self.stages(layer)
-            for stage, entries in zip(stages, self._entries(rank, product), strict=True):
-                nbytes = message_bytes(rows, stage.size, entries, size)
-                total += broadcast(nbytes, p2, j == stage.column)
-                total += broadcast(stage.size * columns * size, p1, i == stage.row)
+            for kind, times in self._stages(rank, product).items():
+                nbytes = message_bytes(rows, kind.size, kind.entries, size)
+                total += broadcast(nbytes, p2, kind.gives_tile) * times
+                total += broadcast(kind.size * columns * size, p1, kind.gives_rows) * times
             own = self._piece(i, layer) * columns * size
             total += reduce_scatter(own, rows * columns * size, p3)
         elif width := moved_width(product, *sizes):
@@ -201,9 +209,7 @@ class SummaOutline:
                 nbytes = self._piece(i, layer) * chunk.width * size
                 total += broadcast(nbytes, p2, j == chunk.owner)
         elif product.startswith("row_"):
-            total = all_reduce(sizes[0] * size, p2)
-            if product == "row_argmax":
-                total += all_reduce(sizes[0] * ARGMAX_TYPE.itemsize, p2)
+            total = row_volume(product, sizes[0], size, p2)
         return total
 
     def span(self, product: str, k: int) -> Sequence[Span]:
@@ -220,10 +226,9 @@ class SummaOutline:
         if product.startswith("aggregate"):
             columns, rows = self._columns(sizes[0], j), self._rows(i)
             return [
-                Sparse(rows, stage.size, entries, columns)
-                for stage, entries in zip(
-                    self.stages(layer), self._entries(rank, product), strict=True
-                )
+                Sparse(rows, kind.size, kind.entries, columns)
+                for kind, times in self._stages(rank, product).items()
+                for _ in range(times)
             ]
         width = moved_width(product, *sizes)
         if not width:
@@ -258,15 +263,12 @@ class SummaOutline:
         size = self.facts.itemsize
         if product.startswith("aggregate"):
             columns, rows = self._columns(sizes[0], j), self._rows(i)
-            stages = self.stages(layer)
-            tiles = [
-                message_bytes(rows, stage.size, entries, size)
-                for stage, entries in zip(stages, self._entries(rank, product), strict=True)
-            ]
-            own = sum(tiles[number] for number, stage in enumerate(stages) if stage.column == j)
+            stages = self._stages(rank, product)
+            tiles = {s: message_bytes(rows, s.size, s.entries, size) for s in stages}
+            own = sum(tiles[s] * times for s, times in stages.items() if s.gives_tile)
             # A tile that was received, and the kernel's form of it.
-            sparse = own + 2 * max(tiles, default=0) if p2 > 1 else 0
-            dense = max((stage.size for stage in stages), default=0) if p1 > 1 else 0
+            sparse = own + 2 * max(tiles.values(), default=0) if p2 > 1 else 0
+            dense = max((s.size for s in stages), default=0) if p1 > 1 else 0
             return sparse + (dense + (rows if p3 > 1 else 0)) * columns * size
         width = moved_width(product, *sizes)
         if not width or p2 == 1:
@@ -286,16 +288,21 @@ class SummaOutline:
         return Layout(self.grid, Ordering(self.facts.n, None, bounds))
 
     @cached_property
-    def stages(self) -> Callable[[int], list[Stage]]:
-        """``stages(layer)``: see :meth:`Layout.stages`."""
-        return cache(self.layout.stages)
+    def _stages(self) -> Callable[[int, str], Mapping[StageKind, int]]:
+        """``_stages(rank, product)``: how often it meets each kind of stage; counted once."""
 
-    def _entries(self, rank: int, product: str) -> Sequence[int]:
-        """Entries of each stage's columns in a rank's row block."""
-        if self.travelling is not None:
-            return self.travelling[product]
-        i, _, layer = coordinates(self.grid, rank)
-        return [self._share(self._rows(i), stage.size) for stage in self.stages(layer)]
+        def count(rank: int, product: str) -> Mapping[StageKind, int]:
+            i, j, layer = coordinates(self.grid, rank)
+            stages, rows = self.layout.stages(layer), self._rows(i)
+            entries = [self._share(rows, stage.size) for stage in stages]
+            if self.travelling is not None:
+                entries = list(self.travelling[product])
+            return Counter(
+                StageKind(stage.size, number, stage.column == j, stage.row == i)
+                for stage, number in zip(stages, entries, strict=True)
+            )
+
+        return cache(count)
 
     def _share(self, rows: int, columns: int) -> int:
         return self.facts.entries * rows * columns // self.facts.n**2

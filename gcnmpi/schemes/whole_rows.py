@@ -16,7 +16,7 @@ from gcnmpi.volume import all_reduce
 class WholeWeights:
     """What does not depend on how rows are cut, where every rank has all weights.
 
-    A scheme adds ``block`` and whatever else is missing of the interface.
+    A scheme adds what is missing of the interface, ``block`` among it.
     """
 
     name: str
@@ -77,6 +77,9 @@ class WholeRows(WholeWeights):
     and ``volume``.
     """
 
+    _summed = slice(None)
+    """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
+
     def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
         """Local."""
         with self._phases("gemm"):
@@ -88,19 +91,13 @@ class WholeRows(WholeWeights):
             self._kernel.gemm(x, weight, out, tb=True)
 
     def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
-        """Local, by the rank that counts the rows."""
-        if not self._counts:
-            out.fill(0)
-            return
+        """Local, over the rows that this rank sums up."""
         with self._phases("gemm"):
-            self._kernel.gemm(x, grad, out, ta=True)
+            self._kernel.gemm(x[self._summed], grad[self._summed], out, ta=True)
 
     def column_sum(self, k: int, grad: Any, out: Any) -> None:
-        """Local, by the rank that counts the rows."""
-        if self._counts:
-            self._kernel.column_sum(grad, out)
-        else:
-            out.fill(0)
+        """Local, over the rows that this rank sums up."""
+        self._kernel.column_sum(grad[self._summed], out)
 
     def row_max(self, k: int, x: Any) -> Any:
         """Local."""
@@ -117,7 +114,3 @@ class WholeRows(WholeWeights):
     def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
         """Local."""
         return self._kernel.to_host(self._kernel.row_argmax(x))
-
-    @property
-    def _counts(self) -> bool:
-        return self.block(Place(0), 0).counts_rows
