@@ -17,7 +17,8 @@ row operations  an all-reduce along the process row
 
 Tiles of M are broadcast again in every product, as in the paper, and then brought into the
 kernel's form, which reads and writes each entry about twice; in return a rank never holds more
-of M than its own tiles, in the kernel's form and in the one that travels, and one of a stage.
+of M than its own tiles, in the kernel's form and in the one that travels, and one of a stage. The
+paper holds M only (table II) and transposes it; here Mᵀ costs its entries once more.
 
 Section IV-D's scheme is the same on several such grids at once, the layers, each with a part of
 the inner dimension, and one reduce-scatter more: :mod:`gcnmpi.schemes.split3d`. Everything below

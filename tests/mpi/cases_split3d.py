@@ -6,7 +6,7 @@ UNEVEN = ["model.hidden=[11,3,5]", "graph.direction=out", "scheme.block=3", "mod
 RANDOM = ["kernel=scipy", "model.hidden=[7]", "model.order=combine", "graph.normalize=row",
           "model.dropout=0.3"]  # fmt: skip
 TRAINED = ["model.train_features=true", "model.order=aggregate", "model.dropout=0.3"]
-SINGLE = ["dtype=float32", "model.hidden=[7]", "model.order=aggregate"]
+SINGLE = ["dtype=float32", "model.hidden=[3]", "model.order=aggregate"]
 CASES = {
     1: [("1x1x1", "directed", None, RANDOM)],
     2: [("1x1x2", "directed", "uneven-12", UNEVEN)],
