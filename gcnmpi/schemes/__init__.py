@@ -8,5 +8,7 @@ SCHEMES = Registry(
         "p2p": "gcnmpi.schemes.p2p:ENTRY",
         "bcast": "gcnmpi.schemes.bcast:ENTRY",
         "replicated": "gcnmpi.schemes.replicated:ENTRY",
+        "summa": "gcnmpi.schemes.summa:ENTRY",
+        "split3d": "gcnmpi.schemes.split3d:ENTRY",
     },
 )

@@ -135,6 +135,8 @@ def test_gemm_and_its_transposes(kernel, random):
         out = kernel.empty(7, 5)
         kernel.gemm(give(kernel, left), give(kernel, right), out, **transposes)
         assert_near(kernel, out, a @ b)
+        kernel.gemm(give(kernel, left), give(kernel, right), out, **transposes, accumulate=True)
+        assert_near(kernel, out, 2 * (a @ b))
     out = kernel.empty(4, 5)  # no rows on this rank: a gradient of zeros
     kernel.gemm(kernel.empty(0, 4), kernel.empty(0, 5), out, ta=True)
     assert_near(kernel, out, np.zeros((4, 5)))
@@ -147,6 +149,7 @@ def test_sums_biases_and_copies(kernel, random):
     assert_near(kernel, out, x.sum(axis=0), 10)
     kernel.column_sum(kernel.empty(0, 3), out)
     assert_near(kernel, out, np.zeros(3))
+    kernel.column_sum(kernel.empty(9, 0), kernel.empty(0))
     kernel.add_bias(mine, give(kernel, bias))
     assert_near(kernel, mine, x + bias)
     assert_near(kernel, kernel.zeros(2, 3), np.zeros((2, 3)))
