@@ -14,12 +14,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.comm import Comm, from_root, node_array, redistribute, slice_of
+from gcnmpi.config import SchemeConfig
 from gcnmpi.loading import Entries
 from gcnmpi.schemes.interface import Block
-from partition.graph import index_dtype
+from partition.graph import Graph, index_dtype
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # positions looked at at once
+ROWS_SEED, COLUMNS_SEED = 1, 2
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,68 @@ def partition_ordering(comm: Comm, stored: StoredGraph, partition: Partition) ->
     sizes = from_root(comm, lambda: np.bincount(read(), minlength=partition.k))
     bounds = np.concatenate(([0], np.cumsum(sizes)))
     return Ordering(n, node_array(comm, (n,), index_dtype(n), make).array, bounds)
+
+
+def choose_orderings(
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    options: SchemeConfig,
+    auto: str = "single",
+) -> tuple[Ordering, Ordering]:
+    """How a grid numbers the rows of M and how the columns; one object unless they differ.
+
+    Parameters
+    ----------
+    auto : {"none", "single", "double"}
+        What ``scheme.permutation = "auto"`` means: see :func:`permutation_kind`.
+    """
+    kind = permutation_kind(options, partition is not None, auto)
+    if partition is not None:
+        rows = partition_ordering(comm, stored, partition)
+    elif kind == "none":
+        rows = natural_ordering(stored.graph.n)
+    else:
+        rows = random_ordering(comm, stored.graph.n, ROWS_SEED)
+    if kind != "double":
+        return rows, rows
+    return rows, random_ordering(comm, stored.graph.n, COLUMNS_SEED)
+
+
+def permutation_kind(options: SchemeConfig, partitioned: bool, auto: str = "single") -> str:
+    """``scheme.permutation`` resolved: none, single, double, or partition where there is one."""
+    if partitioned:
+        return "partition"
+    return auto if options.permutation == "auto" else options.permutation
+
+
+def block_balance(
+    graph: Graph, rows_ordering: Ordering, columns_ordering: Ordering, rows: int, columns: int
+) -> float:
+    """Arcs of the fullest block, relative to the average, of rows × columns blocks.
+
+    The figure of Ranjan et al. 2025, table 3: what the slowest rank of a grid waits for.
+
+    Parameters
+    ----------
+    graph : Graph
+        Arcs as stored, source → target: rows are sources, as in M where the direction is "out";
+        for "in" give the orderings and numbers the other way round.
+    rows_ordering, columns_ordering : Ordering
+        How either side is numbered.
+    rows, columns : int
+        Blocks either side is cut into.
+    """
+    row_cuts, column_cuts = rows_ordering.cuts(rows), columns_ordering.cuts(columns)
+    counts = np.zeros(rows * columns, np.int64)
+    for start in range(0, graph.n, STEP):
+        indptr = np.asarray(graph.indptr[start : start + STEP + 1])
+        source = np.repeat(np.arange(start, start + len(indptr) - 1), np.diff(indptr))
+        target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
+        i = _block_of(rows_ordering.positions(source), row_cuts)
+        j = _block_of(columns_ordering.positions(target), column_cuts)
+        counts += np.bincount(i * columns + j, minlength=len(counts))
+    return float(counts.max() / counts.mean()) if counts.any() else 1.0
 
 
 @dataclass(frozen=True)

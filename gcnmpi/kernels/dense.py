@@ -79,7 +79,8 @@ class DenseArithmetic(ABC):
         head = rows - rows % block
         np.sum(x[head:], axis=0, out=out)
         if head:
-            out += x[:head].reshape(-1, block * width).sum(axis=0).reshape(block, width).sum(axis=0)
+            blocks = x[:head].reshape(head // block, block * width)  # also where width is 0
+            out += blocks.sum(axis=0).reshape(block, width).sum(axis=0)
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """x += 1·biasᵀ."""

@@ -2,4 +2,10 @@
 
 from partition.registry import Registry
 
-SCHEMES = Registry("scheme", {"p2p": "gcnmpi.schemes.p2p:ENTRY"})
+SCHEMES = Registry(
+    "scheme",
+    {
+        "p2p": "gcnmpi.schemes.p2p:ENTRY",
+        "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
+    },
+)
