@@ -270,9 +270,10 @@ class TensorOutline:
     # What it moves, computes and keeps: see ``schemes.outline``.
 
     def ranks(self) -> Sequence[int]:
-        """Those with the largest blocks of rows, or the last one, along each axis.
+        """Those with the largest block of rows, or the last one, along each axis.
 
-        The last of the blocks that :func:`slice_of` makes is never smaller than another.
+        The last of the blocks that :func:`slice_of` makes is never smaller than another. Of an
+        all-gather it receives a row less than others may, and sends more than that.
         """
         largest = [{int(np.argmax(np.diff(cuts))), len(cuts) - 2} for cuts in self._cuts]
         places = np.stack(np.meshgrid(*map(sorted, largest), indexing="ij")).reshape(3, -1)
