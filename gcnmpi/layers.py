@@ -173,10 +173,7 @@ def choose_order(
     Combining first exchanges d_out columns forward and backward; aggregating first d_in, and
     only forward where the input has no gradient.
     """
-    if wanted not in ("auto", *possible):
-        raise UserError(
-            f"model.order = {wanted!r}: this scheme {possible[0]}s first", "leave it at 'auto'"
-        )
+    check_order(wanted, possible)
     if constant_input and keep_aggregate and wanted != "combine":
         return "given"
     if wanted != "auto":
@@ -184,3 +181,11 @@ def choose_order(
     if len(possible) == 1:
         return possible[0]
     return "aggregate" if d_in * (2 if input_grad else 1) < 2 * d_out else "combine"
+
+
+def check_order(wanted: str, possible: tuple[str, ...]) -> None:
+    """Raise a UserError if a scheme whose ``orders`` are given cannot do ``model.order``."""
+    if wanted not in ("auto", *possible):
+        raise UserError(
+            f"model.order = {wanted!r}: this scheme {possible[0]}s first", "leave it at 'auto'"
+        )

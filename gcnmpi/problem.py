@@ -14,6 +14,7 @@ from threadpoolctl import threadpool_limits
 from gcnmpi.comm import Comm, agreed, from_root, share_of_cores
 from gcnmpi.config import MODELS, Config
 from gcnmpi.kernels import KERNELS
+from gcnmpi.layers import check_order
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Place
 from gcnmpi.timing import Phases, Traffic
@@ -115,6 +116,8 @@ def open_problem(
     with phases.as_one("load"):
         arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
         scheme = scheme_entry.load(*arguments)
+    with agreed(comm):
+        check_order(config.model.order, scheme.orders)
     return Problem(
         comm, stored, found, direction, threads, config, kernel, scheme, phases, traffic,
         tuple(warnings),

@@ -10,5 +10,6 @@ SCHEMES = Registry(
         "replicated": "gcnmpi.schemes.replicated:ENTRY",
         "summa": "gcnmpi.schemes.summa:ENTRY",
         "split3d": "gcnmpi.schemes.split3d:ENTRY",
+        "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
 )
