@@ -22,7 +22,9 @@ from gcnmpi.config import ModelConfig
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
 
-Product = tuple[str | int, ...]  # name of a scheme's product, layer, widths: what volume() takes
+Product = tuple[
+    str, int, *tuple[int, ...]
+]  # name of a scheme's product, layer, widths: what volume() takes
 
 
 class Workspace:
