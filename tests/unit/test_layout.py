@@ -55,7 +55,7 @@ LAYERS = {
         ["gcnmpi.schemes"],
         ["gcnmpi.layers", "gcnmpi.optim", "gcnmpi.loss"],
         ["gcnmpi.models"],
-        ["gcnmpi.machine"],
+        ["gcnmpi.machine", "gcnmpi.resident"],
         ["gcnmpi.costmodel"],
         ["gcnmpi.ranking"],
         ["gcnmpi.problem"],
