@@ -175,34 +175,30 @@ def predict(case: Case) -> Cost:
     UserError
         If the scheme cannot multiply in the order that the configuration wants.
     """
-    products, ranks = case.products, list(case.outline.ranks())
+    ranks = list(case.outline.ranks())
     phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
-    for step in [*([product] for product in products), None]:
-        times = [
-            _seconds(case, rank, _loss_products(case, rank) if step is None else step)
-            for rank in ranks
-        ]
-        for name, seconds in max(times, key=lambda parts: sum(parts.values())).items():
-            phases[name] += seconds
+    volumes = dict.fromkeys(ranks, NOTHING)
+    for step in [*([product] for product in case.products), None]:
+        slowest: dict[str, float] = {}
+        for rank in ranks:
+            products = _loss_products(case, rank) if step is None else step
+            seconds, volume = _step(case, rank, products)
+            volumes[rank] += volume
+            slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
+        for name, value in slowest.items():
+            phases[name] += value
     phases["passes"] = max(_passes_seconds(case, rank) for rank in ranks)
     reduced = reduce_bytes(case, ranks[0])
     phases["reduce"] = case.machine.all_reduce_seconds(reduced, case.size, case.ranks_per_node)
-    volumes = [epoch_volume(case, rank, products) for rank in ranks]
     return Cost(
         seconds=sum(phases.values()),
-        sent=max(volume.sent for volume in volumes),
-        received=max(volume.received for volume in volumes),
-        messages=max(volume.messages for volume in volumes),
+        sent=max(volume.sent for volume in volumes.values()),
+        received=max(volume.received for volume in volumes.values()),
+        messages=max(volume.messages for volume in volumes.values()),
         reduce_bytes=reduced,
         memory=memory(case),
         phases=phases,
     )
-
-
-def epoch_volume(case: Case, rank: int, products: Sequence[Product]) -> Volume:
-    """What a rank hands to MPI in an epoch, without the reduction of gradients."""
-    every = [*products, *_loss_products(case, rank)]
-    return sum((_volume(case, rank, product) for product in every), NOTHING)
 
 
 def reduce_bytes(case: Case, rank: int) -> int:
@@ -259,10 +255,10 @@ def matrices(work: Workload, orders: Sequence[str]) -> list[tuple[str, Place, in
 # Seconds.
 
 
-def _seconds(case: Case, rank: int, products: Sequence[Product]) -> dict[str, float]:
-    """Time of some products on a rank."""
+def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str, float], Volume]:
+    """Time of some products on a rank, by phase, and what they move."""
     outline, machine, itemsize = case.outline, case.machine, case.work.itemsize
-    seconds = {"sparse": 0.0, "dense": 0.0, "transfer": 0.0}
+    seconds, moved = {"sparse": 0.0, "dense": 0.0, "transfer": 0.0}, NOTHING
     for product in products:
         name, k, *sizes = product
         for part in outline.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
@@ -270,12 +266,13 @@ def _seconds(case: Case, rank: int, products: Sequence[Product]) -> dict[str, fl
                 seconds["sparse"] += machine.sparse_seconds(part, itemsize)
             else:
                 seconds["dense"] += machine.dense_seconds(part, itemsize)
-        volume = _volume(case, rank, product)
+        volume = outline.volume(rank, name, k, *sizes)
         if volume != NOTHING:
             spans = outline.span(name, k) or [Span(case.size, 1)]
             seconds["transfer"] += machine.transfer_seconds(volume, spans, case.ranks_per_node)
             seconds["transfer"] += machine.copy_seconds(outline.buffers(rank, name, k, *sizes))
-    return seconds
+        moved += volume
+    return seconds, moved
 
 
 def _passes_seconds(case: Case, rank: int) -> float:
@@ -369,8 +366,3 @@ def _train_rows(case: Case, rank: int) -> int:
 
 def _loss_products(case: Case, rank: int) -> list[Product]:
     return loss_products(case.work.depth, _train_rows(case, rank))
-
-
-def _volume(case: Case, rank: int, product: Product) -> Volume:
-    name, k, *sizes = product
-    return case.outline.volume(rank, name, k, *sizes)

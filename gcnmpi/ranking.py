@@ -6,9 +6,8 @@ volume of random rows is estimated. Nothing is of size P².
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from partition.graph import row_sizes
 from partition.store import Partition, StoredGraph, list_partitions, read_partition
 
 RANDOM = "random rows"  # name of the partition that is not there
-MOST_RANKS = 1 << 16  # that advice looks at
+MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Setting:
 
     def case(self, candidate: Candidate, size: int) -> Case:
         """A candidate on so many ranks, for the cost model."""
-        config = dataclasses.replace(self.config, scheme=candidate.scheme)
+        config = replace(self.config, scheme=candidate.scheme)
         facts = make_facts(self.stored, candidate.partition, self.direction, config)
         outline = SCHEMES.get(candidate.scheme.name).outline(candidate.scheme, size, facts)
         return Case(outline, size, self.work, self.machine, self.ranks_per_node)
@@ -153,10 +152,9 @@ def rank_schemes(
         except UserError as error:
             skipped.append(Skipped(candidate.scheme.name, candidate.options, error.message))
             continue
-        advice = ""
-        if memory_limit is not None and cost.memory > memory_limit:
-            advice = _advice(setting, candidate, size, cost, memory_limit)
-        ranked.append(Ranked(candidate, cost, advice))
+        ranked.append(Ranked(candidate, cost))
+    if memory_limit is not None:
+        ranked = _with_advice(setting, ranked, size, memory_limit)
     return sorted(ranked, key=lambda line: (bool(line.advice), line.cost.seconds)), skipped
 
 
@@ -231,7 +229,7 @@ def resolved_grid(
     if wanted.grid != "auto":
         return wanted
     options: list[SchemeConfig] = SCHEMES.get(wanted.name).variants(wanted, size)
-    grids = [o for o in options if dataclasses.replace(o, grid="auto") == wanted]
+    grids = [o for o in options if replace(o, grid="auto") == wanted]
     if len(grids) < 2:
         return grids[0] if grids else wanted
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
@@ -305,7 +303,7 @@ def _variants(
     config: SchemeConfig, name: str, size: int, skipped: list[Skipped]
 ) -> list[tuple[SchemeConfig, dict[str, Any], int]]:
     """The variants of a scheme that run on so many ranks: options, what tells them apart, parts."""
-    entry, wanted = SCHEMES.get(name), dataclasses.replace(config, name=name)
+    entry, wanted = SCHEMES.get(name), replace(config, name=name)
     try:
         variants: list[SchemeConfig] = entry.variants(wanted, size)
     except UserError as error:
@@ -313,8 +311,8 @@ def _variants(
         return []
     if not variants:
         skipped.append(Skipped(name, {}, f"has no variant on {size} ranks"))
-    fields = [f.name for f in dataclasses.fields(SchemeConfig) if f.name not in ("name", "machine")]
-    telling = [f for f in fields if len({getattr(v, f) for v in variants}) > 1]
+    names = [f.name for f in fields(SchemeConfig) if f.name not in ("name", "machine")]
+    telling = [f for f in names if len({getattr(v, f) for v in variants}) > 1]
     found = []
     for variant in variants:
         options = {f: getattr(variant, f) for f in telling}
@@ -327,17 +325,31 @@ def _variants(
     return found
 
 
-def _advice(setting: Setting, candidate: Candidate, size: int, cost: Cost, limit: float) -> str:
-    """How many ranks the scheme would take, doubled until its memory suffices."""
-    needs = f"needs {cost.memory / 1e9:.3g} GB per rank"
-    more = 2 * size
-    while more <= min(MOST_RANKS, setting.stored.manifest.n):
-        name = candidate.scheme.name
-        found, _ = candidates(setting, more, schemes=[name], partitions=())
+def _with_advice(setting: Setting, ranked: list[Ranked], size: int, limit: float) -> list[Ranked]:
+    """Those that need more memory than there is say so, and how many ranks their scheme takes."""
+    enough: dict[str, int | None] = {}
+    found = []
+    for line in ranked:
+        name, needed = line.candidate.scheme.name, line.cost.memory
+        if needed <= limit:
+            found.append(line)
+            continue
+        if name not in enough:
+            enough[name] = _ranks_that_suffice(setting, name, size, limit)
+        hint = f"use -P {enough[name]}" if enough[name] else "more ranks do not help"
+        found.append(replace(line, advice=f"needs {needed / 1e9:.3g} GB per rank; {hint}"))
+    return found
+
+
+def _ranks_that_suffice(setting: Setting, scheme: str, size: int, limit: float) -> int | None:
+    """``size`` doubled until a variant of a scheme fits the memory of a rank, with random rows."""
+    for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
+        if more > setting.stored.manifest.n:
+            return None
+        found, _ = candidates(setting, more, schemes=[scheme])
         if any(memory(setting.case(other, more)) <= limit for other in found):
-            return f"{needs}; use -P {more}"
-        more *= 2
-    return f"{needs}; more ranks do not help"
+            return more
+    return None
 
 
 def _even(total: int, k: int) -> list[int]:
