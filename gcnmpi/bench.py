@@ -87,7 +87,7 @@ def _prepare(
 ) -> tuple[list[tuple[Candidate, dict[str, Any]]], list[Skipped]]:
     """The variants with what is predicted of each, and those that cannot be."""
     found, skipped = candidates(
-        setting, size, schemes=schemes, partitions=partitions, estimate=False
+        setting, size, schemes=schemes, partitions=partitions, estimate="never"
     )
     expected = []
     for candidate in found:

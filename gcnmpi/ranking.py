@@ -124,6 +124,7 @@ def rank_schemes(
     schemes: Iterable[str] | None = None,
     partitions: Sequence[str] = (),
     memory_limit: float | None = None,
+    estimate: str = "missing",
 ) -> tuple[list[Ranked], list[Skipped]]:
     """All schemes, grids and replication factors on ``size`` ranks, the fastest first.
 
@@ -135,6 +136,8 @@ def rank_schemes(
         Only these partitions of the folder; empty: all that have the number of parts needed.
     memory_limit : float, optional
         Bytes of a rank; what needs more comes last, with advice.
+    estimate
+        As for :func:`candidates`.
 
     Raises
     ------
@@ -145,7 +148,8 @@ def rank_schemes(
     if size > n:
         raise UserError(f"{size} ranks for {n} vertices: use no more ranks than those")
     ranked = []
-    found, skipped = candidates(setting, size, schemes=schemes, partitions=partitions)
+    options: dict[str, Any] = {"schemes": schemes, "partitions": partitions, "estimate": estimate}
+    found, skipped = candidates(setting, size, **options)
     for candidate in found:
         try:
             cost = predict(setting.case(candidate, size))
@@ -164,7 +168,7 @@ def candidates(
     *,
     schemes: Iterable[str] | None = None,
     partitions: Sequence[str] = (),
-    estimate: bool = True,
+    estimate: str = "missing",
 ) -> tuple[list[Candidate], list[Skipped]]:
     """All variants of all schemes on ``size`` ranks, each with every partition that fits it.
 
@@ -172,8 +176,9 @@ def candidates(
     ----------
     schemes, partitions
         As for :func:`rank_schemes`.
-    estimate : bool
-        Whether a scheme whose partition is not there gets random rows; else it is skipped.
+    estimate : {"missing", "always", "never"}
+        When a scheme that needs a partition gets random rows too: where there is none; or not at
+        all, so that it is skipped.
 
     Raises
     ------
@@ -192,7 +197,7 @@ def candidates(
                 continue
             fitting = [partition for partition in stored if partition.k == parts]
             found += [Candidate(scheme, options, parts, partition) for partition in fitting]
-            if not fitting and estimate:
+            if estimate == "always" or (not fitting and estimate == "missing"):
                 random = setting.random_partition(parts)
                 found.append(Candidate(scheme, options, parts, random, estimated=True))
             elif not fitting:

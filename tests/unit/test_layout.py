@@ -58,6 +58,7 @@ LAYERS = {
         ["gcnmpi.machine", "gcnmpi.resident"],
         ["gcnmpi.costmodel"],
         ["gcnmpi.ranking"],
+        ["gcnmpi.comparison"],
         ["gcnmpi.problem"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.calibrate", "gcnmpi.bench"],

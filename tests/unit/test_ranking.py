@@ -125,7 +125,7 @@ def test_a_partition_that_no_scheme_takes(path):
 
 
 def test_schemes_whose_partition_is_not_there_can_be_skipped(path):
-    found, skipped = candidates(setting(path), 3, schemes=["p2p"], estimate=False)
+    found, skipped = candidates(setting(path), 3, schemes=["p2p"], estimate="never")
     assert not found
     assert "a partition into 3 parts" in skipped[0].reason
 
