@@ -86,6 +86,8 @@ def plan(
     ranked, skipped = rank_schemes(
         setting, ranks, schemes=_names(schemes), partitions=partitions, memory_limit=limit
     )
+    if not ranked:
+        raise UserError(f"no scheme can run on {ranks} ranks", skipped[0].reason if skipped else "")
     print_plan(setting, ranks, facts, ranked, skipped, as_json=as_json)
     return 0
 
