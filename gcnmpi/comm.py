@@ -303,6 +303,14 @@ def share_of_cores(comm: Comm) -> int:
     return max(1, int(sum(Fraction(1, sharers[core]) for core in mine)))
 
 
+def most_ranks_a_node(comm: Comm) -> int:
+    """How many ranks the fullest node runs."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = node.size
+    node.Free()
+    return comm.allreduce(size, MPI.MAX)
+
+
 def versions() -> dict[str, str]:
     """Versions of mpi4py and of the MPI library."""
     return {

@@ -135,8 +135,8 @@ class P2POutline:
         )
 
     def span(self, product: str, k: int) -> Sequence[Span]:
-        """All ranks."""
-        return [Span(self.size, 1)] if product.startswith("aggregate") else []
+        """All ranks, each with any other."""
+        return [Span(self.size, 1, all_pairs=True)] if product.startswith("aggregate") else []
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """Own rows of M, own rows of dense matrices."""
