@@ -8,9 +8,9 @@ GRIDS = {
     4: ["2x2x1", "1x2x2"],
     6: ["3x2x1", "1x2x3"],
     8: ["2x2x2"],
-    9: ["3x1x3", "1x3x3"],
-    12: ["2x3x2", "3x2x2"],
-    16: ["2x4x2", "4x2x2"],
+    9: ["3x1x3"],
+    12: ["2x3x2"],
+    16: ["4x2x2"],
 }
 DEEP = ["model.hidden=[11,3,5]", "model.dropout=0.4", "graph.direction=out"]
 TRAINED = ["model.train_features=true", "model.dropout=0.2"]
@@ -23,6 +23,9 @@ def cases(nranks):
         ("directed", "uneven-6", [*DEEP, *PARTED]),
         ("directed", None, ["model.hidden=[7]", "graph.normalize=row", *TRAINED]),
     ]
+    if nranks > 8:  # many more ranks than cores: one case, short
+        partition = "uneven-6" if nranks == 12 else None
+        found = [("directed", partition, [*DEEP, *PARTED, *TRAINED, "train.epochs=6"])]
     if nranks <= 4:
         # Seven layers: one more than the period with two orderings.
         deepest = ["model.hidden=[11,3,5,2,6,4]", "scheme.transpose_grad=true", "train.epochs=8"]
