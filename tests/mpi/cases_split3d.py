@@ -11,7 +11,10 @@ CASES = {
     1: [("1x1x1", "directed", None, RANDOM)],
     2: [("1x1x2", "directed", "uneven-12", UNEVEN)],
     3: [("1x1x3", "directed", None, RANDOM)],
-    4: [("2x1x2", "directed", "uneven-12", UNEVEN), ("1x2x2", "symmetric", "uneven-4", TRAINED)],
+    4: [
+        ("2x1x2", "directed", "uneven-12", [SHORT, *UNEVEN]),
+        ("1x2x2", "symmetric", "uneven-4", [SHORT, *TRAINED]),
+    ],
     6: [("1x2x3", "directed", "uneven-12", [SHORT, *UNEVEN])],
     8: [("2x2x2", "directed", None, [SHORT, *RANDOM]), ("1x4x2", "symmetric", None, SINGLE)],
     9: [("1x3x3", "directed", "uneven-9", [SHORT, *RANDOM])],
