@@ -153,7 +153,8 @@ class SummaOutline:
     facts : Facts
     travelling : mapping of "aggregate" and "aggregate_t" to sequences of int, or None
         Entries of M and of Mᵀ in each stage's columns and one row block, as a running rank knows
-        them of its own. Without them, entries are taken to be spread evenly.
+        them of its own. Without them, the diagonal is taken to be full and other entries to be
+        spread evenly, as a random order of the vertices does.
     """
 
     grid: Grid
@@ -163,15 +164,17 @@ class SummaOutline:
     orders = ("combine", "aggregate")
 
     def ranks(self) -> Sequence[int]:
-        """Largest row piece, row block and inner block; the last columns are never fewer."""
+        """Largest row piece, row block and inner block, one with the diagonal; last columns."""
         _, p2, p3 = self.grid
         piece = int(np.argmax(np.diff(self.layout.pieces)))
         block = int(np.argmax(np.diff(self.layout.blocks)))
         inner = int(np.argmax(np.diff(self.layout.inner)))
+        layer, column = divmod(inner, p2)
+        crossed = [s.row for s in self.layout.stages(layer) if s.column == column]
         places = [
             (piece // p3, p2 - 1, piece % p3),
             (block, p2 - 1, piece % p3),
-            (block, inner % p2, inner // p2),
+            *((row, column, layer) for row in (block, *crossed[:1])),
         ]
         return sorted({int(np.ravel_multi_index(place, self.grid)) for place in places})
 
@@ -246,10 +249,10 @@ class SummaOutline:
         return self._piece(i, layer), self._columns(width, j)
 
     def entries(self, rank: int) -> int:
-        """Tiles of M and Mᵀ, as if entries were spread evenly."""
+        """Tiles of M and Mᵀ, as if entries off the diagonal were spread evenly."""
         i, j, layer = coordinates(self.grid, rank)
-        inner = np.diff(self.layout.inner)[layer * self.grid[1] + j]
-        tile = self._share(self._rows(i), int(inner))
+        stages = [stage for stage in self.layout.stages(layer) if stage.column == j]
+        tile = sum(self._average(i, stage) for stage in stages)
         return tile * (1 if self.facts.symmetric else 2)
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
@@ -293,8 +296,8 @@ class SummaOutline:
 
         def count(rank: int, product: str) -> Mapping[StageKind, int]:
             i, j, layer = coordinates(self.grid, rank)
-            stages, rows = self.layout.stages(layer), self._rows(i)
-            entries = [self._share(rows, stage.size) for stage in stages]
+            stages = self.layout.stages(layer)
+            entries = [self._average(i, stage) for stage in stages]
             if self.travelling is not None:
                 entries = list(self.travelling[product])
             return Counter(
@@ -304,8 +307,11 @@ class SummaOutline:
 
         return cache(count)
 
-    def _share(self, rows: int, columns: int) -> int:
-        return self.facts.entries * rows * columns // self.facts.n**2
+    def _average(self, i: int, stage: Stage) -> int:
+        """Entries of a stage's columns in row block i; all vertices of a stage are in one block."""
+        n = self.facts.n
+        spread = max(0, self.facts.entries - n) * self._rows(i) * stage.size // n**2
+        return spread + (stage.size if stage.row == i else 0)
 
     def _rows(self, i: int) -> int:
         return int(self.layout.blocks[i + 1] - self.layout.blocks[i])
