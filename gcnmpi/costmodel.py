@@ -217,9 +217,9 @@ def memory(case: Case) -> int:
     """Peak bytes of the rank that needs most.
 
     The process, its share of the part vector of the node, and the larger of loading and
-    training. Loading: the rank's arcs ``LOADING_COPIES`` times and the send buffer. Training: M
-    and Mᵀ, dense matrices, buffers, weights and moments; or, once and before it, the product of
-    features that never change.
+    training. Loading: the rank's arcs ``LOADING_COPIES`` times, and a send buffer of at most
+    ``loading.max_buffer_mb``. Training: M and Mᵀ, dense matrices, buffers, weights and moments;
+    or, once and before it, the product of features that never change.
     """
     node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
     ranks = case.outline.ranks()
@@ -306,8 +306,9 @@ def _memory(case: Case, rank: int) -> int:
     sparse = entries * (index + work.itemsize) + 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
 
     arc = 2 * np.dtype(index_dtype(work.n)).itemsize + WEIGHT_BYTES
-    buffer = int(work.config.loading.max_buffer_mb * 2**20)
-    loading = LOADING_COPIES * entries * arc + buffer
+    arcs, features = entries * arc, _numbers(case, rank, Place(0), work.widths[0]) * work.itemsize
+    limit = int(work.config.loading.max_buffer_mb * 2**20)
+    loading = LOADING_COPIES * arcs + min(limit, max(arcs, features))
     return max(loading, sparse + max(_training_memory(case, rank), _first_memory(case, rank)))
 
 
