@@ -16,9 +16,20 @@ reduce   all gradients of whole weights, and the loss, in float64: one all-reduc
 ======== =========================================================================================
 
 No transfer is hidden behind arithmetic: MPI makes progress only inside its calls unless it is told
-otherwise. The analyses it follows are those of CAGNET (section IV, A to D: α·messages + β·words
-for each of its layouts) and Plexus (section 4); the numbers of bytes are not theirs but the exact
-ones of the outlines, those that a run counts.
+otherwise. Plexus (section 4) predicts the first two parts in this way, without dense products and
+latency. CAGNET (section IV) gives what all layers of one width f move in closed form, α·messages +
+β·numbers a layer, forward and back:
+
+====================== ============================================================
+1D (IV-A)              α·(lg P + 2P) + β·(2nf + f²)
+1.5D, c copies (IV-B)  β·(2nf/c + 2nfc/P)
+2D (IV-C)              α·(5√P + 3 lg P) + β·(8nf/√P + 2nnz/√P + f²)
+3D (IV-D)              α·4P^⅓ + β·(2nnz + 12nf)/P^⅔
+====================== ============================================================
+
+The numbers here are not these but the exact ones of the outlines, which a run counts: of the
+narrow side of each layer, nothing for a first layer whose features never change, gradients of
+weights apart, and a rank's own piece not received.
 """
 
 from __future__ import annotations

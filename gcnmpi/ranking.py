@@ -238,7 +238,9 @@ def resolved_grid(
     if len(grids) < 2:
         return grids[0] if grids else wanted
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
-    setting = Setting(stored, config, machine, ranks_per_node)
+    # A graph without labels may be meant for inference: a width that is missing decides nothing.
+    ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
+    setting = Setting(stored, config, machine, ranks_per_node, *ends)
 
     def seconds(scheme: SchemeConfig) -> float:
         return predict(setting.case(Candidate(scheme, {}, 0, partition), size)).seconds

@@ -101,7 +101,7 @@ def print_machine(machine: Machine, facts: Mapping[str, Any], path: Path) -> Non
     for name, value in asdict(machine).items():
         table.add_row(name, f"{value:.3g}", "" if name in facts["measured"] else "not measured")
     print(
-        f"{', '.join(facts['hosts'])}: {facts['ranks']} ranks × {facts['threads']} threads, "
+        f"{', '.join(facts['hosts'])}: ranks {facts['ranks']}, threads a rank {facts['threads']}, "
         f"{facts['kernel']}, {facts['dtype']}; s and bytes"
     )
     _console().print(table)

@@ -175,6 +175,13 @@ def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
         resolve(machine="/nothere.json")
 
 
+def test_a_grid_is_found_for_inference_on_a_graph_without_labels(path, monkeypatch):
+    monkeypatch.setattr(ranking, "SCHEMES", Table())
+    bare = path.with_name("unlabelled.graph")
+    write_graph(bare, dataclasses.replace(two_rings(), labels=None), source={})
+    assert resolved_grid(open_graph(bare), None, from_table({}), 4, 4).grid == "2x2"
+
+
 def test_a_scheme_without_grids_keeps_its_options(path):
     config = from_table({"scheme": {"name": "p2p"}})
     assert resolved_grid(open_graph(path), None, config, 2, 2) == config.scheme
