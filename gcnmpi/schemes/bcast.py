@@ -12,7 +12,8 @@ messages, whatever tree or ring the library uses; the paper's α·(P − 1) is t
 
 With ``scheme.overlap`` two stages are under way at any time, as in Balın, Sancak and Çatalyürek
 2021 (MG-GCN), section 4.3: block j + 1 travels into a second buffer while block j is multiplied.
-An owner broadcasts from the matrix itself. Both ways give the same bits.
+An owner broadcasts from the matrix itself. Both ways give the same bits. A library that works on
+broadcasts only inside MPI calls moves both blocks while the first one is waited for.
 
 Blocks are those of a partition whose number of parts is a multiple of P (neighbouring parts are
 grouped), or without one P ranges of vertices of equal size. A random partition into P parts is
@@ -264,8 +265,10 @@ class Broadcasts:
         return self._buffers[number][: rows * width].reshape(rows, width)
 
 
-def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> list[sp.csr_array]:
+def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> Iterator[sp.csr_array]:
     """A matrix cut into column blocks, (rows, cuts[i + 1] − cuts[i]) each; in one sort.
+
+    One at a time: as CSR each takes room for all rows, and those of P stages for n rows together.
 
     >>> matrix = sp.csr_array([[1, 2, 3], [0, 0, 4]])
     >>> [tile.toarray().tolist() for tile in column_tiles(matrix, np.array([0, 2, 2, 3]))]
@@ -275,10 +278,8 @@ def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> list[sp.csr_array]:
     block = np.searchsorted(cuts, matrix.indices, side="right") - 1
     order = np.argsort(block, kind="stable")
     ends = np.searchsorted(block[order], np.arange(len(cuts)))
-    tiles = []
     for (start, stop), (first, last) in zip(pairwise(cuts), pairwise(ends), strict=True):
         piece = order[first:last]
         place = row[piece], matrix.indices[piece] - start
         shape = (matrix.shape[0], int(stop - start))
-        tiles.append(sp.coo_array((matrix.data[piece], place), shape=shape).tocsr())
-    return tiles
+        yield sp.coo_array((matrix.data[piece], place), shape=shape).tocsr()

@@ -51,7 +51,7 @@ def test_column_tiles_are_the_columns_of_a_matrix():
     rng = np.random.default_rng(1)
     matrix = sp.csr_array(np.where(rng.random((9, 20)) < 0.3, rng.random((9, 20)), 0))
     cuts = np.array([0, 3, 3, 11, 20])
-    tiles = column_tiles(matrix, cuts)
+    tiles = list(column_tiles(matrix, cuts))
     assert [tile.shape for tile in tiles] == [(9, 3), (9, 0), (9, 8), (9, 9)]
     assert all(tile.has_sorted_indices for tile in tiles)
     whole = np.hstack([tile.toarray() for tile in tiles])
