@@ -82,7 +82,7 @@ def test_a_move_costs_what_it_was_said_to(case, seed):
     desk = Desk(*(np.zeros(k) for _ in range(3)), np.zeros(k, bool), np.zeros(k, int), np.zeros(6))
     for p in range(k):
         core.set_prices(state, p, energy)
-    n, sent = survey(state, vertex, desk, True, random)
+    n, sent = survey(state, vertex, desk, True, False, random)
     b, delta = choose(state, vertex, desk, n, sent, True, energy, random)
     core.move(state, vertex, b, energy, np.empty(k, np.int32))
     assert state.send.sum() - before == pytest.approx(delta)
