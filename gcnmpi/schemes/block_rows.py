@@ -107,6 +107,7 @@ class BlockRowsOutline:
     copies: int
     facts: Facts
     orders = ("combine", "aggregate")
+    pairwise = False  # whether blocks of a process column meet in messages of two ranks
 
     @property
     def count(self) -> int:
@@ -152,7 +153,7 @@ class BlockRowsOutline:
         """A process column, then a process row."""
         if not product.startswith("aggregate"):
             return []
-        return [Span(self.count, self.copies), Span(self.copies, 1)]
+        return [Span(self.count, self.copies, all_pairs=self.pairwise), Span(self.copies, 1)]
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """The stages of a share; dense products of own rows; a copy's part of them in gradients."""
