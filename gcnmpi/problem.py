@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from gcnmpi.comm import Comm, agreed, from_root, share_of_cores
 from gcnmpi.config import MODELS, Config
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Place
 from gcnmpi.timing import Phases, Traffic
@@ -100,9 +100,10 @@ def open_problem(
         direction = config.graph.direction
         if direction == "auto":
             direction = manifest.direction
-        make_kernel = KERNELS.get(config.kernel)
+        kernel_name, warning = resolve(config.kernel)
+        make_kernel = KERNELS.get(kernel_name)
         scheme_entry = SCHEMES.get(config.scheme.name)
-    warnings = []
+    warnings = [] if warning is None else [warning]
     if found is not None and found.direction != direction and manifest.directed:
         warnings.append(
             f"partition {found.name!r} was made for direction {found.direction!r}, this run "

@@ -91,6 +91,23 @@ class DenseArithmetic(ABC):
         """x = max(x, 0), in place."""
         np.maximum(x, 0, out=x)
 
+    def activate(
+        self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
+    ) -> None:
+        """x = dropout(max(x + 1·biasᵀ, 0)), in place: what follows a product in a hidden layer.
+
+        Parameters
+        ----------
+        bias : (columns,) array or None
+        rows, columns, p
+            As for :meth:`dropout`; without ``rows``, nothing is dropped.
+        """
+        if bias is not None:
+            self.add_bias(x, bias)
+        self.relu(x)
+        if rows is not None:
+            self.dropout(x, rows, columns, p, x)
+
     def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
         """Zero ``grad`` where ``output`` is 0 and multiply it by ``scale``, in place.
 
