@@ -374,3 +374,12 @@ def test_weight_decay_of_some_parameters_only(kernel):
     )
     assert_near(kernel, parameters["1.weight"], np.full((2, 2), 0.5))
     assert_near(kernel, parameters["2.weight"], np.ones((2, 1)))
+
+
+@pytest.mark.parametrize("shape", [(5, 16), (3,), (0, 4), (4, 0), (1, 1)])
+def test_arrays_begin_with_a_cache_line(kernel, shape):
+    for array in (kernel.empty(*shape), kernel.zeros(*shape)):
+        assert array.ctypes.data % 64 == 0 or not array.size
+        assert array.shape == shape
+        assert array.flags.c_contiguous
+        assert array.flags.writeable
