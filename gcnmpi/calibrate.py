@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from gcnmpi import __version__, rng
 from gcnmpi.comm import Comm, host_names, most_ranks_a_node, share_of_cores, versions
 from gcnmpi.config import Config
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.machine import Machine
 from gcnmpi.resident import resident_bytes
 from gcnmpi.schemes.outline import Sparse
@@ -57,7 +57,7 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
     """
     threads = config.threads or share_of_cores(comm)
     threadpool_limits(threads)
-    kernel = KERNELS.get(config.kernel)(np.dtype(config.dtype), threads)
+    kernel = KERNELS.get(resolve(config.kernel)[0])(np.dtype(config.dtype), threads)
     idle = resident_bytes()
     constants = {
         **fit_sparse(_mean_samples(comm, _sparse_samples(kernel)), kernel.dtype.itemsize),
@@ -76,7 +76,7 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
         "hosts": sorted(set(hosts)),
         "ranks": comm.size,
         "ranks_per_node": most_ranks_a_node(comm),
-        "kernel": config.kernel,
+        "kernel": kernel.name,
         "dtype": config.dtype,
         "threads": threads,
         "versions": {"gcnmpi": __version__, **versions()},

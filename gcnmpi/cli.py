@@ -218,9 +218,7 @@ def info(as_json: bool) -> int:
         return 0
     print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
     for kind, entries in tables.items():
-        names = [
-            name if why is None else f"{name} (not here: {why})" for name, why in entries.items()
-        ]
+        names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
         print(f"{kind}s: {', '.join(names)}")
     print("\nconfiguration keys (TOML file, or --set key=value):")
     for name, default, text in keys():

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import AUTO, KERNELS
 from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, NORMALIZATIONS
@@ -31,6 +31,7 @@ def key(
     doc: str,
     *,
     choices: Iterable[str] = (),
+    also: tuple[str, ...] = (),
     low: float | None = None,
     below: float | None = None,
     positive: bool = False,
@@ -39,6 +40,7 @@ def key(
     metadata = {
         "doc": doc,
         "choices": choices,  # a registry stays one: what is added to it later counts
+        "also": also,  # further choices
         "low": low,
         "below": below,
         "positive": positive,
@@ -136,7 +138,12 @@ class LoadingConfig:
 class Config:
     """The whole configuration; the top-level keys are not in any table."""
 
-    kernel: str = key("graphblas", "local arithmetic", choices=KERNELS)
+    kernel: str = key(
+        AUTO,
+        "local arithmetic; auto: native where it was built, else graphblas",
+        choices=KERNELS,
+        also=(AUTO,),
+    )
     dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
     threads: int = key(0, "threads a rank; 0: its share of the cores it may run on", low=0)
     graph: GraphConfig = field(default_factory=GraphConfig)
@@ -197,7 +204,7 @@ def keys() -> Iterator[tuple[str, Any, str]]:
 
 
 def _meaning(entry: dataclasses.Field) -> str:
-    choices = entry.metadata["choices"]
+    choices = [*entry.metadata["also"], *entry.metadata["choices"]]
     return entry.metadata["doc"] + (f" ({', '.join(choices)})" if choices else "")
 
 
@@ -230,8 +237,9 @@ def _checked(name: str, value: Any, hint: Any, limits: types.MappingProxyType) -
         value = float(value)
     if type(value) is not hint:
         raise UserError(f"{name} takes {_TYPE_NAMES[hint]}, not {value!r}")
-    if limits["choices"] and value not in limits["choices"]:
-        raise unknown_name(name, value, limits["choices"])
+    choices = [*limits["also"], *limits["choices"]]
+    if choices and value not in choices:
+        raise unknown_name(name, value, choices)
     if hint is float and not math.isfinite(value):
         raise UserError(f"{name} takes a finite number, not {value}")
     if limits["low"] is not None and not value >= limits["low"]:

@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gcnmpi.config import Config
+from gcnmpi.kernels import resolve
 from gcnmpi.layers import Product, choose_orders, network_products
 from gcnmpi.loss import loss_products
 from gcnmpi.machine import Machine
@@ -55,7 +56,7 @@ BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
 # Products that compute; the others only move what is there.
 ARITHMETIC = ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
-INDEX_BYTES = {"scipy": 4}
+INDEX_BYTES = {"scipy": 4, "native": 4}
 WIDE_INDEX = 8
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
@@ -312,7 +313,7 @@ def _memory(case: Case, rank: int) -> int:
     outline, work = case.outline, case.work
     entries = outline.entries(rank)
     tiles = [part for part in outline.work(rank, "aggregate", 1, 1) if isinstance(part, Sparse)]
-    index = INDEX_BYTES.get(work.config.kernel, WIDE_INDEX)
+    index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
     sparse = entries * (index + work.itemsize) + 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
 

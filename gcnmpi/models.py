@@ -89,7 +89,7 @@ class GCN:
         epoch : int, optional
             Training pass of that epoch, with its dropout; without it, an evaluation pass.
         """
-        model, kernel = self._config.model, self._kernel
+        model = self._config.model
         h = self._input
         if model.train_features:
             self._scheme.expand_input(self.parameters[FEATURES], h)
@@ -97,11 +97,11 @@ class GCN:
             self._drop(h, epoch, 0, model.input_dropout, self._dropped)
             h = self._dropped
         for layer, out in zip(self.layers[:depth], self._outputs, strict=False):
-            layer.forward(h, self._weight(layer.k), self._bias(layer.k), out)
-            if layer.k < self.depth:
-                kernel.relu(out)
-                if epoch is not None and model.dropout:
-                    self._drop(out, epoch, layer.k, model.dropout, out)
+            k, hidden = layer.k, layer.k < self.depth
+            # Where more follows, the bias is added with it, in one pass.
+            layer.forward(h, self._weight(k), None if hidden else self._bias(k), out)
+            if hidden:
+                self._activate(out, epoch, k)
             h = out
         return h
 
@@ -204,8 +204,17 @@ class GCN:
             self._kernel.copy(piece, self._weight(k))
 
     def _drop(self, x: Any, epoch: int, k: int, p: float, out: Any) -> None:
-        rows = rng.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
-        self._kernel.dropout(x, rows, self._columns[k], p, out)
+        self._kernel.dropout(x, self._row_keys(epoch, k), self._columns[k], p, out)
+
+    def _activate(self, x: Any, epoch: int | None, k: int) -> None:
+        p, bias = self._config.model.dropout, self._bias(k)
+        if bias is not None:
+            bias = bias[self._blocks[k].columns]  # whole on every rank
+        keys = self._row_keys(epoch, k) if epoch is not None and p else None
+        self._kernel.activate(x, bias, keys, self._columns[k], p)
+
+    def _row_keys(self, epoch: int, k: int) -> np.ndarray:
+        return rng.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
 
     def _weight(self, k: int) -> Any:
         return self.parameters[f"{k}.weight"]

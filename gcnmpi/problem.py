@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from gcnmpi.comm import Comm, agreed, from_root, most_ranks_a_node, share_of_cores
 from gcnmpi.config import MODELS, Config, SchemeConfig
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.layers import check_order
 from gcnmpi.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
@@ -102,9 +102,10 @@ def open_problem(
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
         direction = resolved_direction(stored, config)
-        make_kernel = KERNELS.get(config.kernel)
+        kernel_name, warning = resolve(config.kernel)
+        make_kernel = KERNELS.get(kernel_name)
         scheme_entry = SCHEMES.get(config.scheme.name)
-    warnings = []
+    warnings = [] if warning is None else [warning]
     if found is not None and found.direction != direction and manifest.directed:
         warnings.append(
             f"partition {found.name!r} was made for direction {found.direction!r}, this run "

@@ -1,13 +1,20 @@
 """Every kernel of the table, in both types, against NumPy, finite differences and PyTorch."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from gcnmpi import rng
 from gcnmpi.config import from_table
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.optim import Parameters, make_optimizer
+from partition.errors import UserError
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 
@@ -43,6 +50,34 @@ def give(kernel, array):
 
 def test_both_kernels_can_be_used_here():
     assert set(USABLE) >= {"scipy", "graphblas"}
+
+
+def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch):
+    if "native" in USABLE:
+        assert resolve("auto") == ("native", None)
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
+    monkeypatch.setitem(sys.modules, "gcnmpi.kernels._native", None)  # as if not compiled
+    assert KERNELS.available()["native"] == "not built: no C++ compiler"
+    name, warning = resolve("auto")
+    assert name == "graphblas"
+    assert "not built" in warning
+    assert resolve("scipy") == ("scipy", None)
+    with pytest.raises(UserError, match="install one"):
+        KERNELS.get("native")
+
+
+@pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("make")), reason="needs CMake")
+def test_without_a_compiler_nothing_is_compiled(tmp_path):
+    source = Path(__file__).parents[2]
+    done = subprocess.run(
+        ["cmake", "-S", source, "-B", tmp_path],
+        env={**os.environ, "CXX": "/nowhere/c++"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no C++ compiler" in done.stderr
 
 
 # Sparse products.
@@ -186,6 +221,22 @@ def test_dropout(kernel, random, width):
     kernel.dropout(kernel.empty(0, width), rows[:0], columns, p, kernel.empty(0, width))
 
 
+def test_activation_is_bias_relu_and_dropout(kernel, random):
+    x, bias, p = random.standard_normal((6, 5)), random.standard_normal(5), 0.4
+    rows, columns = rng.row_keys(1, 2, 3, np.arange(6)), rng.column_keys(np.arange(5))
+    expected = give(kernel, np.maximum(x + bias, 0))
+    mine = give(kernel, x)
+    kernel.activate(mine, give(kernel, bias), None, columns, p)
+    assert_near(kernel, mine, kernel.to_host(expected))
+    kernel.dropout(expected, rows, columns, p, expected)
+    mine = give(kernel, x)
+    kernel.activate(mine, give(kernel, bias), rows, columns, p)
+    assert_near(kernel, mine, kernel.to_host(expected))
+    mine = give(kernel, x)
+    kernel.activate(mine, None, None, columns, p)
+    assert_near(kernel, mine, np.maximum(x, 0))
+
+
 def test_rows_are_taken_and_put(kernel, random):
     x, rows = random.standard_normal((10, 3)), np.array([9, 0, 4])
     out = kernel.empty(3, 3)
@@ -326,3 +377,12 @@ def test_weight_decay_of_some_parameters_only(kernel):
     )
     assert_near(kernel, parameters["1.weight"], np.full((2, 2), 0.5))
     assert_near(kernel, parameters["2.weight"], np.ones((2, 1)))
+
+
+@pytest.mark.parametrize("shape", [(5, 16), (3,), (0, 4), (4, 0), (1, 1)])
+def test_arrays_begin_with_a_cache_line(kernel, shape):
+    for array in (kernel.empty(*shape), kernel.zeros(*shape)):
+        assert array.ctypes.data % 64 == 0 or not array.size
+        assert array.shape == shape
+        assert array.flags.c_contiguous
+        assert array.flags.writeable

@@ -20,7 +20,7 @@ from gcnmpi import comm as mpi
 from gcnmpi import loss, models, optim, trainer
 from gcnmpi.config import load_config
 from gcnmpi.exchange import Exchange
-from gcnmpi.kernels.dense import DenseArithmetic
+from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.schemes import p2p
 from gcnmpi.schemes.needed_rows import NeededRows
 from gcnmpi.timing import Traffic
@@ -162,7 +162,7 @@ def adam_without_correction(comm):
     def make(step):
         return lambda self, *arguments: step(self, *arguments[:-1], 1000)
 
-    return wrapping(DenseArithmetic, "adam_step", make)
+    return wrapping(KERNELS.get(resolve("auto")[0]), "adam_step", make)
 
 
 def decay_on_all_layers(comm):
