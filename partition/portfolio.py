@@ -108,7 +108,7 @@ def refine_seconds(pins: float, k: int, cut: float = 1.0) -> float:
 
     It makes fewer sweeps over large graphs, and they visit what is near the cut.
     """
-    sweeps = max(3, sweeps_for(pins))  # the fit is to three at least
+    sweeps = max(3, sweeps_for(int(pins)))  # the fit is to three at least
     return 0.29e-6 * sweeps * pins * math.log2(k) * min(1.0, 0.05 + 3 * cut)
 
 
