@@ -128,19 +128,18 @@ class BlockRowsOutline:
         return int(self.bounds[block + 1] - self.bounds[block])
 
     def ranks(self) -> Sequence[int]:
-        """Of blocks that are extreme in a figure, the copy that sends and the one with most."""
+        """Of blocks extreme in a figure: the copy that sends, another, and the one with most."""
         figures = [np.diff(self.bounds), -np.diff(self.bounds)]
         names = ("nnz", "send_rows", "recv_rows")
         figures += [figure for name in names if (figure := self._grouped(name)) is not None]
         blocks = {int(np.argmax(figure)) for figure in figures}
         most = max(range(self.copies), key=self._share_rows)
-        return sorted(
-            {
-                block * self.copies + copy
-                for block in blocks
-                for copy in (copy_of(self.count, self.copies, block), most)
-            }
-        )
+        found = set()
+        for block in blocks:
+            sender = copy_of(self.count, self.copies, block)
+            for copy in (sender, (sender + 1) % self.copies, most):
+                found.add(block * self.copies + copy)
+        return sorted(found)
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
         """What arrives or leaves in the stages, and the sum over copies."""

@@ -142,7 +142,8 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
     """On paper."""
-    return SummaOutline(_grid(config, size), config.block, facts)
+    shuffled = permutation_kind(config, facts.metrics is not None) == "single"
+    return SummaOutline(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
 def check_permutation(config: SchemeConfig) -> None:
