@@ -1,4 +1,4 @@
-"""``gcnmpi bench epoch``: seconds per epoch of configurations that take turns, with their phases."""
+"""``gcnmpi bench epoch``: seconds per epoch of configurations in turns, with their phases."""
 
 from __future__ import annotations
 
