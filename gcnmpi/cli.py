@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import click
 import numpy as np
 
-from gcnmpi import __version__, cli_schemes
+from gcnmpi import __version__, cli_bench, cli_schemes
 from gcnmpi.cli_common import Job, common
 from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
 from gcnmpi.kernels import KERNELS
@@ -238,7 +238,9 @@ def report(runs: tuple[Path, ...], as_json: bool) -> int:
     return 0
 
 
-for command in (cli_schemes.plan, cli_schemes.calibrate, cli_schemes.bench_schemes):
+for command in (
+    cli_schemes.plan, cli_schemes.calibrate, cli_schemes.bench_schemes, cli_bench.bench
+):  # fmt: skip
     cli.add_command(command)
 
 

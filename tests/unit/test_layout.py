@@ -66,12 +66,22 @@ LAYERS = {
         ["gcnmpi.report", "gcnmpi.verify"],
         ["gcnmpi.cli_common"],
         ["gcnmpi.cli_schemes"],
+        ["gcnmpi.cli_bench"],
         ["gcnmpi.cli"],
         ["gcnmpi.__main__"],
     ],
 }  # fmt: skip
 
-OF_PARTITION = {"errors", "registry", "records", "graph", "store", "metrics", "sampling"}
+OF_PARTITION = {
+    "errors",
+    "registry",
+    "records",
+    "graph",
+    "store",
+    "metrics",
+    "sampling",
+    "synthetic",
+}
 
 
 @cache
