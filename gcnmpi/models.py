@@ -204,7 +204,7 @@ class GCN:
             self._kernel.copy(piece, self._weight(k))
 
     def _drop(self, x: Any, epoch: int, k: int, p: float, out: Any) -> None:
-        rows = rng.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
+        rows = self._kernel.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
         self._kernel.dropout(x, rows, self._columns[k], p, out)
 
     def _weight(self, k: int) -> Any:

@@ -5,7 +5,9 @@ from partition.registry import Registry
 KERNELS = Registry(
     "kernel",
     {
+        "cupy": "gcnmpi.kernels.cupy_:CupyKernel",
         "graphblas": "gcnmpi.kernels.graphblas_:GraphBLASKernel",
         "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
     },
+    extras={"cupy": "cuda"},
 )
