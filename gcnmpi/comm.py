@@ -7,6 +7,7 @@ calls its methods.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import time
@@ -289,6 +290,26 @@ def split(comm: Comm, colour: int, place: int) -> Comm:
 def host_names(comm: Comm) -> list[str]:
     """Host name of every rank."""
     return comm.allgather(MPI.Get_processor_name())
+
+
+def place_on_node(comm: Comm) -> int:
+    """Which of the ranks of its node a rank is, from 0."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    place = node.rank
+    node.Free()
+    return place
+
+
+def sees_devices() -> bool:
+    """Whether the MPI library says that it reads and writes the memory of NVIDIA devices."""
+    if any(os.environ.get(name) == "1" for name in _DEVICE_VARIABLES):
+        return True
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)  # Open MPI has it
+    return query is not None and query() == 1
+
+
+# Users switch the support on with these: MPICH, MVAPICH2.
+_DEVICE_VARIABLES = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA")
 
 
 def share_of_cores(comm: Comm) -> int:

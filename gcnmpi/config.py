@@ -135,6 +135,17 @@ class LoadingConfig:
 
 
 @dataclass(frozen=True)
+class CommConfig:
+    """``[comm]``: how messages travel."""
+
+    cuda_aware: str = key(
+        "auto",
+        "kernel cupy: messages straight from the device; auto: if MPI says that it can",
+        choices=("auto", "yes", "no"),
+    )
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole configuration; the top-level keys are not in any table."""
 
@@ -151,6 +162,7 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     scheme: SchemeConfig = field(default_factory=SchemeConfig)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
+    comm: CommConfig = field(default_factory=CommConfig)
 
 
 def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] = ()) -> Config:

@@ -56,7 +56,7 @@ BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
 # Products that compute; the others only move what is there.
 ARITHMETIC = ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
-INDEX_BYTES = {"scipy": 4, "native": 4}
+INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8

@@ -54,40 +54,50 @@ class Exchange:
         self.own, self.halo = self.whole[: plan.nown], self.whole[plan.nown :]
         self.packed = kernel.empty(plan.nsend, width) if packed is None else packed
         self._plan, self._kernel, self._traffic, self._phases = plan, kernel, traffic, phases
+        # What MPI works on: these arrays, or a copy on the host where it does not see them.
+        self._packed_message, self._halo_message = map(kernel.message, (self.packed, self.halo))
         inner = (plan.recv_peers, plan.recv_offsets)
         outer = (plan.send_peers, plan.send_offsets)
         self._expand = (
-            persistent(comm, self.halo, *inner, receive=True),
-            persistent(comm, self.packed, *outer, receive=False),
+            persistent(comm, self._halo_message, *inner, receive=True),
+            persistent(comm, self._packed_message, *outer, receive=False),
         )
         self._fold = (
-            persistent(comm, self.packed, *outer, receive=True),
-            persistent(comm, self.halo, *inner, receive=False),
+            persistent(comm, self._packed_message, *outer, receive=True),
+            persistent(comm, self._halo_message, *inner, receive=False),
         )
         free_with(self, [r for pair in (self._expand, self._fold) for r in (*pair[0], *pair[1])])
 
     def start_expand(self) -> None:
         """Post the receives, pack the own rows that others need, send them."""
         with self._phases("pack"):
+            self._kernel.finish()  # with what was received before
             start_all(self._expand[0])
             self._kernel.take_rows(self.own, self._plan.send_rows, self.packed)
+            self._kernel.to_message(self.packed, self._packed_message)
             start_all(self._expand[1])
         self._count(self.packed, self.halo, self._expand[1])
 
     def finish_expand(self) -> None:
         """Wait until the halo is complete and the packed rows may be overwritten."""
         self._finish(self._expand)
+        with self._phases("pack"):
+            self._kernel.from_message(self._halo_message, self.halo)
 
     def start_fold(self) -> None:
         """Send the partial sums in the halo to the owners of their rows."""
         with self._phases("pack"):
+            self._kernel.finish()
             start_all(self._fold[0])
+            self._kernel.to_message(self.halo, self._halo_message)
             start_all(self._fold[1])
         self._count(self.halo, self.packed, self._fold[1])
 
     def finish_fold(self) -> None:
         """Wait for the partial sums of others; they lie in ``packed``, grouped by rank."""
         self._finish(self._fold)
+        with self._phases("pack"):
+            self._kernel.from_message(self._packed_message, self.packed)
 
     def _finish(self, requests: tuple[list, list]) -> None:
         with self._phases("wait"):

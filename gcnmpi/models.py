@@ -213,8 +213,8 @@ class GCN:
         keys = self._row_keys(epoch, k) if epoch is not None and p else None
         self._kernel.activate(x, bias, keys, self._columns[k], p)
 
-    def _row_keys(self, epoch: int, k: int) -> np.ndarray:
-        return rng.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
+    def _row_keys(self, epoch: int, k: int) -> Any:
+        return self._kernel.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
 
     def _weight(self, k: int) -> Any:
         return self.parameters[f"{k}.weight"]

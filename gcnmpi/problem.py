@@ -14,7 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from gcnmpi.comm import Comm, agreed, from_root, most_ranks_a_node, share_of_cores
 from gcnmpi.config import MODELS, Config, SchemeConfig
-from gcnmpi.kernels import KERNELS, resolve
+from gcnmpi.kernels import resolve
+from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.layers import check_order
 from gcnmpi.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
@@ -102,9 +103,8 @@ def open_problem(
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
         direction = resolved_direction(stored, config)
-        kernel_name, warning = resolve(config.kernel)
-        make_kernel = KERNELS.get(kernel_name)
         scheme_entry = SCHEMES.get(config.scheme.name)
+    _, warning = resolve(config.kernel)
     warnings = [] if warning is None else [warning]
     if found is not None and found.direction != direction and manifest.directed:
         warnings.append(
@@ -114,7 +114,7 @@ def open_problem(
     threads = config.threads or share_of_cores(comm)
     threadpool_limits(threads)
     phases, traffic = Phases(), Traffic()
-    kernel = make_kernel(np.dtype(config.dtype), threads)
+    kernel = kernel_of_rank(comm, config, threads)
     with phases.as_one("load"):
         arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
         scheme = scheme_entry.load(*arguments)

@@ -159,6 +159,7 @@ class Step:
             loss, gradient = self.gradient(epoch)
             with problem.phases("update"):
                 self._optimizer.step(gradient)
+                problem.kernel.finish()
         return loss
 
     def gradient(self, epoch: int) -> tuple[float, Any]:

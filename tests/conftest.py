@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,12 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real graphs: there is no folder {folder} (GCNMPI_DATA names another)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def schemes_folder(tmp_path_factory) -> Path:
+    """The graphs and partitions of tests/mpi/test_schemes.py, for tests of other folders too."""
+    return import_module("test_schemes").make_folder(tmp_path_factory.mktemp("schemes"))
 
 
 @pytest.fixture(scope="session")

@@ -7,9 +7,11 @@ KERNELS = Registry(
     "kernel",
     {
         "native": "gcnmpi.kernels.native:NativeKernel",
+        "cupy": "gcnmpi.kernels.cupy_:CupyKernel",
         "graphblas": "gcnmpi.kernels.graphblas_:GraphBLASKernel",
         "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
     },
+    extras={"cupy": "cuda"},
 )
 AUTO = "auto"
 

@@ -32,10 +32,25 @@ class DenseArithmetic(ABC):
     """
 
     name: str
+    host_visible = True
+    """Whether MPI reads and writes the kernel's arrays where they are."""
 
     def __init__(self, dtype: Any, threads: int = 1) -> None:
         self.dtype = np.dtype(dtype)
         self.threads = threads
+
+    @classmethod
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> DenseArithmetic:
+        """The kernel of a rank.
+
+        Parameters
+        ----------
+        place : int
+            Which of its node's ranks it is: a kernel on devices chooses one by it.
+        direct : bool
+            Whether MPI reads and writes the memory of devices.
+        """
+        return cls(dtype, threads)
 
     # Memory.
 
@@ -74,6 +89,25 @@ class DenseArithmetic(ABC):
     def copy(self, x: Array, out: Array) -> None:
         """out = x, converting the dtype if need be."""
         np.copyto(out, x, casting="same_kind")
+
+    def finish(self) -> None:  # noqa: B027 - not abstract: nothing to do is right for the host
+        """Wait until all that was begun is done: on the host, it is."""
+
+    # Messages: what MPI sends and receives for an array.
+
+    def message(self, array: Array) -> Any:
+        """Memory for what ``array`` is to send or receive: the array itself, where MPI sees it."""
+        return array
+
+    def to_message(self, array: Array, message: Any) -> None:
+        """message = array, unless they are the same."""
+        if message is not array:
+            self.copy(array, message)
+
+    def from_message(self, message: Any, array: Array) -> None:
+        """array = message, unless they are the same."""
+        if message is not array:
+            self.copy(message, array)
 
     # Products and sums.
 
@@ -141,6 +175,10 @@ class DenseArithmetic(ABC):
         if scale != 1:
             grad *= self.dtype.type(scale)
 
+    def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Any:
+        """Keys of global vertices for ``dropout``; see :func:`gcnmpi.rng.row_keys`."""
+        return rng.row_keys(seed, epoch, layer, vertices)
+
     def dropout(
         self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
     ) -> None:
@@ -198,9 +236,12 @@ class DenseArithmetic(ABC):
         """Sum of all entries, accumulated in float64."""
         return float(np.sum(x, dtype=np.float64))
 
-    def pick(self, x: Array, columns: np.ndarray) -> Array:
-        """x[i, columns[i]], (rows, 1)."""
-        return np.take_along_axis(x, columns[:, np.newaxis], axis=1)
+    def pick(self, x: Array, columns: np.ndarray, first: int = 0) -> Array:
+        """x[i, columns[i] − first], (rows, 1); 0 where x has no such column."""
+        picked, places = self.zeros(len(x), 1), columns - first
+        hits = np.flatnonzero((places >= 0) & (places < x.shape[1]))
+        picked[hits, 0] = x[hits, places[hits]]
+        return picked
 
     def softmax_backward(
         self, exponentials: Array, sums: Array, rows: np.ndarray, columns: np.ndarray, scale: float

@@ -99,7 +99,7 @@ def load(
     other = not facts.folds and not facts.symmetric
     forward, backward = load_tiles(comm, stored, tiling, direction, config, transposed=other)
     grid = outline.count, copies
-    column, row = (line(comm, grid, axis, traffic, phases) for axis in (0, 1))
+    column, row = (line(comm, kernel, grid, axis, traffic, phases) for axis in (0, 1))
     needed = needed_rows(forward, tiling)
     plan = _plan(column.comm, tiling, needed, max_bytes)
     local = _localise(forward, tiling, plan)

@@ -48,6 +48,10 @@ def give(kernel, array):
     return mine
 
 
+def address_of(array):
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+
+
 def test_both_kernels_can_be_used_here():
     assert set(USABLE) >= {"scipy", "graphblas"}
 
@@ -103,7 +107,7 @@ def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
     matrix = kernel.sparse(sp.csr_array(dense))
     whole, results = random.standard_normal((20, 4)), random.standard_normal((15, 4))
     x, out = give(kernel, whole), give(kernel, results)
-    address = out.ctypes.data
+    address = address_of(out)
     kernel.spmm(matrix, x[5:14], out[2:8])
     expected = results.copy()
     expected[2:8] = dense @ whole[5:14]
@@ -112,7 +116,7 @@ def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
     expected[9:15] += dense @ whole[11:20]
     assert_near(kernel, out, expected)
     assert_near(kernel, x, whole)
-    assert out.ctypes.data == address  # requests of MPI hold this address
+    assert address_of(out) == address  # requests of MPI hold this address
 
 
 @pytest.mark.parametrize(
@@ -235,6 +239,21 @@ def test_activation_is_bias_relu_and_dropout(kernel, random):
     mine = give(kernel, x)
     kernel.activate(mine, None, None, columns, p)
     assert_near(kernel, mine, np.maximum(x, 0))
+
+
+def test_keys_of_rows(kernel):
+    vertices = np.array([0, 5, 2**31 + 3, 2**40])
+    for given in (vertices, vertices[:2].astype(np.int32)):
+        keys = kernel.row_keys(2**62 + 1, 7, 3, given)
+        expected = rng.row_keys(2**62 + 1, 7, 3, given)
+        assert np.array_equal(keys if isinstance(keys, np.ndarray) else keys.get(), expected)
+
+
+def test_entries_are_picked_where_there_are_some(kernel):
+    x = give(kernel, [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    assert kernel.to_host(kernel.pick(x, np.array([1, 0, 1]))).tolist() == [[2], [3], [6]]
+    columns = np.array([4, 6, 5])  # of a matrix of which x has columns 5 and 6
+    assert kernel.to_host(kernel.pick(x, columns, 5)).tolist() == [[0], [4], [5]]
 
 
 def test_rows_are_taken_and_put(kernel, random):
