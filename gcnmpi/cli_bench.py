@@ -74,7 +74,7 @@ def spmm(
     measured: everything once (compulsory), a row of X again where the cache has lost it (cached),
     a row of X for every entry (gathered). A share above 1 says that less was moved.
     """
-    config = load_config(config_file, settings)
+    config, numbers = load_config(config_file, settings), _numbers(widths)
     names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]
     cache_bytes = None if cache is None else parse_bytes(cache, "--cache")
 
@@ -84,7 +84,7 @@ def spmm(
 
         with Report(comm, out, as_json) as report:
             bench_spmm(
-                comm, graph, made, config, kernels=names, widths=_numbers(widths),
+                comm, graph, made, config, kernels=names, widths=numbers,
                 reference=reference or names[-1], rounds=rounds, cache_bytes=cache_bytes,
                 on_record=report,
             )  # fmt: skip
@@ -158,7 +158,7 @@ def exchange(
 
     Seconds are those of the slowest rank, GB/s those of the rank that sends or receives most.
     """
-    config = load_config(config_file, settings)
+    config, numbers = load_config(config_file, settings), _numbers(widths)
 
     def job(comm: Any) -> int:
         from gcnmpi.bench.exchange import bench_exchange
@@ -167,7 +167,7 @@ def exchange(
         with Report(comm, out, as_json) as report:
             bench_exchange(
                 comm, graph, partition, config, names=_words(transports) or None,
-                widths=_numbers(widths), rounds=rounds, on_record=report,
+                widths=numbers, rounds=rounds, on_record=report,
             )  # fmt: skip
         return 0
 

@@ -126,7 +126,8 @@ def geometric(case: Case, csr: bool) -> tuple[Epoch, dict[str, str]]:
     from torch_geometric.nn import GCNConv
 
     graph = open_graph(case["graph"]).graph
-    adjacency = graph.adjacency()
+    # Self-loops are given: GCNConv adds them to a sparse tensor also where there are some.
+    adjacency = aggregation_matrix(graph, normalize="none")
     if csr:
         parts = (adjacency.indptr, adjacency.indices, adjacency.data)
         kinds = (np.int64, np.int64, np.float32)
@@ -137,7 +138,7 @@ def geometric(case: Case, csr: bool) -> tuple[Epoch, dict[str, str]]:
         arcs = torch.from_numpy(np.stack([both.row, both.col]).astype(np.int64))
     layers = []
     for weight in initial_weights(case, graph):
-        layer = GCNConv(*weight.shape, cached=True)
+        layer = GCNConv(*weight.shape, cached=True, add_self_loops=False)
         with torch.no_grad():
             layer.lin.weight.copy_(torch.from_numpy(weight.T))
             layer.bias.zero_()
