@@ -13,7 +13,7 @@ import time
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
@@ -51,6 +51,39 @@ def launched() -> bool:
     return any(name in os.environ for name in _LAUNCHER_VARIABLES)
 
 
+def check_together(size: int, environment: Mapping[str, str]) -> None:
+    """Refuse to be one of several processes each of which believes that it is alone.
+
+    Raises
+    ------
+    UserError
+        If there is one rank and the launcher says that it started more; agreed, since every
+        process finds the same. All but the launcher's first exit at once, so that it is said once.
+    """
+    for started, place, launcher in _LAUNCHED_AS:
+        if size == 1 and int(environment.get(started) or 1) > 1:
+            if environment.get(place, "0") != "0":
+                sys.exit(0)
+            error = UserError(
+                f"{environment[started]} processes were started by {launcher}, and MPI sees but "
+                "one in each: they do not find each other",
+                "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
+                f"mpi4py uses, {MPI.Get_library_version().split(',')[0].split(chr(10))[0]}",
+            )
+            error.agreed = True  # type: ignore[attr-defined]
+            raise error
+        if started in environment:
+            return
+
+
+# Number of processes and number of this one; of several launchers in each other the innermost.
+_LAUNCHED_AS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"),
+    ("PMI_SIZE", "PMI_RANK", "a launcher of MPICH's kind"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
+)
+
+
 def run(main: Callable[[Comm], int]) -> NoReturn:
     """Initialise MPI, run ``main(world)``, finalise, and exit with what it returns.
 
@@ -63,6 +96,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     comm = MPI.COMM_WORLD
     code = 1
     try:
+        check_together(comm.size, os.environ)
         code = main(comm)
     except UserError as error:
         if not getattr(error, "agreed", False):
@@ -269,9 +303,11 @@ def sum_in_place(comm: Comm, array: np.ndarray) -> None:
     comm.Allreduce(MPI.IN_PLACE, array)
 
 
-def maximum(comm: Comm, value: float) -> float:
-    """The largest value over ranks, on every rank."""
-    return comm.allreduce(value, MPI.MAX)
+def maxima(comm: Comm, *values: float) -> list[float]:
+    """The largest of each value over ranks, on every rank: one reduction."""
+    largest = np.array(values, np.float64)
+    comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
+    return largest.tolist()
 
 
 def rest_until_all(comm: Comm, seconds: float = 0.02) -> None:

@@ -94,6 +94,10 @@ class TrainConfig:
         "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
     )
     eval_every: int = key(1, "evaluate accuracies every so many epochs; 0: never", low=0)
+    checkpoint_every: int = key(0, "checkpoint every so many epochs; 0: never", low=0)
+    checkpoint_minutes: float = key(
+        15.0, "checkpoint after so many minutes without one; 0: never", low=0
+    )
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,15 @@ class LoadingConfig:
 
 
 @dataclass(frozen=True)
+class CommConfig:
+    """``[comm]``: the life of the job."""
+
+    timeout: float = key(
+        0.0, "end the job after so many seconds in which a rank has not moved; 0: never", low=0
+    )
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole configuration; the top-level keys are not in any table."""
 
@@ -141,6 +154,7 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     scheme: SchemeConfig = field(default_factory=SchemeConfig)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
+    comm: CommConfig = field(default_factory=CommConfig)
 
 
 def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] = ()) -> Config:

@@ -104,6 +104,15 @@ def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
         temporary.unlink(missing_ok=True)
 
 
+def sync_folder(path: str | os.PathLike) -> None:
+    """Make what was created and renamed in a folder survive a power cut."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 # Deflate cannot expand a byte to more than this (RFC 1951: 258 bytes out of 2 bits).
 DEFLATE_RATIO = 1032
 

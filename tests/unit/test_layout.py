@@ -45,7 +45,8 @@ LAYERS = {
         ["partition.__main__"],
     ],
     "gcnmpi": [
-        ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume"],
+        ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
+         "gcnmpi.record", "gcnmpi.watch"],
         ["gcnmpi.timing"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.plan"],
         ["gcnmpi.kernels", "gcnmpi.exchange", "gcnmpi.collectives", "gcnmpi.loading"],
@@ -56,6 +57,8 @@ LAYERS = {
         ["gcnmpi.layers", "gcnmpi.optim", "gcnmpi.loss"],
         ["gcnmpi.models"],
         ["gcnmpi.problem"],
+        ["gcnmpi.checkpoint_files"],
+        ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.report", "gcnmpi.verify"],
         ["gcnmpi.cli"],
