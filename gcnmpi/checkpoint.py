@@ -32,6 +32,7 @@ from gcnmpi.problem import Problem
 from gcnmpi.record import Epoch
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
+from partition.records import map_npy
 
 # What may differ between a checkpoint and the run that goes on from it: what changes no more than
 # the rounding of the curve, and for how long it is computed and how it is watched.
@@ -254,10 +255,7 @@ def _write_features(
 
 
 def _map_features(path: Path, shape: tuple[int, int]) -> np.ndarray:
-    try:
-        rows = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read {path}: {error}") from error
+    rows = map_npy(path)
     if rows.shape != shape or rows.dtype.kind != "f":
         raise UserError(f"{path} holds {rows.dtype} {rows.shape}, not {shape}")
     return rows

@@ -178,7 +178,7 @@ def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] =
             table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid TOML: {error}") from error
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -238,7 +238,7 @@ def _checked(name: str, value: Any, hint: Any, limits: types.MappingProxyType) -
             raise UserError(f"{name} takes a list, not {value!r}")
         return tuple(_checked(name, item, get_args(hint)[0], limits) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = float(value) if abs(value) < 2**1023 else math.inf
     if type(value) is not hint:
         raise UserError(f"{name} takes {_TYPE_NAMES[hint]}, not {value!r}")
     if limits["choices"] and value not in limits["choices"]:
@@ -260,7 +260,7 @@ _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "tru
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

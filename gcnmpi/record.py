@@ -142,7 +142,7 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
     kept: list[Any] = []
     try:
         if path.exists():
-            kept = read_records(path)
+            kept = [record for record in read_records(path) if isinstance(record, dict)]
     except UserError:  # its own copy of the epochs is as good
         path.replace(out / PREVIOUS)
     if not kept:
