@@ -9,17 +9,20 @@ the layout, so memory shrinks with P; only positions are kept for all vertices, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.comm import Comm, from_root, node_array, redistribute, slice_of
+from gcnmpi.config import SchemeConfig
 from gcnmpi.loading import Entries
 from gcnmpi.schemes.interface import Block
-from partition.graph import index_dtype
+from partition.graph import Graph, index_dtype
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # positions looked at at once
+ROWS_SEED, COLUMNS_SEED = 1, 2
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,82 @@ def partition_ordering(comm: Comm, stored: StoredGraph, partition: Partition) ->
     return Ordering(n, node_array(comm, (n,), index_dtype(n), make).array, bounds)
 
 
+def choose_orderings(
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    options: SchemeConfig,
+    auto: str = "single",
+) -> tuple[Ordering, Ordering]:
+    """How a grid numbers the rows of M and how the columns; one object unless they differ.
+
+    Parameters
+    ----------
+    auto : {"none", "single", "double"}
+        What ``scheme.permutation = "auto"`` means: see :func:`permutation_kind`.
+    """
+    kind = permutation_kind(options, partition is not None, auto)
+    if partition is not None:
+        rows = partition_ordering(comm, stored, partition)
+    elif kind == "none":
+        rows = natural_ordering(stored.graph.n)
+    else:
+        rows = random_ordering(comm, stored.graph.n, ROWS_SEED)
+    if kind != "double":
+        return rows, rows
+    return rows, random_ordering(comm, stored.graph.n, COLUMNS_SEED)
+
+
+def permutation_kind(options: SchemeConfig, partitioned: bool, auto: str = "single") -> str:
+    """``scheme.permutation`` resolved: none, single, double, or partition where there is one."""
+    if partitioned:
+        return "partition"
+    return auto if options.permutation == "auto" else options.permutation
+
+
+def block_balance(
+    graph: Graph,
+    rows_ordering: Ordering,
+    columns_ordering: Ordering,
+    rows: int,
+    columns: int,
+    self_loops: bool = True,
+) -> float:
+    """Entries of M in the fullest of rows × columns blocks, relative to the average.
+
+    What the slowest rank of a grid makes the others wait for: Ranjan et al. 2025, table 3. The
+    diagonal is part of it: under one random ordering of rows and columns all of it falls into the
+    blocks on the diagonal, and that alone gives the 3.24 of that table (n = 50.9 million, 159.0
+    million entries, 8 × 8 blocks); under two it is spread like the rest.
+
+    Parameters
+    ----------
+    graph : Graph
+        Arcs as stored, source → target: rows are sources, as in M where the direction is "out";
+        for "in" give the orderings and numbers the other way round.
+    rows_ordering, columns_ordering : Ordering
+        How either side is numbered.
+    rows, columns : int
+        Blocks either side is cut into.
+    self_loops : bool
+        Whether M has a full diagonal.
+    """
+    row_cuts, column_cuts = rows_ordering.cuts(rows), columns_ordering.cuts(columns)
+    counts = np.zeros(rows * columns, np.int64)
+    for start in range(0, graph.n, STEP):
+        indptr = np.asarray(graph.indptr[start : start + STEP + 1])
+        vertices = np.arange(start, start + len(indptr) - 1)
+        source = np.repeat(vertices, np.diff(indptr))
+        target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
+        if self_loops:
+            missing = np.setdiff1d(vertices, source[source == target])
+            source, target = np.append(source, missing), np.append(target, missing)
+        i = _block_of(rows_ordering.positions(source), row_cuts)
+        j = _block_of(columns_ordering.positions(target), column_cuts)
+        counts += np.bincount(i * columns + j, minlength=len(counts))
+    return float(counts.max() / counts.mean()) if counts.any() else 1.0
+
+
 @dataclass(frozen=True)
 class Tiling:
     """How matrices of n rows are cut into tiles, and who holds them.
@@ -123,14 +202,18 @@ class Tiling:
         """Rows of this rank's tile."""
         return int(self.cuts[self.row + 1] - self.cuts[self.row])
 
+    @cached_property
+    def vertices(self) -> np.ndarray:
+        """Ids of the vertices of this rank's rows: looked for once."""
+        return self.ordering.vertices(self.cuts[self.row], self.cuts[self.row + 1])
+
     def columns(self, width: int, column: int | None = None) -> slice:
         """Columns of a matrix of that width in this rank's tile, or in another column's."""
         return slice_of(width, self.column if column is None else column, self.holders.shape[1])
 
     def block(self, width: int) -> Block:
         """This rank's tile, for the layers."""
-        vertices = self.ordering.vertices(self.cuts[self.row], self.cuts[self.row + 1])
-        return Block(vertices, self.columns(width), self.column, self.copy)
+        return Block(self.vertices, self.columns(width), self.column, self.copy)
 
     def load(self, comm: Comm, array: np.ndarray, max_bytes: float) -> np.ndarray:
         """This rank's tile of an (n, width) array on disk, or its rows of an (n,) one."""
@@ -162,7 +245,7 @@ class Tiling:
         """
         n, size = self.ordering.n, comm.size
         mine = slice_of(n, comm.rank, size)
-        ids = self.ordering.vertices(self.cuts[self.row], self.cuts[self.row + 1])
+        ids = self.vertices
         bounds = np.array([slice_of(n, rank, size).stop for rank in range(size)])
         destination = np.searchsorted(bounds, ids, side="right")
         whole = tile.ndim == 1

@@ -1,4 +1,4 @@
-"""The ``gcnmpi`` command: train, infer, verify, info. Launch it with mpirun or srun."""
+"""The ``gcnmpi`` command: train, infer, verify, plan, info. Launch it with mpirun or srun."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from typing import Any, NoReturn
 import click
 import numpy as np
 
-from gcnmpi import __version__
+from gcnmpi import __version__, cli_schemes
+from gcnmpi.cli_common import Job, common
 from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from partition.errors import EXIT_USER_ERROR, UserError
 from partition.records import make_room_for
-
-Job = Callable[[Any], int]  # takes the communicator, returns the exit code
 
 
 def main() -> None:
@@ -80,37 +79,8 @@ def cli() -> None:
     """
 
 
-def _common(function: Callable) -> Callable:
-    """Add the arguments that every command on a graph takes."""
-    path = click.Path(path_type=Path)
-    for add in (
-        click.option(
-            "--set",
-            "settings",
-            metavar="KEY=VALUE",
-            multiple=True,
-            help="Override one key of the configuration; may be repeated.",
-        ),
-        click.option(
-            "--config",
-            "config_file",
-            metavar="FILE",
-            type=path,
-            help="TOML file; 'gcnmpi info' lists the keys.",
-        ),
-        click.option(
-            "--partition",
-            metavar="NAME",
-            help="Partition into as many parts as there are ranks; one rank needs none.",
-        ),
-        click.argument("graph", type=path),
-    ):
-        function = add(function)
-    return function
-
-
 @cli.command(short_help="Train on GRAPH and write the record of the run.")
-@_common
+@common
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -204,7 +174,7 @@ def train(
 
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
-@_common
+@common
 @click.option(
     "--weights",
     required=True,
@@ -255,7 +225,7 @@ def infer(
 
 
 @cli.command(short_help="Prove that a run equals one serial process.")
-@_common
+@common
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
     graph: Path,
@@ -313,6 +283,10 @@ def report(runs: tuple[Path, ...], as_json: bool) -> int:
 
     print_runs(runs, as_json=as_json)
     return 0
+
+
+for command in (cli_schemes.plan, cli_schemes.calibrate, cli_schemes.bench_schemes):
+    cli.add_command(command)
 
 
 def _run_name(graph: Path, partition: str | None) -> str:

@@ -36,14 +36,14 @@ class Group:
 
     def broadcast(self, array: np.ndarray, root: int) -> None:
         """The root's array to all."""
-        if self.size > 1:
+        if self.size > 1 and array.nbytes:
             self._count_broadcast(array, root)
             with self._phases("wait"), row_type(array) as row:
                 self.comm.Bcast([array, len(array), row], root)
 
     def start_broadcast(self, array: np.ndarray, root: int) -> Pending:
         """The same, in the background: the array is not touched until the wait is over."""
-        if self.size == 1:
+        if self.size == 1 or not array.nbytes:
             return Pending([], self._phases)
         self._count_broadcast(array, root)
         with self._phases("wait"), row_type(array) as row:

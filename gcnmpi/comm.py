@@ -303,6 +303,11 @@ def sum_in_place(comm: Comm, array: np.ndarray) -> None:
     comm.Allreduce(MPI.IN_PLACE, array)
 
 
+def maximum(comm: Comm, value: float) -> float:
+    """The largest value over ranks, on every rank."""
+    return maxima(comm, value)[0]
+
+
 def maxima(comm: Comm, *values: float) -> list[float]:
     """The largest of each value over ranks, on every rank: one reduction."""
     largest = np.array(values, np.float64)
@@ -337,6 +342,14 @@ def share_of_cores(comm: Comm) -> int:
     sharers = Counter(core for cores in node.allgather(mine) for core in cores)
     node.Free()
     return max(1, int(sum(Fraction(1, sharers[core]) for core in mine)))
+
+
+def most_ranks_a_node(comm: Comm) -> int:
+    """How many ranks the fullest node runs."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    size = node.size
+    node.Free()
+    return comm.allreduce(size, MPI.MAX)
 
 
 def versions() -> dict[str, str]:

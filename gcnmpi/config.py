@@ -113,9 +113,12 @@ class SchemeConfig:
     grid: str = key(
         "auto", "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model"
     )
+    machine: str = key("", "file of 'gcnmpi calibrate' for grid = 'auto'; empty: usual constants")
     replication: int = key(2, "replicated: how often each part is stored", low=1)
     sparse: bool = key(True, "replicated: send only the rows that are needed")
-    overlap: bool = key(True, "bcast: receive a block while the one before is multiplied")
+    overlap: bool = key(
+        True, "bcast, replicated: receive a block while the one before is multiplied"
+    )
     block: int = key(0, "summa: columns that are broadcast at once in T·W; 0: all", low=0)
     permutation: str = key(
         "auto",

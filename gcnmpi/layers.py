@@ -15,12 +15,16 @@ given                 Z = T·W                 dW = Tᵀ·G
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from gcnmpi.config import ModelConfig
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
 
-Product = tuple[str | int, ...]  # name of a scheme's product, layer, widths: what volume() takes
+Product = tuple[
+    str, int, *tuple[int, ...]
+]  # name of a scheme's product, layer, widths: what volume() takes
 
 
 class Workspace:
@@ -109,32 +113,84 @@ class GraphConvolution:
             scheme.combine_t(k, grad, weight, turned)
             scheme.aggregate_t(k, turned, out)
 
-    def products(self, backward: bool, input_grad: bool = True) -> list[Product]:
-        """The scheme's products of one pass, for the prediction of its volume.
 
-        Parameters
-        ----------
-        backward : bool
-            Whether there is a backward pass.
-        input_grad : bool
-            Whether that gives dH.
-        """
-        k, widths = self.k, (self.d_in, self.d_out)
-        combine: Product = ("combine", k, *widths)
-        weight_grad: Product = ("weight_grad", k, *widths)
-        before: list[Product] = []
-        if self.order == "combine":
-            if input_grad:
-                before = [("combine_t", k, *widths)]
-            forward = [combine, ("aggregate", k, self.d_out)]
-            back = [("aggregate_t", k, self.d_out), weight_grad, *before]
-        else:
-            aggregate: list[Product] = [("aggregate", k, self.d_in)]
-            if input_grad:
-                before = [("combine_t", k, *widths), ("aggregate_t", k, self.d_in)]
-            forward = [*(aggregate if self.order == "aggregate" else []), combine]
-            back = [weight_grad, *before]
-        return [*forward, *back] if backward else forward
+def choose_orders(
+    model: ModelConfig, widths: Sequence[int], possible: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The order of products of each layer of a network: see :func:`choose_order`.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Widths of H⁰ … Hᴸ.
+    possible : tuple of str
+        ``orders`` of the scheme.
+    """
+    return tuple(
+        choose_order(
+            k,
+            widths[k - 1],
+            widths[k],
+            wanted=model.order,
+            possible=possible,
+            constant_input=k == 1 and not (model.input_dropout or model.train_features),
+            input_grad=k > 1 or model.train_features,
+            keep_aggregate=model.cache_input,
+        )
+        for k in range(1, len(widths))
+    )
+
+
+def network_products(
+    model: ModelConfig, widths: Sequence[int], orders: Sequence[str], backward: bool
+) -> list[Product]:
+    """The scheme's products of one training (``backward``) or evaluation pass of a network.
+
+    Parameters
+    ----------
+    widths : sequence of int
+        Widths of H⁰ … Hᴸ.
+    orders : sequence of str
+        Of each layer, from :func:`choose_orders`.
+    """
+    trained = model.train_features
+    products: list[Product] = []
+    for k, order in enumerate(orders, start=1):
+        arguments = (k, widths[k - 1], widths[k])
+        products += layer_products(order, *arguments, backward, input_grad=k > 1 or trained)
+    if trained:
+        products.append(("expand_input", 1, widths[0]))
+    return products
+
+
+def layer_products(
+    order: str, k: int, d_in: int, d_out: int, backward: bool, input_grad: bool = True
+) -> list[Product]:
+    """The scheme's products of one pass of a layer: the table in the module's docstring.
+
+    Parameters
+    ----------
+    backward : bool
+        Whether there is a backward pass.
+    input_grad : bool
+        Whether that gives dH.
+    """
+    widths = (d_in, d_out)
+    combine: Product = ("combine", k, *widths)
+    weight_grad: Product = ("weight_grad", k, *widths)
+    before: list[Product] = []
+    if order == "combine":
+        if input_grad:
+            before = [("combine_t", k, *widths)]
+        forward = [combine, ("aggregate", k, d_out)]
+        back = [("aggregate_t", k, d_out), weight_grad, *before]
+    else:
+        aggregate: list[Product] = [("aggregate", k, d_in)]
+        if input_grad:
+            before = [("combine_t", k, *widths), ("aggregate_t", k, d_in)]
+        forward = [*(aggregate if order == "aggregate" else []), combine]
+        back = [weight_grad, *before]
+    return [*forward, *back] if backward else forward
 
 
 def choose_order(
@@ -173,10 +229,7 @@ def choose_order(
     Combining first exchanges d_out columns forward and backward; aggregating first d_in, and
     only forward where the input has no gradient.
     """
-    if wanted not in ("auto", *possible):
-        raise UserError(
-            f"model.order = {wanted!r}: this scheme {possible[0]}s first", "leave it at 'auto'"
-        )
+    check_order(wanted, possible)
     if constant_input and keep_aggregate and wanted != "combine":
         return "given"
     if wanted != "auto":
@@ -184,3 +237,11 @@ def choose_order(
     if len(possible) == 1:
         return possible[0]
     return "aggregate" if d_in * (2 if input_grad else 1) < 2 * d_out else "combine"
+
+
+def check_order(wanted: str, possible: tuple[str, ...]) -> None:
+    """Raise a UserError if a scheme whose ``orders`` are given cannot do ``model.order``."""
+    if wanted not in ("auto", *possible):
+        raise UserError(
+            f"model.order = {wanted!r}: this scheme {possible[0]}s first", "leave it at 'auto'"
+        )

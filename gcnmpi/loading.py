@@ -109,10 +109,10 @@ def load_m(
     (row, weight), _ = redistribute(comm, owner, [entries.row, entries.weight], max_bytes)
     sums = np.bincount(row - mine.start, weight, minlength=mine.stop - mine.start)
     degree = once_a_node(comm, sums, graph.n)
-    weight = normalised(
-        entries.weight, degree.array[entries.row], degree.array[entries.column], options.normalize
-    )
+    of_row, of_column = degree.array[entries.row], degree.array[entries.column]
     degree.free()
+    with agreed(comm):
+        weight = normalised(entries.weight, of_row, of_column, options.normalize)
     return Entries(entries.row, entries.column, weight)
 
 

@@ -58,9 +58,7 @@ class SoftmaxCrossEntropy:
 
     def products(self) -> list[Product]:
         """The scheme's row operations of one call, for the prediction of their volume."""
-        rows = len(self._labels)
-        names = ("row_max", "row_sum", "row_pick") if rows else ()
-        return [(name, self._k, rows) for name in names]
+        return loss_products(self._k, len(self._labels))
 
     def __call__(self, logits: Any, grad: Any) -> float:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
@@ -90,6 +88,12 @@ class SoftmaxCrossEntropy:
             grad.fill(0)
             kernel.put_rows(self._grad, self._rows, grad)
         return loss / self._count if self._counts_rows else 0.0
+
+
+def loss_products(k: int, rows: int) -> list[Product]:
+    """The scheme's row operations of the loss on so many training vertices of a rank."""
+    names = ("row_max", "row_sum", "row_pick") if rows else ()
+    return [(name, k, rows) for name in names]
 
 
 def count_correct(

@@ -10,7 +10,7 @@ import numpy as np
 
 from gcnmpi import rng
 from gcnmpi.config import Config
-from gcnmpi.layers import GraphConvolution, Product, Workspace, choose_order
+from gcnmpi.layers import GraphConvolution, Product, Workspace, choose_orders, network_products
 from gcnmpi.optim import Parameters
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
@@ -51,20 +51,10 @@ class GCN:
 
         self._workspace = workspace = Workspace(scheme)
         self.layers = []
-        for k in range(1, self.depth + 1):
-            order = choose_order(
-                k,
-                widths[k - 1],
-                widths[k],
-                wanted=model.order,
-                possible=scheme.orders,
-                constant_input=k == 1 and not (model.input_dropout or model.train_features),
-                input_grad=k > 1 or model.train_features,
-                keep_aggregate=model.cache_input,
-            )
+        orders = choose_orders(model, widths, scheme.orders)
+        for k, order in enumerate(orders, start=1):
             arguments = (k, widths[k - 1], widths[k], order, workspace)
             self.layers.append(GraphConvolution(scheme, kernel, *arguments))
-        orders = [layer.order for layer in self.layers]
 
         exchanged = orders[0] == "aggregate"
         self._input = features
@@ -137,15 +127,8 @@ class GCN:
 
     def products(self, backward: bool) -> list[Product]:
         """The scheme's products of one training (``backward``) or evaluation pass."""
-        trained = self._config.model.train_features
-        products: list[Product] = [
-            product
-            for layer in self.layers
-            for product in layer.products(backward, input_grad=layer.k > 1 or trained)
-        ]
-        if trained:
-            products.append(("expand_input", 1, self.widths[0]))
-        return products
+        orders = [layer.order for layer in self.layers]
+        return network_products(self._config.model, self.widths, orders, backward)
 
     def decays(self) -> dict[str, bool]:
         """Whether weight decay applies to each parameter."""

@@ -65,7 +65,7 @@ class Plan:
 def make_plan(
     own: np.ndarray,
     halo: np.ndarray,
-    parts: np.ndarray,
+    owners: np.ndarray,
     asked: np.ndarray,
     asked_counts: np.ndarray,
 ) -> Plan:
@@ -75,15 +75,15 @@ def make_plan(
     ----------
     own, halo : integers
         Rows of this rank, and the rows of others it needs (:func:`halo_of`).
-    parts : (n,) integers
-        Owner of every vertex.
+    owners : (nhalo,) integers
+        Owner of every row of the halo.
     asked : (nsend,) integers
         Global ids that others asked for, grouped by asking rank.
     asked_counts : (P,) integers
         How many of them each rank asked for.
     """
     send_peers, send_offsets = _groups(asked_counts)
-    recv_peers, recv_offsets = _groups(np.bincount(parts[halo], minlength=len(asked_counts)))
+    recv_peers, recv_offsets = _groups(np.bincount(owners, minlength=len(asked_counts)))
     send_rows = np.searchsorted(own, asked).astype(np.int64)
     return Plan(own, halo, recv_peers, recv_offsets, send_peers, send_offsets, send_rows)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +12,11 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.comm import Comm, agreed, from_root, share_of_cores
-from gcnmpi.config import MODELS, Config
+from gcnmpi.comm import Comm, agreed, from_root, most_ranks_a_node, share_of_cores
+from gcnmpi.config import MODELS, Config, SchemeConfig
 from gcnmpi.kernels import KERNELS
+from gcnmpi.layers import check_order
+from gcnmpi.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Place
 from gcnmpi.timing import Phases, Traffic
@@ -79,9 +82,9 @@ def open_problem(
     UserError
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
-    path = Path(graph)
-    found, manifest, first = from_root(
-        comm, lambda: (*_check(path, partition, comm.size, config), config)
+    path, per_node = Path(graph), most_ranks_a_node(comm)
+    found, manifest, first, scheme_config = from_root(
+        comm, lambda: _check(path, partition, comm.size, per_node, config)
     )
     # Every rank maps the arrays itself; on another host, the path may lead to another file.
     with agreed(comm):
@@ -90,6 +93,7 @@ def open_problem(
                 f"rank {comm.rank} read another configuration than rank 0",
                 "put the configuration file where all hosts see the same one",
             )
+        config = dataclasses.replace(config, scheme=scheme_config)
         stored = open_graph(path)
         same = found is None or read_partition(path, found.name, parts=False).id == found.id
         if not same or stored.manifest != manifest:
@@ -97,9 +101,7 @@ def open_problem(
                 f"rank {comm.rank} finds another graph or partition at {path} than rank 0",
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
-        direction = config.graph.direction
-        if direction == "auto":
-            direction = manifest.direction
+        direction = resolved_direction(stored, config)
         make_kernel = KERNELS.get(config.kernel)
         scheme_entry = SCHEMES.get(config.scheme.name)
     warnings = []
@@ -115,6 +117,8 @@ def open_problem(
     with phases.as_one("load"):
         arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
         scheme = scheme_entry.load(*arguments)
+    with agreed(comm):
+        check_order(config.model.order, scheme.orders)
     return Problem(
         comm, stored, found, direction, threads, config, kernel, scheme, phases, traffic,
         tuple(warnings),
@@ -226,27 +230,30 @@ def features_path(weights: str | os.PathLike) -> Path:
 
 
 def _check(
-    path: Path, name: str | None, size: int, config: Config
-) -> tuple[Partition | None, Manifest]:
-    """What rank 0 tells the others of the folder: never its arrays, which would travel whole."""
-    manifest = open_graph(path).manifest
+    path: Path, name: str | None, size: int, ranks_per_node: int, config: Config
+) -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
+    """What rank 0 tells the others of the folder: never its arrays, which would travel whole.
+
+    And the configuration, with the options of the scheme as they are resolved here.
+    """
+    stored = open_graph(path)
+    manifest = stored.manifest
     if size > manifest.n:
         raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
-    needed = SCHEMES.get(config.scheme.name).parts(config.scheme, size)
-    if name is None:
-        if needed > 1:
-            raise UserError(
-                f"{size} ranks need a partition of {path} into {needed} parts",
-                f"gcn-partition add {path} --model hp -k {needed}, then --partition hp-{needed}",
-            )
-        return None, manifest
-    partition = read_partition(path, name, parts=False)
-    if needed and partition.k != needed:
-        ranks = "this run" if needed == size else f"scheme {config.scheme.name!r} on {size} ranks"
+    partition = None if name is None else read_partition(path, name, parts=False)
+    scheme = resolved_grid(stored, partition, config, size, ranks_per_node)
+    needed = SCHEMES.get(scheme.name).parts(scheme, size)
+    if partition is None and needed > 1:
+        raise UserError(
+            f"{size} ranks need a partition of {path} into {needed} parts",
+            f"gcn-partition add {path} --model hp -k {needed}, then --partition hp-{needed}",
+        )
+    if partition is not None and needed and partition.k != needed:
+        ranks = "this run" if needed == size else f"scheme {scheme.name!r} on {size} ranks"
         hint = f"make a partition with -k {needed}"
         if needed == size:
             hint = f"start it with mpirun -n {partition.k}, or {hint}"
         raise UserError(
             f"partition {name!r} has {partition.k} parts, and {ranks} has {needed}", hint
         )
-    return partition, manifest
+    return partition, manifest, config, scheme

@@ -32,7 +32,9 @@ NOTHING = Volume()
 
 
 def broadcast(nbytes: int, size: int, root: bool) -> Volume:
-    """``nbytes`` from one of ``size`` ranks to the others."""
+    """``nbytes`` from one of ``size`` ranks to the others; nothing if there are none."""
+    if not nbytes:
+        return NOTHING
     return Volume(nbytes * (size - 1), 0, size - 1) if root else Volume(0, nbytes, 0)
 
 

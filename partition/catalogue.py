@@ -80,8 +80,12 @@ def describe(
     return entry.build(graph, direction, **(chosen | {"seed": seed} if chosen else {}))
 
 
-def all_options(model: str, chosen: str, backend: Tool, given: Mapping[str, Any]) -> dict[str, Any]:
+def all_options(
+    graph: Graph, model: str, chosen: str, backend: Tool, given: Mapping[str, Any]
+) -> dict[str, Any]:
     """All options of a model and of the tool ``chosen``: those given, checked, and defaults.
+
+    What the tool decides by the size of the graph is decided.
 
     Raises
     ------
@@ -89,7 +93,8 @@ def all_options(model: str, chosen: str, backend: Tool, given: Mapping[str, Any]
         If neither has such an option, or the value is none that it takes.
     """
     table = {**MODELS[model].options, **backend.options}
-    return check_options(chosen, replace(backend, options=table), given)
+    options = check_options(chosen, replace(backend, options=table), given)
+    return backend.settle(options, graph.nnz)
 
 
 def settled(

@@ -16,6 +16,8 @@ import scipy.sparse as sp
 
 from partition.graph import Graph, chunks, columns, row_sizes, training_vertices
 
+SPARSE = 32  # of fewer numbers than one in so many it is quicker to sort them than to mark them
+
 
 @dataclass(frozen=True)
 class Metrics:
@@ -205,7 +207,7 @@ def pattern_exchange(
         column = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
         owner, needer = owners[column], parts[rows[indptr[first] : indptr[last]]]
         away = owner != needer
-        keys = np.unique((column[away] - first) * k + needer[away])
+        keys = _distinct((column[away] - first) * k + needer[away], (last - first) * k)
         sender, receiver = owners[first + keys // k], keys % k
         ones = np.ones(len(keys), dtype=np.int64)
         exchange += sp.coo_array((ones, (sender, receiver)), shape=(k, k)).tocsr()
@@ -235,6 +237,15 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
     send, recv, within = rows.tolist()
     messages = np.bincount(sender[~inside], minlength=nodes).tolist()
     return NodeTraffic(ranks_per_node, send, recv, within, messages)
+
+
+def _distinct(keys: np.ndarray, bound: int) -> np.ndarray:
+    """The different ones of numbers below ``bound``, in order."""
+    if bound > SPARSE * len(keys):
+        return np.unique(keys)
+    found = np.zeros(bound, dtype=bool)
+    found[keys] = True
+    return np.flatnonzero(found)
 
 
 def _excess(loads: list[int]) -> float:

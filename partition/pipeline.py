@@ -122,7 +122,7 @@ def add_partition(
     stored = open_graph(path)
     direction = check_direction(direction or stored.manifest.direction)
     chosen, backend = choose_tool(model, tool)
-    settings = all_options(model, chosen, backend, options)
+    settings = all_options(stored.graph, model, chosen, backend, options)
     names = check_balance(balance, chosen, backend)
     check_parts_wanted(k, stored.manifest)
     check_numbers(imbalance, seed)
@@ -149,14 +149,15 @@ def add_partition(
             balance=balance,
         )  # fmt: skip
         record |= {"refine": asdict(refine)}
-        after = measure(stored.graph, parts, k, direction)
-        history.append(step("refine", time.perf_counter() - made, after))
+        refining = time.perf_counter() - made
     if ranks_per_node is not None:
         parts = mapped(stored.graph, parts, k, ranks_per_node, direction, seed)
         record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
     seconds = time.perf_counter() - start
 
     metrics = measure_both(stored.graph, stored.manifest, parts, k)
+    if refine is not None:  # mapping only renumbers the parts
+        history.append(step("refine", refining, metrics[direction]))
     partition = Partition(
         name=name,
         parts=parts,

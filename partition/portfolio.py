@@ -225,7 +225,7 @@ def add_best(
     tool = MODELS[candidate.model].tools[0]
     record = {
         "candidate": candidate.name,
-        **all_options(candidate.model, tool, TOOLS.get(tool), candidate.options),
+        **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
         "refine": asdict(objective) | {"effort": best.effort} if best.effort else None,
         "network": asdict(network),
         "time_limit": time_limit,

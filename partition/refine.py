@@ -9,7 +9,8 @@ On a level, sweeps over the boundary offer every vertex its best other part, and
 with probability exp(−Δ / temperature). The temperature rises until the partition is a little
 worse than it was at first, then falls to 0: so a graph whose start is far from a good partition
 is melted and one whose start is good is only shaken. A level that ends worse than it began is
-undone.
+undone. Of very large hypergraphs there is time for a few sweeps only: where clusters do not make
+the hypergraph smaller, all of them are spent on single vertices.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergra
 LARGE = 5_000_000  # and fewer pins in all where there are more than these
 FEWEST = 2
 HEATED = 6  # sweeps from which on it pays to heat
+DENSE = 0.7  # coarser levels with more of the pins are no easier: the sweeps are not spent there
+ALONE = 3  # times as many sweeps on a level that has no coarser ones for that reason
 FLAT = 3  # sweeps at temperature 0 that end a level, at most
 COLDEST, HOTTEST = 0.08, 4.0  # temperatures, in net costs
 TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
@@ -180,28 +183,31 @@ class _Search:
     def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
         pins = len(level.pins)
+        sweeps = _sweeps(pins)
         if len(level.weights) > COARSEST * self.k and time.monotonic() < self.end:
             labels = np.empty(len(level.weights), np.int32)
             clusters = cluster(state, labels, self.grain, RATED, self.random)
             if clusters < SHRINK * len(level.weights):
                 coarse = contract(level, labels, clusters)
-                parts = np.empty(clusters, np.int32)
-                parts[labels] = state.parts
-                below = self._state(coarse, parts, depth + 1)
-                below = self._descend(coarse, below, depth + 1, finer + pins)
-                state = self._state(level, below.parts[labels], depth)
+                if sweeps < HEATED and len(coarse.pins) > DENSE * pins:
+                    sweeps *= ALONE
+                else:
+                    parts = np.empty(clusters, np.int32)
+                    parts[labels] = state.parts
+                    below = self._state(coarse, parts, depth + 1)
+                    below = self._descend(coarse, below, depth + 1, finer + pins)
+                    state = self._state(level, below.parts[labels], depth)
         begun = time.monotonic()
         share = pins / max(1, pins + finer)
-        return self._anneal(state, level, depth, _Clock(begun, share * (self.end - begun)))
+        clock = _Clock(begun, share * (self.end - begun))
+        return self._anneal(
+            state, level, depth, max(1, round(sweeps * min(1.0, self.effort))), clock
+        )
 
-    def _anneal(self, state: State, level: Level, depth: int, clock: _Clock) -> State:
+    def _anneal(self, state: State, level: Level, depth: int, sweeps: int, clock: _Clock) -> State:
         """Heat, cool, and undo it if that was for nothing."""
         kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
         ceiling = self._value(state, smooth=True) + TOLERANCE * self.objective.sum()
-        pins = max(1, len(level.pins))
-        sweeps = min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
-        sweeps = max(1, round(sweeps * min(1.0, self.effort)))
-
         # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all
         # where there are too few to come down again.
         temperature, step = COLDEST, (HOTTEST / COLDEST) ** (4 / sweeps)
@@ -263,6 +269,12 @@ class _Search:
         slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
         return new_state(level, parts, self.k, limits, messages=self.objective.messages > 0)
+
+
+def _sweeps(pins: int) -> int:
+    """How many there is time for on a level."""
+    pins = max(1, pins)
+    return min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
 
 
 def _norm(volumes: np.ndarray) -> float:

@@ -6,9 +6,10 @@ A net keeps how many of its pins each part holds. Two forms, so that the memory 
   at once by vector instructions;
 * *list*: (part, count) pairs in no order, for the others, which touch few parts.
 
-Everything is in arrays of one tuple, ``State``, which the functions here change in place. The
-numbers of nets and parts are made int64 before they are passed on: a function is compiled for
-every combination of types that it is called with.
+Everything is in arrays of one tuple, ``State``, which the functions here change in place. What a
+visit to a net needs is in one record: visits jump from net to net, and each array would be
+fetched from memory on its own. The numbers of nets and parts are made int64 before they are
+passed on: a function is compiled for every combination of types that it is called with.
 """
 
 from __future__ import annotations
@@ -20,6 +21,17 @@ import numba
 import numpy as np
 
 TABLE_SHARE = 4  # a net of at least k / TABLE_SHARE pins has a table
+NET = np.dtype(
+    [
+        ("where", np.int64),
+        ("cost", np.int64),
+        ("owner", np.int32),
+        ("home", np.int32),
+        ("touched", np.int32),
+        ("table", np.bool_),
+    ],
+    align=True,
+)
 
 
 def compiled(function: Callable) -> Any:
@@ -41,16 +53,13 @@ class State(NamedTuple):
         The vertices of each net.
     vertex_ptr, nets : (n + 1,) int64, (pins,) int32
         The nets of each vertex.
-    cost : (nets,) int64
-    owner : (nets,) int32
-        The vertex whose part sends along the net, one of its pins.
+    facts : (nets,) NET
+        Of each net its ``cost``; its ``owner``, the vertex whose part sends along it, one of its
+        pins; ``home``, the part of the owner; ``touched``, how many parts hold pins of it: λ;
+        ``where`` its cells begin, and whether they are a ``table``, or a list.
     parts : (n,) int32
-    cells, where, table : (cells,) int32, (nets,) int64, (nets,) bool
-        Pins per part: the cells of a net begin at ``where`` and are a table, or a list.
-    touched : (nets,) int32
-        The parts that hold pins of the net: λ.
-    home : (nets,) int32
-        The part of the owner.
+    cells : (cells,) int32
+        Pins per part.
     weights, loads, limits : (n, m), (k, m), (m,) int64
         Balance: m weights of each vertex, their sums over the parts, and the most allowed.
     sizes : (k,) int64
@@ -67,14 +76,9 @@ class State(NamedTuple):
     pins: np.ndarray
     vertex_ptr: np.ndarray
     nets: np.ndarray
-    cost: np.ndarray
-    owner: np.ndarray
+    facts: np.ndarray
     parts: np.ndarray
     cells: np.ndarray
-    where: np.ndarray
-    table: np.ndarray
-    touched: np.ndarray
-    home: np.ndarray
     weights: np.ndarray
     loads: np.ndarray
     limits: np.ndarray
@@ -135,27 +139,29 @@ def set_prices(state, part, energy):
 @compiled
 def add_pin(state, net, part):
     """Count one more pin; whether the part is new to the net."""
-    at, cells = state.where[net], state.cells
-    if state.table[net]:
+    facts, cells = state.facts[net], state.cells
+    at = facts.where
+    if facts.table:
         cells[at + part] += 1
         if cells[at + part] > 1:
             return False
     else:
-        end = at + 2 * state.touched[net]
+        end = at + 2 * facts.touched
         for i in range(at, end, 2):
             if cells[i] == part:
                 cells[i + 1] += 1
                 return False
         cells[end], cells[end + 1] = part, 1
-    state.touched[net] += 1
+    facts.touched += 1
     return True
 
 
 @compiled
 def remove_pin(state, net, part):
     """Count one pin less; whether the part has left the net."""
-    at, cells = state.where[net], state.cells
-    if state.table[net]:
+    facts, cells = state.facts[net], state.cells
+    at = facts.where
+    if facts.table:
         cells[at + part] -= 1
         if cells[at + part] > 0:
             return False
@@ -166,22 +172,22 @@ def remove_pin(state, net, part):
         cells[i + 1] -= 1
         if cells[i + 1] > 0:
             return False
-        last = at + 2 * (state.touched[net] - 1)
+        last = at + 2 * (facts.touched - 1)
         cells[i], cells[i + 1] = cells[last], cells[last + 1]
-    state.touched[net] -= 1
+    facts.touched -= 1
     return True
 
 
 @compiled
 def listed(state, net, found):
     """Write the parts that a net touches to ``found``; how many."""
-    at, n = state.where[net], 0
-    if not state.table[net]:
-        for i in range(state.touched[net]):
-            found[i] = state.cells[at + 2 * i]
-        return state.touched[net]
+    facts, n = state.facts[net], 0
+    if not facts.table:
+        for i in range(facts.touched):
+            found[i] = state.cells[facts.where + 2 * i]
+        return facts.touched
     for p in range(len(state.sizes)):
-        if state.cells[at + p] > 0:
+        if state.cells[facts.where + p] > 0:
             found[n] = p
             n += 1
     return n
@@ -199,22 +205,36 @@ def send_to(state, home, part, nets):
 def fill(state):
     """Count everything from ``parts``."""
     found = np.empty(len(state.sizes), np.int32)
+    count = np.zeros(len(state.sizes), np.int32)
     for v in range(len(state.parts)):
         p = state.parts[v]
         state.sizes[p] += 1
         for m in range(len(state.limits)):
             state.loads[p, m] += state.weights[v, m]
-    for net in range(len(state.owner)):
+    for net in range(len(state.facts)):
+        facts, cells = state.facts[net], state.cells
+        # Counted here first, where it stays in the cache.
+        touched = 0
         for i in range(state.net_ptr[net], state.net_ptr[net + 1]):
-            add_pin(state, net, np.int64(state.parts[state.pins[i]]))
-        home = np.int64(state.parts[state.owner[net]])
-        state.home[net] = home
-        state.send[home] += state.cost[net] * (state.touched[net] - 1)
-        for i in range(listed(state, net, found)):
-            if found[i] != home:
-                state.recv[found[i]] += state.cost[net]
+            p = state.parts[state.pins[i]]
+            if count[p] == 0:
+                found[touched] = p
+                touched += 1
+            count[p] += 1
+        home = np.int64(state.parts[facts.owner])
+        facts.home, facts.touched = home, touched
+        state.send[home] += facts.cost * (touched - 1)
+        for i in range(touched):
+            p = np.int64(found[i])
+            if facts.table:
+                cells[facts.where + p] = count[p]
+            else:
+                cells[facts.where + 2 * i], cells[facts.where + 2 * i + 1] = p, count[p]
+            count[p] = 0
+            if p != home:
+                state.recv[p] += facts.cost
                 if len(state.pairs):
-                    send_to(state, home, np.int64(found[i]), 1)
+                    send_to(state, home, p, 1)
 
 
 @compiled
@@ -229,25 +249,26 @@ def move(state, v, b, energy, found):
         state.loads[b, m] += state.weights[v, m]
     for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
         net = np.int64(state.nets[i])
-        cost = state.cost[net]
-        if state.owner[net] == v:
+        facts = state.facts[net]
+        cost = facts.cost
+        if facts.owner == v:
             if len(state.pairs):
                 for j in range(listed(state, net, found)):
                     if found[j] != a:
                         send_to(state, a, np.int64(found[j]), -1)
-            state.send[a] -= cost * (state.touched[net] - 1)
+            state.send[a] -= cost * (facts.touched - 1)
             if not remove_pin(state, net, a):
                 state.recv[a] += cost
             if not add_pin(state, net, b):
                 state.recv[b] -= cost
-            state.send[b] += cost * (state.touched[net] - 1)
-            state.home[net] = b
+            state.send[b] += cost * (facts.touched - 1)
+            facts.home = b
             if len(state.pairs):
                 for j in range(listed(state, net, found)):
                     if found[j] != b:
                         send_to(state, b, np.int64(found[j]), 1)
             continue
-        home = np.int64(state.home[net])
+        home = np.int64(facts.home)
         left, new = remove_pin(state, net, a), add_pin(state, net, b)
         if left:
             state.recv[a] -= cost
@@ -270,8 +291,8 @@ def move(state, v, b, energy, found):
 def boundary(state):
     """The vertices of nets that touch several parts."""
     marked = np.zeros(len(state.parts), np.bool_)
-    for net in range(len(state.owner)):
-        if state.touched[net] > 1:
+    for net in range(len(state.facts)):
+        if state.facts[net].touched > 1:
             for i in range(state.net_ptr[net], state.net_ptr[net + 1]):
                 marked[state.pins[i]] = True
     return np.flatnonzero(marked).astype(np.int32)

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.models import HypergraphModel
-from partition.refine_core import TABLE_SHARE, State, below, compiled, fill
+from partition.refine_core import NET, TABLE_SHARE, State, below, compiled, fill
 
 
 @dataclass(frozen=True)
@@ -19,12 +19,17 @@ class Level:
     ----------
     weights : (n, m) int64
     indptr, pins : (nets + 1,) int64, (pins,) int32
+        The vertices of each net.
+    vertex_ptr, nets : (n + 1,) int64, (pins,) int32
+        The nets of each vertex.
     costs, owners : (nets,) int64, (nets,) int32
     """
 
     weights: np.ndarray
     indptr: np.ndarray
     pins: np.ndarray
+    vertex_ptr: np.ndarray
+    nets: np.ndarray
     costs: np.ndarray
     owners: np.ndarray
 
@@ -85,26 +90,20 @@ def new_state(
     level: Level, parts: np.ndarray, k: int, limits: np.ndarray, *, messages: bool
 ) -> State:
     """The tables of :class:`partition.refine_core.State` for a partition of a level."""
-    n, nets = len(level.weights), len(level.owners)
     sizes = np.diff(level.indptr)
-    incidence = sp.csr_array(
-        (np.ones(len(level.pins), np.int8), level.pins, level.indptr), shape=(nets, n)
-    ).tocsc()
-    table = sizes * TABLE_SHARE >= k
-    where = np.concatenate(([0], np.cumsum(np.where(table, k, 2 * sizes))))
+    facts = np.zeros(len(sizes), NET)
+    facts["cost"], facts["owner"] = level.costs, level.owners
+    facts["table"] = sizes * TABLE_SHARE >= k
+    where = np.concatenate(([0], np.cumsum(np.where(facts["table"], k, 2 * sizes))))
+    facts["where"] = where[:-1]
     state = State(
         net_ptr=level.indptr,
         pins=level.pins,
-        vertex_ptr=incidence.indptr.astype(np.int64),
-        nets=incidence.indices.astype(np.int32, copy=False),
-        cost=level.costs,
-        owner=level.owners,
+        vertex_ptr=level.vertex_ptr,
+        nets=level.nets,
+        facts=facts,
         parts=parts.astype(np.int32),
         cells=np.zeros(where[-1], np.int32),
-        where=where[:-1],
-        table=table,
-        touched=np.zeros(nets, np.int32),
-        home=np.zeros(nets, np.int32),
         weights=level.weights,
         loads=np.zeros((k, level.weights.shape[1]), np.int64),
         limits=limits,
@@ -132,7 +131,18 @@ def _selected(
     sizes = np.diff(indptr)[nets]
     new = np.concatenate(([0], np.cumsum(sizes)))
     index = np.repeat(indptr[nets] - new[:-1], sizes) + np.arange(new[-1])
-    return Level(weights, new, pins[index], costs[nets], owners[nets])
+    pins = pins[index]
+    shape = (len(nets), len(weights))
+    incidence = sp.csr_array((np.ones(len(pins), np.int8), pins, new), shape=shape).tocsc()
+    return Level(
+        weights=weights,
+        indptr=new,
+        pins=pins,
+        vertex_ptr=incidence.indptr.astype(np.int64),
+        nets=incidence.indices.astype(np.int32, copy=False),
+        costs=costs[nets],
+        owners=owners[nets],
+    )
 
 
 @compiled
@@ -173,7 +183,7 @@ def cluster(state, labels, heaviest, largest, random):
             first, last = state.net_ptr[net], state.net_ptr[net + 1]
             if last - first > largest or last - first < 2:
                 continue
-            tie = state.cost[net] / (last - first - 1.0)
+            tie = state.facts[net].cost / (last - first - 1.0)
             for j in range(first, last):
                 u = state.pins[j]
                 if u != v and state.parts[u] == state.parts[v]:

@@ -35,24 +35,25 @@ class Desk(NamedTuple):
 
 
 @compiled
-def survey(state, v, desk, wide, random):
+def survey(state, v, desk, wide, receiving, random):
     """Look at all nets of a vertex; how many candidates, and what its own nets send.
 
     With few parts (``wide``) all are candidates. With many they are those in the nets that have
     lists, and a random one; nets that have tables, which touch most parts, are only asked.
+    ``desk.plain`` matters, and is filled, where receiving has a price.
     """
     k, a = len(state.sizes), state.parts[v]
     ncandidates, ntables, sent = 0, 0, 0
     for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
-        net = state.nets[i]
-        at, cost, mine = state.where[net], state.cost[net], state.owner[net] == v
-        weight = cost if mine else cost * state.send_price[state.home[net]]
+        facts = state.facts[state.nets[i]]
+        at, cost, mine = facts.where, facts.cost, facts.owner == v
+        weight = cost if mine else cost * state.send_price[facts.home]
         target = desk.own if mine else desk.near
         if mine:
-            sent += cost * (state.touched[net] - 1)
-        if not state.table[net]:
+            sent += cost * (facts.touched - 1)
+        if not facts.table:
             alone = False
-            for c in range(at, at + 2 * state.touched[net], 2):
+            for c in range(at, at + 2 * facts.touched, 2):
                 p = state.cells[c]
                 target[p] += weight
                 if not mine:
@@ -69,7 +70,7 @@ def survey(state, v, desk, wide, random):
             if wide:
                 for p in range(k):
                     target[p] += weight if state.cells[at + p] > 0 else 0.0
-                if not mine:
+                if receiving and not mine:
                     for p in range(k):
                         desk.plain[p] += cost if state.cells[at + p] > 0 else 0.0
         kind = 1 if mine else 0
@@ -88,10 +89,10 @@ def survey(state, v, desk, wide, random):
         ncandidates += 1
     if ntables:
         for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
-            net = state.nets[i]
-            if state.table[net]:
-                at, cost, mine = state.where[net], state.cost[net], state.owner[net] == v
-                weight = cost if mine else cost * state.send_price[state.home[net]]
+            facts = state.facts[state.nets[i]]
+            if facts.table:
+                at, cost, mine = facts.where, facts.cost, facts.owner == v
+                weight = cost if mine else cost * state.send_price[facts.home]
                 target = desk.own if mine else desk.near
                 for c in range(ncandidates):
                     p = desk.candidates[c]
@@ -181,7 +182,7 @@ def sweep(state, vertices, temperature, energy, random):
         Moves made.
     """
     k = len(state.sizes)
-    wide = k <= WIDE
+    wide, receiving = k <= WIDE, energy.recv_strength > 0
     desk = Desk(
         np.zeros(k), np.zeros(k), np.zeros(k),
         np.zeros(k, np.bool_), np.empty(k, np.int64), np.zeros(6),
@@ -197,7 +198,7 @@ def sweep(state, vertices, temperature, energy, random):
         a = np.int64(state.parts[v])
         if state.sizes[a] == 1:
             continue
-        ncandidates, sent = survey(state, v, desk, wide, random)
+        ncandidates, sent = survey(state, v, desk, wide, receiving, random)
         b, delta = choose(state, v, desk, ncandidates, sent, wide, energy, random)
         clear(desk, ncandidates, wide)
         if b < 0:

@@ -59,7 +59,7 @@ def make_parts(
         If it was stopped.
     """
     chosen, backend = choose_tool(model, tool)
-    settings = all_options(model, chosen, backend, options)
+    settings = all_options(graph, model, chosen, backend, options)
     constraints = check_balance(balance, chosen, backend)
     if k == 1:
         return np.zeros(graph.n, dtype=np.int32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -146,25 +147,32 @@ def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
-    """What ``compare`` prints: every figure, and beside it its ratio to random rows."""
+    """What ``compare`` prints: the figures that decide, in 100 columns; JSON has them all."""
     direction = rows[0]["direction"]
     table = Table(
         title=f"rows and messages of one exchange, direction {direction} (ratio to random rows)",
         title_justify="left",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
     )
     table.add_column("name", no_wrap=True)
     table.add_column("k", justify="right")
-    for title in COMPARED.values():
-        table.add_column(title, justify="right")
     mapped = any(row["nodes"] for row in rows)
+    shown = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
+    for title in shown.values():
+        table.add_column(title, justify="right")
     if mapped:
-        table.add_column("between nodes", justify="right")
+        table.add_column("between\nnodes", justify="right")
     table.add_column("seconds", justify="right")
     for row in rows:
-        cells = [_with_ratio(row[key], row["relative"][key]) for key in COMPARED]
+        cells = [
+            _with_ratio(row[key], row["relative"][key]) if key in WITH_RATIO else _number(row[key])
+            for key in shown
+        ]
         if mapped:
             cells.append(_number(row["nodes"]["inter_volume"]) if row["nodes"] else "-")
-        table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.2f}")
+        table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.1f}")
     out = console()
     out.print(table)
     for k, baseline in sorted({(row["k"], row["baseline"]) for row in rows}):
@@ -230,14 +238,13 @@ STEPS = {
 }
 
 COMPARED = {
-    "volume": "volume total",
-    "volume_avg": "volume avg",
+    "volume": "volume",
     "max_send": "max send",
-    "max_recv": "max receive",
-    "messages_avg": "messages avg",
-    "max_send_messages": "messages max",
+    "max_recv": "max\nreceive",
+    "messages": "messages",
     "imbalance": "imbalance",
 }
+WITH_RATIO = ("volume", "max_send")
 
 
 def _facts(title: str) -> Table:

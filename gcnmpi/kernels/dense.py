@@ -67,9 +67,21 @@ class DenseArithmetic(ABC):
 
     # Products and sums.
 
-    def gemm(self, a: Array, b: Array, out: Array, ta: bool = False, tb: bool = False) -> None:
-        """out = op(a) · op(b), where op transposes if ``ta`` / ``tb``."""
-        np.matmul(a.T if ta else a, b.T if tb else b, out=out)
+    def gemm(
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        ta: bool = False,
+        tb: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        """out = op(a) · op(b), where op transposes if ``ta`` / ``tb``; or out += that."""
+        a, b = a.T if ta else a, b.T if tb else b
+        if accumulate:
+            out += np.matmul(a, b)
+        else:
+            np.matmul(a, b, out=out)
 
     def column_sum(self, x: Array, out: Array) -> None:
         """out = sum of the rows of x."""
@@ -79,7 +91,8 @@ class DenseArithmetic(ABC):
         head = rows - rows % block
         np.sum(x[head:], axis=0, out=out)
         if head:
-            out += x[:head].reshape(-1, block * width).sum(axis=0).reshape(block, width).sum(axis=0)
+            blocks = x[:head].reshape(head // block, block * width)  # also where width is 0
+            out += blocks.sum(axis=0).reshape(block, width).sum(axis=0)
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """x += 1·biasᵀ."""

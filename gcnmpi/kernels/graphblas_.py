@@ -45,15 +45,22 @@ class GraphBLASKernel(DenseArithmetic):
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
         """A copy of the matrix in GraphBLAS's memory, with values in the kernel's dtype."""
-        held = gb.Matrix.ss.import_csr(
-            nrows=matrix.shape[0],
-            ncols=matrix.shape[1],
-            indptr=matrix.indptr.astype(np.uint64),
-            values=matrix.data.astype(self.dtype),
-            col_indices=matrix.indices.astype(np.uint64),
-            sorted_cols=True,
-        )
-        return SparseMatrix(held, empty=matrix.nnz == 0)
+        if not matrix.nnz:
+            return SparseMatrix(gb.Matrix(self.dtype, *matrix.shape), empty=True)
+        arrays = {
+            "indptr": matrix.indptr.astype(np.uint64),
+            "col_indices": matrix.indices.astype(np.uint64),
+            "values": matrix.data.astype(self.dtype),
+        }
+        make, rows = gb.Matrix.ss.import_csr, np.flatnonzero(np.diff(matrix.indptr))
+        if 2 * len(rows) < matrix.shape[0]:
+            # Where a matrix is cut into many tiles, the rows without entries of all of them
+            # would take more room than the entries.
+            make = gb.Matrix.ss.import_hypercsr
+            starts = np.append(arrays["indptr"][rows], arrays["indptr"][-1:])
+            arrays |= {"indptr": starts, "rows": rows.astype(np.uint64)}
+        held = make(nrows=matrix.shape[0], ncols=matrix.shape[1], sorted_cols=True, **arrays)
+        return SparseMatrix(held, empty=False)
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
         """out = matrix · x, or out += matrix · x; x and out are C-contiguous."""

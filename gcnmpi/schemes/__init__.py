@@ -2,4 +2,14 @@
 
 from partition.registry import Registry
 
-SCHEMES = Registry("scheme", {"p2p": "gcnmpi.schemes.p2p:ENTRY"})
+SCHEMES = Registry(
+    "scheme",
+    {
+        "p2p": "gcnmpi.schemes.p2p:ENTRY",
+        "bcast": "gcnmpi.schemes.bcast:ENTRY",
+        "replicated": "gcnmpi.schemes.replicated:ENTRY",
+        "summa": "gcnmpi.schemes.summa:ENTRY",
+        "split3d": "gcnmpi.schemes.split3d:ENTRY",
+        "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
+    },
+)

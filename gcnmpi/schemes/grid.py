@@ -16,13 +16,15 @@ from partition.errors import UserError
 
 
 def parse_grid(text: str, size: int, dimensions: int) -> tuple[int, ...]:
-    """``scheme.grid`` as numbers: "4x2" is (4, 2).
+    """``scheme.grid`` as numbers: "4x2" is (4, 2); "auto" is the most cubic grid.
 
     Raises
     ------
     UserError
         If it is not that many numbers, or their product is not the number of ranks.
     """
+    if text == "auto":
+        return factorizations(size, dimensions)[0]
     example = "x".join(map(str, factorizations(size, dimensions)[0]))
     words = text.lower().split("x")
     if len(words) != dimensions or not all(word.isdecimal() and int(word) for word in words):

@@ -73,7 +73,7 @@ class Entry:
         possible on ``size`` ranks, for the ranking of all.
     outline : callable
         ``outline(config, size, facts)``: the scheme on paper, an
-        :class:`~gcnmpi.schemes.outline.Outline`.
+        :class:`~gcnmpi.schemes.outline.Outline`; ``config`` as for ``parts``.
     """
 
     load: Callable[..., Any]

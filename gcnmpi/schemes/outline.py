@@ -72,10 +72,14 @@ class Dense:
 
 @dataclass(frozen=True)
 class Span:
-    """Which ranks take part in an operation: ``size`` of them, ``stride`` apart."""
+    """Which ranks take part in an operation: ``size`` of them, ``stride`` apart.
+
+    ``all_pairs``: each sends to any other; otherwise collectives pass data from one to the next.
+    """
 
     size: int
     stride: int
+    all_pairs: bool = False
 
 
 class Outline(Protocol):

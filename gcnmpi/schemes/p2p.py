@@ -19,10 +19,11 @@ import scipy.sparse as sp
 from gcnmpi import loading
 from gcnmpi.comm import Comm, agreed, redistribute
 from gcnmpi.config import Config, SchemeConfig
-from gcnmpi.exchange import Exchange, addition_matrix
+from gcnmpi.exchange import Exchange
 from gcnmpi.kernels import KERNELS
 from gcnmpi.plan import Plan, halo_of, local_numbers, make_plan
 from gcnmpi.schemes.interface import Block, Entry, Place
+from gcnmpi.schemes.needed_rows import NeededRows
 from gcnmpi.schemes.outline import (
     Dense,
     Facts,
@@ -38,14 +39,6 @@ from gcnmpi.timing import Phases, Traffic
 from gcnmpi.volume import NOTHING, Volume
 from partition.graph import normalised
 from partition.store import Partition, StoredGraph
-
-
-@dataclass(frozen=True)
-class Halves:
-    """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold)."""
-
-    own: Any
-    halo: Any
 
 
 def load(
@@ -76,8 +69,9 @@ def load(
 
     entries = loading.load_entries(comm, graph, parts, direction, max_bytes)
     halo = halo_of(own, entries.column, parts)
-    (asked,), asked_counts = redistribute(comm, parts[halo], [halo], max_bytes)
-    plan = make_plan(own, halo, parts, asked, asked_counts)
+    owners = parts[halo]
+    (asked,), asked_counts = redistribute(comm, owners, [halo], max_bytes)
+    plan = make_plan(own, halo, owners, asked, asked_counts)
 
     weights = _local_matrix(plan, entries, config.graph.self_loops)
     degree = _degrees(comm, plan, weights, phases, traffic)
@@ -93,17 +87,12 @@ def load(
         weights = _local_matrix(plan, entries, config.graph.self_loops)
         transposed = _normalise(weights, degree, config.graph.normalize, by_column=True)
 
-    nown = plan.nown
-    forward_halves = _cut(kernel, forward, nown)
-    if backward == "expand":
-        same = transposed is forward
-        backward_halves = forward_halves if same else _cut(kernel, transposed, nown)
-    else:
-        turned = sp.csr_array(forward.T)
-        backward_halves = Halves(kernel.sparse(turned[:nown]), kernel.sparse(turned[nown:]))
+    products = NeededRows(
+        comm, plan, kernel, forward, transposed if backward == "expand" else None, phases, traffic
+    )
     facts = make_facts(stored, partition, direction, config)
     return P2P(
-        comm, plan, parts, kernel, forward_halves, backward_halves, P2POutline(comm.size, facts),
+        comm, plan, parts, kernel, products, P2POutline(comm.size, facts),
         max_bytes=max_bytes, phases=phases, traffic=traffic,
     )  # fmt: skip
 
@@ -146,8 +135,8 @@ class P2POutline:
         )
 
     def span(self, product: str, k: int) -> Sequence[Span]:
-        """All ranks."""
-        return [Span(self.size, 1)] if product.startswith("aggregate") else []
+        """All ranks, each with any other."""
+        return [Span(self.size, 1, all_pairs=True)] if product.startswith("aggregate") else []
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """Own rows of M, own rows of dense matrices."""
@@ -185,11 +174,7 @@ ENTRY = Entry(load, parts_needed, variants, lambda config, size, facts: P2POutli
 
 
 class P2P(WholeRows):
-    """The products of the 1D sparsity-aware scheme; see ``schemes.interface`` for their meaning.
-
-    Buffers and persistent requests are made when a matrix is asked for with ``exchanged=True``
-    and live as long as the scheme.
-    """
+    """The products of the 1D sparsity-aware scheme; see ``schemes.interface`` for their meaning."""
 
     name = "p2p"
 
@@ -199,8 +184,7 @@ class P2P(WholeRows):
         plan: Plan,
         parts: np.ndarray,
         kernel: Any,
-        forward: Halves,
-        backward: Halves,
+        products: NeededRows,
         outline: P2POutline,
         *,
         max_bytes: float,
@@ -210,15 +194,11 @@ class P2P(WholeRows):
         super().__init__(comm, kernel, phases, traffic)
         self.plan = plan
         self._parts, self._max_bytes = parts, max_bytes
-        self._forward, self._backward = forward, backward
-        self._outline, self._folds = outline, outline.facts.folds
-        self._add = kernel.sparse(addition_matrix(plan))
-        self._exchanges: dict[int, Exchange] = {}
-        self._scratch: dict[int, Exchange] = {}
+        self._products, self._outline = products, outline
 
     def describe(self) -> dict[str, Any]:
         """The exchange that the backward pass uses."""
-        return {"name": self.name, "backward": "fold" if self._folds else "expand"}
+        return {"name": self.name, "backward": "fold" if self._outline.facts.folds else "expand"}
 
     def block(self, place: Place, width: int) -> Block:
         """Own rows, all columns, whatever the layer."""
@@ -226,43 +206,29 @@ class P2P(WholeRows):
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
         """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer."""
-        if not exchanged:
-            return self._kernel.empty(self.plan.nown, width)
-        exchange = self._new_exchange(width)
-        self._exchanges[id(exchange.own)] = exchange
-        return exchange.own
+        if exchanged:
+            return self._products.empty(width)
+        return self._kernel.empty(self.plan.nown, width)
 
     def release(self) -> None:
         """Free the exchanges made for matrices that are not the head of one."""
-        self._scratch.clear()
+        self._products.release()
 
     def aggregate(self, k: int, x: Any, out: Any) -> None:
         """Expand x; multiply the own block while the halo is on its way, then the halo block."""
-        self._expand(self._forward, x, out)
+        self._products.multiply(x, out)
 
     def aggregate_t(self, k: int, x: Any, out: Any) -> None:
         """Expand with Mᵀ, or fold."""
-        if self._folds:
-            self._fold(x, out)
-        else:
-            self._expand(self._backward, x, out)
+        self._products.multiply_t(x, out)
 
     def gather(self, x: Any) -> Any:
         """Own and halo rows, (nown + nhalo, width): what attention needs."""
-        exchange = self._exchange_with(x)
-        exchange.start_expand()
-        exchange.finish_expand()
-        return exchange.whole
+        return self._products.gather(x)
 
     def gather_t(self, x: Any, out: Any) -> None:
         """The adjoint of ``gather``: out = own rows of x + what other ranks' halos add to them."""
-        exchange = self._scratch_exchange(x.shape[1])
-        self._kernel.copy(x, exchange.whole)
-        exchange.start_fold()
-        self._kernel.copy(exchange.own, out)
-        exchange.finish_fold()
-        with self._phases("spmm"):
-            self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
+        self._products.gather_t(x, out)
 
     def load(self, place: Place, array: Any) -> np.ndarray:
         """Own rows of an array on disk."""
@@ -276,46 +242,6 @@ class P2P(WholeRows):
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
         """From the metrics recorded with the partition, not from the plan."""
         return self._outline.volume(self._comm.rank, product, k, *sizes)
-
-    def _expand(self, matrix: Halves, x: Any, out: Any) -> None:
-        exchange = self._exchange_with(x)
-        exchange.start_expand()
-        with self._phases("spmm"):
-            self._kernel.spmm(matrix.own, exchange.own, out)
-        exchange.finish_expand()
-        with self._phases("spmm"):
-            self._kernel.spmm(matrix.halo, exchange.halo, out, accumulate=True)
-
-    def _fold(self, x: Any, out: Any) -> None:
-        exchange = self._exchanges.get(id(x)) or self._scratch_exchange(x.shape[1])
-        with self._phases("spmm"):
-            self._kernel.spmm(self._backward.halo, x, exchange.halo)
-        exchange.start_fold()
-        with self._phases("spmm"):
-            self._kernel.spmm(self._backward.own, x, out)
-        exchange.finish_fold()
-        with self._phases("spmm"):
-            self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
-
-    def _exchange_with(self, x: Any) -> Exchange:
-        """The exchange whose own rows are x, or a scratch one that x is copied to."""
-        if id(x) in self._exchanges:
-            return self._exchanges[id(x)]
-        exchange = self._scratch_exchange(x.shape[1])
-        self._kernel.copy(x, exchange.own)
-        return exchange
-
-    def _scratch_exchange(self, width: int) -> Exchange:
-        if width not in self._scratch:
-            self._scratch[width] = self._new_exchange(width)
-        return self._scratch[width]
-
-    def _new_exchange(self, width: int) -> Exchange:
-        shared = [e.packed for e in (*self._exchanges.values(), *self._scratch.values())]
-        packed = next((array for array in shared if array.shape[1] == width), None)
-        return Exchange(
-            self._comm, self.plan, self._kernel, width, self._traffic, self._phases, packed
-        )
 
 
 def _local_matrix(plan: Plan, entries: loading.Entries, self_loops: bool) -> sp.csr_array:
@@ -356,7 +282,3 @@ def _normalise(
         of_row, of_column = of_column, of_row
     values = normalised(weights.data, of_row, of_column, normalize)
     return sp.csr_array((values, weights.indices, weights.indptr), shape=weights.shape)
-
-
-def _cut(kernel: Any, matrix: sp.csr_array, nown: int) -> Halves:
-    return Halves(kernel.sparse(matrix[:, :nown]), kernel.sparse(matrix[:, nown:]))

@@ -1,4 +1,4 @@
-"""What all layouts have in common in which rows are whole and weights are on every rank."""
+"""What layouts have in common that keep weights on every rank, and those that keep rows whole."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from gcnmpi.timing import Phases, Traffic
 from gcnmpi.volume import all_reduce
 
 
-class WholeRows:
-    """The products and row operations that are local when rows are whole.
+class WholeWeights:
+    """What does not depend on how rows are cut, where every rank has all weights.
 
-    A scheme adds ``block``, ``empty``, ``aggregate``, ``aggregate_t``, ``load``, ``original``
-    and ``volume``.
+    A scheme adds what is missing of the interface, ``block`` among it.
     """
 
     name: str
@@ -35,53 +34,12 @@ class WholeRows:
     def release(self) -> None:
         """Nothing is kept."""
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
-        """Local."""
-        with self._phases("gemm"):
-            self._kernel.gemm(x, weight, out)
-
-    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
-        """Local."""
-        with self._phases("gemm"):
-            self._kernel.gemm(x, weight, out, tb=True)
-
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
-        """Local, by the rank that counts the rows."""
-        if not self._counts:
-            out.fill(0)
-            return
-        with self._phases("gemm"):
-            self._kernel.gemm(x, grad, out, ta=True)
-
-    def column_sum(self, k: int, grad: Any, out: Any) -> None:
-        """Local, by the rank that counts the rows."""
-        if self._counts:
-            self._kernel.column_sum(grad, out)
-        else:
-            out.fill(0)
-
     def reduce(self, contributions: np.ndarray) -> None:
         """One all-reduce."""
         with self._phases("reduce"):
             sum_in_place(self._comm, contributions)
         volume = all_reduce(contributions.nbytes, self._comm.size)
         self._traffic.count(volume, f"{self._traffic.purpose}_reduce")
-
-    def row_max(self, k: int, x: Any) -> Any:
-        """Local."""
-        return self._kernel.row_max(x)
-
-    def row_sum(self, k: int, sums: Any) -> Any:
-        """Whole already."""
-        return sums
-
-    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
-        """Local."""
-        return self._kernel.pick(x, columns)
-
-    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
-        """Local."""
-        return self._kernel.to_host(self._kernel.row_argmax(x))
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
         """Weights are whole."""
@@ -111,6 +69,48 @@ class WholeRows:
         """Rows of this rank."""
         raise NotImplementedError
 
-    @property
-    def _counts(self) -> bool:
-        return self.block(Place(0), 0).counts_rows
+
+class WholeRows(WholeWeights):
+    """The products and row operations that are local when rows are whole.
+
+    A scheme adds ``block``, ``empty``, ``aggregate``, ``aggregate_t``, ``load``, ``original``
+    and ``volume``.
+    """
+
+    _summed = slice(None)
+    """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
+
+    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
+        """Local."""
+        with self._phases("gemm"):
+            self._kernel.gemm(x, weight, out)
+
+    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
+        """Local."""
+        with self._phases("gemm"):
+            self._kernel.gemm(x, weight, out, tb=True)
+
+    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
+        """Local, over the rows that this rank sums up."""
+        with self._phases("gemm"):
+            self._kernel.gemm(x[self._summed], grad[self._summed], out, ta=True)
+
+    def column_sum(self, k: int, grad: Any, out: Any) -> None:
+        """Local, over the rows that this rank sums up."""
+        self._kernel.column_sum(grad[self._summed], out)
+
+    def row_max(self, k: int, x: Any) -> Any:
+        """Local."""
+        return self._kernel.row_max(x)
+
+    def row_sum(self, k: int, sums: Any) -> Any:
+        """Whole already."""
+        return sums
+
+    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
+        """Local."""
+        return self._kernel.pick(x, columns)
+
+    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
+        """Local."""
+        return self._kernel.to_host(self._kernel.row_argmax(x))

@@ -23,6 +23,9 @@ TOOLS = Registry(
     extras={"kahypar": "kahypar"},
 )
 
+# Arcs of a graph beyond which tools are spared work that takes long and gains little there.
+HUGE = 10_000_000
+
 
 @dataclass(frozen=True)
 class Option:
@@ -62,6 +65,9 @@ class Tool:
         Whether it heeds ``seed``.
     deterministic : callable
         From the options to whether the same call gives the same parts again.
+    settle : callable
+        From the options and the arcs of the graph to the options with everything decided that they
+        left open; so they are recorded.
     """
 
     partition: Callable[..., np.ndarray]
@@ -70,6 +76,7 @@ class Tool:
     balanced: bool = True
     seeded: bool = True
     deterministic: Callable[[Mapping[str, Any]], bool] = lambda options: True
+    settle: Callable[[dict[str, Any], int], dict[str, Any]] = lambda options, arcs: options
 
 
 def check_options(

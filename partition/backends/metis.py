@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pymetis
 
-from partition.backends import Option, Tool
+from partition.backends import HUGE, Option, Tool
+from partition.errors import UserError
 from partition.models import GraphModel
 
 OBJECTIVES = {"cut": pymetis.ObjType.CUT, "vol": pymetis.ObjType.VOL}
+PASSES = 10  # as METIS itself, which then spends half of its time in them on large graphs
+PASSES_HUGE = 1
 
 
 def partition(
-    model: GraphModel, k: int, *, imbalance: float, seed: int, objective: str
+    model: GraphModel, k: int, *, imbalance: float, seed: int, objective: str, passes: int
 ) -> np.ndarray:
     """Partition the symmetrised graph by k-way refinement.
 
@@ -23,6 +28,7 @@ def partition(
     options = pymetis.Options(
         objtype=int(OBJECTIVES[objective]),
         seed=seed,
+        niter=passes,
         ufactor=max(1, round(1000 * imbalance)),  # in thousandths
     )
     # 64-bit integers are what the wheels are built with; others would be copied one by one.
@@ -36,8 +42,24 @@ def partition(
     return np.asarray(result.vertex_part, dtype=np.int32)
 
 
+def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
+    """The number of passes decided: a UserError if it is negative."""
+    if options["passes"] < 0:
+        raise UserError(f"passes = {options['passes']}: it is at least 1, or 0 for a default")
+    passes = options["passes"] or (PASSES if arcs <= HUGE else PASSES_HUGE)
+    return {**options, "passes": passes}
+
+
 TOOL = Tool(
     partition,
-    options={"objective": Option("cut", "edges cut, or communication volume", ("cut", "vol"))},
+    options={
+        "objective": Option("cut", "edges cut, or communication volume", ("cut", "vol")),
+        "passes": Option(
+            0,
+            "over the vertices of a level, at most; "
+            f"0: {PASSES}, or {PASSES_HUGE} beyond {HUGE:,} arcs",
+        ),
+    },
     distribution="pymetis",
+    settle=settle,
 )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import tempfile
+from typing import Any
 
 import mtkahypar
 import numpy as np
 
-from partition.backends import Option, Tool
+from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
 from partition.models import HypergraphModel, without_large_nets
 
@@ -20,6 +21,8 @@ PRESETS = {
     "highest-quality": mtkahypar.PresetType.HIGHEST_QUALITY,
     "large-k": mtkahypar.PresetType.LARGE_K,
 }
+MAX_NET_HUGE = 100  # pins; 0, no limit, where the hypergraph is not huge
+AUTOMATIC = -1
 # The deterministic preset spends most of its time in its last phase, where it moves single
 # vertices by "Jet" rounds. This one moves them by label propagation, and makes fewer starts.
 FAST = {
@@ -79,8 +82,6 @@ def partition(
     UserError
         If the hypergraph has more pins than the tool's 32-bit numbers count.
     """
-    if max_net < 0:
-        raise UserError(f"max_net = {max_net}: it is a number of pins, 0 for no limit")
     if max_net:
         model = without_large_nets(model, max_net)
     n, costs = len(model.weights), model.net_costs()
@@ -98,6 +99,16 @@ def partition(
     context.logging = False
     hypergraph = mtk.create_hypergraph(context, n, model.nets, _Nets(model), model.weights, costs)
     return np.array(hypergraph.partition(context).get_partition(), dtype=np.int32)
+
+
+def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
+    """The largest net decided: a UserError if it is no size."""
+    max_net = options["max_net"]
+    if max_net < AUTOMATIC:
+        raise UserError(f"max_net = {max_net}: it is a number of pins, 0 for no limit")
+    if max_net == AUTOMATIC:
+        max_net = MAX_NET_HUGE if arcs > HUGE else 0
+    return {**options, "max_net": max_net}
 
 
 def _context(mtk: mtkahypar.Initializer, preset: str) -> mtkahypar.Context:
@@ -127,9 +138,14 @@ TOOL = Tool(
     options={
         "preset": Option("fast", "how much effort", ("fast", *PRESETS)),
         "threads": Option(0, "number of threads; 0: all cores of this process"),
-        "max_net": Option(0, "leave larger nets out of the tool's model; 0: keep all"),
+        "max_net": Option(
+            AUTOMATIC,
+            "leave larger nets out of the tool's model; 0: keep all; "
+            f"{AUTOMATIC}: 0, or {MAX_NET_HUGE} beyond {HUGE:,} arcs",
+        ),
     },
     distribution="mtkahypar",
     # Whatever the number of threads; the others are so with one thread at best.
     deterministic=lambda options: options["preset"].startswith(("fast", "deterministic")),
+    settle=settle,
 )

@@ -149,6 +149,20 @@ MISTAKES = {
     "no value": train(f"{GOOD} --set train.epochs", "'train.epochs'", "key=value"),
     "unknown kernel": train(f"{GOOD} --set kernel=graphblast", "unknown kernel", "'graphblas'"),
     "unknown scheme": train(f"{GOOD} --set scheme.name=p3p", "scheme.name 'p3p'", "'p2p'"),
+    "grid of other ranks": train(
+        f"{GOOD} --set scheme.name=summa --set scheme.grid=2x2", "4 places", "3 ranks"
+    ),
+    "grid without a layer axis": train(
+        f"{GOOD} --set scheme.name=split3d --set scheme.grid=3x1", "is not 3 numbers", "3 ranks"
+    ),
+    "two orders of the vertices": train(
+        "{0}/good.graph --set scheme.name=summa --set scheme.permutation=double",
+        "one order of the vertices",
+        "'single'",
+    ),
+    "summa directed expand": train(
+        "{0}/good.graph --set scheme.name=summa --set scheme.backward=expand", "directed", "'fold'"
+    ),
     "no config": train(f"{GOOD} --config {{0}}/nothere.toml", "nothere.toml", "No such file"),
     "no TOML": train(f"{GOOD} --config {{0}}/broken.toml", "broken.toml is not valid TOML", "line"),
     "out is a file": Mistake(f"train {GOOD} --out {{0}}/key.toml", ("cannot write", "run.jsonl")),

@@ -12,15 +12,16 @@ import pytest
 from small_graphs import from_arcs, random_graph
 
 from partition import pipeline, solving
-from partition.backends import TOOLS, Option, Tool, check_options
+from partition.backends import HUGE, TOOLS, Option, Tool, check_options
 from partition.backends.process import run_apart
+from partition.catalogue import MODELS
 from partition.comparison import compare
 from partition.errors import UserError
 from partition.metrics import measure
 from partition.models import RowModel
 from partition.partfile import read_parts
 from partition.pipeline import PartitionWarning, add_partition
-from partition.solving import MODELS, make_parts
+from partition.solving import make_parts
 from partition.store import list_partitions, read_partition, write_graph
 from partition.synthetic import sbm
 
@@ -78,8 +79,18 @@ def test_nets_can_be_hidden_from_the_tool_but_not_from_the_metrics(folder):
     made = add_partition(folder, "hp", 2, max_net=3)
     assert made.options["max_net"] == 3
     assert made.metrics["in"] == asdict(measure(random_graph(40, 150), made.parts, 2))
-    with pytest.raises(UserError, match="max_net = -1"):
-        make_parts(graph, "hp", 4, max_net=-1)
+    with pytest.raises(UserError, match="max_net = -2"):
+        make_parts(graph, "hp", 4, max_net=-2)
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "usual", "beyond"), [("gp", "passes", 10, 1), ("hp", "max_net", 0, 100)]
+)
+def test_tools_are_spared_work_on_huge_graphs(model, option, usual, beyond):
+    tool = TOOLS.get(MODELS[model].tools[0])
+    for arcs, expected in ((HUGE, usual), (HUGE + 1, beyond)):
+        assert tool.settle({option: tool.options[option].default}, arcs)[option] == expected
+        assert tool.settle({option: 7}, arcs)[option] == 7, "what is asked for stays"
 
 
 def test_random_and_block_sizes_and_seed():
@@ -96,7 +107,11 @@ def test_what_is_recorded(folder):
     stored = read_partition(folder, "gp-vol-3")
     np.testing.assert_array_equal(stored.parts, made.parts)
     assert replace(stored, parts=None) == replace(made, parts=None)
-    assert (stored.tool, stored.options, stored.seed) == ("metis", {"objective": "vol"}, 5)
+    assert (stored.tool, stored.options, stored.seed) == (
+        "metis",
+        {"objective": "vol", "passes": 10},
+        5,
+    )
     assert (stored.direction, stored.imbalance, stored.deterministic) == ("in", 0.2, True)
     assert stored.tool_version[0].isdigit()
     assert set(stored.metrics) == {"in", "out"}
@@ -136,6 +151,7 @@ def test_a_symmetric_graph_is_measured_once(tmp_path, monkeypatch):
         (("rp", 2, {"preset": "default"}), "has no options"),
         (("gp", 2, {"objective": "volume"}), "unknown objective of the tool 'metis'"),
         (("hp", 2, {"threads": "two"}), "'two' is no int"),
+        (("gp", 2, {"passes": -1}), "passes = -1"),
         (("hp", 2, {"direction": "up"}), "unknown direction"),
         (("hp", 2, {"imbalance": -0.1}), "it is a fraction"),
         (("hp", 2, {"imbalance": float("nan")}), "it is a fraction"),

@@ -49,7 +49,7 @@ def test_both_kernels_can_be_used_here():
 
 
 @pytest.mark.parametrize("width", [1, 3, 16])
-@pytest.mark.parametrize("shape", [(20, 30), (30, 20), (1, 1), (5, 40)])
+@pytest.mark.parametrize("shape", [(20, 30), (30, 20), (1, 1), (5, 40), (300, 2)])
 def test_spmm(kernel, random, shape, width):
     dense = np.where(random.random(shape) < 0.2, random.standard_normal(shape), 0)
     x, before = random.standard_normal((shape[1], width)), random.standard_normal((shape[0], width))
@@ -135,6 +135,8 @@ def test_gemm_and_its_transposes(kernel, random):
         out = kernel.empty(7, 5)
         kernel.gemm(give(kernel, left), give(kernel, right), out, **transposes)
         assert_near(kernel, out, a @ b)
+        kernel.gemm(give(kernel, left), give(kernel, right), out, **transposes, accumulate=True)
+        assert_near(kernel, out, 2 * (a @ b))
     out = kernel.empty(4, 5)  # no rows on this rank: a gradient of zeros
     kernel.gemm(kernel.empty(0, 4), kernel.empty(0, 5), out, ta=True)
     assert_near(kernel, out, np.zeros((4, 5)))
@@ -147,6 +149,7 @@ def test_sums_biases_and_copies(kernel, random):
     assert_near(kernel, out, x.sum(axis=0), 10)
     kernel.column_sum(kernel.empty(0, 3), out)
     assert_near(kernel, out, np.zeros(3))
+    kernel.column_sum(kernel.empty(9, 0), kernel.empty(0))
     kernel.add_bias(mine, give(kernel, bias))
     assert_near(kernel, mine, x + bias)
     assert_near(kernel, kernel.zeros(2, 3), np.zeros((2, 3)))

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.kernels.scipy_ import SciPyKernel
-from gcnmpi.layers import GraphConvolution, Workspace, choose_order
+from gcnmpi.layers import GraphConvolution, Workspace, choose_order, layer_products
 from gcnmpi.models import from_state, to_state
 from gcnmpi.schemes.interface import Block, Place
 from partition.errors import UserError
@@ -132,7 +132,7 @@ def test_forward_backward_and_the_products_announced(case, order, bias, k):
     np.testing.assert_allclose(
         out, matrix @ v["h"] @ v["weight"] + (v["bias"] if bias else 0), atol=1e-12
     )
-    assert scheme.asked == layer.products(backward=False)
+    assert scheme.asked == layer_products(order, k, D_IN, D_OUT, backward=False)
 
     weight_grad, bias_grad = np.empty((D_IN, D_OUT)), np.empty(D_OUT) if bias else None
     before = np.empty((N, D_IN)) if k > 1 and order != "given" else None
@@ -142,14 +142,13 @@ def test_forward_backward_and_the_products_announced(case, order, bias, k):
         np.testing.assert_allclose(bias_grad, v["grad"].sum(axis=0), atol=1e-12)
     if before is not None:
         np.testing.assert_allclose(before, matrix.T @ v["grad"] @ v["weight"].T, atol=1e-12)
-    assert scheme.asked == layer.products(backward=True, input_grad=before is not None)
+    announced = layer_products(order, k, D_IN, D_OUT, True, input_grad=before is not None)
+    assert scheme.asked == announced
 
 
-def test_what_each_order_multiplies_with_m(case):
-    matrix, _ = case
-
+def test_what_each_order_multiplies_with_m():
     def widths(order, backward, input_grad):
-        products = make(matrix, 2, order)[1].products(backward, input_grad)
+        products = layer_products(order, 2, D_IN, D_OUT, backward, input_grad)
         return [(name, width) for name, _, width, *_ in products if name.startswith("aggregate")]
 
     for input_grad in (False, True):

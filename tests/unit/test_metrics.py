@@ -38,12 +38,18 @@ def oracle(graph, parts, k, direction):
 
 
 @settings(max_examples=200, deadline=None)
-@given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 50))
-def test_measure_equals_the_definition(case, direction, limit):
+@given(
+    partitioned_graphs(),
+    st.sampled_from(["in", "out"]),
+    st.integers(1, 50),
+    st.sampled_from([0, 1, 1000]),
+)
+def test_measure_equals_the_definition(case, direction, limit, sparse):
     graph, parts, k = case
     with pytest.MonkeyPatch.context() as patch:  # chunks of any size give the same figures
         chunks = graph_module.chunks
         patch.setattr("partition.metrics.chunks", lambda indptr: chunks(indptr, limit))
+        patch.setattr("partition.metrics.SPARSE", sparse)  # whether they are sorted or marked
         assert measure(graph, parts, k, direction) == oracle(graph, parts, k, direction)
 
 

@@ -86,7 +86,7 @@ def test_the_command_line_says_what_travels_between_nodes(folder):
     assert "rows between nodes" in result.output
     shown = CliRunner().invoke(cli, ["info", str(folder), "gp-4-2pernode"]).output
     assert "on nodes of 2 ranks" in shown
-    assert "between nodes" in CliRunner().invoke(cli, ["compare", str(folder)]).output
+    assert "between" in CliRunner().invoke(cli, ["compare", str(folder)]).output
     facts = json.loads(
         CliRunner().invoke(cli, ["info", str(folder), "gp-4-2pernode", "--json"]).stdout
     )

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from partition import pipeline
 from partition.cli import cli
 from partition.store import list_partitions, open_graph, read_partition
+from partition.tables import COMPARED, show_comparison
 
 EDGES = "# a comment\n10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n"
 
@@ -67,11 +68,23 @@ def test_a_session(demo):
     assert list_partitions(demo) == ["gp-vol-3", "hp-3"]
 
 
+@pytest.mark.parametrize("nodes", [None, {"inter_volume": 1_234_567}])
+def test_a_comparison_fits_100_columns(capsys, nodes):
+    figures = dict.fromkeys(COMPARED, 1234567) | {"volume": 12_345_678}
+    row = {"name": "gp-512+refined", "k": 512, "seconds": 1234.56, "nodes": nodes}
+    figures |= {"messages": 200_271, "imbalance": 0.0123}
+    row |= figures | {"direction": "out", "baseline": "rp-512"}
+    show_comparison([row | {"relative": dict.fromkeys(figures, 0.5)}])
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert any("12,345,678 (0.500)" in line for line in lines)
+    assert max(map(len, lines)) <= 100
+
+
 def test_tables_for_people(demo):
     assert "no partitions yet" in run("info", demo).output
     assert "hp-2: 2 parts, volume" in run("add", demo, "--model", "hp", "-k", 2).output
     text = run("compare", demo).output
-    for title in ("volume total", "volume avg", "max send", "messages avg", "imbalance", "hp-2"):
+    for title in ("volume", "max send", "receive", "messages", "imbalance", "hp-2"):
         assert title in text
     assert "ratios for k = 2: to rp, seed 0, computed" in text
     assert "mtkahypar" in run("list", demo).output

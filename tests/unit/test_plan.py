@@ -22,7 +22,9 @@ def all_plans(matrix, parts, k):
     for rank in range(k):
         asked = [halo[parts[halo] == rank] for halo in halos]
         counts = np.array([len(ids) for ids in asked])
-        plans.append(make_plan(owns[rank], halos[rank], parts, np.concatenate(asked), counts))
+        plans.append(
+            make_plan(owns[rank], halos[rank], parts[halos[rank]], np.concatenate(asked), counts)
+        )
     return plans
 
 
@@ -111,7 +113,7 @@ def test_an_expand_and_its_adjoint(case):
 def test_a_rank_without_vertices_and_a_graph_without_edges():
     parts, nothing = np.array([0, 2, 0]), np.array([], np.int32)
     halo = halo_of(nothing, nothing, parts)
-    p = make_plan(nothing, halo, parts, nothing, np.zeros(3, np.int64))
+    p = make_plan(nothing, halo, parts[halo], nothing, np.zeros(3, np.int64))
     assert (p.nown, p.nhalo, p.nsend) == (0, 0, 0)
     assert len(p.send_peers) == len(p.recv_peers) == 0
     assert p.send_offsets.tolist() == p.recv_offsets.tolist() == [0]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partition import refine as refine_module
 from partition import refine_core as core
 from partition.assemble import build_graph
 from partition.graph import Graph
@@ -82,7 +83,7 @@ def test_a_move_costs_what_it_was_said_to(case, seed):
     desk = Desk(*(np.zeros(k) for _ in range(3)), np.zeros(k, bool), np.zeros(k, int), np.zeros(6))
     for p in range(k):
         core.set_prices(state, p, energy)
-    n, sent = survey(state, vertex, desk, True, random)
+    n, sent = survey(state, vertex, desk, True, False, random)
     b, delta = choose(state, vertex, desk, n, sent, True, energy, random)
     core.move(state, vertex, b, energy, np.empty(k, np.int32))
     assert state.send.sum() - before == pytest.approx(delta)
@@ -168,6 +169,23 @@ def test_more_parts_than_a_table_of_all_could_hold():
     assert len(state.cells) <= core.TABLE_SHARE * len(level.pins)
     refined = refine(model, start, k, effort=0.1)
     assert measure(graph, refined, k).volume < 0.95 * measure(graph, start, k).volume
+
+
+@pytest.mark.parametrize(("work", "alone"), [(2, True), (100, False)])
+def test_few_sweeps_stay_on_one_level_where_clusters_do_not_help(monkeypatch, work, alone):
+    model = hypergraph_model(rmat(12, 40_000, seed=2))
+    descended = []
+    anneal = refine_module._Search._anneal
+    monkeypatch.setattr(refine_module, "WORK", work * len(model.pins))
+    monkeypatch.setattr(
+        refine_module._Search,
+        "_anneal",
+        lambda self, state, level, *rest: (
+            descended.append(len(level.pins)) or anneal(self, state, level, *rest)
+        ),
+    )
+    refine(model, random_parts(len(model.weights), 16), 16, effort=0.2)
+    assert (len(descended) == 1) == alone
 
 
 def test_further_balance_constraints(communities):

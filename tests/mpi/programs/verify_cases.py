@@ -22,6 +22,7 @@ from gcnmpi.config import load_config
 from gcnmpi.exchange import Exchange
 from gcnmpi.kernels.dense import DenseArithmetic
 from gcnmpi.schemes import p2p
+from gcnmpi.schemes.needed_rows import NeededRows
 from gcnmpi.timing import Traffic
 from gcnmpi.verify import verify
 from gcnmpi.volume import Volume
@@ -57,11 +58,11 @@ def fold_overwrites(comm):
         def overwriting(self, x, out):
             fold(self, x, out)
             exchange = self._exchanges.get(id(x)) or self._scratch_exchange(x.shape[1])
-            out[self.plan.send_rows] = exchange.packed
+            out[self._plan.send_rows] = exchange.packed
 
         return overwriting
 
-    return wrapping(p2p.P2P, "_fold", make)
+    return wrapping(NeededRows, "_fold", make)
 
 
 def forward_instead_of_transposed(comm):

@@ -1,0 +1,136 @@
+"""``gcnmpi bench-schemes``: every variant that fits the ranks, measured beside its prediction."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import os
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from gcnmpi.comm import Comm, from_root, maximum, most_ranks_a_node
+from gcnmpi.config import Config
+from gcnmpi.costmodel import predict
+from gcnmpi.machine import Machine
+from gcnmpi.problem import open_problem
+from gcnmpi.ranking import Candidate, Setting, Skipped, candidates
+from gcnmpi.resident import forget_peak, peak_bytes
+from gcnmpi.trainer import train
+from partition.errors import UserError
+from partition.store import open_graph
+
+WARM_UP = 1  # epochs that are not counted
+PREDICTED = ("seconds", "sent", "received", "messages", "memory", "phases")
+
+
+def bench(
+    comm: Comm,
+    graph: str | os.PathLike,
+    config: Config,
+    machine: Machine,
+    *,
+    schemes: Iterable[str] | None = None,
+    partitions: Sequence[str] = (),
+    epochs: int = 5,
+    on_line: Callable[[dict[str, Any]], None] = lambda line: None,
+) -> list[dict[str, Any]]:
+    """Train a few epochs under each variant, one after the other.
+
+    Parameters
+    ----------
+    schemes, partitions
+        Only these; without them all schemes, and all partitions that fit.
+    epochs : int
+        Measured epochs a variant, after one that is not.
+    on_line : callable
+        Called with each line when it is there, on every rank.
+
+    Returns
+    -------
+    list of dict
+        A line a variant: ``scheme``, ``options``, ``partition``, ``ranks``, and either ``skipped``
+        (why) or, measured and predicted, ``seconds``, ``received``, ``sent``, ``messages`` and
+        ``memory``, of the rank that has most; ``ratio`` is measured over predicted seconds. The
+        same on every rank.
+    """
+    per_node = most_ranks_a_node(comm)
+
+    def prepare() -> tuple[list[tuple[Candidate, dict[str, Any]]], list[Skipped]]:
+        setting = Setting(open_graph(graph), config, machine, per_node)
+        return _prepare(setting, comm.size, schemes, partitions)
+
+    found, missing = from_root(comm, prepare)
+    lines = []
+    for skipped in missing:
+        lines.append({**_name(skipped, comm.size), "skipped": skipped.reason})
+        on_line(lines[-1])
+    for candidate, expected in found:
+        line = _name(candidate, comm.size)
+        try:
+            line |= _measure(comm, graph, config, candidate, epochs)
+            line |= expected | {"ratio": line["seconds"] / expected["predicted_seconds"]}
+        except UserError as error:
+            if not getattr(error, "agreed", False):
+                raise
+            line["skipped"] = error.message
+        lines.append(line)
+        on_line(line)
+        # Buffers and requests go with the variant, before the next one takes its place.
+        gc.collect()
+    return lines
+
+
+def _prepare(
+    setting: Setting, size: int, schemes: Iterable[str] | None, partitions: Sequence[str]
+) -> tuple[list[tuple[Candidate, dict[str, Any]]], list[Skipped]]:
+    """The variants with what is predicted of each, and those that cannot be."""
+    found, skipped = candidates(
+        setting, size, schemes=schemes, partitions=partitions, estimate="never"
+    )
+    expected = []
+    for candidate in found:
+        try:
+            cost = asdict(predict(setting.case(candidate, size)))
+        except UserError as error:
+            skipped.append(Skipped(candidate.scheme.name, candidate.options, error.message))
+            continue
+        expected.append((candidate, {f"predicted_{name}": cost[name] for name in PREDICTED}))
+    return expected, skipped
+
+
+def _measure(
+    comm: Comm, graph: str | os.PathLike, config: Config, candidate: Candidate, epochs: int
+) -> dict[str, Any]:
+    """Train a few epochs under a variant; what they took on the rank that has most of it."""
+    short = dataclasses.replace(config.train, epochs=epochs + WARM_UP, eval_every=0)
+    config = dataclasses.replace(config, scheme=candidate.scheme, train=short)
+    forget_peak()
+    name = candidate.partition.name if candidate.partition else None
+    problem = open_problem(comm, graph, name, config)
+    result = train(problem)
+    end = result.end
+    return {
+        "seconds": statistics.median(epoch.seconds for epoch in result.epochs[WARM_UP:]),
+        "sent": max(end["bytes_sent"]) // short.epochs,
+        "received": max(end["bytes_received"]) // short.epochs,
+        "messages": max(end["messages_sent"]) // short.epochs,
+        "memory": int(maximum(comm, peak_bytes())),
+        "epochs": epochs,
+        "threads": problem.threads,
+        "phases": {
+            name: times["max"] / short.epochs
+            for name, times in end["phases"].items()
+            if name != "load"
+        },
+    }
+
+
+def _name(variant: Candidate | Skipped, ranks: int) -> dict[str, Any]:
+    """What tells a line from the others."""
+    scheme, partition = variant.scheme, None
+    if isinstance(variant, Candidate):
+        scheme, partition = variant.scheme.name, variant.partition and variant.partition.name
+    options = variant.options
+    return {"scheme": scheme, "options": options, "partition": partition, "ranks": ranks}

@@ -1,0 +1,197 @@
+"""Commands about all schemes: plan, calibrate, bench-schemes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcnmpi.cli_common import Job, configured
+from gcnmpi.config import load_config
+from gcnmpi.machine import Machine, read_machine, write_machine
+from partition.errors import UserError
+from partition.records import make_room_for
+from partition.store import open_graph
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
+         "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}  # fmt: skip
+
+_graph = click.argument("graph", type=click.Path(path_type=Path))
+_partitions = click.option(
+    "--partition",
+    "partitions",
+    metavar="NAME",
+    multiple=True,
+    help="Only this partition; may be repeated.  [default: all that fit]",
+)
+_machine = click.option(
+    "--machine",
+    "machine_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="From 'gcnmpi calibrate'.  [default: scheme.machine, or usual constants]",
+)
+_schemes = click.option("--schemes", metavar="NAME,…", help="Only these schemes.  [default: all]")
+
+
+@click.command(short_help="Rank all schemes on P ranks, without running one.")
+@_graph
+@click.option("-P", "--ranks", type=click.IntRange(1), required=True, help="Number of ranks.")
+@_partitions
+@_schemes
+@_machine
+@click.option(
+    "--ranks-per-node",
+    type=click.IntRange(1),
+    metavar="R",
+    help="Ranks that share a node and its network.  [default: as calibrated, or 16]",
+)
+@click.option("--memory", metavar="SIZE", help="What a rank may use, such as 64GB.")
+@click.option(
+    "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
+)
+@click.option("--classes", type=click.IntRange(1), help="Classes, if the graph had so many.")
+@configured
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def plan(
+    graph: Path,
+    ranks: int,
+    partitions: tuple[str, ...],
+    schemes: str | None,
+    machine_file: Path | None,
+    ranks_per_node: int | None,
+    memory: str | None,
+    features: int | None,
+    classes: int | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Rank all schemes, grids and replication factors for GRAPH on P ranks by the cost model.
+
+    Nothing is run, and P may be thousands. Predicted are seconds, received bytes and messages of a
+    training epoch, and the memory of a rank; of the rank that has most. A scheme that needs a
+    partition into P parts that GRAPH has not is estimated with random rows.
+    """
+    from gcnmpi.ranking import Setting, rank_schemes
+    from gcnmpi.report.costs import print_plan
+
+    config = load_config(config_file, settings)
+    machine, facts = _constants(machine_file, config)
+    per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
+    setting = Setting(open_graph(graph), config, machine, per_node, features, classes)
+    limit = None if memory is None else parse_bytes(memory)
+    ranked, skipped = rank_schemes(
+        setting, ranks, schemes=_names(schemes), partitions=partitions, memory_limit=limit
+    )
+    if not ranked:
+        raise UserError(f"no scheme can run on {ranks} ranks", skipped[0].reason if skipped else "")
+    print_plan(setting, ranks, facts, ranked, skipped, as_json=as_json)
+    return 0
+
+
+@click.command(short_help="Measure what this machine can do, for plan and grid = auto.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    default="machine.json",
+    show_default=True,
+)
+@configured
+def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) -> Job:
+    """Measure latency, bandwidth and arithmetic, and write FILE for 'plan' and scheme.machine.
+
+    Start it as a run would be started: with as many ranks on a node, and on two nodes at least if
+    the network between nodes is to be measured. It takes some seconds.
+    """
+    config = load_config(config_file, settings)
+
+    def job(comm: Any) -> int:
+        from gcnmpi.calibrate import calibrate as measure
+        from gcnmpi.comm import from_root
+        from gcnmpi.report.costs import print_machine
+
+        from_root(comm, lambda: make_room_for(out))
+        machine, facts = measure(comm, config)
+        from_root(comm, lambda: write_machine(out, machine, facts))
+        if comm.rank == 0:
+            print_machine(machine, facts, out)
+        return 0
+
+    return job
+
+
+@click.command("bench-schemes", short_help="Measure every scheme that fits, beside its prediction.")
+@_graph
+@_partitions
+@_schemes
+@_machine
+@click.option("--epochs", type=click.IntRange(1), default=5, show_default=True)
+@configured
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+def bench_schemes(
+    graph: Path,
+    partitions: tuple[str, ...],
+    schemes: str | None,
+    machine_file: Path | None,
+    epochs: int,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> Job:
+    """Train a few epochs on GRAPH under every scheme and grid that fits the number of ranks.
+
+    What is measured stands beside what 'plan' predicts: seconds (median over epochs of the slowest
+    rank), received bytes and peak memory of the rank that has most. What cannot run is named with
+    the reason.
+    """
+    config = load_config(config_file, settings)
+    machine, _ = _constants(machine_file, config)
+    names = _names(schemes)
+
+    def job(comm: Any) -> int:
+        from gcnmpi.bench import bench
+        from gcnmpi.report.costs import print_bench, print_line
+
+        lines = bench(
+            comm, graph, config, machine, schemes=names, partitions=partitions, epochs=epochs,
+            on_line=print_line if as_json and comm.rank == 0 else lambda line: None,
+        )  # fmt: skip
+        if comm.rank == 0 and not as_json:
+            print_bench(lines)
+        return 0
+
+    return job
+
+
+def parse_bytes(text: str) -> float:
+    """A size such as 64GB, 500M or 2TiB in bytes.
+
+    Raises
+    ------
+    UserError
+        If it is none.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)b?\s*", text.lower())
+    if not match or match[2] not in UNITS or float(match[1]) == 0:
+        raise UserError(f"--memory {text!r} is no size", "such as 64GB")
+    return float(match[1]) * UNITS[match[2]]
+
+
+USUAL_RANKS_PER_NODE = 16
+
+
+def _names(schemes: str | None) -> list[str] | None:
+    return None if schemes is None else [name.strip() for name in schemes.split(",") if name]
+
+
+def _constants(file: Path | None, config: Any) -> tuple[Machine, dict[str, Any]]:
+    """The machine, and what its file says; nothing of the usual one."""
+    file = file or (Path(config.scheme.machine) if config.scheme.machine else None)
+    if file is None:
+        return Machine(), {}
+    machine, facts = read_machine(file)
+    return machine, {"file": str(file), **facts}

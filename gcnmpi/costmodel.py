@@ -1,0 +1,380 @@
+"""The cost model: seconds, bytes, messages and memory of an epoch, of a scheme on paper.
+
+An epoch is a list of products, which follow from the widths and the orders of the layers. The
+scheme's outline says what each of them moves and computes on any rank, and where every matrix
+lies; :class:`~gcnmpi.machine.Machine` says how long that takes. Nobody waits for nobody within a
+product, and everybody for the slowest rank at its end:
+
+======== =========================================================================================
+what     an epoch takes
+======== =========================================================================================
+products Σ over products of the largest over ranks of: Σ of its tiles' sparse and dense products
+         (``Machine.sparse_seconds``, ``dense_seconds``), α·messages + max(sent, received)/β
+         (``transfer_seconds``) and its buffers once through memory
+passes   over dense matrices: bias, ReLU and back, dropout, loss, update
+reduce   all gradients of whole weights, and the loss, in float64: one all-reduce
+======== =========================================================================================
+
+No transfer is hidden behind arithmetic: MPI makes progress only inside its calls unless it is told
+otherwise. Plexus (section 4) predicts the first two parts in this way, without dense products and
+latency. CAGNET (section IV) gives what all layers of one width f move in closed form, α·messages +
+β·numbers a layer, forward and back:
+
+====================== ============================================================
+1D (IV-A)              α·(lg P + 2P) + β·(2nf + f²)
+1.5D, c copies (IV-B)  β·(2nf/c + 2nfc/P)
+2D (IV-C)              α·(5√P + 3 lg P) + β·(8nf/√P + 2nnz/√P + f²)
+3D (IV-D)              α·4P^⅓ + β·(2nnz + 12nf)/P^⅔
+====================== ============================================================
+
+The numbers here are not these but the exact ones of the outlines, which a run counts: of the
+narrow side of each layer, nothing for a first layer whose features never change, gradients of
+weights apart, and a rank's own piece not received.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from gcnmpi.config import Config
+from gcnmpi.layers import Product, choose_orders, network_products
+from gcnmpi.loss import loss_products
+from gcnmpi.machine import Machine
+from gcnmpi.schemes.interface import Place
+from gcnmpi.schemes.outline import Outline, Span, Sparse
+from gcnmpi.volume import NOTHING, Volume
+from partition.errors import UserError
+from partition.graph import index_dtype, training_vertices
+from partition.store import StoredGraph
+
+# How often an operation reads or writes each number of its matrix.
+BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
+# Products that compute; the others only move what is there.
+ARITHMETIC = ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
+# Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
+INDEX_BYTES = {"scipy": 4}
+WIDE_INDEX = 8
+# Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
+LOADING_COPIES, WEIGHT_BYTES = 3, 8
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is trained.
+
+    Attributes
+    ----------
+    config : Config
+    n : int
+        Vertices.
+    widths : tuple of int
+        Of H⁰ … Hᴸ.
+    train_share : float
+        Share of the vertices that train.
+    """
+
+    config: Config
+    n: int
+    widths: tuple[int, ...]
+    train_share: float
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return len(self.widths) - 1
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of a number."""
+        return np.dtype(self.config.dtype).itemsize
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an epoch costs the rank that it costs most; bytes and messages as runs count them.
+
+    Attributes
+    ----------
+    seconds : float
+        Forward, backward, update.
+    phases : dict of str to float
+        Where they go: "sparse", "dense", "passes", "transfer", "reduce".
+    sent, received, messages : int
+        In exchanges and collectives of products; each the largest over ranks. The reduction of
+        gradients is apart, as in a run's record.
+    reduce_bytes : int
+        Payload of that reduction.
+    memory : int
+        Peak bytes of a rank.
+    """
+
+    seconds: float
+    sent: int
+    received: int
+    messages: int
+    reduce_bytes: int
+    memory: int
+    phases: dict[str, float] = field(default_factory=dict)
+
+
+def workload(
+    stored: StoredGraph, config: Config, features: int | None = None, classes: int | None = None
+) -> Workload:
+    """What training a configuration on a graph is.
+
+    Parameters
+    ----------
+    features, classes : int, optional
+        Other widths than the graph's, or where it has none.
+
+    Raises
+    ------
+    UserError
+        If the graph has no features or no labels, and none are given.
+    """
+    manifest = stored.manifest
+    ends = (features or manifest.features, classes or manifest.classes)
+    for what, width in zip(("features", "labels"), ends, strict=True):
+        if not width:
+            raise UserError(
+                f"{stored.path} has no {what}",
+                f"import it with --{what} FILE.npy, or --{what} random:16 for an experiment",
+            )
+    trained = training_vertices(stored.graph)
+    share = 1.0 if trained is None else float(np.mean(trained))
+    return Workload(config, manifest.n, (ends[0], *config.model.hidden, ends[1]), share)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A scheme on paper, what it trains and where.
+
+    Attributes
+    ----------
+    outline : Outline
+        The scheme on ``size`` ranks.
+    ranks_per_node : int
+        Ranks fill the nodes one after the other.
+    """
+
+    outline: Outline
+    size: int
+    work: Workload
+    machine: Machine
+    ranks_per_node: int
+
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """Order of products of each layer; a UserError if the scheme has not the one wanted."""
+        return choose_orders(self.work.config.model, self.work.widths, self.outline.orders)
+
+    @property
+    def products(self) -> list[Product]:
+        """Products of an epoch, without those of the loss."""
+        model = self.work.config.model
+        return network_products(model, self.work.widths, self.orders, backward=True)
+
+
+def predict(case: Case) -> Cost:
+    """The cost of an epoch of training under a scheme.
+
+    Raises
+    ------
+    UserError
+        If the scheme cannot multiply in the order that the configuration wants.
+    """
+    ranks = list(case.outline.ranks())
+    phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
+    volumes = dict.fromkeys(ranks, NOTHING)
+    for step in [*([product] for product in case.products), None]:
+        slowest: dict[str, float] = {}
+        for rank in ranks:
+            products = _loss_products(case, rank) if step is None else step
+            seconds, volume = _step(case, rank, products)
+            volumes[rank] += volume
+            slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
+        for name, value in slowest.items():
+            phases[name] += value
+    phases["passes"] = max(_passes_seconds(case, rank) for rank in ranks)
+    reduced = reduce_bytes(case, ranks[0])
+    phases["reduce"] = case.machine.all_reduce_seconds(reduced, case.size, case.ranks_per_node)
+    return Cost(
+        seconds=sum(phases.values()),
+        sent=max(volume.sent for volume in volumes.values()),
+        received=max(volume.received for volume in volumes.values()),
+        messages=max(volume.messages for volume in volumes.values()),
+        reduce_bytes=reduced,
+        memory=memory(case),
+        phases=phases,
+    )
+
+
+def reduce_bytes(case: Case, rank: int) -> int:
+    """Bytes of the sum over ranks: gradients of what is whole everywhere, and the loss; float64."""
+    widths, numbers = case.work.widths, 1
+    for k in range(1, case.work.depth + 1):
+        whole = widths[k - 1] * widths[k]
+        if case.outline.weight_numbers(rank, k, *widths[k - 1 : k + 1]) == whole:
+            numbers += whole
+        if case.work.config.model.bias:
+            numbers += widths[k]
+    return 8 * numbers
+
+
+def memory(case: Case) -> int:
+    """Peak bytes of the rank that needs most.
+
+    The process, its share of the part vector of the node, and the larger of loading and
+    training. Loading: the rank's arcs ``LOADING_COPIES`` times, and a send buffer of at most
+    ``loading.max_buffer_mb``. Training: M and Mᵀ, dense matrices, buffers, weights and moments;
+    or, once and before it, the product of features that never change.
+    """
+    node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
+    ranks = case.outline.ranks()
+    return int(case.machine.process_bytes) + node_share + max(_memory(case, r) for r in ranks)
+
+
+def matrices(work: Workload, orders: Sequence[str]) -> list[tuple[str, Place, int]]:
+    """Dense matrices that a network keeps: a name, where it lies, its width.
+
+    Those of one name, width and layout are one: the workspace of all layers.
+    """
+    model, widths, depth = work.config.model, work.widths, work.depth
+    first = Place(1, aggregated=True) if orders[0] == "given" else Place(0)
+    found = [("input", first, widths[0])]
+    if model.input_dropout:
+        found.append(("dropped", Place(0), widths[0]))
+    for k, order in enumerate(orders, start=1):
+        d_in, d_out = widths[k - 1 : k + 1]
+        found.append((f"output {k}", Place(k), d_out))
+        input_grad = k > 1 or model.train_features
+        if order == "aggregate":
+            found.append((f"aggregated {k}", Place(k, aggregated=True), d_in))
+        if order == "combine":
+            found += [("product", Place(k), d_out), ("aside", Place(k), d_out)]
+        elif input_grad:
+            found.append(("aside", Place(k, aggregated=True), d_in))
+        if input_grad:
+            found.append(("product", Place(k - 1), d_in))
+    found.append(("product", Place(depth), widths[-1]))
+    return found
+
+
+# Seconds.
+
+
+def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str, float], Volume]:
+    """Time of some products on a rank, by phase, and what they move."""
+    outline, machine, itemsize = case.outline, case.machine, case.work.itemsize
+    seconds, moved = {"sparse": 0.0, "dense": 0.0, "transfer": 0.0}, NOTHING
+    for product in products:
+        name, k, *sizes = product
+        for part in outline.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
+            if isinstance(part, Sparse):
+                seconds["sparse"] += machine.sparse_seconds(part, itemsize)
+            else:
+                seconds["dense"] += machine.dense_seconds(part, itemsize)
+        volume = outline.volume(rank, name, k, *sizes)
+        if volume != NOTHING:
+            spans = outline.span(name, k) or [Span(case.size, 1)]
+            seconds["transfer"] += machine.transfer_seconds(volume, spans, case.ranks_per_node)
+            seconds["transfer"] += machine.copy_seconds(outline.buffers(rank, name, k, *sizes))
+        moved += volume
+    return seconds, moved
+
+
+def _passes_seconds(case: Case, rank: int) -> float:
+    """Everything that looks at each number of a dense matrix once or a few times."""
+    work, model = case.work, case.work.config.model
+    numbers, dropped = 0.0, 0
+    for k in range(1, work.depth + 1):
+        piece = _numbers(case, rank, Place(k), work.widths[k])
+        numbers += BIAS * piece * model.bias
+        if k < work.depth:
+            numbers += (RELU + RELU_BACKWARD) * piece
+            dropped += piece * (model.dropout > 0)
+    numbers += LOSS * work.train_share * _numbers(case, rank, Place(work.depth), work.widths[-1])
+    numbers += UPDATE * _parameters(case, rank)
+    if model.input_dropout:
+        times = 2 if model.train_features else 1
+        dropped += times * _numbers(case, rank, Place(0), work.widths[0])
+    seconds = case.machine.copy_seconds(numbers * work.itemsize)
+    return seconds + dropped * case.machine.dropout_number
+
+
+# Memory.
+
+
+def _memory(case: Case, rank: int) -> int:
+    outline, work = case.outline, case.work
+    entries = outline.entries(rank)
+    tiles = [part for part in outline.work(rank, "aggregate", 1, 1) if isinstance(part, Sparse)]
+    index = INDEX_BYTES.get(work.config.kernel, WIDE_INDEX)
+    # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
+    sparse = entries * (index + work.itemsize) + 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
+
+    arc = 2 * np.dtype(index_dtype(work.n)).itemsize + WEIGHT_BYTES
+    arcs, features = entries * arc, _numbers(case, rank, Place(0), work.widths[0]) * work.itemsize
+    limit = int(work.config.loading.max_buffer_mb * 2**20)
+    loading = LOADING_COPIES * arcs + min(limit, max(arcs, features))
+    return max(loading, sparse + max(_training_memory(case, rank), _first_memory(case, rank)))
+
+
+def _training_memory(case: Case, rank: int) -> int:
+    outline, work = case.outline, case.work
+    # A workspace of one shape on this rank is one matrix, whichever layer asks for it.
+    kept = {
+        (name, outline.shape(rank, place, width), width)
+        for name, place, width in matrices(work, case.orders)
+    }
+    dense = sum(rows * columns for _, (rows, columns), _ in kept)
+    # The loss copies the logits of training vertices, and makes their gradient.
+    _, columns = outline.shape(rank, Place(work.depth), work.widths[-1])
+    dense += 2 * _train_rows(case, rank) * columns
+    # Buffers of one product and width serve all layers.
+    distinct = {(product[0], *product[2:]): product for product in case.products}
+    buffers = sum(outline.buffers(rank, *product) for product in distinct.values())
+    # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
+    train = work.config.train
+    copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)
+    state = copies * _parameters(case, rank) * work.itemsize + reduce_bytes(case, rank)
+    return dense * work.itemsize + buffers + state
+
+
+def _first_memory(case: Case, rank: int) -> int:
+    """H⁰, M·H⁰ and the buffers of that product, where it is made once."""
+    if case.orders[0] != "given":
+        return 0
+    width = case.work.widths[0]
+    both = 2 * _numbers(case, rank, Place(0), width) * case.work.itemsize
+    return both + case.outline.buffers(rank, "aggregate", 1, width)
+
+
+# Sizes.
+
+
+def _parameters(case: Case, rank: int) -> int:
+    """Numbers of weights and biases, and of features where they are trained."""
+    model, widths = case.work.config.model, case.work.widths
+    numbers = sum(widths[1:]) if model.bias else 0
+    for k in range(1, case.work.depth + 1):
+        numbers += case.outline.weight_numbers(rank, k, *widths[k - 1 : k + 1])
+    return numbers + model.train_features * _numbers(case, rank, Place(0), widths[0])
+
+
+def _numbers(case: Case, rank: int, place: Place, width: int) -> int:
+    rows, columns = case.outline.shape(rank, place, width)
+    return rows * columns
+
+
+def _train_rows(case: Case, rank: int) -> int:
+    """Training vertices of a rank, if they are spread evenly."""
+    rows, _ = case.outline.shape(rank, Place(case.work.depth), case.work.widths[-1])
+    return round(rows * case.work.train_share)
+
+
+def _loss_products(case: Case, rank: int) -> list[Product]:
+    return loss_products(case.work.depth, _train_rows(case, rank))

@@ -1,0 +1,163 @@
+"""What the cost model says, and what was measured beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from gcnmpi.machine import Machine
+from gcnmpi.ranking import Ranked, Setting, Skipped
+
+
+def print_plan(
+    setting: Setting,
+    ranks: int,
+    machine: Mapping[str, Any],
+    ranked: Sequence[Ranked],
+    skipped: Sequence[Skipped],
+    *,
+    as_json: bool,
+) -> None:
+    """Print one line a candidate, the fastest first, or one JSON object.
+
+    Parameters
+    ----------
+    machine : mapping
+        What the file of the machine says; empty for the usual constants.
+    """
+    manifest, config = setting.stored.manifest, setting.config
+    facts = {
+        "graph": manifest.name,
+        "graph_id": manifest.id,
+        "ranks": ranks,
+        "ranks_per_node": setting.ranks_per_node,
+        "direction": setting.direction,
+        "widths": list(setting.work.widths),
+        "kernel": config.kernel,
+        "dtype": config.dtype,
+        "machine": machine.get("file"),
+    }
+    if as_json:
+        plans = [plan_line(line) for line in ranked]
+        print(json.dumps({**facts, "plans": plans, "skipped": [asdict(s) for s in skipped]}))
+        return
+    print(
+        f"{manifest.name}: {ranks} ranks, {setting.ranks_per_node} a node, direction "
+        f"{setting.direction}, widths {', '.join(map(str, setting.work.widths))}, "
+        f"{config.kernel}, {config.dtype}"
+    )
+    print(_machine_line(machine, config))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("scheme", "partition"):
+        table.add_column(title, no_wrap=True)
+    for title in ("s/epoch", "MB received", "messages", "GB a rank"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for line in ranked:
+        cost, candidate = line.cost, line.candidate
+        partition = candidate.partition.name if candidate.partition else "-"
+        if candidate.estimated:
+            partition = f"({partition}, k = {candidate.parts})"
+        table.add_row(
+            _variant(candidate.scheme.name, candidate.options),
+            partition,
+            f"{cost.seconds:.4g}",
+            f"{cost.received / 1e6:.4g}",
+            f"{cost.messages:,}",
+            f"{cost.memory / 1e9:.3g}",
+            line.advice,
+        )
+    _console().print(table)
+    if any(line.candidate.estimated for line in ranked):
+        print("(random rows): no such partition in the folder; an estimate, better ones send less")
+    for skip in skipped:
+        print(f"not {_variant(skip.scheme, skip.options)}: {skip.reason}")
+
+
+def plan_line(line: Ranked) -> dict[str, Any]:
+    """A candidate and its cost as JSON has them."""
+    candidate = line.candidate
+    return {
+        "scheme": candidate.scheme.name,
+        "options": candidate.options,
+        "partition": candidate.partition.name if candidate.partition else None,
+        "parts": candidate.parts,
+        "estimate": candidate.estimated,
+        **asdict(line.cost),
+        "advice": line.advice or None,
+    }
+
+
+def print_machine(machine: Machine, facts: Mapping[str, Any], path: Path) -> None:
+    """Print the constants that were measured, and where they are."""
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in asdict(machine).items():
+        table.add_row(name, f"{value:.3g}", "" if name in facts["measured"] else "not measured")
+    print(
+        f"{', '.join(facts['hosts'])}: ranks {facts['ranks']}, threads a rank {facts['threads']}, "
+        f"{facts['kernel']}, {facts['dtype']}; s and bytes"
+    )
+    _console().print(table)
+    print(path)
+
+
+def print_line(line: Mapping[str, Any]) -> None:
+    """Print a variant that was measured, or skipped, as one JSON object."""
+    print(json.dumps(line), flush=True)
+
+
+def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
+    """Print measured beside predicted, the fastest first, and what was skipped."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for title in ("scheme", "partition"):
+        table.add_column(title, no_wrap=True)
+    titles = ("s/epoch", "predicted", "ratio", "MB received", "predicted", "GB a rank", "predicted")
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    measured = [line for line in lines if "skipped" not in line]
+    for line in sorted(measured, key=lambda line: line["seconds"]):
+        table.add_row(
+            _variant(line["scheme"], line["options"]),
+            line["partition"] or "-",
+            f"{line['seconds']:.4g}",
+            f"{line['predicted_seconds']:.4g}",
+            f"{line['ratio']:.2f}",
+            f"{line['received'] / 1e6:.4g}",
+            f"{line['predicted_received'] / 1e6:.4g}",
+            f"{line['memory'] / 1e9:.3g}",
+            f"{line['predicted_memory'] / 1e9:.3g}",
+        )
+    _console().print(table)
+    for line in lines:
+        if "skipped" in line:
+            print(f"not {_variant(line['scheme'], line['options'])}: {line['skipped']}")
+
+
+def _machine_line(machine: Mapping[str, Any], config: Any) -> str:
+    if not machine:
+        return "usual constants, good for an order: mpirun gcnmpi calibrate measures this machine"
+    text = (
+        f"machine {machine['file']}: {', '.join(machine['hosts'])}, {machine['date']}, "
+        f"{machine['threads']} threads a rank"
+    )
+    different = [name for name in ("kernel", "dtype") if machine[name] != getattr(config, name)]
+    if different:
+        text += f"; measured with another {' and '.join(different)}"
+    return text
+
+
+def _variant(scheme: str, options: Mapping[str, Any]) -> str:
+    """A scheme with what tells its variants apart."""
+    return " ".join([scheme, *(f"{name} {value}" for name, value in options.items())])
+
+
+def _console() -> Console:
+    # Lines longer than a terminal are better than columns cut off.
+    return Console(width=1000, highlight=False, markup=False, force_terminal=False)

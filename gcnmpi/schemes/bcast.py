@@ -1,0 +1,285 @@
+"""The 1D scheme of broadcasts: every block row of H goes to everybody.
+
+Tripathy, Yelick and Buluç 2020 (CAGNET), section IV-A and algorithm 1. Rank r holds block row r of
+M, of Mᵀ where M is not symmetric, and of every dense matrix; weights are replicated. A product has
+P stages: in stage j rank j broadcasts its block H_j, and every rank r adds M[r, j]·H_j to its
+result, in the order of stages. ``aggregate_t`` is the same with Mᵀ. Stages of empty blocks are left
+out.
+
+A rank receives (n − own rows)·d numbers in each product: the paper's (P − 1)/P·n·d for equal
+blocks, the same for every P. In our count a rank sends its block to P − 1 others, in as many
+messages, whatever tree or ring the library uses; the paper's α·(P − 1) is the number of stages.
+
+With ``scheme.overlap`` two stages are under way at any time, as in Balın, Sancak and Çatalyürek
+2021 (MG-GCN), section 4.3: block j + 1 travels into a second buffer while block j is multiplied.
+An owner broadcasts from the matrix itself. Both ways give the same bits. A library that works on
+broadcasts only inside MPI calls moves both blocks while the first one is waited for.
+
+Blocks are those of a partition whose number of parts is a multiple of P (neighbouring parts are
+grouped), or without one P ranges of vertices of equal size. A random partition into P parts is
+MG-GCN's permutation, which balances the entries of the tiles.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.collectives import Group, Pending
+from gcnmpi.comm import Comm, agreed
+from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.schemes.block_rows import BlockRows, BlockRowsOutline, block_rows, load_tiles, share
+from gcnmpi.schemes.grid import line
+from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.outline import Facts, Sparse, make_facts
+from gcnmpi.timing import Phases, Traffic
+from gcnmpi.volume import Volume, broadcast
+from partition.errors import UserError
+from partition.store import Partition, StoredGraph
+
+
+def load(
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    direction: str,
+    config: Config,
+    kernel: Any,
+    phases: Phases,
+    traffic: Traffic,
+) -> BlockRows:
+    """Bring every block row of M to its rank.
+
+    Parameters
+    ----------
+    partition : Partition or None
+        Without its part vector.
+    direction : {"in", "out"}
+        The direction of M.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the parts cannot be grouped into as many blocks as there are ranks.
+    """
+    with agreed(comm):
+        if partition is not None and partition.k % comm.size:
+            raise UserError(
+                f"partition {partition.name!r} has {partition.k} parts, which do not make "
+                f"{comm.size} blocks of as many parts each",
+                f"use one with -k {comm.size} or a multiple of it, or none",
+            )
+        facts = make_facts(stored, partition, direction, config)
+    overlap = config.scheme.overlap
+    outline = BroadcastOutline(comm.size, 1, facts, overlap)
+    return load_broadcast(
+        comm, stored, partition, direction, config, kernel, phases, traffic, outline,
+        {"name": "bcast", "overlap": overlap},
+    )  # fmt: skip
+
+
+def load_broadcast(
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    direction: str,
+    config: Config,
+    kernel: Any,
+    phases: Phases,
+    traffic: Traffic,
+    outline: BroadcastOutline,
+    options: dict[str, Any],
+) -> BlockRows:
+    """The scheme of an outline, also one with copies."""
+    tiling = block_rows(comm, stored, partition, outline.copies)
+    forward, backward = load_tiles(
+        comm, stored, tiling, direction, config, transposed=not outline.facts.symmetric
+    )
+    grid = outline.count, outline.copies
+    column, row = (line(comm, grid, axis, traffic, phases) for axis in (0, 1))
+    stages = share(outline.count, outline.copies, tiling.copy)
+    products = Broadcasts(
+        column, kernel, tiling.cuts, stages, forward, backward, outline.overlap, phases
+    )
+    return BlockRows(
+        comm, options, tiling, row, products, outline, kernel,
+        max_bytes=config.loading.max_buffer_mb * 2**20, phases=phases, traffic=traffic,
+    )  # fmt: skip
+
+
+def parts_needed(config: SchemeConfig, size: int) -> int:
+    """None: without a partition blocks are ranges of vertices."""
+    return 0
+
+
+def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+    """One: there is no grid to choose."""
+    return [dataclasses.replace(config, name="bcast")]
+
+
+@dataclass(frozen=True)
+class BroadcastOutline(BlockRowsOutline):
+    """Whole blocks on paper: those of ``bcast``, and with copies those of ``replicated``.
+
+    A rank receives (rows of the blocks of its share, less its own)·d numbers in the stages.
+    """
+
+    overlap: bool
+
+    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+        """A block of another rank, the largest of the share; two of them with overlap."""
+        if not product.startswith("aggregate"):
+            return 0
+        block, copy = divmod(rank, self.copies)
+        stages = share(self.count, self.copies, copy)
+        largest = max((self.rows(stage) for stage in stages if stage != block), default=0)
+        return largest * sizes[0] * self.facts.itemsize * (2 if self.overlap else 1)
+
+    def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
+        block, copy = divmod(rank, self.copies)
+        received, volume = self._share_rows(copy), Volume()
+        if block in share(self.count, self.copies, copy) and self.rows(block):
+            received -= self.rows(block)
+            volume = broadcast(self.rows(block) * row_bytes, self.count, root=True)
+        return volume + Volume(received=received * row_bytes)
+
+    def _multiplied(self, rank: int, width: int) -> Sequence[Sparse]:
+        """A product a stage; the entries of tiles are averages."""
+        block, copy = divmod(rank, self.copies)
+        rows, entries = self.rows(block), self._tile_entries(rank)
+        inner = max(1, self._share_rows(copy))
+        blocks = [self.rows(stage) for stage in share(self.count, self.copies, copy)]
+        return [Sparse(rows, one, entries * one // inner, width) for one in blocks if one]
+
+
+def make_outline(config: Config, size: int, facts: Facts) -> BroadcastOutline:
+    """The scheme on paper."""
+    return BroadcastOutline(size, 1, facts, config.scheme.overlap)
+
+
+ENTRY = Entry(load, parts_needed, variants, make_outline)
+
+
+class Broadcasts:
+    """The stages of one rank.
+
+    Parameters
+    ----------
+    group : Group
+        The ranks of a process column: rank q of it holds block q.
+    kernel : kernel
+    cuts : (k + 1,) integers
+        Where blocks begin.
+    stages : range
+        Which of the k blocks are multiplied here.
+    forward, backward : csr_array
+        The rank's rows of M and of Mᵀ in the columns of these stages; ``backward`` is None where
+        it equals ``forward``.
+    overlap : bool
+        Whether the next block travels while one is multiplied.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        kernel: Any,
+        cuts: np.ndarray,
+        stages: range,
+        forward: sp.csr_array,
+        backward: sp.csr_array | None,
+        overlap: bool,
+        phases: Phases,
+    ) -> None:
+        self._group, self._kernel, self._phases, self._overlap = group, kernel, phases, overlap
+        self._rows = np.diff(cuts).tolist()
+        self._stages = [stage for stage in stages if self._rows[stage]]
+        others = [self._rows[stage] for stage in self._stages if stage != group.rank]
+        self._largest = max(others, default=0)
+        local = cuts[stages.start : stages.stop + 1] - cuts[stages.start]
+
+        def cut(matrix: sp.csr_array) -> list[Any]:
+            return [kernel.sparse(tile) for tile in column_tiles(matrix, local) if tile.shape[1]]
+
+        self._forward = self._backward = cut(forward)
+        if backward is not None:
+            self._backward = cut(backward)
+        # As in MG-GCN, one buffer (or two) serves all layers; it grows to the widest product.
+        self._buffers: dict[int, Any] = {}
+
+    def empty(self, width: int) -> Any:
+        """Own rows, which are broadcast from where they are."""
+        return self._kernel.empty(self._rows[self._group.rank], width)
+
+    def release(self) -> None:
+        """Free the buffers."""
+        self._buffers.clear()
+
+    def multiply(self, x: Any, out: Any) -> None:
+        """out = Σ over stages of this rank's tile times the block."""
+        self._product(self._forward, x, out)
+
+    def multiply_t(self, x: Any, out: Any) -> None:
+        """The same with the tiles of Mᵀ."""
+        self._product(self._backward, x, out)
+
+    def _product(self, tiles: list[Any], x: Any, out: Any) -> None:
+        out.fill(0)
+        for tile, block in zip(tiles, self._arriving(x), strict=True):
+            with self._phases("spmm"):
+                self._kernel.spmm(tile, block, out, accumulate=True)
+
+    def _arriving(self, x: Any) -> Iterator[Any]:
+        """The blocks in the order of stages; with overlap the next one is under way meanwhile."""
+        blocks = [self._room(turn, stage, x) for turn, stage in enumerate(self._stages)]
+        if not self._overlap:
+            for stage, block in zip(self._stages, blocks, strict=True):
+                self._group.broadcast(block, stage)
+                yield block
+            return
+        begin = self._group.start_broadcast
+        broadcasts = (
+            begin(block, stage) for stage, block in zip(self._stages, blocks, strict=True)
+        )
+        nothing = Pending([], self._phases)
+        following = next(broadcasts, nothing)
+        for block in blocks:
+            # The next block goes where the one before this was, which is multiplied by now.
+            arriving, following = following, next(broadcasts, nothing)
+            arriving.wait()
+            yield block
+
+    def _room(self, turn: int, stage: int, x: Any) -> Any:
+        """Where the block of a stage is, or will be."""
+        if stage == self._group.rank:
+            return x
+        width, number = x.shape[1], turn % 2 if self._overlap else 0
+        if number not in self._buffers or len(self._buffers[number]) < self._largest * width:
+            self._buffers[number] = self._kernel.empty(self._largest * width)
+        rows = self._rows[stage]
+        return self._buffers[number][: rows * width].reshape(rows, width)
+
+
+def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> Iterator[sp.csr_array]:
+    """A matrix cut into column blocks, (rows, cuts[i + 1] − cuts[i]) each; in one sort.
+
+    One at a time: as CSR each takes room for all rows, and those of P stages for n rows together.
+
+    >>> matrix = sp.csr_array([[1, 2, 3], [0, 0, 4]])
+    >>> [tile.toarray().tolist() for tile in column_tiles(matrix, np.array([0, 2, 2, 3]))]
+    [[[1, 2], [0, 0]], [[], []], [[3], [4]]]
+    """
+    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    block = np.searchsorted(cuts, matrix.indices, side="right") - 1
+    order = np.argsort(block, kind="stable")
+    ends = np.searchsorted(block[order], np.arange(len(cuts)))
+    for (start, stop), (first, last) in zip(pairwise(cuts), pairwise(ends), strict=True):
+        piece = order[first:last]
+        place = row[piece], matrix.indices[piece] - start
+        shape = (matrix.shape[0], int(stop - start))
+        yield sp.coo_array((matrix.data[piece], place), shape=shape).tocsr()

@@ -1,0 +1,308 @@
+"""Block rows, each on one rank or copied to several: what ``bcast`` and ``replicated`` share.
+
+The ranks are a (P/c) × c grid. Rank i·c + j holds copy j of block row i of every dense matrix. The
+k = P/c column blocks of M are **stages**; they are divided over the copies, and rank i·c + j has
+those of its share of block row i of M. A product is: the blocks of the share, or the needed rows
+of them, arrive from the ranks of the same copy j (a process column of the grid); are multiplied;
+and the c partial sums of a block row are added up (in a process row of it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.blocks import Tiling, natural_ordering, partition_ordering, sparse_tile
+from gcnmpi.collectives import Group
+from gcnmpi.comm import Comm, slice_of
+from gcnmpi.config import Config
+from gcnmpi.loading import Entries, load_m
+from gcnmpi.schemes.interface import Block, Place
+from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse, whole_row_work
+from gcnmpi.schemes.whole_rows import WholeRows
+from gcnmpi.timing import Phases, Traffic
+from gcnmpi.volume import NOTHING, Volume, all_reduce
+from partition.store import Partition, StoredGraph
+
+
+def share(count: int, copies: int, copy: int) -> range:
+    """The stages of a copy: all ``count`` divided as evenly as can be, each on one copy.
+
+    >>> [list(share(5, 3, copy)) for copy in range(3)]
+    [[0], [1, 2], [3, 4]]
+    """
+    part = slice_of(count, copy, copies)
+    return range(part.start, part.stop)
+
+
+def copy_of(count: int, copies: int, stage: int) -> int:
+    """The copy whose share a stage is in.
+
+    >>> [copy_of(5, 3, stage) for stage in range(5)]
+    [0, 1, 1, 2, 2]
+    """
+    return ((stage + 1) * copies - 1) // count
+
+
+def block_rows(comm: Comm, stored: StoredGraph, partition: Partition | None, copies: int) -> Tiling:
+    """The layout: blocks of parts, or of vertices in their own order, each ``copies`` times."""
+    ordering = natural_ordering(stored.graph.n)
+    if partition is not None:
+        ordering = partition_ordering(comm, stored, partition)
+    count = comm.size // copies
+    holders = np.arange(comm.size).reshape(count, 1, copies)
+    row, copy = divmod(comm.rank, copies)
+    return Tiling(ordering, ordering.cuts(count), holders, row, 0, copy)
+
+
+def load_tiles(
+    comm: Comm,
+    stored: StoredGraph,
+    tiling: Tiling,
+    direction: str,
+    config: Config,
+    transposed: bool,
+) -> tuple[sp.csr_array, sp.csr_array | None]:
+    """This rank's rows of M, and of Mᵀ if asked for, in the columns of its share of the stages.
+
+    Columns count from the beginning of the share.
+    """
+    max_bytes = config.loading.max_buffer_mb * 2**20
+    count, _, copies = tiling.holders.shape
+    begins = [share(count, copies, copy).start for copy in range(copies)]
+    columns = tiling.ordering, tiling.cuts[[*begins, count]]
+    holders = tiling.holders.reshape(count, copies, 1)
+
+    def tile(entries: Entries) -> sp.csr_array:
+        rows, mine = (tiling.ordering, tiling.cuts), (tiling.row, tiling.copy)
+        return sparse_tile(comm, entries, rows, columns, holders, mine, max_bytes)
+
+    entries = load_m(comm, stored.graph, direction, config.graph, max_bytes)
+    forward = tile(entries)
+    if not transposed:
+        return forward, None
+    return forward, tile(Entries(entries.column, entries.row, entries.weight))
+
+
+@dataclass(frozen=True)
+class BlockRowsOutline:
+    """The layout on paper, and the products that do not depend on how blocks travel.
+
+    Attributes
+    ----------
+    size : int
+        P.
+    copies : int
+        c.
+    facts : Facts
+        Blocks are groups of parts where k divides their number, else of equal size.
+    """
+
+    size: int
+    copies: int
+    facts: Facts
+    orders = ("combine", "aggregate")
+
+    @property
+    def count(self) -> int:
+        """k, the number of block rows."""
+        return self.size // self.copies
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """Where blocks begin, (k + 1,) int64."""
+        rows = self._grouped("rows")
+        if rows is None:
+            rows = np.diff([slice_of(self.facts.n, i, self.count).start for i in range(self.count)]
+                           + [self.facts.n])  # fmt: skip
+        return np.concatenate(([0], np.cumsum(rows)))
+
+    def rows(self, block: int) -> int:
+        """Rows of a block."""
+        return int(self.bounds[block + 1] - self.bounds[block])
+
+    def ranks(self) -> Sequence[int]:
+        """Of blocks that are extreme in a figure, the copy that sends and the one with most."""
+        figures = [np.diff(self.bounds), -np.diff(self.bounds)]
+        names = ("nnz", "send_rows", "recv_rows")
+        figures += [figure for name in names if (figure := self._grouped(name)) is not None]
+        blocks = {int(np.argmax(figure)) for figure in figures}
+        most = max(range(self.copies), key=self._share_rows)
+        return sorted(
+            {
+                block * self.copies + copy
+                for block in blocks
+                for copy in (copy_of(self.count, self.copies, block), most)
+            }
+        )
+
+    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+        """What arrives or leaves in the stages, and the sum over copies."""
+        if not product.startswith("aggregate"):
+            return NOTHING
+        row_bytes = sizes[0] * self.facts.itemsize
+        return self._stages(rank, product, row_bytes) + self._sum(rank, product, row_bytes)
+
+    def span(self, product: str, k: int) -> Sequence[Span]:
+        """A process column, then a process row."""
+        if not product.startswith("aggregate"):
+            return []
+        return [Span(self.count, self.copies), Span(self.copies, 1)]
+
+    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+        """The stages of a share; dense products of own rows; a copy's part of them in gradients."""
+        rows = self.rows(rank // self.copies)
+        if product.startswith("aggregate"):
+            return self._multiplied(rank, sizes[0])
+        if product == "weight_grad":
+            rows = -(-rows // self.copies)
+        return whole_row_work(rows, product, *sizes)
+
+    def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
+        """Own rows."""
+        return self.rows(rank // self.copies), width
+
+    def entries(self, rank: int) -> int:
+        """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
+        return self._tile_entries(rank) * (2 if self._keeps_transpose else 1)
+
+    def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
+        """Weights are whole."""
+        return d_in * d_out
+
+    def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
+        raise NotImplementedError
+
+    def _multiplied(self, rank: int, width: int) -> Sequence[Sparse | Dense]:
+        raise NotImplementedError
+
+    def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
+        """An all-reduce of the own rows over the copies."""
+        if self.copies == 1:
+            return NOTHING
+        return all_reduce(self.rows(rank // self.copies) * row_bytes, self.copies)
+
+    @property
+    def _keeps_transpose(self) -> bool:
+        return not self.facts.symmetric
+
+    def _share_rows(self, copy: int) -> int:
+        """Rows of H that a copy multiplies with."""
+        stages = share(self.count, self.copies, copy)
+        return int(self.bounds[stages.stop] - self.bounds[stages.start])
+
+    def _tile_entries(self, rank: int) -> int:
+        block, copy = divmod(rank, self.copies)
+        entries = self._grouped("nnz")
+        n = max(1, self.facts.n)
+        own = self.facts.entries * self.rows(block) // n if entries is None else entries[block]
+        return int(own) * self._share_rows(copy) // n
+
+    def _grouped(self, name: str) -> np.ndarray | None:
+        """A figure of the partition for each block, if it can be grouped into them."""
+        metrics = self.facts.metrics
+        if metrics is None or len(metrics[name]) % self.count:
+            return None
+        return np.array(metrics[name], np.int64).reshape(self.count, -1).sum(axis=1)
+
+
+class Products(Protocol):
+    """How the blocks of a process column get to where they are multiplied."""
+
+    def empty(self, width: int) -> Any:
+        """Room for own rows that will be multiplied."""
+
+    def release(self) -> None:
+        """Free what was kept for products that are made once."""
+
+    def multiply(self, x: Any, out: Any) -> None:
+        """out = this rank's tile of M times the rows of x it takes."""
+
+    def multiply_t(self, x: Any, out: Any) -> None:
+        """The same of Mᵀ."""
+
+
+class BlockRows(WholeRows):
+    """The schemes of block rows; see ``schemes.interface`` for the meaning of the methods.
+
+    Parameters
+    ----------
+    options : dict
+        What ``describe`` says.
+    replicas : Group
+        The ranks with the same rows, numbered by copy.
+    folded : bool
+        Whether the transposed product is complete on one copy, that of the block's own stage, and
+        not a sum of partial ones.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        options: dict[str, Any],
+        tiling: Tiling,
+        replicas: Group,
+        products: Products,
+        outline: BlockRowsOutline,
+        kernel: Any,
+        *,
+        folded: bool = False,
+        max_bytes: float,
+        phases: Phases,
+        traffic: Traffic,
+    ) -> None:
+        super().__init__(comm, kernel, phases, traffic)
+        self.name, self._options = options["name"], options
+        self._tiling, self._replicas, self._products = tiling, replicas, products
+        self._outline, self._folded, self._max_bytes = outline, folded, max_bytes
+        self._vertices = tiling.block(0).rows
+        self._summed = slice_of(tiling.rows, tiling.copy, replicas.size)
+
+    def describe(self) -> dict[str, Any]:
+        """Options as they were resolved."""
+        return self._options
+
+    def block(self, place: Place, width: int) -> Block:
+        """The rows of this rank's block, whatever the layer."""
+        return Block(self._vertices, slice(0, width), copy=self._tiling.copy)
+
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
+        """Own rows."""
+        if exchanged:
+            return self._products.empty(width)
+        return self._kernel.empty(self._tiling.rows, width)
+
+    def release(self) -> None:
+        """Free what was kept for a product that is made once."""
+        self._products.release()
+
+    def aggregate(self, k: int, x: Any, out: Any) -> None:
+        """The stages of this copy; then the sum over copies, in place."""
+        self._products.multiply(x, out)
+        self._replicas.all_reduce(out)
+
+    def aggregate_t(self, k: int, x: Any, out: Any) -> None:
+        """The same with Mᵀ; after a fold the copy that has the rows gives them to the others."""
+        self._products.multiply_t(x, out)
+        if self._folded:
+            count, copies = self._outline.count, self._outline.copies
+            self._replicas.broadcast(out, copy_of(count, copies, self._tiling.row))
+        else:
+            self._replicas.all_reduce(out)
+
+    def load(self, place: Place, array: Any) -> np.ndarray:
+        """Own rows of an array on disk."""
+        return self._tiling.load(self._comm, array, self._max_bytes)
+
+    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
+        """This rank's contiguous 1/P of all rows, in the original order."""
+        return self._tiling.original(self._comm, piece, width, self._max_bytes)
+
+    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+        """From the outline."""
+        return self._outline.volume(self._comm.rank, product, k, *sizes)

@@ -1,0 +1,151 @@
+"""Products in which a rank gets only the rows of others that it needs.
+
+``multiply`` expands: while the rows of others are on their way, the own block of the matrix is
+multiplied, then the halo block. ``multiply_t`` expands too, with the values of the transpose, or
+folds: partial sums travel back along the same messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+
+from gcnmpi.comm import Comm
+from gcnmpi.exchange import Exchange, addition_matrix
+from gcnmpi.plan import Plan
+from gcnmpi.timing import Phases, Traffic
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold)."""
+
+    own: Any
+    halo: Any
+
+
+class NeededRows:
+    """The products of the ranks that exchange rows by one plan.
+
+    Buffers and persistent requests are made when a matrix is asked for, and live as long as this.
+
+    Parameters
+    ----------
+    comm : communicator
+        Of the ranks that the plan numbers.
+    plan : Plan
+    kernel : kernel
+    forward : (nown, nown + nhalo) csr_array
+        The rank's rows over local columns.
+    backward : (nown, nown + nhalo) csr_array or None
+        Its rows of the transpose, which have the same pattern; may be ``forward`` itself. None:
+        the transposed product folds.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        plan: Plan,
+        kernel: Any,
+        forward: sp.csr_array,
+        backward: sp.csr_array | None,
+        phases: Phases,
+        traffic: Traffic,
+    ) -> None:
+        self._comm, self._plan, self._kernel = comm, plan, kernel
+        self._phases, self._traffic = phases, traffic
+        self._folds = backward is None
+        self._forward = self._backward = self._cut(forward)
+        if backward is None:
+            turned = sp.csr_array(forward.T)
+            own, halo = turned[: plan.nown], turned[plan.nown :]
+            self._backward = Halves(kernel.sparse(own), kernel.sparse(halo))
+        elif backward is not forward:
+            self._backward = self._cut(backward)
+        self._add = kernel.sparse(addition_matrix(plan))
+        self._exchanges: dict[int, Exchange] = {}
+        self._scratch: dict[int, Exchange] = {}
+
+    def empty(self, width: int) -> Any:
+        """Room for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
+        exchange = self._new_exchange(width)
+        self._exchanges[id(exchange.own)] = exchange
+        return exchange.own
+
+    def release(self) -> None:
+        """Free the exchanges made for matrices that are not the head of one."""
+        self._scratch.clear()
+
+    def multiply(self, x: Any, out: Any) -> None:
+        """out = matrix · x."""
+        self._expand(self._forward, x, out)
+
+    def multiply_t(self, x: Any, out: Any) -> None:
+        """out = matrixᵀ · x: own rows of the sum over the ranks of the plan."""
+        if self._folds:
+            self._fold(x, out)
+        else:
+            self._expand(self._backward, x, out)
+
+    def gather(self, x: Any) -> Any:
+        """Own and halo rows, (nown + nhalo, width): what attention needs."""
+        exchange = self._exchange_with(x)
+        exchange.start_expand()
+        exchange.finish_expand()
+        return exchange.whole
+
+    def gather_t(self, x: Any, out: Any) -> None:
+        """The adjoint of ``gather``: out = own rows of x + what other ranks' halos add to them."""
+        exchange = self._scratch_exchange(x.shape[1])
+        self._kernel.copy(x, exchange.whole)
+        exchange.start_fold()
+        self._kernel.copy(exchange.own, out)
+        exchange.finish_fold()
+        with self._phases("spmm"):
+            self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
+
+    def _expand(self, matrix: Halves, x: Any, out: Any) -> None:
+        exchange = self._exchange_with(x)
+        exchange.start_expand()
+        with self._phases("spmm"):
+            self._kernel.spmm(matrix.own, exchange.own, out)
+        exchange.finish_expand()
+        with self._phases("spmm"):
+            self._kernel.spmm(matrix.halo, exchange.halo, out, accumulate=True)
+
+    def _fold(self, x: Any, out: Any) -> None:
+        exchange = self._exchanges.get(id(x)) or self._scratch_exchange(x.shape[1])
+        with self._phases("spmm"):
+            self._kernel.spmm(self._backward.halo, x, exchange.halo)
+        exchange.start_fold()
+        with self._phases("spmm"):
+            self._kernel.spmm(self._backward.own, x, out)
+        exchange.finish_fold()
+        with self._phases("spmm"):
+            self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
+
+    def _exchange_with(self, x: Any) -> Exchange:
+        """The exchange whose own rows are x, or a scratch one that x is copied to."""
+        if id(x) in self._exchanges:
+            return self._exchanges[id(x)]
+        exchange = self._scratch_exchange(x.shape[1])
+        self._kernel.copy(x, exchange.own)
+        return exchange
+
+    def _scratch_exchange(self, width: int) -> Exchange:
+        if width not in self._scratch:
+            self._scratch[width] = self._new_exchange(width)
+        return self._scratch[width]
+
+    def _new_exchange(self, width: int) -> Exchange:
+        shared = [e.packed for e in (*self._exchanges.values(), *self._scratch.values())]
+        packed = next((array for array in shared if array.shape[1] == width), None)
+        return Exchange(
+            self._comm, self._plan, self._kernel, width, self._traffic, self._phases, packed
+        )
+
+    def _cut(self, matrix: sp.csr_array) -> Halves:
+        nown = self._plan.nown
+        return Halves(self._kernel.sparse(matrix[:, :nown]), self._kernel.sparse(matrix[:, nown:]))

@@ -1,0 +1,269 @@
+"""The 1.5D schemes: block rows that are copied c times, so that each copy has 1/c of the stages.
+
+The grid is (P/c) × c, c = ``scheme.replication``, and the partition has k = P/c parts. Rank i·c + j
+holds copy j of block row i of every dense matrix, and of block row i of M the columns of its
+share of the k blocks; c divides P, but need not divide k. In a product it multiplies those tiles
+with the blocks of H in question, which come from the ranks with the same j, and the c partial sums
+of a block row are all-reduced, so that all copies hold the result.
+
+``scheme.sparse = false``: Tripathy, Yelick and Buluç 2020 (CAGNET), section IV-B and algorithm 2.
+Blocks are broadcast, as by ``bcast``. A rank receives (rows of its share of blocks, less its own)·d
+numbers, about n·d/c, and 2·(c − 1)/c·r·d in the all-reduce of its r ≈ n·c/P rows: the paper's
+n·f/c + n·f·c/P, which counts the all-reduce once. ``aggregate_t`` is the same with Mᵀ.
+
+``scheme.sparse = true``: Mukhodopadhyay et al. 2024, section 4.2 and algorithm 2, where line 7
+must read NnzCols(l, q). Only the rows travel that the tiles have columns for, point to point: rank
+(q, j) with q in the share of j sends to (l, j) the rows NnzCols(l, q), all that part q sends in an
+exchange of 1D; the other copies of part q send nothing. A rank receives Σ |NnzCols(i, q)| rows over
+the q ≠ i of its share; over the c copies they add up to what part i receives in 1D. The paper
+bounds it by P/c²·cut, the largest such number times the stages. ``aggregate_t`` expands in the same
+way with the values of Mᵀ where the pattern is symmetric (``scheme.backward``). Else it folds:
+partial sums of Mᵀ·G go back to (q, j), whose copy is then complete and is broadcast to the other
+c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d.
+
+Sums over rows (loss, gradients of weights and biases) count each row once; the products for the
+gradients are divided over the copies. Memory: c times the dense matrices of 1D, and M once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.blocks import Tiling
+from gcnmpi.comm import Comm, agreed, redistribute
+from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.plan import Plan, make_plan
+from gcnmpi.schemes.bcast import BroadcastOutline, load_broadcast
+from gcnmpi.schemes.block_rows import (
+    BlockRows,
+    BlockRowsOutline,
+    block_rows,
+    copy_of,
+    load_tiles,
+    share,
+)
+from gcnmpi.schemes.grid import line
+from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.needed_rows import NeededRows
+from gcnmpi.schemes.outline import Facts, Sparse, alone, make_facts
+from gcnmpi.timing import Phases, Traffic
+from gcnmpi.volume import Volume, broadcast
+from partition.errors import UserError
+from partition.store import Partition, StoredGraph
+
+
+def load(
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    direction: str,
+    config: Config,
+    kernel: Any,
+    phases: Phases,
+    traffic: Traffic,
+) -> BlockRows:
+    """Bring block rows of M to their ranks and plan the exchange.
+
+    Parameters
+    ----------
+    partition : Partition or None
+        Without its part vector; None where k is 1.
+    direction : {"in", "out"}
+        The direction of M.
+    """
+    copies = config.scheme.replication
+    with agreed(comm):
+        facts = make_facts(stored, partition, direction, config)
+    outline = make_outline(config, comm.size, facts)
+    options = {
+        "name": "replicated",
+        "replication": copies,
+        "parts": outline.count,
+        "sparse": config.scheme.sparse,
+    }
+    if isinstance(outline, BroadcastOutline):
+        options |= {"overlap": outline.overlap}
+        return load_broadcast(
+            comm, stored, partition, direction, config, kernel, phases, traffic, outline, options
+        )
+    options |= {"backward": "fold" if facts.folds else "expand"}
+    max_bytes = config.loading.max_buffer_mb * 2**20
+    tiling = block_rows(comm, stored, partition, copies)
+    # A transpose that is expanded has the pattern of M, and so its plan.
+    other = not facts.folds and not facts.symmetric
+    forward, backward = load_tiles(comm, stored, tiling, direction, config, transposed=other)
+    grid = outline.count, copies
+    column, row = (line(comm, grid, axis, traffic, phases) for axis in (0, 1))
+    needed = needed_rows(forward, tiling)
+    plan = _plan(column.comm, tiling, needed, max_bytes)
+    local = _localise(forward, tiling, plan)
+    turned = None if facts.folds else local
+    if backward is not None:
+        turned = _localise(backward, tiling, plan)
+    products = NeededRows(column.comm, plan, kernel, local, turned, phases, traffic)
+    received = {comm.rank: (len(needed), len(np.unique(_block_of(needed, tiling))))}
+    return BlockRows(
+        comm, options, tiling, row, products, dataclasses.replace(outline, received=received),
+        kernel, folded=facts.folds, max_bytes=max_bytes, phases=phases, traffic=traffic,
+    )  # fmt: skip
+
+
+def parts_needed(config: SchemeConfig, size: int) -> int:
+    """P/c parts.
+
+    Raises
+    ------
+    UserError
+        If c does not divide P.
+    """
+    copies = config.replication
+    if size % copies:
+        factors = [str(c) for c in range(1, size + 1) if size % c == 0]
+        raise UserError(
+            f"scheme.replication = {copies} does not divide the {size} ranks",
+            f"use one of {', '.join(factors)}",
+        )
+    return size // copies
+
+
+def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+    """Every c > 1 that divides P, with whole blocks and with needed rows only."""
+    return [
+        dataclasses.replace(config, name="replicated", replication=copies, sparse=sparse)
+        for copies in range(2, size + 1)
+        if size % copies == 0
+        for sparse in (False, True)
+    ]
+
+
+@dataclass(frozen=True)
+class NeededOutline(BlockRowsOutline):
+    """Needed rows on paper.
+
+    What a rank sends follows exactly from the partition's metrics: all that its part sends in 1D,
+    or nothing. What it receives depends on pairs of parts, which metrics do not have; it
+    is taken in proportion to the blocks of its share that are not its own.
+
+    Attributes
+    ----------
+    received : mapping of int to (int, int)
+        Ranks for which it is known: rows that an expand brings, and from how many others.
+    """
+
+    received: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+        """Halo and packed rows."""
+        if not product.startswith("aggregate"):
+            return 0
+        rows = self._received(rank)[0] + self._sent(rank)[0]
+        return rows * sizes[0] * self.facts.itemsize
+
+    def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
+        sent, received = self._sent(rank), self._received(rank)
+        if product == "aggregate_t" and self.facts.folds:
+            sent, received = received, sent
+        return Volume(sent[0] * row_bytes, received[0] * row_bytes, sent[1])
+
+    def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
+        """An all-reduce; after a fold the broadcast of the copy that is complete."""
+        block, copy = divmod(rank, self.copies)
+        if product == "aggregate" or not self.facts.folds or self.copies == 1:
+            return super()._sum(rank, product, row_bytes)
+        root = copy == copy_of(self.count, self.copies, block)
+        return broadcast(self.rows(block) * row_bytes, self.copies, root)
+
+    def _multiplied(self, rank: int, width: int) -> Sequence[Sparse]:
+        """One product with the rows of the share that are there."""
+        block, copy = divmod(rank, self.copies)
+        own = self.rows(block) if block in share(self.count, self.copies, copy) else 0
+        inner = own + self._received(rank)[0]
+        return [Sparse(self.rows(block), inner, self._tile_entries(rank), width)]
+
+    @property
+    def _keeps_transpose(self) -> bool:
+        return self.facts.folds or not self.facts.symmetric
+
+    def _sent(self, rank: int) -> tuple[int, int]:
+        """Rows and messages that an expand takes from a rank."""
+        block, copy = divmod(rank, self.copies)
+        if block not in share(self.count, self.copies, copy):
+            return 0, 0
+        return self._metrics["send_rows"][block], self._metrics["send_messages"][block]
+
+    def _received(self, rank: int) -> tuple[int, int]:
+        """Rows that an expand brings, and from how many others."""
+        if rank in self.received:
+            return self.received[rank]
+        block, copy = divmod(rank, self.copies)
+        stages = share(self.count, self.copies, copy)
+        others, of = len(stages) - (block in stages), max(1, self.count - 1)
+        figures = self._metrics["recv_rows"][block], self._metrics["recv_messages"][block]
+        rows, peers = (-(-figure * others // of) for figure in figures)
+        return rows, peers
+
+    @property
+    def _metrics(self) -> Mapping[str, Any]:
+        return self.facts.metrics or alone(self.facts)
+
+
+def make_outline(config: Config, size: int, facts: Facts) -> BroadcastOutline | NeededOutline:
+    """The scheme on paper."""
+    scheme = config.scheme
+    if scheme.sparse:
+        return NeededOutline(size, scheme.replication, facts)
+    return BroadcastOutline(size, scheme.replication, facts, scheme.overlap)
+
+
+ENTRY = Entry(load, parts_needed, variants, make_outline)
+
+
+def needed_rows(tile: sp.csr_array, tiling: Tiling) -> np.ndarray:
+    """Positions of the rows of other blocks that a tile has entries for, increasing.
+
+    Parameters
+    ----------
+    tile : csr_array
+        From :func:`gcnmpi.schemes.block_rows.load_tiles`.
+    """
+    needed = _positions(tile, tiling)
+    return np.setdiff1d(needed, np.arange(*_own(tiling)))
+
+
+def _plan(column: Comm, tiling: Tiling, needed: np.ndarray, max_bytes: float) -> Plan:
+    """The exchange within a process column, whose rank q holds block q; by positions, not ids."""
+    owners = _block_of(needed, tiling)
+    (asked,), counts = redistribute(column, owners, [needed], max_bytes)
+    return make_plan(np.arange(*_own(tiling)), needed, owners, asked, counts)
+
+
+def _localise(tile: sp.csr_array, tiling: Tiling, plan: Plan) -> sp.csr_array:
+    """A tile over the plan's local columns, own ones first: (nown, nown + nhalo)."""
+    place = _positions(tile, tiling)
+    start, stop = _own(tiling)
+    own = (place >= start) & (place < stop)
+    column = np.where(own, place - start, plan.nown + np.searchsorted(plan.halo, place))
+    shape = (plan.nown, plan.nown + plan.nhalo)
+    matrix = sp.csr_array((tile.data, column, tile.indptr), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def _positions(tile: sp.csr_array, tiling: Tiling) -> np.ndarray:
+    count, _, copies = tiling.holders.shape
+    first = tiling.cuts[share(count, copies, tiling.copy).start]
+    return tile.indices.astype(np.int64) + first
+
+
+def _own(tiling: Tiling) -> tuple[int, int]:
+    return int(tiling.cuts[tiling.row]), int(tiling.cuts[tiling.row + 1])
+
+
+def _block_of(positions: np.ndarray, tiling: Tiling) -> np.ndarray:
+    return np.searchsorted(tiling.cuts, positions, side="right") - 1

@@ -1,0 +1,88 @@
+"""The 3D scheme: Split-3D-SpMM on a grid of p1 × p2 × p3 ranks.
+
+Tripathy, Yelick and Buluç 2020, section IV-D. Layer l of the third axis is a grid of p1 × p2
+ranks on which the 2D scheme (:mod:`gcnmpi.schemes.summa`) multiplies with its part of the inner
+dimension, n/p3 of it, all layers at once; then the partial sums are reduce-scattered along the
+fiber (i, j, ·), of which every rank gets its row piece. So the output is laid out as the input is:
+rank (i, j, l) holds the l-th of p3 parts of row block i, columns block j, of dense matrices, and
+row block i, the j-th of p2 parts of layer l, of M and Mᵀ. Everything else is the 2D scheme's, in
+the rows of one layer; every row is on one (i, l) only, so gradients count once.
+
+No input is replicated, but partial sums are: a rank holds them for all rows of its row block, p3
+times its piece of the result, for as long as a product takes.
+
+:mod:`gcnmpi.schemes.summa_outline` has the volumes. A rank of a cubic grid receives about
+nnz/P^⅔ + 2nf/P^⅔ words in M·H, as the paper says, but for its own blocks, which do not travel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from gcnmpi.comm import Comm
+from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.schemes.grid import factorizations, parse_grid
+from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.outline import Facts
+from gcnmpi.schemes.summa import Summa, check_permutation, load_on_grid
+from gcnmpi.schemes.summa_outline import Grid, SummaOutline
+from gcnmpi.timing import Phases, Traffic
+from partition.store import Partition, StoredGraph
+
+
+def load(
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    direction: str,
+    config: Config,
+    kernel: Any,
+    phases: Phases,
+    traffic: Traffic,
+) -> Summa:
+    """Bring its tiles of M and Mᵀ to every rank of the grid."""
+    grid = _grid(config.scheme, comm.size)
+    return load_on_grid(
+        Split3D, grid, comm, stored, partition, direction, config, kernel, phases, traffic
+    )
+
+
+def parts_needed(config: SchemeConfig, size: int) -> int:
+    """None: blocks are whole parts where their number divides that of the parts."""
+    _grid(config, size)
+    return 0
+
+
+def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+    """Every grid of three numbers; with one layer it is the 2D scheme, which ranks for itself."""
+    return [
+        dataclasses.replace(config, name="split3d", grid="x".join(map(str, grid)))
+        for grid in factorizations(size, 3)
+        if grid[2] > 1 or size == 1
+    ]
+
+
+def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
+    """On paper."""
+    return SummaOutline(_grid(config, size), config.block, facts)
+
+
+def _grid(config: SchemeConfig, size: int) -> Grid:
+    check_permutation(config)
+    rows, columns, layers = parse_grid(config.grid, size, 3)
+    return rows, columns, layers
+
+
+ENTRY = Entry(load, parts_needed, variants, make_outline)
+
+
+class Split3D(Summa):
+    """The 2D scheme in layers."""
+
+    name = "split3d"
+
+    def describe(self) -> dict[str, Any]:
+        """The whole grid, and how many times its piece of a result a rank holds in partial sums."""
+        grid = "x".join(map(str, self.grid))
+        return {**super().describe(), "grid": grid, "partial_sums": self.grid[2]}

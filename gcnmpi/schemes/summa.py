@@ -1,0 +1,405 @@
+"""The 2D scheme: SUMMA on a grid of Pr × Pc ranks, square or not.
+
+Tripathy, Yelick and Buluç 2020, section IV-C and algorithm 3. Rank (i, j) holds rows block i and
+columns block j of every dense matrix, tile (i, j) of M and tile (i, j) of Mᵀ (one object where M
+is symmetric); weights are on every rank. What is sent, :mod:`gcnmpi.schemes.summa_outline` says to
+the byte, with the formulas of the paper.
+
+==============  ==========================================================================
+M·H, Mᵀ·G       in stages over the inner dimension: columns of M are broadcast along the process
+                row, rows of H along the process column, and their product is added
+T·W, G·Wᵀ       columns of T or G are broadcast along the process row and multiplied with their
+                rows of W, this rank's columns of it: the partial SUMMA
+Tᵀ·G            columns of the narrower of both are broadcast along the process row; every rank
+                has a block of the product's share of its rows, zero elsewhere
+row operations  an all-reduce along the process row
+==============  ==========================================================================
+
+Tiles of M are broadcast again in every product, as in the paper, and then brought into the
+kernel's form, which reads and writes each entry about twice; in return a rank never holds more
+of M than its own tiles, in the kernel's form and in the one that travels, and one of a stage. The
+paper holds M only (table II) and transposes it; here Mᵀ costs its entries once more.
+
+Section IV-D's scheme is the same on several such grids at once, the layers, each with a part of
+the inner dimension, and one reduce-scatter more: :mod:`gcnmpi.schemes.split3d`. Everything below
+is written for p1 × p2 × p3 ranks; here p3 = 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi import loading
+from gcnmpi.blocks import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
+from gcnmpi.comm import Comm, agreed
+from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.schemes import row_ops
+from gcnmpi.schemes.grid import coordinates, factorizations, line, parse_grid
+from gcnmpi.schemes.interface import Block, Entry, Place
+from gcnmpi.schemes.outline import Facts, make_facts
+from gcnmpi.schemes.summa_outline import (
+    Grid,
+    Layout,
+    Stage,
+    SummaOutline,
+    make_chunks,
+)
+from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
+from gcnmpi.schemes.whole_rows import WholeWeights
+from gcnmpi.timing import Phases, Traffic
+from gcnmpi.volume import Volume
+from partition.errors import UserError
+from partition.store import Partition, StoredGraph
+
+
+def load(
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    direction: str,
+    config: Config,
+    kernel: Any,
+    phases: Phases,
+    traffic: Traffic,
+) -> Summa:
+    """Bring its tiles of M and Mᵀ to every rank of the grid."""
+    grid = _grid(config.scheme, comm.size)
+    return load_on_grid(
+        Summa, grid, comm, stored, partition, direction, config, kernel, phases, traffic
+    )
+
+
+def load_on_grid(
+    make: type[Summa],
+    grid: Grid,
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    direction: str,
+    config: Config,
+    kernel: Any,
+    phases: Phases,
+    traffic: Traffic,
+) -> Summa:
+    """The same for p1 × p2 × p3 ranks.
+
+    Parameters
+    ----------
+    partition : Partition or None
+        Orders the vertices where there is one; ``scheme.permutation`` does where there is none.
+    """
+    with agreed(comm):
+        facts = make_facts(stored, partition, direction, config)
+    max_bytes = config.loading.max_buffer_mb * 2**20
+    p1, p2, p3 = grid
+    ordering, _ = choose_orderings(comm, stored, partition, config.scheme)
+    layout = Layout(grid, ordering)
+    i, j, layer = coordinates(grid, comm.rank)
+
+    inner = LayerOrdering(ordering.n, ordering.position, layout=layout)
+    ranks = np.arange(comm.size).reshape(grid)
+    holders = ranks.transpose(0, 2, 1).reshape(p1, p3 * p2, 1)
+    sides = ((ordering, layout.blocks), (inner, layout.inner), holders, (i, layer * p2 + j))
+    entries = loading.load_m(comm, stored.graph, direction, config.graph, max_bytes)
+    forward = backward = sparse_tile(comm, entries, *sides, max_bytes)
+    if not facts.symmetric:
+        turned = loading.Entries(entries.column, entries.row, entries.weight)
+        backward = sparse_tile(comm, turned, *sides, max_bytes)
+    del entries
+
+    pieces = ranks.transpose(0, 2, 1).reshape(p1 * p3, p2, 1)
+    tiling = Tiling(ordering, layout.pieces, pieces, i * p3 + layer, j, 0)
+    outline = SummaOutline(grid, config.scheme.block, facts)
+    order = permutation_kind(config.scheme, partition is not None)
+    return make(
+        comm, kernel, phases, traffic, outline, layout, tiling, (forward, backward),
+        permutation=order, max_bytes=max_bytes,
+    )  # fmt: skip
+
+
+def parts_needed(config: SchemeConfig, size: int) -> int:
+    """None: blocks are whole parts where their number divides that of the parts."""
+    _grid(config, size)
+    return 0
+
+
+def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+    """Every grid of two numbers."""
+    return [
+        dataclasses.replace(config, name="summa", grid=f"{rows}x{columns}")
+        for rows, columns in factorizations(size, 2)
+    ]
+
+
+def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
+    """On paper."""
+    return SummaOutline(_grid(config, size), config.block, facts)
+
+
+def check_permutation(config: SchemeConfig) -> None:
+    """Rows and columns of M are numbered alike, so that the output is cut as the input is."""
+    if config.permutation == "double":
+        raise UserError(
+            f"scheme {config.name!r} has one order of the vertices, for rows and columns",
+            "use scheme.permutation = 'single', or scheme.name = 'tensor3d'",
+        )
+
+
+def _grid(config: SchemeConfig, size: int) -> Grid:
+    check_permutation(config)
+    rows, columns = parse_grid(config.grid, size, 2)
+    return rows, columns, 1
+
+
+ENTRY = Entry(load, parts_needed, variants, make_outline)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOrdering(Ordering):
+    """An ordering in which the rows of a layer follow each other."""
+
+    layout: Layout
+
+    def positions(self, vertices: np.ndarray) -> np.ndarray:
+        """Where vertices are."""
+        return self.layout.inner_positions(super().positions(vertices))
+
+
+@dataclass(frozen=True)
+class StagedMatrix:
+    """A matrix as it takes part in stages.
+
+    Attributes
+    ----------
+    entries : sequence of int
+        How many a stage's columns have in this process row.
+    own : mapping of stage number to the kernel's form
+        The stages whose columns are this rank's.
+    messages : mapping of stage number to array
+        The same in the form that travels.
+    """
+
+    entries: Sequence[int]
+    own: Mapping[int, Any]
+    messages: Mapping[int, np.ndarray]
+
+
+class Summa(WholeWeights):
+    """The products on a grid of p1 × p2 × p3 ranks; see the module's docstring.
+
+    Parameters
+    ----------
+    outline : SummaOutline
+        Without the entries that travel: they are found here.
+    tiling : Tiling
+        Of dense matrices.
+    matrices : (csr_array, csr_array)
+        This rank's tiles of M and Mᵀ, one object where they are equal.
+    permutation : str
+        Where the order of the vertices is from, for the record.
+    """
+
+    name = "summa"
+
+    def __init__(
+        self,
+        comm: Comm,
+        kernel: Any,
+        phases: Phases,
+        traffic: Traffic,
+        outline: SummaOutline,
+        layout: Layout,
+        tiling: Tiling,
+        matrices: tuple[sp.csr_array, sp.csr_array],
+        *,
+        permutation: str,
+        max_bytes: float,
+    ) -> None:
+        super().__init__(comm, kernel, phases, traffic)
+        self._tiling, self._max_bytes, self._permutation = tiling, max_bytes, permutation
+        self.grid, self._block = outline.grid, outline.block
+        axes = [line(comm, self.grid, axis, traffic, phases) for axis in range(3)]
+        self._process_column, self._process_row, self._fiber = axes
+
+        i, _, layer = coordinates(self.grid, comm.rank)
+        p3 = self.grid[2]
+        self._rows = int(layout.blocks[i + 1] - layout.blocks[i])
+        self._pieces = np.diff(layout.pieces)[i * p3 : (i + 1) * p3].tolist()
+        self._stages = layout.stages(layer)
+        forward, backward = matrices
+        self._forward = self._backward = self._staged(forward)
+        if backward is not forward:
+            self._backward = self._staged(backward)
+        entries = {"aggregate": self._forward.entries, "aggregate_t": self._backward.entries}
+        self._outline = dataclasses.replace(outline, travelling=entries)
+        self._rooms: dict[str, np.ndarray] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """Grid, columns at once and order of the vertices."""
+        return {
+            "name": self.name,
+            "grid": "x".join(map(str, self.grid[:2])),
+            "block": self._block,
+            "permutation": self._permutation,
+        }
+
+    def block(self, place: Place, width: int) -> Block:
+        """Row piece (i, l), columns block j, whatever the layer."""
+        return self._tiling.block(width)
+
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
+        """Nothing special: what is broadcast is read where it is."""
+        return self._kernel.empty(self._tiling.rows, _length(self._tiling.columns(width)))
+
+    def release(self) -> None:
+        """Free the room for what is received."""
+        self._rooms.clear()
+
+    def aggregate(self, k: int, x: Any, out: Any) -> None:
+        """In stages, then summed over layers."""
+        self._multiply(self._forward, x, out)
+
+    def aggregate_t(self, k: int, x: Any, out: Any) -> None:
+        """The same with the tiles of Mᵀ."""
+        self._multiply(self._backward, x, out)
+
+    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
+        """Partial SUMMA."""
+        mine = self._tiling.columns(weight.shape[1])
+        out.fill(0)
+        for columns, chunk in self._chunks(x, weight.shape[0]):
+            with self._phases("gemm"):
+                self._kernel.gemm(chunk, weight[columns, mine], out, accumulate=True)
+
+    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
+        """Partial SUMMA."""
+        mine = self._tiling.columns(weight.shape[0])
+        out.fill(0)
+        for columns, chunk in self._chunks(x, weight.shape[1]):
+            with self._phases("gemm"):
+                self._kernel.gemm(chunk, weight[mine, columns], out, tb=True, accumulate=True)
+
+    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
+        """Dense SUMMA in which the narrower matrix travels."""
+        d_in, d_out = out.shape
+        out.fill(0)
+        if d_in <= d_out:
+            mine = self._tiling.columns(d_out)
+            for columns, chunk in self._chunks(x, d_in):
+                with self._phases("gemm"):
+                    self._kernel.gemm(chunk, grad, out[columns, mine], ta=True)
+        else:
+            mine = self._tiling.columns(d_in)
+            for columns, chunk in self._chunks(grad, d_out):
+                with self._phases("gemm"):
+                    self._kernel.gemm(x, chunk, out[mine, columns], ta=True)
+
+    def column_sum(self, k: int, grad: Any, out: Any) -> None:
+        """Own rows and columns."""
+        out.fill(0)
+        self._kernel.column_sum(grad, out[self._tiling.columns(len(out))])
+
+    def row_max(self, k: int, x: Any) -> Any:
+        """The largest of the process row."""
+        return row_ops.row_max(self._kernel, self._process_row, x)
+
+    def row_sum(self, k: int, sums: Any) -> Any:
+        """The sum of the process row."""
+        return row_ops.row_sum(self._process_row, sums)
+
+    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
+        """From the rank that has the column; the others add 0."""
+        mine = self._tiling.columns(width)
+        return row_ops.row_pick(self._kernel, self._process_row, x, columns, mine)
+
+    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
+        """The lowest column among those that have the largest of the process row."""
+        mine = self._tiling.columns(width)
+        return row_ops.row_argmax(self._kernel, self._process_row, x, mine, width)
+
+    def load(self, place: Place, array: Any) -> np.ndarray:
+        """This rank's tile of an array on disk."""
+        return self._tiling.load(self._comm, array, self._max_bytes)
+
+    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
+        """This rank's contiguous 1/P of all rows, in the original order."""
+        return self._tiling.original(self._comm, piece, width, self._max_bytes)
+
+    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+        """From the layout, and the entries of the tiles of M."""
+        return self._outline.volume(self._comm.rank, product, k, *sizes)
+
+    def _multiply(self, matrix: StagedMatrix, x: Any, out: Any) -> None:
+        kernel, single = self._kernel, self._fiber.size == 1
+        partial = out if single else self._room("partial", self._rows, x.shape[1])
+        partial.fill(0)
+        for number, stage in enumerate(self._stages):
+            tile = self._tile(matrix, number, stage)
+            rows = x[stage.rows]
+            if self._process_column.rank != stage.row:
+                rows = self._room("rows", stage.size, x.shape[1])
+            self._process_column.broadcast(rows, stage.row)
+            if matrix.entries[number] and x.shape[1]:
+                with self._phases("spmm"):
+                    kernel.spmm(tile, rows, partial, accumulate=True)
+        if not single:
+            self._fiber.reduce_scatter(partial, out, self._pieces)
+
+    def _tile(self, matrix: StagedMatrix, number: int, stage: Stage) -> Any:
+        """A stage's columns of the matrix in this process row, in the kernel's form."""
+        if number in matrix.own:
+            if self._process_row.size > 1:
+                self._process_row.broadcast(matrix.messages[number], stage.column)
+            return matrix.own[number]
+        sizes = (self._rows, stage.size, matrix.entries[number])
+        if not matrix.entries[number]:
+            return None
+        nbytes = message_bytes(*sizes, self._kernel.dtype.itemsize)
+        message = self._room("message", nbytes // WORD, 1, np.uint64)[:, 0]
+        self._process_row.broadcast(message, stage.column)
+        with self._phases("pack"):
+            return self._kernel.sparse(unpack(message, *sizes, self._kernel.dtype))
+
+    def _chunks(self, x: Any, width: int) -> Iterator[tuple[slice, Any]]:
+        """The columns of a matrix of ``width`` in all, a chunk at a time: global numbers, chunk."""
+        first, rows = self._tiling.columns(width).start, len(x)
+        for owner, columns in make_chunks(width, self._process_row.size, self._block):
+            if self._process_row.rank != owner:
+                chunk = self._room("rows", rows, _length(columns))
+            elif _length(columns) == x.shape[1]:
+                chunk = x
+            else:
+                chunk = self._room("rows", rows, _length(columns))
+                with self._phases("pack"):
+                    self._kernel.copy(x[:, columns.start - first : columns.stop - first], chunk)
+            self._process_row.broadcast(chunk, owner)
+            yield columns, chunk
+
+    def _staged(self, tile: sp.csr_array) -> StagedMatrix:
+        """This rank's tile cut where stages are, and the sizes of the others of the process row."""
+        mine = [(n, s) for n, s in enumerate(self._stages) if s.column == self._process_row.rank]
+        pieces = {number: tile[:, stage.columns] for number, stage in mine}
+        counts = self._process_row.comm.allgather([piece.nnz for piece in pieces.values()])
+        own = {number: self._kernel.sparse(piece) for number, piece in pieces.items()}
+        messages = {}
+        if self._process_row.size > 1:
+            messages = {n: pack(piece, self._kernel.dtype) for n, piece in pieces.items()}
+        # Stages are in the order of process columns.
+        return StagedMatrix([count for some in counts for count in some], own, messages)
+
+    def _room(self, role: str, rows: int, columns: int, dtype: Any = None) -> Any:
+        """An uninitialised (rows, columns) array in memory that is used again."""
+        memory = self._rooms.get(role)
+        if memory is None or len(memory) < rows * columns:
+            self._rooms[role] = memory = np.empty(rows * columns, dtype or self._kernel.dtype)
+        return memory[: rows * columns].reshape(rows, columns)
+
+
+def _length(columns: slice) -> int:
+    return columns.stop - columns.start

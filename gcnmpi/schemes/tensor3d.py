@@ -1,0 +1,359 @@
+"""The tensor-parallel 3D scheme: every matrix is cut over two axes of a grid of ranks.
+
+Ranjan, Singh, Wei and Bhatele 2025 (Plexus), algorithms 1 and 2: a layer is T = M·H, then
+Z = T·W. Who holds what, :mod:`gcnmpi.schemes.tensor3d_outline` says, and what it moves. A rank
+multiplies its tile of M with its piece of H and the result is summed along the grid (all-reduce);
+the block of W is gathered where it is needed, the product with it is summed along another axis.
+Weights, their gradients and the optimizer's moments are cut P ways. The matrices of a layer are
+on other planes of the grid than those of the layer before, in a cycle of three; for each plane, a
+tile of M and one of Mᵀ are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.blocks import Ordering, Tiling, choose_orderings, sparse_tile
+from gcnmpi.collectives import Group
+from gcnmpi.comm import Comm, agreed, slice_of, sum_in_place
+from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.loading import load_m
+from gcnmpi.schemes import row_ops
+from gcnmpi.schemes.grid import line
+from gcnmpi.schemes.interface import Block, Entry, Place
+from gcnmpi.schemes.outline import make_facts
+from gcnmpi.schemes.tensor3d_outline import (
+    Range,
+    TensorOutline,
+    Tile,
+    make_outline,
+    parse,
+    result_of,
+    roles,
+    variants,
+)
+from gcnmpi.timing import Phases, Traffic
+from gcnmpi.volume import Volume, all_reduce
+from partition.store import Partition, StoredGraph
+
+Chunks = Sequence[tuple[slice, Any]]  # row blocks of a tile, in the kernel's form
+
+
+def load(
+    comm: Comm,
+    stored: StoredGraph,
+    partition: Partition | None,
+    direction: str,
+    config: Config,
+    kernel: Any,
+    phases: Phases,
+    traffic: Traffic,
+) -> Tensor3D:
+    """Bring the tiles of M to their ranks.
+
+    Parameters
+    ----------
+    partition : Partition or None
+        Of any number of parts: rows are ordered by it, and blocks end where parts do if their
+        numbers allow.
+    direction : {"in", "out"}
+        The direction of M.
+    """
+    max_bytes = config.loading.max_buffer_mb * 2**20
+    with agreed(comm):
+        facts = make_facts(stored, partition, direction, config)
+        outline = make_outline(config.scheme, comm.size, facts)
+    orderings = choose_orderings(comm, stored, partition, config.scheme, auto="double")
+    entries = load_m(comm, stored.graph, direction, config.graph, max_bytes)
+
+    # Equal tiles are one matrix: see ``TensorOutline.tiles``.
+    held: dict[Tile, Chunks] = {}
+
+    def keep(tile: Tile, matrix: sp.csr_array) -> Chunks:
+        if tile not in held:
+            chunks = outline.chunks(tile.rows.size)
+            held[tile] = [(rows, kernel.sparse(matrix[rows])) for rows in chunks]
+        return held[tile]
+
+    forward, backward = [], []
+    for k, (tile, turned) in enumerate(outline.tiles(comm.rank), start=1):
+        after, before = Place(k), Place(k - 1)
+        i, j, _ = outline.coordinates(comm.rank, after)
+        matrix = sparse_tile(
+            comm,
+            entries,
+            (orderings[outline.ordering(after)], outline.cuts(after)),
+            (orderings[outline.ordering(before)], outline.cuts(before)),
+            outline.holders(after),
+            (i, j),
+            max_bytes,
+        )
+        forward.append(keep(tile, matrix))
+        backward.append(keep(turned, sp.csr_array(matrix.T)))
+    return Tensor3D(
+        comm, outline, orderings, kernel, forward, backward,
+        max_bytes=max_bytes, phases=phases, traffic=traffic,
+    )  # fmt: skip
+
+
+def parts_needed(config: SchemeConfig, size: int) -> int:
+    """None; rows can be ordered by any partition.
+
+    Raises
+    ------
+    UserError
+        If the grid is not one of that many ranks.
+    """
+    parse(config, size)
+    return 0
+
+
+ENTRY = Entry(load, parts_needed, variants, make_outline)
+
+
+class Tensor3D:
+    """The products of the tensor-parallel 3D scheme; see ``schemes.interface`` for their meaning.
+
+    All copies of a piece are equal to the bit: each is what the same all-reduce gave.
+    """
+
+    name = "tensor3d"
+    sharded = True
+
+    def __init__(
+        self,
+        comm: Comm,
+        outline: TensorOutline,
+        orderings: tuple[Ordering, Ordering],
+        kernel: Any,
+        forward: Sequence[Chunks],
+        backward: Sequence[Chunks],
+        *,
+        max_bytes: float,
+        phases: Phases,
+        traffic: Traffic,
+    ) -> None:
+        self._comm, self._outline, self._orderings = comm, outline, orderings
+        self._kernel, self._forward, self._backward = kernel, forward, backward
+        self._max_bytes, self._phases, self._traffic = max_bytes, phases, traffic
+        self._lines = [line(comm, outline.grid, axis, traffic, phases) for axis in range(3)]
+        self._vertices: dict[Range, np.ndarray] = {}
+        self._scratch: dict[str, Any] = {}
+        self.orders = outline.orders
+
+    def describe(self) -> dict[str, Any]:
+        """Grid and options as they were resolved."""
+        z, x, y = self._outline.grid
+        return {
+            "name": self.name,
+            "grid": f"{x}x{y}x{z}",
+            "permutation": self._outline.permutation,
+            "chunks": self._outline.row_blocks,
+            "transpose_grad": self._outline.transpose_grad,
+        }
+
+    def layout(self, place: Place) -> Hashable:
+        """The axes' roles, and which ordering the rows are in."""
+        return roles(place), self._outline.ordering(place)
+
+    def block(self, place: Place, width: int) -> Block:
+        """A block of rows, a block of columns, a copy."""
+        rows = self._outline.rows(self._comm.rank, place)
+        if rows not in self._vertices:
+            ordering = self._orderings[rows.ordering]
+            self._vertices[rows] = ordering.vertices(rows.start, rows.stop)
+        _, part, copy = self._outline.coordinates(self._comm.rank, place)
+        columns = self._outline.columns(self._comm.rank, place, width)
+        return Block(self._vertices[rows], columns, part, copy)
+
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
+        """Room for a piece; nothing is special about matrices that are exchanged."""
+        return self._kernel.empty(*self._outline.shape(self._comm.rank, place, width))
+
+    def release(self) -> None:
+        """Nothing is kept."""
+
+    # Products.
+
+    def aggregate(self, k: int, x: Any, out: Any) -> None:
+        """The tile times the piece; the sum over the columns of M."""
+        self._multiply(self._forward, k, x, out, self._line_of("aggregate", k))
+
+    def aggregate_t(self, k: int, x: Any, out: Any) -> None:
+        """The tile of Mᵀ times the piece; the sum over the rows of M."""
+        self._multiply(self._backward, k, x, out, self._line_of("aggregate_t", k))
+
+    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
+        """The piece times the gathered block of W; the sum over the rows of W."""
+        self._combine("combine", k, x, weight, out)
+
+    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
+        """The piece times the transpose of that block; the sum over the columns of W.
+
+        W is gathered again (algorithm 2, line 4), so that no whole block is kept.
+        """
+        self._combine("combine_t", k, x, weight, out)
+
+    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
+        """The block of Tᵀ·G, summed over rows; every rank keeps its piece of the sum.
+
+        With ``scheme.transpose_grad`` it is (Gᵀ·T)ᵀ, which some libraries multiply faster
+        (section 5.3).
+        """
+        shape = x.shape[1], grad.shape[1]
+        block = self._room("block", *shape)
+        with self._phases("gemm"):
+            if self._outline.transpose_grad:
+                turned = self._room("turned", *shape[::-1])
+                self._kernel.gemm(grad, x, turned, ta=True)
+                self._kernel.copy(turned.T, block)
+            else:
+                self._kernel.gemm(x, grad, block, ta=True)
+        group = self._lines[roles(Place(k)).rows]
+        group.reduce_scatter(block.reshape(-1), out, _shares(block.size, group.size))
+
+    def column_sum(self, k: int, grad: Any, out: Any) -> None:
+        """Own columns of the first copy."""
+        out.fill(0)
+        _, _, copy = self._outline.coordinates(self._comm.rank, Place(k))
+        if copy == 0:
+            self._kernel.column_sum(grad, out[self._columns(k, len(out))])
+
+    def reduce(self, contributions: np.ndarray) -> None:
+        """One all-reduce."""
+        with self._phases("reduce"):
+            sum_in_place(self._comm, contributions)
+        volume = all_reduce(contributions.nbytes, self._comm.size)
+        self._traffic.count(volume, f"{self._traffic.purpose}_reduce")
+
+    # Rows of Hᵏ, over the ranks that share them.
+
+    def row_max(self, k: int, x: Any) -> Any:
+        """One all-reduce."""
+        return row_ops.row_max(self._kernel, self._sharing_rows(k), x)
+
+    def row_sum(self, k: int, sums: Any) -> Any:
+        """One all-reduce."""
+        return row_ops.row_sum(self._sharing_rows(k), sums)
+
+    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
+        """One all-reduce."""
+        mine = self._columns(k, width)
+        return row_ops.row_pick(self._kernel, self._sharing_rows(k), x, columns, mine)
+
+    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
+        """Two all-reduces."""
+        mine = self._columns(k, width)
+        return row_ops.row_argmax(self._kernel, self._sharing_rows(k), x, mine, width)
+
+    # Weights and trained features.
+
+    def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
+        """Flat."""
+        return (self._outline.weight_numbers(self._comm.rank, k, d_in, d_out),)
+
+    def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
+        """This rank's piece of its block."""
+        piece = self._outline.weight(self._comm.rank, k, *weight.shape)
+        return weight[piece.rows, piece.columns].reshape(-1)[piece.flat]
+
+    def unshard(self, k: int, piece: np.ndarray, d_in: int, d_out: int) -> np.ndarray:
+        """All pieces, put together on every rank."""
+        whole = np.empty((d_in, d_out), piece.dtype)
+        pieces = self._comm.allgather(piece)
+        # The ranks that share a block are those along the axis that cuts the rows of Hᵏ.
+        holders = self._outline.holders(Place(k))
+        for ranks in holders.reshape(len(holders), -1).T:
+            place = self._outline.weight(int(ranks[0]), k, d_in, d_out)
+            block = np.concatenate([pieces[rank] for rank in ranks])
+            whole[place.rows, place.columns] = block.reshape(place.shape)
+        return whole
+
+    def input_block(self, width: int) -> Block:
+        """Some rows of this rank's piece of H⁰, which the copies share out (section 3.1)."""
+        piece = self.block(Place(0), width)
+        return Block(
+            piece.rows[self._outline.input_rows(self._comm.rank)], piece.columns, piece.part
+        )
+
+    def expand_input(self, share: Any, out: Any) -> None:
+        """Gathered along the axis of the copies."""
+        group = self._lines[roles(Place(0)).copies]
+        group.all_gather(share, out, _shares(len(out), group.size))
+
+    def share_input(self, piece: Any, out: Any) -> None:
+        """Local."""
+        self._kernel.copy(piece[self._outline.input_rows(self._comm.rank)], out)
+
+    # Files.
+
+    def load(self, place: Place, array: Any) -> np.ndarray:
+        """This rank's piece of an array on disk."""
+        return self._tiling(place).load(self._comm, array, self._max_bytes)
+
+    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
+        """This rank's contiguous 1/P of all rows, in the original order."""
+        return self._tiling(place).original(self._comm, piece, width, self._max_bytes)
+
+    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+        """From the outline."""
+        return self._outline.volume(self._comm.rank, product, k, *sizes)
+
+    def _multiply(self, tiles: Sequence[Chunks], k: int, x: Any, out: Any, group: Group) -> None:
+        """Blocked aggregation (section 5.2): a block is summed while the next is multiplied."""
+        *before, (rest, last) = tiles[(k - 1) % self._outline.period]
+        pending = []
+        for rows, matrix in before:
+            with self._phases("spmm"):
+                self._kernel.spmm(matrix, x, out[rows])
+            pending.append(group.start_all_reduce(out[rows]))
+            for request in pending:
+                request.progress()
+        with self._phases("spmm"):
+            self._kernel.spmm(last, x, out[rest])
+        group.all_reduce(out[rest])
+        for request in pending:
+            request.wait()
+
+    def _combine(self, product: str, k: int, x: Any, weight: Any, out: Any) -> None:
+        transposed = product == "combine_t"
+        d_in, d_out = x.shape[1], out.shape[1]
+        block = self._room("block", *((d_out, d_in) if transposed else (d_in, d_out)))
+        group = self._lines[roles(Place(k)).rows]
+        group.all_gather(weight, block.reshape(-1), _shares(block.size, group.size))
+        with self._phases("gemm"):
+            self._kernel.gemm(x, block, out, tb=transposed)
+        self._line_of(product, k).all_reduce(out)
+
+    def _line_of(self, product: str, k: int) -> Group:
+        """The ranks over which a product is summed."""
+        return self._lines[roles(result_of(product, k)).copies]
+
+    def _sharing_rows(self, k: int) -> Group:
+        return self._lines[roles(Place(k)).columns]
+
+    def _columns(self, k: int, width: int) -> slice:
+        return self._outline.columns(self._comm.rank, Place(k), width)
+
+    def _room(self, name: str, rows: int, columns: int) -> Any:
+        """A matrix for a moment, in memory that is as large as the largest asked for."""
+        size = rows * columns
+        if name not in self._scratch or len(self._scratch[name]) < size:
+            self._scratch[name] = self._kernel.empty(size)
+        return self._scratch[name][:size].reshape(rows, columns)
+
+    def _tiling(self, place: Place) -> Tiling:
+        outline = self._outline
+        ordering = self._orderings[outline.ordering(place)]
+        mine = outline.coordinates(self._comm.rank, place)
+        return Tiling(ordering, outline.cuts(place), outline.holders(place), *mine)
+
+
+def _shares(count: int, size: int) -> list[int]:
+    """How many of so many numbers or rows each rank of a line has."""
+    parts = [slice_of(count, rank, size) for rank in range(size)]
+    return [part.stop - part.start for part in parts]

@@ -1,0 +1,371 @@
+"""Where everything is in the tensor-parallel 3D scheme, and what it moves: pure, without ranks.
+
+Ranjan, Singh, Wei and Bhatele 2025 (Plexus), sections 3 and 5. The ranks form a grid of
+Gx × Gy × Gz. Every matrix is cut by rows along one axis, by columns along another, and copied
+along the third. These roles rotate with the layer, so that no matrix is ever moved to fit:
+
+=============  ==========  ==========  ==========
+matrix         rows        columns     copies
+=============  ==========  ==========  ==========
+H⁰, H³ …       x           y           z
+H¹, H⁴ …       z           x           y
+H², H⁵ …       y           z           x
+M·Hᵏ⁻¹         as Hᵏ       copies Hᵏ   columns Hᵏ
+M of layer k   as Hᵏ       as Hᵏ       as Hᵏ
+=============  ==========  ==========  ==========
+
+The block of Wᵏ has the columns of M·Hᵏ⁻¹ as its rows and those of Hᵏ as its columns; it is cut
+once more, flat and in row order, along the axis that cuts the rows of Hᵏ.
+
+A product is partial along the axis that its result is copied along, and summed there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from gcnmpi import volume
+from gcnmpi.blocks import Ordering, permutation_kind
+from gcnmpi.comm import slice_of
+from gcnmpi.config import SchemeConfig
+from gcnmpi.schemes.grid import coordinates, factorizations, parse_grid
+from gcnmpi.schemes.interface import Place
+from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.row_ops import row_volume
+from gcnmpi.volume import NOTHING, Volume
+
+# Consecutive ranks differ along y, then x, then z: section 4.2 fills a node in this order.
+Z, X, Y = range(3)
+
+
+class Roles(NamedTuple):
+    """The axes along which a matrix is cut by rows, cut by columns, and copied."""
+
+    rows: int
+    columns: int
+    copies: int
+
+
+class Range(NamedTuple):
+    """Positions start … stop − 1 in the ordering of that number."""
+
+    ordering: int
+    start: int
+    stop: int
+
+    @property
+    def size(self) -> int:
+        """How many."""
+        return self.stop - self.start
+
+
+class Tile(NamedTuple):
+    """Which piece of M, or of Mᵀ."""
+
+    rows: Range
+    columns: Range
+    transposed: bool = False
+
+
+class Piece(NamedTuple):
+    """A rank's piece of a weight: the block that it is of, and where it is in that, flat."""
+
+    rows: slice
+    columns: slice
+    flat: slice
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the block."""
+        return _length(self.rows), _length(self.columns)
+
+
+def roles(place: Place) -> Roles:
+    """See the table in the module's docstring."""
+    found = (Roles(X, Y, Z), Roles(Z, X, Y), Roles(Y, Z, X))[place.layer % 3]
+    if place.aggregated:
+        return Roles(found.rows, found.copies, found.columns)
+    return found
+
+
+def result_of(product: str, k: int) -> Place:
+    """Where the result of a product of layer k lives; it is summed over ``roles(…).copies``."""
+    return {
+        "aggregate": Place(k, aggregated=True),
+        "combine": Place(k),
+        "combine_t": Place(k, aggregated=True),
+        "aggregate_t": Place(k - 1),
+    }[product]
+
+
+def parse(options: SchemeConfig, size: int) -> tuple[int, int, int]:
+    """``scheme.grid`` as ranks along z, x and y; the most cubic grid where it is "auto".
+
+    Raises
+    ------
+    UserError
+        If it is no such grid.
+    """
+    if options.grid == "auto":
+        x, y, z = factorizations(size, 3)[0]
+    else:
+        x, y, z = parse_grid(options.grid, size, 3)
+    return z, x, y
+
+
+def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
+    """Every grid."""
+    return [
+        dataclasses.replace(config, name="tensor3d", grid="x".join(map(str, grid)))
+        for grid in factorizations(size, 3)
+    ]
+
+
+def make_outline(config: SchemeConfig, size: int, facts: Facts) -> TensorOutline:
+    """The scheme on paper.
+
+    Raises
+    ------
+    UserError
+        If the grid is not one of that many ranks.
+    """
+    bounds = None
+    if facts.metrics is not None:
+        bounds = np.concatenate(([0], np.cumsum(facts.metrics["rows"])))
+    permutation = permutation_kind(config, bounds is not None, auto="double")
+    return TensorOutline(
+        parse(config, size), facts, permutation, Ordering(facts.n, bounds=bounds),
+        config.chunks, config.transpose_grad,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TensorOutline:
+    """The layout, and all numbers that follow from it.
+
+    Attributes
+    ----------
+    grid : (int, int, int)
+        Ranks along z, x and y.
+    permutation : {"partition", "none", "single", "double"}
+        double: rows and columns of M have an ordering each, and Hᵏ is in that of the columns for
+        even k, in that of the rows for odd k (section 5.1).
+    blocks : Ordering
+        Without positions: where blocks may be cut.
+    row_blocks : int
+        Row blocks of a tile that are summed by themselves (section 5.2).
+    transpose_grad : bool
+        Whether the gradient of a weight is made transposed (section 5.3).
+
+    Notes
+    -----
+    Bytes that a rank sends, and receives, for each product, b bytes a number, g ranks along the
+    axis in question, r × c the piece of the result on this rank and w numbers in the block of W:
+
+    ===============  ==============================  =======================================
+    product          collectives                     bytes
+    ===============  ==============================  =======================================
+    aggregate(_t)    all-reduce                      2(g−1)/g · r·c·b
+    combine(_t)      all-gather of W, all-reduce     (g−1)/g · w·b + 2(g−1)/g · r·c·b
+    weight_grad      reduce-scatter                  (g−1)/g · w·b
+    expand_input     all-gather                      (g−1)/g · r·c·b
+    ===============  ==============================  =======================================
+
+    as in algorithms 1 and 2 and equation 4.5, where r, c and w are n and d divided by sides of
+    the grid; here they are the rank's own, so that uneven blocks count as they are, and pieces of
+    an all-gather too. An all-reduce is counted by row block, rounded down to a byte in each. The
+    first layer's ``aggregate_t`` is an all-reduce like the others, and not the reduce-scatter of
+    algorithm 2, line 8: dropout of the input is undone on the whole piece.
+    """
+
+    grid: tuple[int, int, int]
+    facts: Facts
+    permutation: str
+    blocks: Ordering
+    row_blocks: int
+    transpose_grad: bool
+    orders = ("aggregate",)
+
+    # The layout.
+
+    @property
+    def period(self) -> int:
+        """After how many layers everything is where it was."""
+        return 6 if self.permutation == "double" else 3
+
+    def ordering(self, place: Place) -> int:
+        """Number of the ordering of a matrix's rows: 0 of the rows of M in layer 1, 1 of columns.
+
+        There is but one, 0, unless the permutation is double.
+        """
+        return int(self.permutation == "double" and place.layer % 2 == 0)
+
+    def rows(self, rank: int, place: Place) -> Range:
+        """Positions of the rows of a rank's piece."""
+        axis = roles(place).rows
+        cuts, i = self._cuts[axis], coordinates(self.grid, rank)[axis]
+        return Range(self.ordering(place), int(cuts[i]), int(cuts[i + 1]))
+
+    def columns(self, rank: int, place: Place, width: int) -> slice:
+        """Columns of a rank's piece of a matrix of that width."""
+        axis = roles(place).columns
+        return slice_of(width, coordinates(self.grid, rank)[axis], self.grid[axis])
+
+    def cuts(self, place: Place) -> np.ndarray:
+        """Positions at which the blocks of rows begin."""
+        return self._cuts[roles(place).rows]
+
+    def holders(self, place: Place) -> np.ndarray:
+        """The rank that holds copy c of tile (i, j) of a matrix, at [i, j, c]."""
+        ranks = np.arange(np.prod(self.grid)).reshape(self.grid)
+        return ranks.transpose(roles(place))
+
+    def coordinates(self, rank: int, place: Place) -> tuple[int, int, int]:
+        """Where ``holders`` has a rank."""
+        found = coordinates(self.grid, rank)
+        return tuple(found[axis] for axis in roles(place))  # type: ignore[return-value]
+
+    def tiles(self, rank: int) -> list[tuple[Tile, Tile]]:
+        """What a rank multiplies with, forward and backward, in layers 1, 2 … of a period.
+
+        Equal tiles are equal matrices: one has to be kept. A tile of a symmetric M is its own
+        transpose on the other side of the diagonal.
+        """
+        found = []
+        for k in range(1, min(self.period, self.facts.depth) + 1):
+            rows, columns = self.rows(rank, Place(k)), self.rows(rank, Place(k - 1))
+            turned = Tile(columns, rows, not self.facts.symmetric)
+            found.append((Tile(rows, columns), turned))
+        return found
+
+    def chunks(self, rows: int) -> list[slice]:
+        """The row blocks of a tile; none is empty but of a tile without rows."""
+        count = min(self.row_blocks, max(1, rows))
+        return [slice_of(rows, i, count) for i in range(count)]
+
+    def weight(self, rank: int, k: int, d_in: int, d_out: int) -> Piece:
+        """A rank's piece of the weight of layer k."""
+        axis = roles(Place(k)).rows
+        piece = Piece(
+            self.columns(rank, Place(k, aggregated=True), d_in),
+            self.columns(rank, Place(k), d_out),
+            slice(0, 0),
+        )
+        length = piece.shape[0] * piece.shape[1]
+        mine = slice_of(length, coordinates(self.grid, rank)[axis], self.grid[axis])
+        return piece._replace(flat=mine)
+
+    def input_rows(self, rank: int) -> slice:
+        """Which rows of its piece of H⁰ are a rank's share, where H⁰ is trained (section 3.1)."""
+        axis = roles(Place(0)).copies
+        rows = self.rows(rank, Place(0)).size
+        return slice_of(rows, coordinates(self.grid, rank)[axis], self.grid[axis])
+
+    # What it moves, computes and keeps: see ``schemes.outline``.
+
+    def ranks(self) -> Sequence[int]:
+        """Those with the largest block of rows, or the last one, along each axis.
+
+        The last of the blocks that :func:`slice_of` makes is never smaller than another. Of an
+        all-gather it receives a row less than others may, and sends more than that.
+        """
+        largest = [{int(np.argmax(np.diff(cuts))), len(cuts) - 2} for cuts in self._cuts]
+        places = np.stack(np.meshgrid(*map(sorted, largest), indexing="ij")).reshape(3, -1)
+        return sorted(np.ravel_multi_index(tuple(places), self.grid).tolist())
+
+    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+        """See the notes of the class."""
+        itemsize = self.facts.itemsize
+        if product.startswith("row_"):
+            size = self.grid[roles(Place(k)).columns]
+            return row_volume(product, sizes[0], itemsize, size)
+        if product == "expand_input":
+            rows, columns = self.shape(rank, Place(0), sizes[0])
+            own = _length(self.input_rows(rank)) * columns
+            size = self.grid[roles(Place(0)).copies]
+            return volume.all_gather(own * itemsize, rows * columns * itemsize, size)
+        moved = NOTHING
+        if not product.startswith("aggregate"):
+            piece, size = self.weight(rank, k, *sizes), self.grid[roles(Place(k)).rows]
+            own, whole = _length(piece.flat), piece.shape[0] * piece.shape[1]
+            collective = volume.reduce_scatter if product == "weight_grad" else volume.all_gather
+            moved = collective(own * itemsize, whole * itemsize, size)
+        if product == "weight_grad":
+            return moved
+        place = result_of(product, k)
+        rows, columns = self.shape(rank, place, sizes[-1] if product == "combine" else sizes[0])
+        size = self.grid[roles(place).copies]
+        chunks = self.chunks(rows) if product.startswith("aggregate") else [slice(0, rows)]
+        for chunk in chunks:
+            moved += volume.all_reduce(_length(chunk) * columns * itemsize, size)
+        return moved
+
+    def span(self, product: str, k: int) -> Sequence[Span]:
+        """Lines of the grid."""
+        if product.startswith("row_"):
+            return [self._span(roles(Place(k)).columns)]
+        if product == "expand_input":
+            return [self._span(roles(Place(0)).copies)]
+        axes = [] if product.startswith("aggregate") else [roles(Place(k)).rows]
+        if product != "weight_grad":
+            axes.append(roles(result_of(product, k)).copies)
+        return [self._span(axis) for axis in axes]
+
+    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+        """One local product each; tiles of M have their share of the entries, on average."""
+        if product.startswith("row_") or product == "expand_input":
+            return []
+        if product.startswith("aggregate"):
+            forward, backward = self.tiles(rank)[(k - 1) % self.period]
+            tile = forward if product == "aggregate" else backward
+            width = _length(self.columns(rank, Place(k, aggregated=True), sizes[0]))
+            return [Sparse(tile.rows.size, tile.columns.size, self._entries(tile), width)]
+        rows = self.rows(rank, Place(k)).size
+        d_in, d_out = self.weight(rank, k, *sizes).shape
+        return {
+            "combine": [Dense(rows, d_in, d_out)],
+            "combine_t": [Dense(rows, d_out, d_in)],
+            "weight_grad": [Dense(d_in, rows, d_out)],
+        }[product]
+
+    def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
+        """Rows and columns of a rank's piece."""
+        return self.rows(rank, place).size, _length(self.columns(rank, place, width))
+
+    def entries(self, rank: int) -> int:
+        """Of all different tiles (section 5.1: min(3, L) or min(6, L), and their transposes)."""
+        return sum(self._entries(tile) for tile in {t for pair in self.tiles(rank) for t in pair})
+
+    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+        """The block of W or of its gradient; twice where that is transposed afterwards."""
+        if product not in ("combine", "combine_t", "weight_grad"):
+            return 0
+        rows, columns = self.weight(rank, k, *sizes).shape
+        twice = self.transpose_grad and product == "weight_grad"
+        return rows * columns * self.facts.itemsize * (2 if twice else 1)
+
+    def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
+        """A piece of a block: every number is on one rank only."""
+        return _length(self.weight(rank, k, d_in, d_out).flat)
+
+    @cached_property
+    def _cuts(self) -> list[np.ndarray]:
+        """Positions at which blocks of rows begin, for each axis."""
+        return [self.blocks.cuts(size) for size in self.grid]
+
+    def _span(self, axis: int) -> Span:
+        return Span(self.grid[axis], int(np.prod(self.grid[axis + 1 :])))
+
+    def _entries(self, tile: Tile) -> int:
+        share = tile.rows.size * tile.columns.size / max(1, self.facts.n) ** 2
+        return round(self.facts.entries * share)
+
+
+def _length(part: slice) -> int:
+    return part.stop - part.start

@@ -1,0 +1,89 @@
+"""Under mpirun: what ``verify`` cannot see of the tensor-parallel 3D scheme.
+
+Ties of predictions, weights cut and put together, bits that do not depend on time.
+Usage: tensor3d.py G.graph, on 4 ranks
+"""
+
+import itertools
+import sys
+import time
+from unittest import mock
+
+import numpy as np
+
+from gcnmpi import comm as mpi
+from gcnmpi.config import from_table
+from gcnmpi.problem import open_problem
+from gcnmpi.schemes.interface import Place
+from gcnmpi.trainer import Step
+
+
+def opened(comm, **options):
+    table = {
+        "dtype": "float64",
+        "kernel": "scipy",
+        "model": {"dropout": 0.3, "input_dropout": 0.2, "hidden": [7]},
+        "scheme": {"name": "tensor3d", **options},
+    }
+    return open_problem(comm, sys.argv[1], None, from_table(table))
+
+
+def ties_go_to_the_lowest_class(comm):
+    """Columns of H² are cut along z: three columns on four ranks leave one rank without any."""
+    scheme = opened(comm, grid="1x1x4").scheme
+    rows = np.array([[0, 0, 0], [1, 2, 2], [-3, -4, -3], [0, 0, 5], [-np.inf] * 3])
+    columns = scheme.block(Place(2), 3).columns
+    assert scheme.block(Place(2), 3).counts_rows == (comm.rank == 0)
+    found = scheme.row_argmax(2, np.ascontiguousarray(rows[:, columns]), 3)
+    np.testing.assert_array_equal(found, [0, 1, 0, 2, 0])
+    picked = scheme.row_pick(2, rows[:4, columns], np.array([2, 0, 1, 2]), 3)
+    np.testing.assert_array_equal(picked[:, 0], [0, 1, -4, 5])
+
+
+def weights_are_cut_and_put_together(comm):
+    for grid in ("1x2x2", "2x2x1", "4x1x1"):
+        scheme = opened(comm, grid=grid).scheme
+        for k, shape in itertools.product((1, 2, 3), ((5, 3), (1, 4), (9, 1))):
+            whole = np.random.default_rng(k).standard_normal(shape)
+            piece = scheme.shard(k, whole)
+            assert piece.shape == scheme.weight_shape(k, *shape)
+            np.testing.assert_array_equal(scheme.unshard(k, piece, *shape), whole)
+
+
+def bits_do_not_depend_on_time(comm):
+    """Late ranks and row blocks change nothing; copies stay equal."""
+    runs = []
+    for late in (False, True):
+        problem = opened(comm, grid="2x2x1", chunks=3)
+        delays = np.random.default_rng(comm.rank)
+        multiply = problem.kernel.spmm
+
+        def slow(*arguments, late=late, delays=delays, multiply=multiply):
+            time.sleep(delays.uniform(0, 0.004) * late)
+            multiply(*arguments)
+
+        step = Step(problem)
+        with mock.patch.object(problem.kernel, "spmm", slow):
+            losses = [step(epoch) for epoch in range(1, 6)]
+            logits = step.model.forward()
+        runs.append([np.array(losses), logits.copy(), step.model.parameters.flat.copy()])
+    for first, second in zip(*runs, strict=True):
+        np.testing.assert_array_equal(first, second)
+    block = problem.scheme.block(Place(2), logits.shape[1])
+    pieces = {}
+    for rows, columns, piece in comm.allgather((tuple(block.rows), block.columns.start, logits)):
+        np.testing.assert_array_equal(piece, pieces.setdefault((rows, columns), piece))
+    assert len(pieces) == 2  # H² is cut along y and z, and copied along x
+
+
+def main(comm) -> int:
+    ties_go_to_the_lowest_class(comm)
+    weights_are_cut_and_put_together(comm)
+    bits_do_not_depend_on_time(comm)
+    if comm.rank == 0:
+        print("as it should be")
+    return 0
+
+
+if __name__ == "__main__":
+    mpi.run(main)

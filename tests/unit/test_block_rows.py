@@ -1,0 +1,155 @@
+"""Block rows on paper: who multiplies with which blocks, what every rank sends and receives."""
+
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi.config import SchemeConfig
+from gcnmpi.schemes import bcast, replicated
+from gcnmpi.schemes.bcast import BroadcastOutline, column_tiles
+from gcnmpi.schemes.block_rows import copy_of, share
+from gcnmpi.schemes.outline import Facts
+from gcnmpi.schemes.replicated import NeededOutline
+from gcnmpi.volume import NOTHING
+from partition.errors import UserError
+from partition.graph import Graph, aggregation_matrix
+from partition.metrics import exchange_matrix, measure
+
+N = 50
+GRIDS = [(1, 1), (4, 1), (2, 2), (4, 2), (6, 2), (6, 3), (12, 3), (8, 4), (10, 2), (3, 3)]
+
+
+def random_graph():
+    rng = np.random.default_rng(0)
+    matrix = sp.csr_array(np.where(rng.random((N, N)) < 0.08, 1.0, 0.0))
+    return Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
+
+
+def facts_of(graph, parts, k, folds=False):
+    metrics = asdict(measure(graph, parts, k))
+    return Facts(N, sum(metrics["nnz"]), False, folds, 2, 8, metrics)
+
+
+def uneven(k):
+    """Part 1 is empty where there are three or more."""
+    shares = np.arange(k, 0, -1.0)
+    shares[1:2] = 0 if k > 2 else 1
+    return np.random.default_rng(k).choice(k, N, p=shares / shares.sum())
+
+
+@pytest.mark.parametrize(("count", "copies"), [(1, 1), (1, 3), (5, 3), (7, 2), (12, 4), (3, 8)])
+def test_every_stage_is_in_the_share_of_one_copy(count, copies):
+    shares = [share(count, copies, copy) for copy in range(copies)]
+    assert [stage for part in shares for stage in part] == list(range(count))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+    assert all(stage in shares[copy_of(count, copies, stage)] for stage in range(count))
+
+
+def test_column_tiles_are_the_columns_of_a_matrix():
+    rng = np.random.default_rng(1)
+    matrix = sp.csr_array(np.where(rng.random((9, 20)) < 0.3, rng.random((9, 20)), 0))
+    cuts = np.array([0, 3, 3, 11, 20])
+    tiles = list(column_tiles(matrix, cuts))
+    assert [tile.shape for tile in tiles] == [(9, 3), (9, 0), (9, 8), (9, 9)]
+    assert all(tile.has_sorted_indices for tile in tiles)
+    whole = np.hstack([tile.toarray() for tile in tiles])
+    np.testing.assert_array_equal(whole, matrix.toarray())
+
+
+@pytest.mark.parametrize(("size", "copies"), GRIDS)
+def test_broadcasts_bring_each_share_of_the_blocks(size, copies):
+    k = size // copies
+    parts = uneven(k)
+    outline = BroadcastOutline(size, copies, facts_of(random_graph(), parts, k), True)
+    rows = np.bincount(parts, minlength=k)
+    width, volumes = 3, []
+    for rank in range(size):
+        block, copy = divmod(rank, copies)
+        stages = share(k, copies, copy)
+        received = sum(rows[stage] for stage in stages if stage != block)
+        summed = 2 * (copies - 1) * rows[block] * width * 8 // copies
+        volume = outline.volume(rank, "aggregate", 1, width)
+        assert volume.received == received * width * 8 + summed
+        assert volume == outline.volume(rank, "aggregate_t", 2, width)
+        assert outline.shape(rank, None, width) == (rows[block], width)
+        assert sum(one.entries for one in outline.work(rank, "aggregate", 1, width)) <= (
+            outline.entries(rank)
+        )
+        volumes.append(volume)
+    assert sum(v.sent for v in volumes) == sum(v.received for v in volumes)
+    # Where c divides k the copies share equally, and nothing depends on P for c = 1.
+    if copies == 1:
+        assert [v.received for v in volumes] == ((N - rows) * width * 8).tolist()
+
+
+@pytest.mark.parametrize("folds", [False, True])
+@pytest.mark.parametrize(("size", "copies"), GRIDS)
+def test_needed_rows_are_those_of_pairs_of_parts(size, copies, folds):
+    k, graph = size // copies, random_graph()
+    parts = uneven(k)
+    pairs = exchange_matrix(graph, parts, k).toarray()
+    received = {}
+    for rank in range(size):
+        block, copy = divmod(rank, copies)
+        column = pairs[list(share(k, copies, copy)), block]
+        received[rank] = int(column.sum()), int(np.count_nonzero(column))
+    facts = facts_of(graph, parts, k, folds)
+    exact = NeededOutline(size, copies, facts, received)
+    for product in ("aggregate", "aggregate_t"):
+        volumes = [exact.volume(rank, product, 1, 3) for rank in range(size)]
+        assert sum(v.sent for v in volumes) == sum(v.received for v in volumes)
+    moved = [exact.volume(rank, "aggregate", 1, 1) for rank in range(size)]
+    reduced = sum(2 * (copies - 1) * exact.rows(rank // copies) * 8 // copies
+                  for rank in range(size))  # fmt: skip
+    assert sum(v.received for v in moved) == 8 * pairs.sum() + reduced
+    # Without pairs what is received is in proportion, and exact for one copy.
+    estimated = NeededOutline(size, copies, facts)
+    guesses = [estimated.volume(rank, "aggregate", 1, 1) for rank in range(size)]
+    assert [v.sent for v in guesses] == [v.sent for v in moved]
+    assert sum(v.received for v in guesses) >= sum(v.received for v in moved)
+    if copies == 1:
+        assert guesses == moved
+    assert exact.volume(0, "combine", 1, 3, 4) == NOTHING
+
+
+def test_tiles_of_one_copy_hold_all_entries():
+    graph, k = random_graph(), 4
+    outline = BroadcastOutline(k, 1, facts_of(graph, uneven(k), k), False)
+    matrix = aggregation_matrix(graph, "in", True, "none")
+    assert sum(outline.entries(rank) for rank in range(k)) == 2 * matrix.nnz
+    assert max(outline.buffers(rank, "aggregate", 1, 2) for rank in range(k)) == (
+        16 * np.bincount(uneven(k)).max()
+    )
+
+
+def test_parts_are_grouped_where_blocks_divide_them():
+    graph, parts = random_graph(), uneven(6)
+    facts = facts_of(graph, parts, 6)
+    rows = np.bincount(parts, minlength=6)
+    grouped = BroadcastOutline(3, 1, facts, True)
+    assert np.diff(grouped.bounds).tolist() == (rows[::2] + rows[1::2]).tolist()
+    assert np.diff(BroadcastOutline(4, 1, facts, True).bounds).tolist() == [12, 13, 12, 13]
+
+
+def test_the_busiest_ranks_are_among_those_named():
+    graph, size, copies = random_graph(), 12, 3
+    facts = facts_of(graph, uneven(4), 4)
+    for outline in (BroadcastOutline(size, copies, facts, True),
+                    NeededOutline(size, copies, facts)):  # fmt: skip
+        volumes = [outline.volume(rank, "aggregate", 1, 1) for rank in range(size)]
+        named = [volumes[rank] for rank in outline.ranks()]
+        assert max(v.sent for v in named) == max(v.sent for v in volumes)
+
+
+def test_options_for_a_number_of_ranks():
+    config = SchemeConfig(replication=3)
+    assert replicated.parts_needed(config, 12) == 4
+    assert bcast.parts_needed(config, 12) == 0
+    with pytest.raises(UserError, match=r"does not divide the 8 ranks(.|\n)*1, 2, 4, 8"):
+        replicated.parts_needed(config, 8)
+    assert [one.name for one in bcast.variants(config, 8)] == ["bcast"]
+    grids = [(one.replication, one.sparse) for one in replicated.variants(config, 4)]
+    assert grids == [(2, False), (2, True), (4, False), (4, True)]
+    assert replicated.variants(config, 1) == []

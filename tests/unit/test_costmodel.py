@@ -1,0 +1,266 @@
+"""The cost model by hand: times of single steps, a toy scheme, matrices as the model makes them."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from test_layers import N, OneProcess
+
+from gcnmpi.calibrate import Sample, fit_sparse
+from gcnmpi.config import from_table
+from gcnmpi.costmodel import Case, Workload, matrices, memory, predict
+from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.layers import choose_orders
+from gcnmpi.machine import Machine, read_machine, write_machine
+from gcnmpi.models import GCN
+from gcnmpi.schemes.interface import Place
+from gcnmpi.schemes.outline import Dense, Span, Sparse
+from gcnmpi.volume import NOTHING, Volume
+from partition.errors import UserError
+
+NOTHING_COSTS = Machine(**dict.fromkeys((f.name for f in dataclasses.fields(Machine)), 0.0)
+                        | {"bandwidth_intra": 1e9, "bandwidth_inter": 1e9})  # fmt: skip
+
+
+def machine(**constants):
+    return dataclasses.replace(NOTHING_COSTS, **constants)
+
+
+def test_a_sparse_product_by_hand():
+    work = Sparse(rows=10, inner=100, entries=50, width=4)
+    assert machine(product_call=3).sparse_seconds(work, 4) == 3
+    assert machine(sparse_entry=2).sparse_seconds(work, 4) == 100
+    assert machine(sparse_number=2).sparse_seconds(work, 4) == 400
+    assert machine(sparse_row=2).sparse_seconds(work, 4) == 80
+    # An operand of 1600 bytes, of which 400 are in the cache.
+    assert machine(sparse_miss=1, cache_bytes=400).sparse_seconds(work, 4) == 150
+    assert machine(sparse_miss=1, cache_bytes=1600).sparse_seconds(work, 4) == 0
+
+
+def test_a_tall_and_narrow_operand_costs_more_for_the_same_work():
+    flat, tall = Sparse(1000, 1000, 10**5, 64), Sparse(1000, 64000, 10**5, 64)
+    narrow = [Sparse(1000, 64000, 10**5, 1)] * 64
+    seconds = Machine(cache_bytes=2**18).sparse_seconds
+    assert seconds(flat, 4) < seconds(tall, 4) < sum(seconds(part, 4) for part in narrow)
+
+
+def test_a_dense_product_by_hand():
+    assert machine(dense_flop=1).dense_seconds(Dense(2, 3, 5), 4) == 60
+    assert machine(copy_byte=1).dense_seconds(Dense(2, 3, 5), 4) == 4 * (6 + 15 + 10)
+
+
+@pytest.mark.parametrize(
+    ("span", "per_node", "sharing"),
+    [
+        # Within a node of 8 ranks: the node's own bandwidth.
+        (Span(8, 1), 8, None),
+        (Span(2, 4), 8, None),
+        # Across nodes: groups that share the links of one (Plexus, equation 4.6).
+        (Span(16, 1), 8, 1),
+        (Span(8, 2), 8, 2),
+        (Span(4, 4), 8, 4),
+        (Span(2, 8), 8, 8),
+        (Span(2, 32), 8, 8),
+    ],
+)
+def test_the_bandwidth_of_a_group(span, per_node, sharing):
+    some = machine(bandwidth_intra=100.0, bandwidth_inter=10.0)
+    seconds = some.transfer_seconds(Volume(500, 300, 7), [span], per_node)
+    assert seconds == pytest.approx(5.0 if sharing is None else 50 * sharing)
+
+
+def test_messages_of_all_with_all_share_the_node_and_stay_in_it():
+    some = machine(bandwidth_intra=100.0, bandwidth_inter=10.0, latency_inter=3.0)
+    span = Span(5, 1, all_pairs=True)
+    # Of 4 others 1 is on the node; 2 ranks share its link.
+    expected = 0.75 * (100 * 2 / 10 + 3.0) + 0.25 * (100 / 100)
+    assert some.transfer_seconds(Volume(100, 0, 1), [span], 2) == pytest.approx(expected)
+    assert some.transfer_seconds(Volume(100, 0, 1), [span], 8) == pytest.approx(1.0)
+
+
+def test_several_groups_move_a_part_each():
+    some = machine(bandwidth_intra=100.0, bandwidth_inter=10.0)
+    both = some.transfer_seconds(Volume(100, 0, 0), [Span(2, 1), Span(2, 2)], 2)
+    assert both == pytest.approx((1 + 20) / 2)
+
+
+def test_a_reduction_is_a_ring_or_doubling():
+    some = machine(bandwidth_intra=1.0, latency_intra=1.0)
+    assert some.all_reduce_seconds(8, 1, 4) == 0
+    assert some.all_reduce_seconds(8, 4, 4) == pytest.approx(2 * 3 * (1 + 2))  # ring
+    assert some.all_reduce_seconds(1, 4, 4) == pytest.approx(2 * (1 + 1))  # doubling
+
+
+class Toy:
+    """Whole rows on two ranks; rank 1 has twice the work and sends nothing."""
+
+    orders = ("combine",)
+
+    def ranks(self):
+        return [0, 1]
+
+    def volume(self, rank, product, k, *sizes):
+        return Volume(10 * sizes[0], 0, 1) if product == "aggregate" and not rank else NOTHING
+
+    def span(self, product, k):
+        return [Span(2, 1)]
+
+    def work(self, rank, product, k, *sizes):
+        assert product in ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
+        return [Sparse(10, 20, 30 * (1 + rank), sizes[0])] if "aggregate" in product else []
+
+    def shape(self, rank, place, width):
+        return 10, width
+
+    def entries(self, rank):
+        return 30 * (1 + rank)
+
+    def buffers(self, rank, product, k, *sizes):
+        return 0
+
+    def weight_numbers(self, rank, k, d_in, d_out):
+        return d_in * d_out
+
+
+CONFIG = from_table({"model": {"hidden": [6], "cache_input": False}, "dtype": "float64",
+                     "loading": {"max_buffer_mb": 1e-6}})  # fmt: skip
+WORK = Workload(CONFIG, n=20, widths=(8, 6, 3), train_share=0.5)
+
+
+def test_an_epoch_waits_for_the_slowest_rank_of_each_product():
+    some = machine(sparse_number=1.0, bandwidth_intra=1.0)
+    cost = predict(Case(Toy(), 2, WORK, some, 2))
+    # Combining first: M·X of widths 6 and 3, forward and back. Forward, rank 0 takes
+    # 30·w + 10·w seconds, rank 1 60·w; back, rank 1 decides too.
+    assert cost.phases["sparse"] == 2 * 60 * (6 + 3)
+    assert cost.phases["transfer"] == 0  # of rank 1, which decides
+    assert (cost.sent, cost.received, cost.messages) == (90, 0, 2)
+    assert cost.reduce_bytes == 8 * (8 * 6 + 6 + 6 * 3 + 3 + 1)
+    assert cost.seconds == pytest.approx(sum(cost.phases.values()))
+
+
+def test_memory_by_hand():
+    adam = 4 * (8 * 6 + 6 + 6 * 3 + 3)
+    # input 8; outputs 6, 3; product 6, 3; aside 6, 3; the loss twice 5 rows of 3; float64.
+    dense = 10 * (8 + 6 + 3 + 6 + 3 + 6 + 3) + 2 * 5 * 3
+    reduced = 8 * (8 * 6 + 6 + 6 * 3 + 3 + 1)
+    sparse = 60 * (8 + 8) + 2 * 8 * 10
+    part_vector = 4 * 20 // 2
+    case = Case(Toy(), 2, WORK, machine(process_bytes=1000), 2)
+    assert memory(case) == 1000 + part_vector + sparse + 8 * (dense + adam) + reduced
+
+
+def test_a_wanted_order_that_the_scheme_has_not():
+    model = dataclasses.replace(CONFIG.model, order="aggregate")
+    work = dataclasses.replace(WORK, config=dataclasses.replace(CONFIG, model=model))
+    with pytest.raises(UserError, match="this scheme combines first"):
+        predict(Case(Toy(), 2, work, Machine(), 2))
+
+
+class Recording(OneProcess):
+    """Remembers the matrices that a network asks for."""
+
+    orders = ("combine", "aggregate")
+    sharded = False
+
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.made = []
+
+    def empty(self, place, width, exchanged=False):
+        self.made.append((place, width))
+        return super().empty(place, width, exchanged)
+
+    def weight_shape(self, k, d_in, d_out):
+        return d_in, d_out
+
+    def shard(self, k, weight):
+        return weight
+
+    def release(self):
+        pass
+
+    def expand_input(self, share, out):
+        out[...] = share
+
+    share_input = expand_input
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"cache_input": False},
+        {"input_dropout": 0.5, "dropout": 0.5},
+        {"train_features": True},
+        {"order": "combine"},
+        {"order": "aggregate", "input_dropout": 0.5},
+        {"order": "aggregate", "train_features": True},
+    ],
+)
+def test_the_matrices_are_those_that_the_network_makes(settings):
+    config = from_table({"model": {"hidden": [4, 7, 4], **settings}, "dtype": "float64"})
+    kernel = SciPyKernel(np.float64)
+    scheme = Recording(np.eye(N), kernel)
+    widths = (6, 4, 7, 4, 3)
+    model = GCN(scheme, kernel, config, np.ones((N, 6)), widths)
+    model.forward(1)
+    model.output_grad.fill(1)
+    model.backward(1)
+    made = [width for _, width in scheme.made]
+    if scheme.made.count((Place(0), 6)) == 0 and model.layers[0].order != "given":
+        made.append(6)  # the features themselves
+    work = Workload(config, N, widths, 1.0)
+    orders = choose_orders(config.model, widths, scheme.orders)
+    # Here all layouts are one, so that names and widths tell them apart.
+    expected = {(name, width) for name, _, width in matrices(work, orders)}
+    assert sorted(made) == sorted(width for _, width in expected)
+
+
+def test_the_constants_are_found_again():
+    true = Machine(product_call=1e-5, sparse_entry=3e-9, sparse_number=2e-10, sparse_miss=5e-10,
+                   sparse_row=4e-10, cache_bytes=2.0**20)  # fmt: skip
+    works = [
+        Sparse(rows, inner, entries, width)
+        for rows, inner, entries in ((10, 10, 20), (1000, 10**4, 10**5), (10**5, 1000, 10**5),
+                                     (1000, 10**6, 10**5), (1000, 1000, 10**6))
+        for width in (1, 8, 64)
+    ]  # fmt: skip
+    samples = [Sample(work, true.sparse_seconds(work, 4)) for work in works]
+    found = fit_sparse(samples, 4)
+    for name, value in found.items():
+        assert value == pytest.approx(getattr(true, name), rel=1e-6), name
+
+
+def test_the_file_of_a_machine(tmp_path):
+    path = tmp_path / "machine.json"
+    facts = {"hosts": ["a"], "kernel": "scipy", "dtype": "float32", "threads": 1}
+    write_machine(path, machine(dense_flop=3.0), facts)
+    found, said = read_machine(path)
+    assert found == machine(dense_flop=3.0)
+    assert said["hosts"] == ["a"]
+
+    def spoiled(**changes):
+        path.write_text(json.dumps(said | changes))
+        return path
+
+    constants = said["constants"]
+    for broken, says in (
+        (tmp_path / "nothere.json", "nothere.json"),
+        (spoiled(format="x"), "does not describe a machine"),
+    ):
+        with pytest.raises(UserError, match=says):
+            read_machine(broken)
+    for changes, says in (
+        ({"version": 9}, "version 9"),
+        ({"constants": {}}, "does not hold the constants"),
+        ({"constants": constants | {"copy_byte": -1}}, "copy_byte is no positive number"),
+        ({"constants": constants | {"copy_byte": "1"}}, "copy_byte is no positive number"),
+        ({"constants": constants | {"bandwidth_inter": 0}}, "bandwidth_inter is 0"),
+    ):
+        with pytest.raises(UserError, match=says):
+            read_machine(spoiled(**changes))
+    path.write_text("{")
+    with pytest.raises(UserError, match="is not JSON"):
+        read_machine(path)

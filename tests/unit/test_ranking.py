@@ -1,0 +1,244 @@
+"""The ranking of schemes: real partitions, random rows, advice, grids; and the command line."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from gcnmpi import ranking
+from gcnmpi.cli import cli
+from gcnmpi.cli_schemes import parse_bytes
+from gcnmpi.config import from_table
+from gcnmpi.costmodel import predict
+from gcnmpi.machine import Machine
+from gcnmpi.ranking import Candidate, Setting, candidates, rank_schemes, resolved_grid
+from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.p2p import P2POutline
+from partition.errors import UserError
+from partition.graph import Graph
+from partition.metrics import measure
+from partition.pipeline import add_partition
+from partition.store import open_graph, read_partition, write_graph
+
+N = 600
+
+
+def two_rings():
+    """Two rings of 300: block rows cut each of them nowhere on 2 ranks, random rows everywhere."""
+    after = np.arange(N).reshape(2, -1)
+    after = np.roll(after, -1, axis=1).ravel()
+    return Graph(
+        np.arange(N + 1, dtype=np.int64),
+        after.astype(np.int32),
+        features=np.ones((N, 12), np.float32),
+        labels=(np.arange(N) % 5).astype(np.int32),
+    )
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("plan") / "rings.graph"
+    write_graph(path, two_rings(), source={})
+    add_partition(path, "rp", 2)
+    for k in (2, 4):
+        add_partition(path, "block", k)
+    return path
+
+
+def setting(path, machine=None, **tables):
+    return Setting(open_graph(path), from_table(tables), machine or Machine(), 4)
+
+
+def only_p2p(path, size, **options):
+    return rank_schemes(setting(path), size, schemes=["p2p"], **options)[0]
+
+
+def test_a_better_partition_receives_less_and_comes_first(path):
+    first, second = only_p2p(path, 2)
+    assert first.candidate.partition.name == "block-2"
+    assert second.candidate.partition.name == "rp-2"
+    assert first.cost.received == 0 < second.cost.received
+    assert first.cost.seconds < second.cost.seconds
+
+
+def test_bytes_are_those_of_the_partition(path):
+    (line,) = only_p2p(path, 2, partitions=["rp-2"])
+    metrics = read_partition(path, "rp-2").metrics["in"]
+    # Features are constant: the second layer alone, 5 columns wide, forward and back.
+    assert line.cost.received == 4 * 5 * max(
+        sent + received
+        for sent, received in zip(metrics["send_rows"], metrics["recv_rows"], strict=True)
+    )
+
+
+def test_without_a_partition_random_rows_are_estimated(path):
+    (line,) = only_p2p(path, 3)
+    assert line.candidate.estimated
+    assert line.candidate.partition.metrics["in"]["rows"] == [200] * 3
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+@pytest.mark.parametrize("k", [2, 7, 40])
+def test_the_expected_volume_is_the_mean_of_random_partitions(path, direction, k):
+    random = np.random.default_rng(5)
+    # A hub of 500 arcs among vertices of one.
+    indptr = np.concatenate(([0], 500 + np.arange(N)))
+    indices = np.concatenate((np.arange(1, 501), random.integers(0, N, N - 1))).astype(np.int32)
+    graph = Graph(indptr, indices, features=np.ones((N, 3), np.float32),
+                  labels=np.zeros(N, np.int32) + 1)  # fmt: skip
+    folder = path.with_name(f"hub-{direction}-{k}.graph")
+    write_graph(folder, graph, source={})
+    expected = setting(folder, graph={"direction": direction}).random_partition(k)
+    found = [measure(graph, random.integers(0, k, N), k, direction) for _ in range(60)]
+    metrics = expected.metrics[direction]
+    volume = np.mean([each.volume for each in found])
+    assert sum(metrics["send_rows"]) == pytest.approx(volume, rel=0.03)
+    assert sum(metrics["nnz"]) == sum(found[0].nnz)
+    messages = np.mean([each.messages for each in found])
+    # Rows of one hub go to one part, so that fewer pairs meet than rows let expect.
+    assert 0.9 * messages < sum(metrics["send_messages"]) <= k * (k - 1)
+
+
+def test_thousands_of_ranks_receive_less_each(path):
+    received = [only_p2p(path, size)[0].cost.received for size in (3, 24, 192, 600)]
+    assert received == sorted(received, reverse=True)
+    with pytest.raises(UserError, match="601 ranks for 600 vertices"):
+        only_p2p(path, 601)
+
+
+def test_what_needs_too_much_memory_comes_last_with_advice(path):
+    whole = only_p2p(path, 2)
+    free = whole[0].cost.memory
+    base = only_p2p(path, 256)[0].cost.memory
+    (*_, line) = only_p2p(path, 2, memory_limit=(free + base) / 2)
+    assert line.advice.startswith("needs ")
+    more = int(line.advice.split("-P ")[1])
+    assert only_p2p(path, more)[0].cost.memory <= (free + base) / 2
+    assert only_p2p(path, 2, memory_limit=1000)[0].advice.endswith("more ranks do not help")
+
+
+def test_a_partition_that_no_scheme_takes(path):
+    with pytest.raises(UserError, match="'block-4' has 4 parts: no scheme takes that on 3 ranks"):
+        rank_schemes(setting(path), 3, schemes=["p2p"], partitions=["block-4"])
+
+
+def test_schemes_whose_partition_is_not_there_can_be_skipped(path):
+    found, skipped = candidates(setting(path), 3, schemes=["p2p"], estimate="never")
+    assert not found
+    assert "a partition into 3 parts" in skipped[0].reason
+
+
+# Grids: a toy scheme with two of them.
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid(P2POutline):
+    """As "p2p" on one rank; a grid that is not square sends more."""
+
+    grid: str = ""
+
+    def volume(self, rank, product, k, *sizes):
+        one = super().volume(rank, product, k, *sizes)
+        times = 10**6 if self.grid == "1x4" else 1
+        return dataclasses.replace(one, sent=times * (product == "aggregate"))
+
+
+def toy_variants(config, size):
+    return [dataclasses.replace(config, grid=grid) for grid in ("1x4", "2x2")]
+
+
+TOY = Entry(None, lambda config, size: 0, toy_variants,
+            lambda config, size, facts: Grid(size, facts, config.grid))  # fmt: skip
+
+
+class Table:
+    """A table of schemes with the toy and without the others."""
+
+    def get(self, name):
+        return TOY
+
+    def available(self):
+        return {"p2p": None}
+
+
+def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
+    monkeypatch.setattr(ranking, "SCHEMES", Table())
+    stored = open_graph(path)
+    resolve = lambda **scheme: resolved_grid(stored, None, from_table({"scheme": scheme}), 4, 4)  # noqa: E731
+    assert resolve().grid == "2x2"
+    assert resolve(grid="1x4").grid == "1x4"  # the user's own choice
+    lines, _ = rank_schemes(setting(path), 4)
+    assert [line.candidate.options for line in lines] == [{"grid": "2x2"}, {"grid": "1x4"}]
+    with pytest.raises(UserError, match="nothere"):
+        resolve(machine="/nothere.json")
+
+
+def test_a_grid_is_found_for_inference_on_a_graph_without_labels(path, monkeypatch):
+    monkeypatch.setattr(ranking, "SCHEMES", Table())
+    bare = path.with_name("unlabelled.graph")
+    write_graph(bare, dataclasses.replace(two_rings(), labels=None), source={})
+    assert resolved_grid(open_graph(bare), None, from_table({}), 4, 4).grid == "2x2"
+
+
+def test_a_scheme_without_grids_keeps_its_options(path):
+    config = from_table({"scheme": {"name": "p2p"}})
+    assert resolved_grid(open_graph(path), None, config, 2, 2) == config.scheme
+
+
+# The command line.
+
+
+def plan(*words):
+    return CliRunner().invoke(cli, ["plan", *map(str, words)], standalone_mode=False)
+
+
+def test_plan_prints_a_table_and_json(path):
+    text = plan(path, "-P", 2, "--memory", "1kB").output
+    assert "rings: 2 ranks, 16 a node" in text
+    assert "block-2" in text
+    assert "usual constants" in text
+    assert "more ranks do not help" in text
+    assert "(random rows, k = 3)" in plan(path, "-P", 3).output
+    facts = json.loads(plan(path, "-P", 2, "--schemes", "p2p", "--json").output)
+    assert [line["partition"] for line in facts["plans"]] == ["block-2", "rp-2"]
+    assert facts["widths"] == [12, 16, 5]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--partition", "rp-9"], "no partition|unknown partition"),
+        (["--memory", "64QB"], "--memory '64QB' is no size"),
+        (["--machine", "/nothere.json"], "cannot read /nothere.json"),
+        (["--schemes", "p3p"], "unknown scheme 'p3p'"),
+        (["--set", "model.hiden=[3]"], "model.hiden"),
+    ],
+)
+def test_mistakes_on_the_command_line(path, words, says):
+    with pytest.raises(UserError, match=says):
+        raise plan(path, "-P", 2, *words).exception
+
+
+def test_a_graph_without_features_can_be_planned_with_assumed_ones(path):
+    bare = path.with_name("bare.graph")
+    write_graph(bare, dataclasses.replace(two_rings(), features=None, labels=None), source={})
+    with pytest.raises(UserError, match="has no features"):
+        raise plan(bare, "-P", 2).exception
+    widths = json.loads(plan(bare, "-P", 2, "--features", 9, "--classes", 4, "--json").output)
+    assert widths["widths"] == [9, 16, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("64GB", 64e9), ("1.5 MiB", 1.5 * 2**20), ("2T", 2e12), ("100", 100)]
+)
+def test_sizes(text, size):
+    assert parse_bytes(text) == size
+
+
+def test_a_case_of_any_size_costs_no_square_of_it(path):
+    some = setting(path)
+    partition = some.random_partition(4096)
+    cost = predict(some.case(Candidate(some.config.scheme, {}, 4096, partition, True), 4096))
+    assert cost.received >= 0

@@ -1,0 +1,173 @@
+"""SUMMA on paper: cuts, stages, messages of tiles, and volumes of all ranks together."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi.blocks import Ordering, natural_ordering
+from gcnmpi.comm import slice_of
+from gcnmpi.config import SchemeConfig
+from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.interface import Place
+from gcnmpi.schemes.outline import Facts, Sparse
+from gcnmpi.schemes.summa_outline import Layout, SummaOutline, make_chunks
+from gcnmpi.schemes.tiles import message_bytes, pack, unpack
+from gcnmpi.volume import NOTHING
+from partition.errors import UserError
+
+GRIDS = [(1, 1, 1), (2, 2, 1), (4, 2, 1), (3, 4, 1), (2, 3, 2), (2, 2, 2), (1, 1, 5), (5, 1, 3)]
+FACTS = Facts(n=101, entries=1203, symmetric=False, folds=True, depth=2, itemsize=4)
+PRODUCTS = [
+    ("aggregate", 7), ("aggregate_t", 3), ("combine", 7, 3), ("combine_t", 7, 3),
+    ("weight_grad", 7, 3), ("weight_grad", 2, 9), ("row_max", 11), ("row_argmax", 11),
+]  # fmt: skip
+
+
+def ordering(parts):
+    """Of 101 vertices in so many uneven parts."""
+    sizes = np.random.default_rng(parts).multinomial(FACTS.n, np.full(parts, 1 / parts))
+    return Ordering(FACTS.n, None, np.concatenate(([0], np.cumsum(sizes))))
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("order", [natural_ordering(101), natural_ordering(3), ordering(12)])
+def test_stages_of_all_layers_are_the_inner_dimension_once(grid, order):
+    p1, p2, p3 = grid
+    layout = Layout(grid, order)
+    positions = np.arange(order.n)
+    inner = layout.inner_positions(positions)
+    assert sorted(inner) == list(positions)
+    seen = []
+    for layer in range(p3):
+        stages = layout.stages(layer)
+        assert len(stages) <= p1 + p2 - math.gcd(p1, p2)
+        # What the tile of M means by a column is what H means by a row.
+        for stage in stages:
+            rows = positions[slice(*layout.pieces[stage.row * p3 + layer :][:2])][stage.rows]
+            columns = np.arange(*layout.inner[layer * p2 + stage.column :][:2])[stage.columns]
+            assert len(rows) == stage.size > 0
+            assert inner[rows].tolist() == columns.tolist()
+            seen += rows.tolist()
+        assert [s.column for s in stages] == sorted(s.column for s in stages)
+    assert sorted(seen) == list(positions)
+
+
+def test_blocks_are_whole_parts_where_their_number_fits():
+    order = ordering(12)
+    for grid in ((2, 2, 1), (4, 2, 1), (3, 4, 1), (2, 3, 2)):
+        layout = Layout(grid, order)
+        assert set(layout.pieces) <= set(order.bounds)
+        if grid[2] == 1:
+            assert set(layout.inner) <= set(order.bounds)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(5, 9), (1, 70_000), (70_000, 3), (0, 4), (4, 0)])
+def test_a_tile_travels_in_the_bytes_that_are_predicted(shape, dtype):
+    tile = sp.random_array(shape, density=min(1, 2e5 / max(1, math.prod(shape))) * 0.6, rng=1)
+    tile = sp.csr_array(tile)
+    message = pack(tile, dtype)
+    assert message.nbytes == message_bytes(*shape, tile.nnz, np.dtype(dtype).itemsize)
+    if tile.nnz:
+        got = unpack(message, *shape, tile.nnz, dtype)
+        assert got.dtype == dtype
+        assert (got != tile.astype(dtype)).nnz == 0
+
+
+def test_column_numbers_take_two_bytes_where_they_fit():
+    entries = 8 * 10**6
+    assert message_bytes(7, 2**16, entries, 4) == 6 * entries + 8 * 4
+    assert message_bytes(7, 2**16 + 1, entries, 4) == 8 * entries + 8 * 4
+    assert message_bytes(10**6, 10**6, 0, 4) == 0
+    assert message_bytes(1, 2**33, 2**33, 4) == 12 * 2**33 + 2 * 8
+
+
+@pytest.mark.parametrize("block", [0, 1, 3, 100])
+@pytest.mark.parametrize(("width", "parts"), [(11, 4), (2, 5), (0, 3), (6, 1)])
+def test_chunks_are_all_columns_in_order_each_of_its_owner(width, parts, block):
+    chunks = make_chunks(width, parts, block)
+    assert [c for chunk in chunks for c in range(*chunk.columns.indices(width))] == [*range(width)]
+    for chunk in chunks:
+        whole = slice_of(width, chunk.owner, parts)
+        assert whole.start <= chunk.columns.start < chunk.columns.stop <= whole.stop
+        assert not block or chunk.width <= block
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_what_is_received_was_sent_and_work_is_that_of_one_rank(grid):
+    outline = SummaOutline(grid, 2, FACTS)
+    ranks = range(math.prod(grid))
+    for product, *sizes in PRODUCTS:
+        total = sum((outline.volume(rank, product, 1, *sizes) for rank in ranks), NOTHING)
+        assert total.sent == total.received or product.startswith("row_")
+        assert (total.sent > 0) == (total.messages > 0)
+        parts = [part for rank in ranks for part in outline.work(rank, product, 1, *sizes)]
+        if product.startswith("row_"):
+            assert not parts
+            continue
+        flops = sum(
+            part.entries * part.width if isinstance(part, Sparse)
+            else part.rows * part.inner * part.width for part in parts
+        )  # fmt: skip
+        whole = sizes[0] * (FACTS.entries if product.startswith("agg") else FACTS.n * sizes[1])
+        assert flops == pytest.approx(whole, rel=0.1 if product.startswith("agg") else 1e-12)
+    shapes = [outline.shape(rank, Place(1), 7) for rank in ranks]
+    assert sum(rows * columns for rows, columns in shapes) == FACTS.n * 7
+    assert set(outline.ranks()) <= set(ranks)
+
+
+@pytest.mark.parametrize("grid", [(32, 32, 1), (16, 16, 16), (8, 8, 8)])
+def test_volumes_are_those_of_the_paper(grid):
+    """Words received in M·H: nnz/√P + nf/√P, or nnz/P^⅔ + 2nf/P^⅔; (g − 1)/g of each."""
+    n, degree, f = 2**20, 32, 64
+    facts = dataclasses.replace(FACTS, n=n, entries=n * degree)
+    p, layers = grid[0], grid[2]
+    share = (p - 1) / p
+    # An entry is a value and a column number of 2 bytes: 1.5 words.
+    sparse = 1.5 * n * degree / (p * layers)
+    words = share * (sparse + n * f / (p * layers) + (n * f / p**2 if layers > 1 else 0))
+    # Row pointers: at most 4 bytes a row and stage.
+    pointers = p * n / p
+    received = SummaOutline(grid, 0, facts).volume(p, "aggregate", 1, f).received / 4
+    assert words <= received <= words + 1.01 * pointers
+    partial = SummaOutline(grid, 0, facts).volume(p, "combine", 1, f, f).received / 4
+    assert partial == pytest.approx(share * n * f / (p * layers))
+
+
+def test_partial_sums_are_as_many_times_the_result_as_there_are_layers():
+    one, four = (SummaOutline((2, 2, layers), 0, FACTS) for layers in (1, 4))
+    rows, columns = four.shape(0, Place(1), 8)
+    partial = four.buffers(0, "aggregate", 1, 8) - four.buffers(0, "aggregate", 1, 0)
+    # Beside them, the rows of H of a stage.
+    assert partial // (4 * columns) - rows == pytest.approx(4 * rows, abs=4)
+    assert one.buffers(0, "aggregate", 1, 8) > 0
+
+
+def test_thousands_of_ranks_are_as_easy():
+    facts = dataclasses.replace(FACTS, n=10**8, entries=10**10, itemsize=4)
+    for name in ("summa", "split3d"):
+        entry = SCHEMES.get(name)
+        for variant in entry.variants(SchemeConfig(name=name), 4096):
+            assert entry.parts(variant, 4096) == 0
+            outline = entry.outline(variant, 4096, facts)
+            for rank in outline.ranks():
+                assert outline.volume(rank, "aggregate", 1, 64).received > 0
+                assert outline.buffers(rank, "aggregate", 1, 64) > 0
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"), [("summa", "3x2", "2x3x1"), ("split3d", "1x3x2", "6")]
+)
+def test_options_that_do_not_fit(name, good, bad):
+    entry = SCHEMES.get(name)
+    assert entry.parts(SchemeConfig(name=name, grid=good), 6) == 0
+    assert good in [variant.grid for variant in entry.variants(SchemeConfig(name=name), 6)]
+    with pytest.raises(UserError, match="6 ranks"):
+        entry.parts(SchemeConfig(name=name, grid=bad), 6)
+    with pytest.raises(UserError, match="8 ranks"):
+        entry.parts(SchemeConfig(name=name, grid=good), 8)
+    with pytest.raises(UserError, match="one order of the vertices"):
+        entry.parts(SchemeConfig(name=name, permutation="double"), 6)
