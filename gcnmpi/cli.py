@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 import numpy as np
 
-from gcnmpi import __version__, cli_schemes
+from gcnmpi import __version__, cli_cluster, cli_schemes
 from gcnmpi.cli_common import Job, common
 from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
 from gcnmpi.kernels import KERNELS
@@ -285,7 +285,12 @@ def report(runs: tuple[Path, ...], as_json: bool) -> int:
     return 0
 
 
-for command in (cli_schemes.plan, cli_schemes.calibrate, cli_schemes.bench_schemes):
+for command in (
+    cli_schemes.plan,
+    cli_schemes.calibrate,
+    cli_schemes.bench_schemes,
+    cli_cluster.doctor,
+):
     cli.add_command(command)
 
 

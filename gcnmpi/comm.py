@@ -7,6 +7,7 @@ calls its methods.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import time
@@ -358,6 +359,12 @@ def versions() -> dict[str, str]:
         "mpi4py": mpi4py.__version__,
         "mpi": MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\x00 "),
     }
+
+
+def cuda_aware() -> bool | None:
+    """Whether MPI says that it sends from the memory of GPUs; None where it does not say."""
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)
+    return None if query is None else bool(query())
 
 
 def slice_of(n: int, rank: int, size: int) -> slice:

@@ -214,6 +214,8 @@ def _read_header(head: bytes, size: int, where: str) -> tuple[int, tuple[int, ..
         raise UserError(f"{where}: Object arrays are not read, they are programs")
     if dtype.kind not in "biufc" or any(type(extent) is not int or extent < 0 for extent in shape):
         raise UserError(f"{where} holds no numbers, but {dtype} {shape}")
-    if math.prod(shape) * dtype.itemsize > size - stream.tell():
+    # Without its zeros, because NumPy has no empty array of 2⁶³ rows either.
+    extent = math.prod(filter(None, shape)) * dtype.itemsize
+    if extent > size - stream.tell() and (all(shape) or extent >= 2**63):
         raise UserError(f"{where} is truncated: its header announces {dtype} {shape}")
     return stream.tell(), shape, fortran, dtype
