@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
 import sys
 from collections.abc import Callable
@@ -138,7 +137,7 @@ def train(
                 if path is not None and comm.rank == 0:
                     make_room_for(path)
         problem = open_problem(comm, graph, partition, config)
-        folder = out or Path("runs") / _run_name(graph, partition)
+        folder = out or Path("runs") / cli_cluster.run_name(graph, partition)
         with Progress(problem, quiet=quiet or comm.rank != 0) as progress:
 
             def on_epoch(epoch: Any) -> None:
@@ -290,11 +289,7 @@ for command in (
     cli_schemes.calibrate,
     cli_schemes.bench_schemes,
     cli_cluster.doctor,
+    cli_cluster.submit,
+    cli_cluster.status,
 ):
     cli.add_command(command)
-
-
-def _run_name(graph: Path, partition: str | None) -> str:
-    # Only rank 0 writes to the folder, so clocks need not agree.
-    date = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return f"{graph.name.removesuffix('.graph')}-{partition or 'serial'}-{date}"

@@ -64,7 +64,7 @@ LAYERS = {
         ["gcnmpi.checkpoint_files"],
         ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
-        ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor"],
+        ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor", "gcnmpi.submit"],
         ["gcnmpi.report", "gcnmpi.verify"],
         ["gcnmpi.cli_common"],
         ["gcnmpi.cli_schemes", "gcnmpi.cli_cluster"],
