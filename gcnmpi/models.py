@@ -261,7 +261,8 @@ def from_state(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if "weight" not in layer:
             raise UserError(f"layer {number} of the weights has a bias but no weight")
         d_out, d_in = layer["weight"].shape
-        if width not in (None, d_in) or layer.get("bias", np.empty(d_out)).shape != (d_out,):
+        bias = layer.get("bias")
+        if width not in (None, d_in) or (bias is not None and bias.shape != (d_out,)):
             raise UserError(f"the shapes of layer {number} of the weights do not fit")
         parameters[f"{k}.weight"] = np.ascontiguousarray(layer["weight"].T)
         if "bias" in layer:
