@@ -7,6 +7,7 @@ import os
 import platform
 import resource
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
@@ -105,6 +106,8 @@ def train(
     comm, config = problem.comm, problem.config.train
     found, warnings = (None, []) if out is None else checkpoint.find(problem, out, resume)
     start = _start_record(problem, warnings)
+    if comm.rank == 0:
+        _tell(found, warnings)
     step = Step(problem)
     model, targets = step.model, step.targets
     epochs, best = _restored(problem, step, found)
@@ -297,6 +300,13 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "config": asdict(problem.config),
         "warnings": [*problem.warnings, *warnings],
     }
+
+
+def _tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+    if found is not None:
+        print(f"going on after epoch {found.facts['epoch']}, from {found.path}", file=sys.stderr)
 
 
 def _restored(

@@ -58,6 +58,7 @@ def test_directives_and_words(request_for, graph, tmp_path):
     ).stdout.splitlines()  # fmt: skip
     assert words[:5] == [sys.executable, "-m", "gcnmpi", "train", str(graph)]
     assert not (tmp_path / "evil").exists()
+    text = text.replace("${rank_prefix[@]}", "")
     assert "@" not in text.replace("${launch[@]}", "").replace("${program[@]}", "").replace(
         "USR1@90", ""
     )
