@@ -14,7 +14,7 @@ import time
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
@@ -41,6 +41,7 @@ SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
 T = TypeVar("T")
 
 EXCHANGE_TAG = 1
+_LAST_SECONDS = 0.5
 
 
 # What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
@@ -50,6 +51,39 @@ _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RAN
 def launched() -> bool:
     """Whether this process was started by mpirun or srun, as one of several or alone."""
     return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+
+
+def check_together(size: int, environment: Mapping[str, str]) -> None:
+    """Refuse to be one of several processes each of which believes that it is alone.
+
+    Raises
+    ------
+    UserError
+        If there is one rank and the launcher says that it started more; agreed, since every
+        process finds the same. All but the launcher's first exit at once, so that it is said once.
+    """
+    for started, place, launcher in _LAUNCHED_AS:
+        if size == 1 and int(environment.get(started) or 1) > 1:
+            if environment.get(place, "0") != "0":
+                sys.exit(0)
+            error = UserError(
+                f"{environment[started]} processes were started by {launcher}, and MPI sees but "
+                "one in each: they do not find each other",
+                "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
+                f"mpi4py uses, {MPI.Get_library_version().split(',')[0].split(chr(10))[0]}",
+            )
+            error.agreed = True  # type: ignore[attr-defined]
+            raise error
+        if started in environment:
+            return
+
+
+# Number of processes and number of this one; of several launchers in each other the innermost.
+_LAUNCHED_AS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"),
+    ("PMI_SIZE", "PMI_RANK", "a launcher of MPICH's kind"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
+)
 
 
 def run(main: Callable[[Comm], int]) -> NoReturn:
@@ -64,6 +98,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     comm = MPI.COMM_WORLD
     code = 1
     try:
+        check_together(comm.size, os.environ)
         code = main(comm)
     except UserError as error:
         if not getattr(error, "agreed", False):
@@ -79,7 +114,15 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
         else:
             _abort(comm, f"rank {comm.rank} failed:\n{traceback.format_exc()}", 1)
     sys.stdout.flush()
+    code = int(maxima(comm, code)[0])
+    rank, size = comm.rank, comm.size
     MPI.Finalize()
+    # Open MPI's mpirun crashes now and then, or hangs, when ranks of several hosts return an error
+    # together: one does, after the others have gone.
+    if rank > 0:
+        code = 0
+    elif code and size > 1:
+        time.sleep(_LAST_SECONDS)
     sys.exit(code)
 
 
@@ -272,7 +315,14 @@ def sum_in_place(comm: Comm, array: np.ndarray) -> None:
 
 def maximum(comm: Comm, value: float) -> float:
     """The largest value over ranks, on every rank."""
-    return comm.allreduce(value, MPI.MAX)
+    return maxima(comm, value)[0]
+
+
+def maxima(comm: Comm, *values: float) -> list[float]:
+    """The largest of each value over ranks, on every rank: one reduction."""
+    largest = np.array(values, np.float64)
+    comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
+    return largest.tolist()
 
 
 def rest_until_all(comm: Comm, seconds: float = 0.02) -> None:
@@ -343,6 +393,12 @@ def versions() -> dict[str, str]:
         "mpi4py": mpi4py.__version__,
         "mpi": MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\x00 "),
     }
+
+
+def cuda_aware() -> bool | None:
+    """Whether MPI says that it sends from the memory of GPUs; None where it does not say."""
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)
+    return None if query is None else bool(query())
 
 
 def slice_of(n: int, rank: int, size: int) -> slice:

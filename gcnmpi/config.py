@@ -96,6 +96,10 @@ class TrainConfig:
         "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
     )
     eval_every: int = key(1, "evaluate accuracies every so many epochs; 0: never", low=0)
+    checkpoint_every: int = key(0, "checkpoint every so many epochs; 0: never", low=0)
+    checkpoint_minutes: float = key(
+        15.0, "checkpoint after so many minutes without one; 0: never", low=0
+    )
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,11 @@ class LoadingConfig:
 
 @dataclass(frozen=True)
 class CommConfig:
-    """``[comm]``: how messages travel."""
+    """``[comm]``: the life of the job, and how messages travel."""
 
+    timeout: float = key(
+        0.0, "end the job after so many seconds in which a rank has not moved; 0: never", low=0
+    )
     cuda_aware: str = key(
         "auto",
         "kernel cupy: messages straight from the device; auto: if MPI says that it can",
@@ -186,7 +193,7 @@ def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] =
             table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid TOML: {error}") from error
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -246,7 +253,7 @@ def _checked(name: str, value: Any, hint: Any, limits: types.MappingProxyType) -
             raise UserError(f"{name} takes a list, not {value!r}")
         return tuple(_checked(name, item, get_args(hint)[0], limits) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = float(value) if abs(value) < 2**1023 else math.inf
     if type(value) is not hint:
         raise UserError(f"{name} takes {_TYPE_NAMES[hint]}, not {value!r}")
     choices = [*limits["also"], *limits["choices"]]
@@ -269,7 +276,7 @@ _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "tru
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -175,12 +175,22 @@ class GCN:
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Set weights and biases from :func:`from_state`'s arrays."""
+        self.fill(self.parameters.flat, state)
+
+    def fill(self, flat: Any, whole: Mapping[str, np.ndarray]) -> None:
+        """The inverse of :meth:`whole`: weights and biases, or their moments, into ``flat``."""
         for name, view in self.parameters.items():
             if name != FEATURES:
-                piece = state[name]
+                piece = whole[name]
                 if name.endswith("weight"):
                     piece = self._scheme.shard(_layer(name), piece)
-                self._kernel.copy(self._kernel.from_host(piece), view)
+                target = flat[self.parameters.slices[name]].reshape(view.shape)
+                self._kernel.copy(self._kernel.from_host(piece), target)
+
+    def fill_features(self, flat: Any, piece: np.ndarray) -> None:
+        """The inverse of :meth:`features`."""
+        share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
+        self._scheme.share_input(self._kernel.from_host(piece), share)
 
     def _shapes(self, features: Any) -> tuple[dict, dict]:
         """Shapes of what this rank has a piece of, and of what it has whole."""
@@ -260,7 +270,8 @@ def from_state(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if "weight" not in layer:
             raise UserError(f"layer {number} of the weights has a bias but no weight")
         d_out, d_in = layer["weight"].shape
-        if width not in (None, d_in) or layer.get("bias", np.empty(d_out)).shape != (d_out,):
+        bias = layer.get("bias")
+        if width not in (None, d_in) or (bias is not None and bias.shape != (d_out,)):
             raise UserError(f"the shapes of layer {number} of the weights do not fit")
         parameters[f"{k}.weight"] = np.ascontiguousarray(layer["weight"].T)
         if "bias" in layer:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 
@@ -56,6 +57,33 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
         return run_group(command, timeout, {**os.environ, **MPI_ENVIRONMENT, **(env or {})}, cwd)
 
     return run
+
+
+@pytest.fixture
+def launched() -> Iterator[Callable[..., subprocess.Popen]]:
+    """``launched(nranks, *words)`` → the process of a gcnmpi that runs on; killed with the test."""
+    processes = []
+    launcher = _launcher()
+
+    def start(nranks: int, *words: str | os.PathLike) -> subprocess.Popen:
+        command = [*launcher, "-n", str(nranks), sys.executable, "-m", "gcnmpi", *map(str, words)]
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **MPI_ENVIRONMENT},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 @pytest.fixture
