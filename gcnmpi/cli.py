@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -166,7 +167,10 @@ def train(
         return 0
 
     def watched(comm: Any) -> int:
-        with stop_requests() as asked, watchdog(config.comm.timeout, comm.rank) as moved:
+        from gcnmpi.comm import launched
+
+        launcher = os.getppid() if launched() else None
+        with stop_requests(launcher) as asked, watchdog(config.comm.timeout, comm.rank) as moved:
             return job(comm, asked, moved)
 
     return watched

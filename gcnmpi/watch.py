@@ -19,16 +19,26 @@ _LOOKS_A_SECOND = 10
 
 
 @contextlib.contextmanager
-def stop_requests() -> Iterator[Callable[[], int]]:
-    """Catch signals that ask for a checkpoint and an end: ``asked()`` is the last one, or 0."""
+def stop_requests(launcher: int | None = None) -> Iterator[Callable[[], int]]:
+    """Catch signals that ask for a checkpoint and an end: ``asked()`` is the last one, or 0.
+
+    Parameters
+    ----------
+    launcher : int, optional
+        Parent process without which nobody waits for this one: its end asks too, as SIGHUP.
+    """
     caught = [0]
 
     def catch(number: int, _: FrameType | None) -> None:
         caught[0] = number
 
+    def asked() -> int:
+        alone = launcher is not None and os.getppid() != launcher
+        return caught[0] or (signal.SIGHUP if alone else 0)
+
     before = {number: signal.signal(number, catch) for number in STOP_SIGNALS}
     try:
-        yield lambda: caught[0]
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -138,13 +138,13 @@ def test_what_the_record_of_a_resumed_run_says(runs, name):
 
 
 # Long enough to be interrupted, short enough to be waited for.
-LONG = 150
+LONG = 80
 
 
 @pytest.fixture(scope="module")
 def long_curve(mpirun, graph, tmp_path_factory):
     out = tmp_path_factory.mktemp("long") / "run"
-    done = mpirun(3, "gcnmpi", *train(graph, out, epochs=LONG))
+    done = mpirun(3, "gcnmpi", *train(graph, out, epochs=LONG), timeout=180)
     assert done.returncode == 0, done.stderr
     return curve(out)
 
@@ -167,7 +167,7 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     out = tmp_path / "run"
     words = train(graph, out, "train.checkpoint_every=0", epochs=LONG)
     process = launched(3, *words)
-    wait_for_epochs(out, 10, process)
+    wait_for_epochs(out, 5, process)
     if number == signal.SIGUSR1:  # which mpirun passes on
         process.send_signal(number)
     else:  # which would end mpirun: one rank gets it, and all agree
@@ -181,6 +181,17 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     done = mpirun(3, "gcnmpi", *words)
     assert done.returncode == 0, done.stderr
     assert curve(out) == long_curve
+
+
+def test_ranks_whose_launcher_was_killed_stop_too(launched, graph, tmp_path):
+    process = launched(3, *train(graph, tmp_path / "run", epochs=10**6))
+    wait_for_epochs(tmp_path / "run", 5, process)
+    process.kill()
+    until = time.monotonic() + 60
+    while read_run(tmp_path / "run").stop is None:
+        assert time.monotonic() < until, "the ranks go on"
+        time.sleep(0.05)
+    assert read_run(tmp_path / "run").stop["signal"] == signal.SIGHUP
 
 
 def rank_of(process) -> int:
