@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import count, pairwise
@@ -200,6 +201,7 @@ def with_torch(case: Case) -> Any:
     """PyTorch with the threads of the case."""
     import torch
 
+    warnings.filterwarnings("ignore", "Sparse")  # CSR tensors are called beta
     torch.set_num_threads(case["threads"])
     return torch
 
@@ -227,7 +229,7 @@ def torch_epoch(
         loss = torch.nn.functional.cross_entropy(logits if rows is None else logits[rows], labels)
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return loss.item()
 
     return epoch
 
