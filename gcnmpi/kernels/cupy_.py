@@ -187,6 +187,14 @@ class CupyKernel:
             "relu_backward", *grad.shape, *_matrix(grad), *_matrix(output), self.dtype.type(scale)
         )
 
+    def activate(self, x: Array, bias: Array | None, rows: Any, columns: Any, p: float) -> None:
+        """x = dropout(max(x + 1·biasᵀ, 0)), in place; without ``rows``, nothing is dropped."""
+        if bias is not None:
+            self.add_bias(x, bias)
+        self.relu(x)
+        if rows is not None:
+            self.dropout(x, rows, columns, p, x)
+
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:
         """Dropout keys of global vertices, made on the device."""
         start = np.uint64(rng.first_key(seed, epoch, layer))
