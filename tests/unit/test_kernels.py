@@ -402,7 +402,7 @@ def test_weight_decay_of_some_parameters_only(kernel):
 def test_arrays_begin_with_a_cache_line(kernel, shape):
     for array in (kernel.empty(*shape), kernel.zeros(*shape)):
         assert array.shape == shape
-        assert array.flags.c_contiguous
         if kernel.host_visible:  # the device's allocator has its own rule
+            assert array.flags.c_contiguous
             assert array.ctypes.data % 64 == 0 or not array.size
             assert array.flags.writeable
