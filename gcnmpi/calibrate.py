@@ -62,6 +62,7 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
     constants = {
         **fit_sparse(_mean_samples(comm, _sparse_samples(kernel)), kernel.dtype.itemsize),
         **{name: _mean(comm, value) for name, value in _dense_constants(kernel).items()},
+        "received_entry": _mean(comm, _received_entry(kernel)),
         "process_bytes": _mean(comm, idle),
     }
     hosts = host_names(comm)
@@ -149,6 +150,13 @@ def _sparse_samples(kernel: Any) -> list[Sample]:
     return samples
 
 
+def _received_entry(kernel: Any) -> float:
+    """A tile of random entries, out of arrays as they travel, per entry."""
+    rows, inner, entries = TILES[0]
+    tile = sp.random_array((rows, inner), density=entries / (rows * inner), format="csr", rng=0)
+    return _seconds(partial(kernel.sparse, sp.csr_array(tile))) / tile.nnz
+
+
 def _dense_constants(kernel: Any) -> dict[str, float]:
     """Memory, dense products and dropout."""
     rows, width = 40_000, 64
@@ -172,14 +180,14 @@ def _filled(kernel: Any, rows: int, width: int) -> Any:
     return array
 
 
-def _seconds(call: Callable[[], None]) -> float:
-    """Time of a call: the shortest of several, as what disturbs only makes it longer."""
+def _seconds(call: Callable[[], Any]) -> float:
+    """Time of a call: the median, so that what always disturbs (such as other ranks) counts."""
     times = []
     for _ in range(REPEATS):
         began = time.perf_counter()
         call()
         times.append(time.perf_counter() - began)
-    return min(times)
+    return statistics.median(times)
 
 
 def _mean(comm: Comm, value: float) -> float:

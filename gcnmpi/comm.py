@@ -355,7 +355,12 @@ def share_of_cores(comm: Comm) -> int:
 
 
 def most_ranks_a_node(comm: Comm) -> int:
-    """How many ranks the fullest node runs."""
+    """How many ranks the fullest node runs.
+
+    May be the first thing that ranks do together: one that has failed before is heard here.
+    """
+    with agreed(comm):
+        pass  # what such a rank meets in a split instead, it would wait for without end
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
     size = node.size
     node.Free()

@@ -47,7 +47,7 @@ from gcnmpi.schemes.interface import Place
 from gcnmpi.schemes.outline import Outline, Span, Sparse
 from gcnmpi.volume import NOTHING, Volume
 from partition.errors import UserError
-from partition.graph import index_dtype, training_vertices
+from partition.graph import Graph, index_dtype, training_vertices
 from partition.store import StoredGraph
 
 # How often an operation reads or writes each number of its matrix.
@@ -74,12 +74,15 @@ class Workload:
         Of H⁰ … Hᴸ.
     train_share : float
         Share of the vertices that train.
+    distances : (quantiles,) array or None
+        How far apart the ends of arcs are in the graph's order: see ``Machine.sparse_seconds``.
     """
 
     config: Config
     n: int
     widths: tuple[int, ...]
     train_share: float
+    distances: np.ndarray | None = field(default=None, compare=False)
 
     @property
     def depth(self) -> int:
@@ -145,7 +148,18 @@ def workload(
             )
     trained = training_vertices(stored.graph)
     share = 1.0 if trained is None else float(np.mean(trained))
-    return Workload(config, manifest.n, (ends[0], *config.model.hidden, ends[1]), share)
+    widths = (ends[0], *config.model.hidden, ends[1])
+    return Workload(config, manifest.n, widths, share, arc_distances(stored.graph))
+
+
+def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:
+    """Quantiles of |source − target| over arcs spread evenly over the graph; None without arcs."""
+    if not graph.nnz:
+        return None
+    places = np.unique(np.linspace(0, graph.nnz - 1, min(sampled, graph.nnz)).astype(np.int64))
+    source = np.searchsorted(graph.indptr, places, side="right") - 1
+    apart = np.abs(source - np.asarray(graph.indices[places], np.int64))
+    return np.quantile(apart, np.linspace(0, 1, quantiles))
 
 
 @dataclass(frozen=True)
@@ -274,7 +288,7 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
         name, k, *sizes = product
         for part in outline.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
             if isinstance(part, Sparse):
-                seconds["sparse"] += machine.sparse_seconds(part, itemsize)
+                seconds["sparse"] += machine.sparse_seconds(part, itemsize, case.work.distances)
             else:
                 seconds["dense"] += machine.dense_seconds(part, itemsize)
         volume = outline.volume(rank, name, k, *sizes)

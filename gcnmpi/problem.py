@@ -249,11 +249,10 @@ def _check(
             f"gcn-partition add {path} --model hp -k {needed}, then --partition hp-{needed}",
         )
     if partition is not None and needed and partition.k != needed:
-        ranks = "this run" if needed == size else f"scheme {scheme.name!r} on {size} ranks"
+        takes = f"scheme {scheme.name!r} on {size} ranks takes {needed}"
         hint = f"make a partition with -k {needed}"
         if needed == size:
+            takes = f"this run has {size} ranks"
             hint = f"start it with mpirun -n {partition.k}, or {hint}"
-        raise UserError(
-            f"partition {name!r} has {partition.k} parts, and {ranks} has {needed}", hint
-        )
+        raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
     return partition, manifest, config, scheme

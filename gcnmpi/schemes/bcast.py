@@ -158,9 +158,9 @@ class BroadcastOutline(BlockRowsOutline):
         return [Sparse(rows, one, entries * one // inner, width) for one in blocks if one]
 
 
-def make_outline(config: Config, size: int, facts: Facts) -> BroadcastOutline:
+def make_outline(config: SchemeConfig, size: int, facts: Facts) -> BroadcastOutline:
     """The scheme on paper."""
-    return BroadcastOutline(size, 1, facts, config.scheme.overlap)
+    return BroadcastOutline(size, 1, facts, config.overlap)
 
 
 ENTRY = Entry(load, parts_needed, variants, make_outline)

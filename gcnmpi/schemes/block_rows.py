@@ -107,6 +107,7 @@ class BlockRowsOutline:
     copies: int
     facts: Facts
     orders = ("combine", "aggregate")
+    pairwise = False  # whether blocks of a process column meet in messages of two ranks
 
     @property
     def count(self) -> int:
@@ -127,19 +128,18 @@ class BlockRowsOutline:
         return int(self.bounds[block + 1] - self.bounds[block])
 
     def ranks(self) -> Sequence[int]:
-        """Of blocks that are extreme in a figure, the copy that sends and the one with most."""
+        """Of blocks extreme in a figure: the copy that sends, another, and the one with most."""
         figures = [np.diff(self.bounds), -np.diff(self.bounds)]
         names = ("nnz", "send_rows", "recv_rows")
         figures += [figure for name in names if (figure := self._grouped(name)) is not None]
         blocks = {int(np.argmax(figure)) for figure in figures}
         most = max(range(self.copies), key=self._share_rows)
-        return sorted(
-            {
-                block * self.copies + copy
-                for block in blocks
-                for copy in (copy_of(self.count, self.copies, block), most)
-            }
-        )
+        found = set()
+        for block in blocks:
+            sender = copy_of(self.count, self.copies, block)
+            for copy in (sender, (sender + 1) % self.copies, most):
+                found.add(block * self.copies + copy)
+        return sorted(found)
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
         """What arrives or leaves in the stages, and the sum over copies."""
@@ -152,7 +152,7 @@ class BlockRowsOutline:
         """A process column, then a process row."""
         if not product.startswith("aggregate"):
             return []
-        return [Span(self.count, self.copies), Span(self.copies, 1)]
+        return [Span(self.count, self.copies, all_pairs=self.pairwise), Span(self.copies, 1)]
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """The stages of a share; dense products of own rows; a copy's part of them in gradients."""

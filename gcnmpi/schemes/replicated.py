@@ -80,7 +80,7 @@ def load(
     copies = config.scheme.replication
     with agreed(comm):
         facts = make_facts(stored, partition, direction, config)
-    outline = make_outline(config, comm.size, facts)
+    outline = make_outline(config.scheme, comm.size, facts)
     options = {
         "name": "replicated",
         "replication": copies,
@@ -157,6 +157,7 @@ class NeededOutline(BlockRowsOutline):
     """
 
     received: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    pairwise = True
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Halo and packed rows."""
@@ -213,12 +214,11 @@ class NeededOutline(BlockRowsOutline):
         return self.facts.metrics or alone(self.facts)
 
 
-def make_outline(config: Config, size: int, facts: Facts) -> BroadcastOutline | NeededOutline:
+def make_outline(config: SchemeConfig, size: int, facts: Facts) -> BroadcastOutline | NeededOutline:
     """The scheme on paper."""
-    scheme = config.scheme
-    if scheme.sparse:
-        return NeededOutline(size, scheme.replication, facts)
-    return BroadcastOutline(size, scheme.replication, facts, scheme.overlap)
+    if config.sparse:
+        return NeededOutline(size, config.replication, facts)
+    return BroadcastOutline(size, config.replication, facts, config.overlap)
 
 
 ENTRY = Entry(load, parts_needed, variants, make_outline)

@@ -9,7 +9,9 @@ the byte, with the formulas of the paper.
 M·H, Mᵀ·G       in stages over the inner dimension: columns of M are broadcast along the process
                 row, rows of H along the process column, and their product is added
 T·W, G·Wᵀ       columns of T or G are broadcast along the process row and multiplied with their
-                rows of W, this rank's columns of it: the partial SUMMA
+                rows of W, this rank's columns of it: the partial SUMMA. Where the result is
+                narrower, it travels instead: own columns of T times their rows of W, all columns
+                of it, are reduce-scattered along the process row
 Tᵀ·G            columns of the narrower of both are broadcast along the process row; every rank
                 has a block of the product's share of its rows, zero elsewhere
 row operations  an all-reduce along the process row
@@ -49,6 +51,7 @@ from gcnmpi.schemes.summa_outline import (
     Stage,
     SummaOutline,
     make_chunks,
+    result_travels,
 )
 from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
 from gcnmpi.schemes.whole_rows import WholeWeights
@@ -139,7 +142,8 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
     """On paper."""
-    return SummaOutline(_grid(config, size), config.block, facts)
+    shuffled = permutation_kind(config, facts.metrics is not None) == "single"
+    return SummaOutline(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
 def check_permutation(config: SchemeConfig) -> None:
@@ -271,19 +275,11 @@ class Summa(WholeWeights):
 
     def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
         """Partial SUMMA."""
-        mine = self._tiling.columns(weight.shape[1])
-        out.fill(0)
-        for columns, chunk in self._chunks(x, weight.shape[0]):
-            with self._phases("gemm"):
-                self._kernel.gemm(chunk, weight[columns, mine], out, accumulate=True)
+        self._multiply_dense(x, weight, out)
 
     def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
         """Partial SUMMA."""
-        mine = self._tiling.columns(weight.shape[0])
-        out.fill(0)
-        for columns, chunk in self._chunks(x, weight.shape[1]):
-            with self._phases("gemm"):
-                self._kernel.gemm(chunk, weight[mine, columns], out, tb=True, accumulate=True)
+        self._multiply_dense(x, weight.T, out)
 
     def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
         """Dense SUMMA in which the narrower matrix travels."""
@@ -350,6 +346,26 @@ class Summa(WholeWeights):
                     kernel.spmm(tile, rows, partial, accumulate=True)
         if not single:
             self._fiber.reduce_scatter(partial, out, self._pieces)
+
+    def _multiply_dense(self, x: Any, weight: Any, out: Any) -> None:
+        """out = x·weight; the narrower of both matrices travels."""
+        width, result = weight.shape
+        mine = self._tiling.columns(result)
+        if not result_travels(width, result, self.grid[1]):
+            out.fill(0)
+            for columns, chunk in self._chunks(x, width):
+                with self._phases("gemm"):
+                    self._kernel.gemm(chunk, weight[columns, mine], out, accumulate=True)
+            return
+        # Turned round, so that the columns of a rank follow each other in memory.
+        whole = self._room("partial", result, len(x))
+        piece = self._room("rows", _length(mine), len(x))
+        with self._phases("gemm"):
+            rows = weight[self._tiling.columns(width)]
+            self._kernel.gemm(rows, x, whole, ta=True, tb=True)
+        counts = [_length(self._tiling.columns(result, j)) for j in range(self.grid[1])]
+        self._process_row.reduce_scatter(whole, piece, counts)
+        self._kernel.copy(piece.T, out)
 
     def _tile(self, matrix: StagedMatrix, number: int, stage: Stage) -> Any:
         """A stage's columns of the matrix in this process row, in the kernel's form."""

@@ -155,12 +155,15 @@ class SummaOutline:
         Entries of M and of Mᵀ in each stage's columns and one row block, as a running rank knows
         them of its own. Without them, the diagonal is taken to be full and other entries to be
         spread evenly, as a random order of the vertices does.
+    shuffled : bool
+        Whether the order of the vertices is random.
     """
 
     grid: Grid
     block: int
     facts: Facts
     travelling: Mapping[str, Sequence[int]] | None = None
+    shuffled: bool = False
     orders = ("combine", "aggregate")
 
     def ranks(self) -> Sequence[int]:
@@ -192,8 +195,9 @@ class SummaOutline:
         p1 = p2 = p3 = P^⅓ it is section IV-D's nnz/P^⅔ + 2nf/P^⅔. Row pointers, which they do not
         count, are 2 or 4 bytes a row and stage here; a tile without entries does not travel.
         T·W and G·Wᵀ receive (1 − 1/p2)·n·d·b/(p1·p3), d being the width of T or G: the partial
-        SUMMA's nf/√P or nf/P^⅔. So does Tᵀ·G, of the narrower of both: the owner of columns of T
-        multiplies, so that one matrix travels and not two.
+        SUMMA's nf/√P or nf/P^⅔; or that of the result where it is narrower, which the paper, with
+        one f for all widths, does not look at. So does Tᵀ·G, of the narrower of both: the owner of
+        columns of T multiplies, so that one matrix travels and not two.
         """
         i, j, layer = coordinates(self.grid, rank)
         p1, p2, p3 = self.grid
@@ -207,10 +211,14 @@ class SummaOutline:
                 total += broadcast(kind.size * columns * size, p1, kind.gives_rows) * times
             own = self._piece(i, layer) * columns * size
             total += reduce_scatter(own, rows * columns * size, p3)
-        elif width := moved_width(product, *sizes):
+        elif widths := dense_widths(product, *sizes):
+            width, result = widths
+            rows = self._piece(i, layer)
+            if product != "weight_grad" and result_travels(width, result, p2):
+                own = rows * self._columns(result, j) * size
+                return reduce_scatter(own, rows * result * size, p2)
             for chunk in make_chunks(width, p2, self.block):
-                nbytes = self._piece(i, layer) * chunk.width * size
-                total += broadcast(nbytes, p2, j == chunk.owner)
+                total += broadcast(rows * chunk.width * size, p2, j == chunk.owner)
         elif product.startswith("row_"):
             total = row_volume(product, sizes[0], size, p2)
         return total
@@ -229,19 +237,27 @@ class SummaOutline:
         if product.startswith("aggregate"):
             columns, rows = self._columns(sizes[0], j), self._rows(i)
             return [
-                Sparse(rows, kind.size, kind.entries, columns)
+                Sparse(
+                    rows,
+                    kind.size,
+                    kind.entries,
+                    columns,
+                    shuffled=self.shuffled,
+                    received=not kind.gives_tile,
+                )
                 for kind, times in self._stages(rank, product).items()
                 for _ in range(times)
             ]
-        width = moved_width(product, *sizes)
-        if not width:
+        widths = dense_widths(product, *sizes)
+        if not widths:
             return []
-        rows, chunks = self._piece(i, layer), make_chunks(width, self.grid[1], self.block)
+        (width, result), rows = widths, self._piece(i, layer)
+        chunks, kept = make_chunks(width, self.grid[1], self.block), self._columns(result, j)
         if product == "weight_grad":
-            kept = self._columns(max(sizes), j)
             return [Dense(chunk.width, rows, kept) for chunk in chunks]
-        out = self._columns(sizes[1] if product == "combine" else sizes[0], j)
-        return [Dense(rows, chunk.width, out) for chunk in chunks]
+        if result_travels(width, result, self.grid[1]):
+            return [Dense(result, self._columns(width, j), rows)]
+        return [Dense(rows, chunk.width, kept) for chunk in chunks]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
         """Row piece (i, l), columns block j."""
@@ -273,11 +289,16 @@ class SummaOutline:
             sparse = own + 2 * max(tiles.values(), default=0) if p2 > 1 else 0
             dense = max((s.size for s in stages), default=0) if p1 > 1 else 0
             return sparse + (dense + (rows if p3 > 1 else 0)) * columns * size
-        width = moved_width(product, *sizes)
-        if not width or p2 == 1:
+        widths = dense_widths(product, *sizes)
+        if not widths:
             return 0
-        widest = max(chunk.width for chunk in make_chunks(width, p2, self.block))
-        return self._piece(i, layer) * widest * size
+        width, result = widths
+        if product != "weight_grad" and result_travels(width, result, p2):
+            needed = result + self._columns(result, j)
+        else:
+            chunks = make_chunks(width, p2, self.block)
+            needed = max(chunk.width for chunk in chunks) if p2 > 1 else 0
+        return self._piece(i, layer) * needed * size
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Weights are whole."""
@@ -325,9 +346,19 @@ class SummaOutline:
         return columns.stop - columns.start
 
 
-def moved_width(product: str, *sizes: int) -> int:
-    """Columns of the dense matrix that a product with a weight broadcasts; 0: it is none."""
-    if product not in ("combine", "combine_t", "weight_grad"):
-        return 0
+def dense_widths(product: str, *sizes: int) -> tuple[int, int] | None:
+    """Widths of the matrix whose columns are multiplied and of the result; None for others.
+
+    Of Tᵀ·G: of the narrower matrix, which travels, and of the other.
+    """
+    if product == "weight_grad":
+        return min(sizes), max(sizes)
+    if product not in ("combine", "combine_t"):
+        return None
     d_in, d_out = sizes
-    return {"combine": d_in, "combine_t": d_out}.get(product, min(d_in, d_out))
+    return (d_in, d_out) if product == "combine" else (d_out, d_in)
+
+
+def result_travels(width: int, result: int, parts: int) -> bool:
+    """Whether a product with a weight moves its result, as the narrower matrix, between parts."""
+    return parts > 1 and result < width

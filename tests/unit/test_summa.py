@@ -22,7 +22,8 @@ GRIDS = [(1, 1, 1), (2, 2, 1), (4, 2, 1), (3, 4, 1), (2, 3, 2), (2, 2, 2), (1, 1
 FACTS = Facts(n=101, entries=1203, symmetric=False, folds=True, depth=2, itemsize=4)
 PRODUCTS = [
     ("aggregate", 7), ("aggregate_t", 3), ("combine", 7, 3), ("combine_t", 7, 3),
-    ("weight_grad", 7, 3), ("weight_grad", 2, 9), ("row_max", 11), ("row_argmax", 11),
+    ("combine_t", 3, 9), ("weight_grad", 7, 3), ("weight_grad", 2, 9), ("row_max", 11),
+    ("row_argmax", 11),
 ]  # fmt: skip
 
 
@@ -135,6 +136,10 @@ def test_volumes_are_those_of_the_paper(grid):
     assert words <= received <= words + 1.01 * pointers
     partial = SummaOutline(grid, 0, facts).volume(p, "combine", 1, f, f).received / 4
     assert partial == pytest.approx(share * n * f / (p * layers))
+    # The result travels where it is narrower, forward; and T or G where they are.
+    for product, *widths in (("combine", f, 32), ("combine_t", f, 32), ("weight_grad", f, 32)):
+        narrow = SummaOutline(grid, 0, facts).volume(p, product, 1, *widths).received / 4
+        assert narrow == pytest.approx(share * n * 32 / (p * layers))
 
 
 def test_partial_sums_are_as_many_times_the_result_as_there_are_layers():
