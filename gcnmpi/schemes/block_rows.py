@@ -9,6 +9,7 @@ and the c partial sums of a block row are added up (in a process row of it).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +91,7 @@ def load_tiles(
 
 
 @dataclass(frozen=True)
-class BlockRowsOutline:
+class BlockRowsOutline(ABC):
     """The layout on paper, and the products that do not depend on how blocks travel.
 
     Attributes
@@ -175,11 +176,13 @@ class BlockRowsOutline:
         """Weights are whole."""
         return d_in * d_out
 
+    @abstractmethod
     def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
-        raise NotImplementedError
+        """What a rank's share of the stages moves."""
 
+    @abstractmethod
     def _multiplied(self, rank: int, width: int) -> Sequence[Sparse | Dense]:
-        raise NotImplementedError
+        """The products of its share of the stages."""
 
     def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
         """An all-reduce of the own rows over the copies."""

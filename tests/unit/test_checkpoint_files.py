@@ -62,7 +62,11 @@ def test_the_newest_two_are_kept_and_nothing_else(tmp_path):
 def test_a_checkpoint_of_the_same_epoch_is_replaced(tmp_path):
     write(tmp_path, 4)
     (tmp_path / files.FOLDER / "epoch-000004" / "state.npz").write_bytes(b"")
-    read(write(tmp_path, 4))
+    path = write(tmp_path, 4)
+    found, state = read(path)
+    assert found == epochs(4)
+    np.testing.assert_array_equal(state["weights/1.weight"], 4 * WEIGHT)
+    assert os.listdir(tmp_path / files.FOLDER) == [path.name]
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "state.npz", "epochs.jsonl"])
