@@ -46,6 +46,11 @@ class SoftmaxCrossEntropy:
         self._count, self._width = count, width
         block = scheme.block(Place(k), width)
         self._counts_rows = block.counts_rows
+        self._examples = int(np.count_nonzero(mask))
+        self._one_pass = kernel.softmax_cross_entropy if scheme.whole_rows else None
+        if self._one_pass is not None:
+            self._labels = np.where(mask, labels, -1).astype(np.int32)
+            return
         rows = np.flatnonzero(mask)
         self._labels = labels[rows].astype(np.int64)
         self._rows = None if len(rows) == len(mask) else rows
@@ -58,7 +63,7 @@ class SoftmaxCrossEntropy:
 
     def products(self) -> list[Product]:
         """The scheme's row operations of one call, for the prediction of their volume."""
-        return loss_products(self._k, len(self._labels))
+        return loss_products(self._k, self._examples)
 
     def __call__(self, logits: Any, grad: Any) -> float:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
@@ -68,10 +73,19 @@ class SoftmaxCrossEntropy:
         logits, grad : (rows, classes) arrays
             Or the columns of this rank.
         """
-        kernel, scheme, k = self._kernel, self._scheme, self._k
-        if not len(self._labels):  # nor has any rank that shares these rows
+        if not self._examples:  # nor has any rank that shares these rows
             grad.fill(0)
             return 0.0
+        scale = 1 / self._count
+        if self._one_pass is not None:
+            loss = self._one_pass(logits, self._labels, scale, grad)
+        else:
+            loss = self._in_passes(logits, scale, grad)
+        return loss * scale if self._counts_rows else 0.0
+
+    def _in_passes(self, logits: Any, scale: float, grad: Any) -> float:
+        """Where columns are cut over ranks, or the kernel cannot do it in one pass."""
+        kernel, scheme, k = self._kernel, self._scheme, self._k
         if self._rows is None:
             kernel.copy(logits, self._logits)
         else:
@@ -80,14 +94,13 @@ class SoftmaxCrossEntropy:
         sums = scheme.row_sum(k, kernel.exp_shifted(self._logits, largest, self._grad))
         picked = scheme.row_pick(k, self._logits, self._labels, self._width)
         loss = kernel.log_sum(sums) + kernel.total(largest) - kernel.total(picked)
-        scale = 1 / self._count
         kernel.softmax_backward(self._grad, sums, self._hits, self._hit_columns, scale)
         if self._rows is None:
             kernel.copy(self._grad, grad)
         else:
             grad.fill(0)
             kernel.put_rows(self._grad, self._rows, grad)
-        return loss / self._count if self._counts_rows else 0.0
+        return loss
 
 
 def loss_products(k: int, rows: int) -> list[Product]:

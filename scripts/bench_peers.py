@@ -27,7 +27,7 @@ from partition.records import append_record
 from partition.store import open_graph
 
 OURS = "gcnmpi"
-PEERS = ("torch", "pyg", "pyg-csr", "dgl")
+PEERS = ("torch", "torch-tuned", "pyg", "pyg-csr", "dgl")
 WORKER = Path(__file__).with_name("peer_worker.py")
 LOSS_TOLERANCE = 1e-4  # relative; float32 over 1e5 vertices differs by some 1e-6
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -55,7 +55,7 @@ class Case:
 @click.option("--threads", type=click.IntRange(1), multiple=True, default=(1,), show_default=True)
 @click.option(
     "--cache", type=click.Choice(("on", "off", "both")), default="both", show_default=True,
-    help="Keep M times the features: gcnmpi and torch; the layers of pyg and dgl cannot.",
+    help="Keep M times the features: gcnmpi and torch-tuned; the others cannot.",
 )  # fmt: skip
 @click.option("--peers", metavar="NAME,…", default=",".join(PEERS), show_default=True)
 @click.option(

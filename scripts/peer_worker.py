@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """A contestant of scripts/bench_peers.py: trains a GCN with one library, some epochs on request.
 
-Usage: peer_worker.py gcnmpi|torch|pyg|pyg-csr|dgl
+Usage: peer_worker.py gcnmpi|torch|torch-tuned|pyg|pyg-csr|dgl
 
 Reads JSON objects from standard input, one a line, and answers each with one. The first is the
 case: graph, hidden, threads, cache, seed, lr, kernel; the answer is {"versions": …} or, where the
@@ -83,8 +83,8 @@ def train_with_ours(case: Case) -> NoReturn:
     comm.run(job)
 
 
-def plain_torch(case: Case) -> tuple[Epoch, dict[str, str]]:
-    """PyTorch with M as a sparse CSR tensor, also for the gradient: M is symmetric."""
+def plain_torch(case: Case, tuned: bool) -> tuple[Epoch, dict[str, str]]:
+    """PyTorch with M as a sparse CSR tensor; tuned: told that M is its own transpose."""
     torch = with_torch(case)
     graph = open_graph(case["graph"]).graph
     m = aggregation_matrix(graph)
@@ -100,7 +100,8 @@ def plain_torch(case: Case) -> tuple[Epoch, dict[str, str]]:
         def backward(ctx, grad):
             return matrix @ grad
 
-    x, kept = torch.from_numpy(np.array(graph.features, np.float32)), case["cache"]
+    aggregate = Aggregate.apply if tuned else lambda product: matrix @ product
+    x, kept = torch.from_numpy(np.array(graph.features, np.float32)), case["cache"] and tuned
     if kept:
         x = matrix @ x
     weights = [torch.from_numpy(w.astype(np.float32)) for w in initial_weights(case, graph)]
@@ -114,7 +115,7 @@ def plain_torch(case: Case) -> tuple[Epoch, dict[str, str]]:
         ):
             h = torch.relu(h) if k else h
             product = h @ weight
-            h = (product if kept and not k else Aggregate.apply(product)) + bias
+            h = (product if kept and not k else aggregate(product)) + bias
         return h
 
     return torch_epoch(torch, case, graph, forward, parameters), {"torch": torch.__version__}
@@ -190,7 +191,8 @@ def deep_graph_library(case: Case) -> tuple[Epoch, dict[str, str]]:
 
 
 PEERS: dict[str, Callable[[Case], tuple[Epoch, dict[str, str]]]] = {
-    "torch": plain_torch,
+    "torch": partial(plain_torch, tuned=False),
+    "torch-tuned": partial(plain_torch, tuned=True),
     "pyg": partial(geometric, csr=False),
     "pyg-csr": partial(geometric, csr=True),
     "dgl": deep_graph_library,

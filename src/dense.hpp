@@ -85,7 +85,7 @@ void take_rows(Rows<const T> x, const Size* rows, Rows<T> out, Size column_strid
 // bits for every number of threads. Columns pass by a few at a time, so the sums need no memory.
 template <class T>
 void column_sum(Rows<const T> x, T* out, int threads) {
-    constexpr Size STRIP = 64, GROUPS = 16;
+    constexpr Size STRIP = 64;
     for (Size start = 0; start < x.width; start += STRIP) {
         const Size width = x.width - start < STRIP ? x.width - start : STRIP;
         double sums[GROUPS][STRIP] = {};

@@ -140,6 +140,39 @@ public:
         table_.take_rows(from, rows.data(), to, column_stride, threads_);
     }
 
+    void gemm(Matrix<const T> x, Matrix<const T> w, Matrix<T> out, bool accumulate) {
+        require(x.shape(0) == out.shape(0) && w.shape(1) == out.shape(1), "shapes differ");
+        require(x.shape(1) == w.shape(0), "inner widths differ");
+        const Rows<const T> from = rows_of(x);
+        const Rows<T> to = rows_of(out);
+        T* packed = scratch((std::size_t)x.shape(1) * (w.shape(1) + WIDEST_PANEL));
+        const nb::gil_scoped_release released;
+        table_.gemm(from, w.data(), w.stride(0), w.stride(1), to, accumulate, packed, threads_);
+    }
+
+    void gemm_over_rows(Matrix<const T> x, Matrix<const T> g, Matrix<T> out, bool accumulate) {
+        require(x.shape(1) == out.shape(0) && g.shape(1) == out.shape(1), "shapes differ");
+        require(x.shape(0) == g.shape(0), "numbers of rows differ");
+        const Rows<const T> left = rows_of(x), right = rows_of(g);
+        const Rows<T> to = rows_of(out);
+        T* partial = scratch((std::size_t)GROUPS * x.shape(1) * g.shape(1));
+        const nb::gil_scoped_release released;
+        table_.gemm_over_rows(left, right, to, accumulate, partial, threads_);
+    }
+
+    double softmax_cross_entropy(
+        Matrix<const T> logits, Flat<const std::int32_t> labels, T scale, Matrix<T> grad
+    ) const {
+        require_same_shape(logits, grad);
+        require(labels.shape(0) == logits.shape(0), "a label for each row");
+        const Rows<const T> from = rows_of(logits);
+        const Rows<T> to = rows_of(grad);
+        for (Size row = 0; row < from.rows; ++row)
+            require(labels.data()[row] < from.width, "a label beyond the columns");
+        const nb::gil_scoped_release released;
+        return table_.softmax_cross_entropy(from, labels.data(), scale, to, threads_);
+    }
+
     void column_sum(Matrix<const T> x, Flat<T> out) const {
         require(x.shape(1) == out.shape(0), "shapes differ");
         const Rows<const T> from = rows_of(x);
@@ -183,8 +216,15 @@ private:
         table_.activate(from, added, relu, drop, to, threads_);
     }
 
+    // Memory for one call, kept for the next one.
+    T* scratch(std::size_t numbers) {
+        if (scratch_.size() < numbers) scratch_.resize(numbers);
+        return scratch_.data();
+    }
+
     const Operations<T>& table_;
     int threads_;
+    std::vector<T> scratch_;
 };
 
 // An array, never converted: a result would go to the copy.
@@ -205,6 +245,11 @@ void bind(nb::module_& module, const char* name) {
              "limit"_a, "scale"_a)
         .def("relu_backward", &K::relu_backward, given("grad"), given("output"), "scale"_a)
         .def("take_rows", &K::take_rows, given("x"), given("rows"), given("out"))
+        .def("gemm", &K::gemm, given("x"), given("w"), given("out"), "accumulate"_a)
+        .def("gemm_over_rows", &K::gemm_over_rows, given("x"), given("g"), given("out"),
+             "accumulate"_a)
+        .def("softmax_cross_entropy", &K::softmax_cross_entropy, given("logits"), given("labels"),
+             "scale"_a, given("grad"))
         .def("column_sum", &K::column_sum, given("x"), given("out"))
         .def("sgd", &K::sgd, given("param"), given("grad"), given("velocity").none(), "lr"_a,
              "mu"_a)

@@ -8,6 +8,11 @@ namespace gcnmpi {
 
 using Size = std::int64_t;
 
+// Sums over rows are taken in at most so many groups of rows, which are then added in their order:
+// the same bits for every number of threads.
+inline constexpr Size GROUPS = 16;
+inline constexpr Size WIDEST_PANEL = 32;  // numbers in two vectors of 64 bytes, at most
+
 // A dense matrix whose rows are contiguous, `stride` numbers apart.
 template <class T>
 struct Rows {
@@ -50,6 +55,20 @@ struct Operations {
     void (*relu_backward)(Rows<T> grad, Rows<const T> output, T scale, int threads);
     void (*take_rows)(
         Rows<const T> x, const Size* rows, Rows<T> out, Size column_stride, int threads
+    );
+    // out = x·w or out += x·w, where w(k, j) = w[k·w_row + j·w_step]. `packed` has room for
+    // x.width × (out.width + WIDEST_PANEL).
+    void (*gemm)(
+        Rows<const T> x, const T* w, Size w_row, Size w_step, Rows<T> out, bool add, T* packed,
+        int threads
+    );
+    // out = xᵀ·g or out += xᵀ·g; `partial` has room for GROUPS × x.width × g.width.
+    void (*gemm_over_rows)(
+        Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* partial, int threads
+    );
+    // Sum of −log softmax(z)[label] over the rows of a label >= 0, and its gradient · scale.
+    double (*softmax_cross_entropy)(
+        Rows<const T> logits, const std::int32_t* labels, T scale, Rows<T> grad, int threads
     );
     void (*column_sum)(Rows<const T> x, T* out, int threads);
     void (*sgd)(T* param, const T* grad, T* velocity, Size n, T lr, T mu, int threads);

@@ -9,8 +9,8 @@
 namespace gcnmpi::TARGET {
 
 inline constexpr int PANEL = 8;   // vectors of sums: with them, AVX2 uses 11 of 16 registers
-inline constexpr Size AHEAD = 8;  // entries between a prefetch and its use
-inline constexpr Size LINE = 64;  // bytes of a cache line
+inline constexpr Size LINE = 64;   // bytes of a cache line
+inline constexpr Size LINES = 128; // of x, on their way between a prefetch and its use
 
 template <class T>
 struct Columns {  // one panel of x and out
@@ -24,6 +24,7 @@ struct Columns {  // one panel of x and out
 // Rows first .. last of one panel: FULL vectors, and the first lanes of one more if PART.
 template <class T, class I, int FULL, bool PART>
 void panel(const Csr<T, I>& m, Size first, Size last, const Columns<T>& c) {
+    constexpr Size AHEAD = LINES / ((FULL * BYTES + PART + LINE) / LINE);  // entries
     const Size end_of_all = m.starts[m.rows];
     const Tail<T> tail = c.tail;
     for (Size row = first; row < last; ++row) {

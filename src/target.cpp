@@ -1,5 +1,7 @@
 // Compiled once for each target: TARGET is generic, avx2 or avx512, with the flags for it.
 #include "dense.hpp"
+#include "gemm.hpp"
+#include "softmax.hpp"
 #include "spmm.hpp"
 
 namespace gcnmpi::TARGET {
@@ -8,7 +10,7 @@ template <class T>
 constexpr Operations<T> table() {
     return {
         spmm<T, std::int32_t>, spmm<T, std::int64_t>, activate<T>, relu_backward<T>, take_rows<T>,
-        column_sum<T>, sgd<T>, adam<T>,
+        gemm<T>, gemm_over_rows<T>, softmax_cross_entropy<T>, column_sum<T>, sgd<T>, adam<T>,
     };
 }
 

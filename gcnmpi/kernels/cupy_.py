@@ -265,6 +265,8 @@ class CupyKernel:
         places = self._resident(rows, "i8"), self._resident(columns, "i8")
         self._launch("subtract_at", len(rows), 1, *x, *places, number)
 
+    softmax_cross_entropy = None  # the three passes above keep up with the device's memory
+
     # Optimizer steps, on flat arrays.
 
     def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):

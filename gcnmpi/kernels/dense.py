@@ -251,6 +251,14 @@ class DenseArithmetic(ABC):
         exponentials[rows, columns] -= 1
         exponentials *= self.dtype.type(scale)
 
+    softmax_cross_entropy: Callable[[Array, np.ndarray, float, Array], float] | None = None
+    """Loss of whole rows and its gradient in one pass, where a kernel has it.
+
+    From logits (rows, classes), labels (rows,) int32 and a scale: the sum of
+    −log softmax(z)[label] over the rows of a label ≥ 0, and to the fourth argument
+    (softmax(z) − onehot(label)) · scale, 0 in other rows.
+    """
+
     # Optimizer steps, on flat arrays.
 
     def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):

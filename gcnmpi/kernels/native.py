@@ -24,6 +24,8 @@ except ModuleNotFoundError as error:
         "install one, and the headers of Python; then install gcnmpi again",
     ) from error
 
+_SMALL_WEIGHTS = 1 << 14  # entries
+
 
 @dataclass(frozen=True)
 class SparseMatrix:
@@ -74,9 +76,41 @@ class NativeKernel(DenseArithmetic):
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
         """out = matrix · x, or out += matrix · x; rows of x and out are contiguous."""
+        if accumulate and not len(matrix.indices):  # a halo that is empty
+            return
         self._native.spmm(
             matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate
         )
+
+    def gemm(
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        ta: bool = False,
+        tb: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        """With threads where the weights, or their gradient, are small; by NumPy's BLAS elsewhere.
+
+        BLAS is at its best on large blocks; with few columns memory decides, and reading each row
+        once.
+        """
+        small = (out if ta else b).size <= _SMALL_WEIGHTS
+        if not small or (ta and tb) or not (_by_rows(a) and _by_rows(out)):
+            super().gemm(a, b, out, ta, tb, accumulate)
+        elif not ta:
+            self._native.gemm(a, b.T if tb else b, out, accumulate)
+        elif _by_rows(b):
+            self._native.gemm_over_rows(a, b, out, accumulate)
+        else:
+            super().gemm(a, b, out, ta, tb, accumulate)
+
+    def softmax_cross_entropy(
+        self, logits: Array, labels: np.ndarray, scale: float, grad: Array
+    ) -> float:
+        """One pass."""
+        return self._native.softmax_cross_entropy(logits, labels, scale, grad)
 
     def column_sum(self, x: Array, out: Array) -> None:
         """In float64, in groups of rows: the same bits for every number of threads."""
@@ -145,6 +179,10 @@ class NativeKernel(DenseArithmetic):
         keys_and_mixers = (rows, columns, rng.MIX1, rng.MIX2)
         limit = int(rng.threshold(p))
         self._native.activate_and_drop(x, bias, relu, out, *keys_and_mixers, limit, 1 / (1 - p))
+
+
+def _by_rows(x: Array) -> bool:
+    return x.strides[1] == x.itemsize or x.shape[1] <= 1 or not len(x)
 
 
 def targets() -> list[str]:

@@ -90,6 +90,8 @@ class Scheme(Protocol):
     """Which product may come first in a layer: "combine", "aggregate"."""
     sharded: bool
     """Whether a rank holds a piece of each weight, and not the whole."""
+    whole_rows: bool
+    """Whether a rank holds all columns of the rows it has: row operations are local."""
 
     def describe(self) -> dict[str, Any]:
         """What the run's record says of the scheme: its options as they were resolved."""

@@ -123,6 +123,7 @@ class Tensor3D:
 
     name = "tensor3d"
     sharded = True
+    whole_rows = False
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ class WholeWeights(ABC):
     name: str
     orders: tuple[str, ...] = ("combine", "aggregate")
     sharded = False
+    whole_rows = False
 
     def __init__(self, comm: Comm, kernel: Any, phases: Phases, traffic: Traffic) -> None:
         self._comm, self._kernel = comm, kernel
@@ -78,6 +79,7 @@ class WholeRows(WholeWeights):
     and ``volume``.
     """
 
+    whole_rows = True
     _summed = slice(None)
     """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 

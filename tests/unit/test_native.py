@@ -123,7 +123,14 @@ def test_any_number_of_threads_gives_the_same_bits(target, dtype, random):
         kernel.relu_backward(taken, out, 2.0)
         param, moments = x.ravel().copy(), (kernel.zeros(n * width), kernel.zeros(n * width))
         kernel.adam_step(param, taken.ravel(), moments, 0.1, (0.9, 0.99), 1e-8, 3)
-        results.append([a.tobytes() for a in (out, sums, taken, param)])
+        weights, small = kernel.empty(width, width), big(np.random.default_rng(1), dtype, width, 9)
+        kernel.gemm(x, taken, weights, ta=True)
+        logits = kernel.empty(n, 9)
+        kernel.gemm(x, small, logits)
+        labels, grad = (np.arange(n) % 10 - 1).astype(np.int32), kernel.empty(n, 9)
+        loss = np.array(kernel.softmax_cross_entropy(logits, labels, 0.1, grad))
+        found = (out, sums, taken, param, weights, logits, loss, grad)
+        results.append([a.tobytes() for a in found])
     assert results[0] == results[1] == results[2]
 
 
@@ -161,6 +168,79 @@ def test_column_sums(target, dtype, random, shape):
     kernel.column_sum(x, out)
     expected = x.sum(axis=0, dtype=np.float64)
     np.testing.assert_allclose(out, expected, rtol=1e-6 if dtype == np.float32 else 1e-11)
+
+
+SHAPES = [(0, 3, 2), (1, 1, 1), (5, 0, 3), (5, 3, 0), (7, 5, 8), (50, 6, 16), (333, 17, 33)]
+SHAPES += [(100, 64, 64), (1000, 41, 7), (70, 13, 130), (40, 300, 16), (4000, 30, 25)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False)])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_dense_products_with_a_narrow_side(target, dtype, random, shape, turned, accumulate):
+    """Of columns of wider matrices too: what lies between them is not touched."""
+    rows, inner, columns = shape
+    ta, tb = turned
+    kernel = NativeKernel(dtype, 2, target)
+    wide = [big(random, dtype, rows + 3, width + 5) for width in (inner, columns, inner)]
+    x, g, weight = wide[0][:rows, 2 : 2 + inner], wide[1][:rows, 1 : 1 + columns], None
+    if ta:
+        a, b, out = x, g, big(random, dtype, inner, columns)
+    elif tb:
+        weight = big(random, dtype, inner, columns)
+        a, b, out = g, weight, wide[2][:rows, 3 : 3 + inner]
+    else:
+        weight = big(random, dtype, inner, columns)
+        a, b, out = x, weight, wide[1][:rows, 1 : 1 + columns]
+    before = [array.copy() for array in wide]
+    expected = out.astype(np.float64) if accumulate else np.zeros(out.shape)
+    left, right = (m.astype(np.float64) for m in (a.T if ta else a, b.T if tb else b))
+    expected = expected + left @ right
+    kernel.gemm(a, b, out, ta=ta, tb=tb, accumulate=accumulate)
+    terms = left.shape[1] + 1
+    tolerance = TOLERANCE[dtype] * terms**0.5
+    np.testing.assert_allclose(out, expected, rtol=tolerance, atol=tolerance)
+    out[...] = 0
+    for array, was in zip(wide, before, strict=True):
+        if np.shares_memory(array, out):
+            mine = np.zeros(array.shape, bool)
+            start = 3 if tb else 1
+            mine[:rows, start : start + out.shape[1]] = True
+            np.testing.assert_array_equal(array[~mine], was[~mine])
+
+
+@pytest.mark.parametrize("width", [1, 2, 7, 8, 9, 16, 41, 100])
+@pytest.mark.parametrize("size", [1, 1e3])
+def test_softmax_and_cross_entropy(target, dtype, random, width, size):
+    n = 3000
+    kernel, logits = NativeKernel(dtype, 2, target), big(random, dtype, n, width) * dtype(size)
+    labels = random.integers(-1, width, n).astype(np.int32)
+    grad, exact = np.full((n, width), 7, dtype), logits.astype(np.float64)
+    loss = kernel.softmax_cross_entropy(logits, labels, 0.5, grad)
+    exact -= exact.max(axis=1, keepdims=True)
+    sums = np.exp(exact).sum(axis=1, keepdims=True)
+    chosen = labels >= 0
+    losses = (np.log(sums[:, 0]) - exact[np.arange(n), labels])[chosen]
+    expected = np.exp(exact) / sums
+    expected[np.arange(n), labels] -= 1
+    expected[~chosen] = 0
+    single = dtype == np.float32
+    assert loss == pytest.approx(losses.sum(), rel=1e-6 if single else 1e-13)
+    np.testing.assert_allclose(grad, 0.5 * expected, atol=3e-7 if single else 1e-15, rtol=0)
+
+
+def test_a_loss_of_no_number_is_none(target, dtype, random):
+    kernel = NativeKernel(dtype, 1, target)
+    for bad in (np.nan, np.inf):
+        for place in (0, 8):
+            logits = big(random, dtype, 3, 9)
+            logits[1, place] = bad
+            loss = kernel.softmax_cross_entropy(
+                logits, np.zeros(3, np.int32), 1.0, np.empty_like(logits)
+            )
+            assert np.isnan(loss)
+    with pytest.raises(ValueError, match="label"):
+        kernel.softmax_cross_entropy(logits, np.full(3, 9, np.int32), 1.0, np.empty_like(logits))
 
 
 def test_a_number_that_is_none_stays_one(target, dtype):

@@ -1,0 +1,190 @@
+// Dense products of which one side is narrow, as in X·W, X·Wᵀ and Xᵀ·G: X and G have many rows, W
+// is small. A tile of the result stays in registers while the common dimension passes by; W is
+// packed in panels of its columns first, X and G are read where they are.
+#pragma once
+
+#include "parallel.hpp"
+#include "simd.hpp"
+
+namespace gcnmpi::TARGET {
+
+// Rows of a tile of two vectors and of one: more would need more addresses than registers.
+inline constexpr int TALL = 4, TALLER = 6;
+inline constexpr Size DEEP = 64;          // rows that are summed in registers, at most
+inline constexpr Size CACHED = 32 << 10;  // bytes of rows that are to stay in the L1 cache
+
+// sums[r][v] += Σ_k left[r·left_row + k·left_step] · right[k·right_step + v·LANES + lane]
+template <class T, int R, int V>
+inline void multiply(
+    const T* left, Size left_row, Size left_step, const T* right, Size right_step, Size depth,
+    Vec<T> (&sums)[R][V]
+) {
+    for (Size k = 0; k < depth; ++k, left += left_step, right += right_step) {
+        Vec<T> across[V];
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v) across[v] = load(right + v * LANES<T>);
+#pragma GCC unroll 6
+        for (int r = 0; r < R; ++r) {
+            const T down = left[r * left_row];
+#pragma GCC unroll 2
+            for (int v = 0; v < V; ++v) sums[r][v] += down * across[v];
+        }
+    }
+}
+
+// A factor as a tile reads it: entry (r, k) is data[r·row + k·step].
+template <class T>
+struct Factor {
+    const T* data;
+    Size row, step;
+};
+
+// R rows of the result from `out` on, `width` columns of which fill V vectors.
+template <class T, int R, int V>
+inline void tile(
+    Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
+    bool add
+) {
+    Vec<T> sums[R][V] = {};
+    multiply<T, R, V>(left.data, left.row, left.step, right, right_step, depth, sums);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+        T* to = out + r * stride;
+#pragma GCC unroll 2
+        for (int v = 0; v < V; ++v, to += LANES<T>) {
+            const Size left_over = width - v * LANES<T>;
+            if (left_over >= LANES<T>) {
+                store(to, add ? load(to) + sums[r][v] : sums[r][v]);
+            } else {
+                const Tail<T> tail = {(int)left_over};
+                tail.store(to, add ? tail.load(to) + sums[r][v] : sums[r][v]);
+            }
+        }
+    }
+}
+
+// Rows that come next, on their way while others are worked on: a tile reads too many rows at a
+// time for the hardware to foresee.
+template <class T>
+inline void fetch(Rows<const T> x, Size first, Size rows) {
+    const Size last = first + rows < x.rows ? first + rows : x.rows;
+    for (Size row = first; row < last; ++row) {
+        const char* from = (const char*)(x.data + row * x.stride);
+        for (Size byte = 0; byte < x.width * (Size)sizeof(T); byte += 64)
+            __builtin_prefetch(from + byte);
+    }
+}
+
+// As many rows as there are, in tiles of R or fewer rows.
+template <class T, int R, int V>
+void tiles(
+    Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
+    bool add, Size rows
+) {
+    Size done = 0;
+    for (; done + R <= rows; done += R) {
+        const Factor<T> here = {left.data + done * left.row, left.row, left.step};
+        tile<T, R, V>(here, right, right_step, depth, out + done * stride, stride, width, add);
+    }
+    if constexpr (R > 1) {
+        constexpr int FEWER = R > 4 ? 4 : R > 2 ? 2 : 1;
+        const Factor<T> here = {left.data + done * left.row, left.row, left.step};
+        if (done < rows)
+            tiles<T, FEWER, V>(
+                here, right, right_step, depth, out + done * stride, stride, width, add, rows - done
+            );
+    }
+}
+
+// A panel of at most two vectors of columns.
+template <class T>
+void panel_of_columns(
+    Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
+    bool add, Size rows
+) {
+    const auto run = width > LANES<T> ? tiles<T, TALL, 2> : tiles<T, TALLER, 1>;
+    run(left, right, right_step, depth, out, stride, width, add, rows);
+}
+
+// Pieces of rows, each times all panels of w.
+template <class T>
+void gemm(
+    Rows<const T> x, const T* w, Size w_row, Size w_step, Rows<T> out, bool add, T* packed,
+    int threads
+) {
+    constexpr Size WIDE = 2 * LANES<T>;
+    const Size depth = x.width;
+    for (Size start = 0; start < out.width; start += WIDE) {
+        T* panel = packed + start * depth;
+        for (Size k = 0; k < depth; ++k)
+            for (Size j = 0; j < WIDE; ++j)
+                panel[k * WIDE + j] =
+                    start + j < out.width ? w[k * w_row + (start + j) * w_step] : T(0);
+    }
+    for_ranges(x.rows, depth + out.width, threads, [&](Size first, Size last) {
+        constexpr Size BLOCK = 24;  // rows of x that stay in the L1 cache
+        for (Size row = first; row < last; row += BLOCK) {
+            const Size rows = last - row < BLOCK ? last - row : BLOCK;
+            fetch<T>(x, row + BLOCK, BLOCK);
+            for (Size start = 0; start < out.width; start += WIDE) {
+                const Size width = out.width - start < WIDE ? out.width - start : WIDE;
+                panel_of_columns<T>(
+                    {x.data + row * x.stride, x.stride, 1}, packed + start * depth, WIDE, depth,
+                    out.data + row * out.stride + start, out.stride, width, add, rows
+                );
+            }
+        }
+    });
+}
+
+// Rows are taken in groups that depend on the sizes only, each summed into its part of `partial`;
+// the groups are added in their order.
+template <class T>
+void gemm_over_rows(
+    Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* partial, int threads
+) {
+    constexpr Size WIDE = 2 * LANES<T>;
+    const Size fitting = CACHED / ((x.width + g.width) * sizeof(T)) / 8 * 8;
+    const Size block = fitting < 8 ? 8 : fitting > DEEP ? DEEP : fitting;
+    const Size entries = x.width * g.width;
+    const Size groups = pieces_of(x.rows * (x.width + g.width), GROUPS);
+    for_pieces(groups, threads, [&](Size group) {
+        alignas(64) T last_panel[DEEP * WIDE];
+        T* sums = partial + group * entries;
+        const Size first = x.rows * group / groups, last = x.rows * (group + 1) / groups;
+        for (Size i = 0; i < entries; ++i) sums[i] = T(0);
+        for (Size row = first; row < last; row += block) {
+            const Size depth = last - row < block ? last - row : block;
+            fetch<T>(x, row + block, block);
+            fetch<T>(g, row + block, block);
+            for (Size start = 0; start < g.width; start += WIDE) {
+                const T* right = g.data + row * g.stride + start;
+                Size right_step = g.stride, width = g.width - start;
+                if (width >= WIDE) {
+                    width = WIDE;
+                } else if (width != LANES<T>) {  // vectors would reach beyond the row
+                    for (Size k = 0; k < depth; ++k)
+                        for (Size j = 0; j < WIDE; ++j)
+                            last_panel[k * WIDE + j] = j < width ? right[k * g.stride + j] : T(0);
+                    right = last_panel;
+                    right_step = WIDE;
+                }
+                panel_of_columns<T>(
+                    {x.data + row * x.stride, 1, x.stride}, right, right_step, depth, sums + start,
+                    g.width, width, true, x.width
+                );
+            }
+        }
+    });
+    for (Size i = 0; i < x.width; ++i) {
+        T* to = out.data + i * out.stride;
+        for (Size j = 0; j < g.width; ++j) {
+            T sum = add ? to[j] : T(0);
+            for (Size group = 0; group < groups; ++group)
+                sum += partial[group * entries + i * g.width + j];
+            to[j] = sum;
+        }
+    }
+}
+
+}  // namespace gcnmpi::TARGET

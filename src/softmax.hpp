@@ -1,0 +1,169 @@
+// Softmax and cross-entropy of whole rows, in one pass over memory.
+#pragma once
+
+#include "parallel.hpp"
+#include "simd.hpp"
+
+namespace gcnmpi::TARGET {
+
+template <class T>
+struct BitsOf;
+template <>
+struct BitsOf<float> {
+    typedef std::int32_t type;
+};
+template <>
+struct BitsOf<double> {
+    typedef std::int64_t type;
+};
+template <class T>
+using Bits = typename VecOf<typename BitsOf<T>::type>::type;
+
+// e^x for x <= 0 (NaN stays): x = n·log 2 + r, |r| <= log 2 / 2. The sum of a number of 2^p and a
+// small one rounds the latter to a whole number, which then stands in the lowest bits.
+inline Vec<float> exponential(Vec<float> x) {
+    const Vec<float> lowest = Vec<float>{} - 87.0f;  // the smallest normal number is not far
+    x = x < lowest ? lowest : x;
+    const Vec<float> shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
+    const Vec<float> r = x - n * 0.693359375f + n * 2.12194440e-4f;
+    // Cephes, expf: within an ulp or so.
+    Vec<float> p = 1.9875691500e-4f * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * r * r + r + 1.0f;
+    return p * (Vec<float>)(((Bits<float>)shifted << 23) + 0x3f800000);
+}
+
+inline Vec<double> exponential(Vec<double> x) {
+    const Vec<double> lowest = Vec<double>{} - 708.0;
+    x = x < lowest ? lowest : x;
+    const Vec<double> shifted = x * 1.4426950408889634 + 6755399441055744.0;
+    const Vec<double> n = shifted - 6755399441055744.0;
+    const Vec<double> r = x - n * 6.93145751953125e-1 - n * 1.42860682030941723212e-6;
+    // Cephes, exp: e^r = 1 + 2·P / (Q - P), where P is odd and Q even.
+    const Vec<double> rr = r * r;
+    Vec<double> p = 1.26177193074810590878e-4 * rr + 3.02994407707441961300e-2;
+    p = (p * rr + 9.99999999999999999910e-1) * r;
+    Vec<double> q = 3.00198505138664455042e-6 * rr + 2.52448340349684104192e-3;
+    q = q * rr + 2.27265548208155028766e-1;
+    q = q * rr + 2.0;
+    const Vec<double> power = (Vec<double>)(((Bits<double>)shifted << 52) + 0x3ff0000000000000);
+    return (1.0 + 2.0 * p / (q - p)) * power;
+}
+
+template <class T>
+inline Vec<T> first_lanes(int n, Vec<T> v, T others) {
+    Bits<T> lane;
+    for (int j = 0; j < LANES<T>; ++j) lane[j] = j;
+    return lane < n ? v : Vec<T>{} + others;
+}
+
+// All lanes merged to one number, which stands in all of them: each with the lane whose number
+// differs in one bit, then in the next.
+template <class T, int APART = LANES<T> / 2, class Merge>
+inline Vec<T> folded(Vec<T> v, Merge merge) {
+    if constexpr (APART == 0) {
+        return v;
+    } else {
+#if defined(__clang__)
+        Vec<T> other;
+        for (int j = 0; j < LANES<T>; ++j) other[j] = v[j ^ APART];
+#else
+        Bits<T> from;
+#pragma GCC unroll 16
+        for (int j = 0; j < LANES<T>; ++j) from[j] = j ^ APART;
+        const Vec<T> other = __builtin_shuffle(v, from);
+#endif
+        return folded<T, APART / 2>(merge(v, other), merge);
+    }
+}
+
+// A NaN is lost here; it comes back in the exponentials.
+template <class T>
+inline Vec<T> larger(Vec<T> a, Vec<T> b) {
+    return a > b ? a : b;
+}
+
+// to = (softmax(z) − onehot(label)) · scale. −log softmax(z)[label] is the logarithm of the first
+// result plus the second.
+template <class T>
+struct RowLoss {
+    T sum, rest;
+};
+template <class T>
+inline RowLoss<T> cross_entropy_of_row(const T* z, Size width, Size label, T scale, T* to) {
+    constexpr Size N = LANES<T>;
+    constexpr T INFINITE = __builtin_inff();
+    const Tail<T> tail = {(int)(width % N)};
+    const Size whole = width - tail.n;
+    Vec<T> most = Vec<T>{} - INFINITE, rest = {}, sums = {};
+    for (Size j = 0; j < whole; j += N) most = larger<T>(load(z + j), most);
+    if (tail.n) {
+        rest = first_lanes<T>(tail.n, tail.load(z + whole), -INFINITE);
+        most = larger<T>(rest, most);
+    }
+    const Vec<T> largest = folded<T>(most, larger<T>);
+    const T without = largest[0] - z[label];  // before `to`, which may be z
+    for (Size j = 0; j < whole; j += N) {
+        const Vec<T> e = exponential(load(z + j) - largest);
+        sums += e;
+        store(to + j, e);
+    }
+    if (tail.n) {
+        rest = first_lanes<T>(tail.n, exponential(rest - largest), T(0));
+        sums += rest;
+    }
+    sums = folded<T>(sums, [](Vec<T> a, Vec<T> b) { return a + b; });
+    const Vec<T> share = scale / sums;
+    for (Size j = 0; j < whole; j += N) store(to + j, load(to + j) * share);
+    if (tail.n) tail.store(to + whole, rest * share);
+    to[label] -= scale;
+    return {sums[0], without};
+}
+
+// Logarithms are slow: one of a product of many factors, each from 1 to the width.
+struct LogSum {
+    double sum = 0, product = 1;
+
+    void add(double factor, double summand) {
+        sum += summand;
+        product *= factor;
+        if (product > 0x1p900) {
+            sum += __builtin_log(product);
+            product = 1;
+        }
+    }
+    double total() const { return sum + __builtin_log(product); }
+};
+
+// The sum over rows of a label >= 0; the gradient of the others is 0. Rows are added in groups that
+// depend on the sizes only, so the bits do not depend on threads.
+template <class T>
+double softmax_cross_entropy(
+    Rows<const T> logits, const std::int32_t* labels, T scale, Rows<T> grad, int threads
+) {
+    double totals[GROUPS] = {};
+    const Size groups = pieces_of(logits.rows * logits.width, GROUPS);
+    for_pieces(groups, threads, [&](Size group) {
+        LogSum loss;
+        const Size last = logits.rows * (group + 1) / groups;
+        for (Size row = logits.rows * group / groups; row < last; ++row) {
+            const T* z = logits.data + row * logits.stride;
+            T* to = grad.data + row * grad.stride;
+            if (labels[row] < 0) {
+                for (Size j = 0; j < grad.width; ++j) to[j] = T(0);
+            } else {
+                const auto of = cross_entropy_of_row(z, logits.width, labels[row], scale, to);
+                loss.add(of.sum, of.rest);
+            }
+        }
+        totals[group] = loss.total();
+    });
+    double total = 0;
+    for (Size group = 0; group < groups; ++group) total += totals[group];
+    return total;
+}
+
+}  // namespace gcnmpi::TARGET
