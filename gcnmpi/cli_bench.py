@@ -72,7 +72,9 @@ def spmm(
 
     Shares compare with the time that the bytes of the product would take at the bandwidth that was
     measured: everything once (compulsory), a row of X again where the cache has lost it (cached),
-    a row of X for every entry (gathered). A share above 1 says that less was moved.
+    a row of X for every entry (gathered). A share above 1 says that less was moved. With the
+    native kernel there is a measured bound too: the time of reading just the rows of X, in the
+    order of the product, and that of the other bytes at the bandwidth.
     """
     config, numbers = load_config(config_file, settings), _numbers(widths)
     names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]

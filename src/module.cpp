@@ -107,6 +107,24 @@ public:
         }
     }
 
+    template <class I>
+    T gather(
+        Flat<const Size> starts, Flat<const I> columns, Flat<const T> values, Size width,
+        Matrix<const T> x, bool prefetch
+    ) const {
+        const Csr<T, I> matrix = {
+            starts.data(), columns.data(), values.data(), (Size)starts.shape(0) - 1,
+        };
+        require(width == (Size)x.shape(0), "x has not as many rows as the matrix columns");
+        const Rows<const T> from = rows_of(x);
+        const nb::gil_scoped_release released;
+        if constexpr (std::is_same_v<I, std::int32_t>) {
+            return table_.gather32(matrix, from, prefetch, threads_);
+        } else {
+            return table_.gather64(matrix, from, prefetch, threads_);
+        }
+    }
+
     void activate(
         Matrix<const T> x, std::optional<Flat<const T>> bias, bool relu, Matrix<T> out
     ) const {
@@ -239,6 +257,10 @@ void bind(nb::module_& module, const char* name) {
              given("values"), "width"_a, given("x"), given("out"), "accumulate"_a)
         .def("spmm", &K::template spmm<std::int64_t>, given("starts"), given("columns"),
              given("values"), "width"_a, given("x"), given("out"), "accumulate"_a)
+        .def("gather", &K::template gather<std::int32_t>, given("starts"), given("columns"),
+             given("values"), "width"_a, given("x"), "prefetch"_a)
+        .def("gather", &K::template gather<std::int64_t>, given("starts"), given("columns"),
+             given("values"), "width"_a, given("x"), "prefetch"_a)
         .def("activate", &K::activate, given("x"), given("bias").none(), "relu"_a, given("out"))
         .def("activate_and_drop", &K::activate_and_drop, given("x"), given("bias").none(),
              "relu"_a, given("out"), given("rows"), given("columns"), "mix1"_a, "mix2"_a,

@@ -48,6 +48,9 @@ template <class T>
 struct Operations {
     void (*spmm32)(Csr<T, std::int32_t>, Rows<const T> x, Rows<T> out, bool add, int threads);
     void (*spmm64)(Csr<T, std::int64_t>, Rows<const T> x, Rows<T> out, bool add, int threads);
+    // The sum of a number of every cache line of the rows that a product gathers: a measure for it.
+    T (*gather32)(Csr<T, std::int32_t>, Rows<const T> x, bool prefetch, int threads);
+    T (*gather64)(Csr<T, std::int64_t>, Rows<const T> x, bool prefetch, int threads);
     // out = dropout(relu(x + bias)); without bias where it is null, and so on.
     void (*activate)(
         Rows<const T> x, const T* bias, bool relu, Dropout<T>, Rows<T> out, int threads

@@ -107,4 +107,34 @@ void spmm(Csr<T, I> m, Rows<const T> x, Rows<T> out, bool add, int threads) {
     });
 }
 
+// What a product cannot do without, and nothing else: a number of every line of the rows of x that
+// it gathers, in its order. With prefetches or without, whichever is faster on a matrix.
+template <class T, class I>
+T gather(Csr<T, I> m, Rows<const T> x, bool prefetch, int threads) {
+    constexpr Size PER_LINE = LINE / sizeof(T), WAYS = 4;
+    const Size lines = (x.width + PER_LINE - 1) / PER_LINE, pieces = m.rows < GROUPS ? 1 : GROUPS;
+    const Size ahead = prefetch && lines ? LINES / lines : 0, end_of_all = m.starts[m.rows];
+    T totals[GROUPS] = {};
+    for_pieces(pieces, threads, [&](Size piece) {
+        const Size last = m.starts[first_row(m, piece + 1, pieces)];
+        T sums[WAYS] = {};
+        for (Size k = m.starts[first_row(m, piece, pieces)]; k < last; k += WAYS) {
+            const Size ways = last - k < WAYS ? last - k : WAYS;
+            if (ahead && k + ahead + WAYS <= end_of_all)
+                for (Size w = 0; w < WAYS; ++w)
+                    for (Size line = 0; line < lines; ++line)
+                        __builtin_prefetch(
+                            x.data + (Size)m.columns[k + ahead + w] * x.stride + line * PER_LINE
+                        );
+            for (Size line = 0; line < lines; ++line)
+                for (Size w = 0; w < ways; ++w)
+                    sums[w] += x.data[(Size)m.columns[k + w] * x.stride + line * PER_LINE];
+        }
+        for (Size w = 0; w < WAYS; ++w) totals[piece] += sums[w];
+    });
+    T total = 0;
+    for (Size piece = 0; piece < pieces; ++piece) total += totals[piece];
+    return total;
+}
+
 }  // namespace gcnmpi::TARGET

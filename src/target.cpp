@@ -9,7 +9,8 @@ namespace gcnmpi::TARGET {
 template <class T>
 constexpr Operations<T> table() {
     return {
-        spmm<T, std::int32_t>, spmm<T, std::int64_t>, activate<T>, relu_backward<T>, take_rows<T>,
+        spmm<T, std::int32_t>, spmm<T, std::int64_t>, gather<T, std::int32_t>,
+        gather<T, std::int64_t>, activate<T>, relu_backward<T>, take_rows<T>,
         gemm<T>, gemm_over_rows<T>, softmax_cross_entropy<T>, column_sum<T>, sgd<T>, adam<T>,
     };
 }

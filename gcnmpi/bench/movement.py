@@ -53,6 +53,12 @@ def movement(matrix: sp.csr_array, width: int, itemsize: int, cache_bytes: float
     )
 
 
+def beside_gathers(matrix: sp.csr_array, width: int, itemsize: int) -> int:
+    """Bytes that move besides the rows of X and the column numbers that say which."""
+    rows, entries = matrix.shape[0], matrix.nnz
+    return csr_bytes(rows, entries, itemsize) - entries * INDEX + rows * width * itemsize
+
+
 def csr_bytes(rows: int, entries: int, itemsize: int) -> int:
     """Bytes of a matrix of so many entries."""
     return entries * (INDEX + itemsize) + (rows + 1) * POINTER

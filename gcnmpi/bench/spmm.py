@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from gcnmpi.bench.host import axpy, cache_share, describe
-from gcnmpi.bench.movement import movement
+from gcnmpi.bench.movement import beside_gathers, movement
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.comm import Comm, agreed, share_of_cores
 from gcnmpi.config import Config
@@ -25,7 +26,8 @@ from partition.graph import aggregation_matrix
 from partition.store import open_graph
 from partition.synthetic import rmat
 
-BANDWIDTH = "axpy"  # its name among the kernels
+BANDWIDTH = "axpy"  # names among the kernels
+GATHERS = {"gather": False, "gather ahead": True}  # with prefetches
 Record = dict[str, Any]
 
 
@@ -86,10 +88,19 @@ def bench_spmm(
                 for kernel in kernels
             }
             measures = {kernel: clocked(comm, product) for kernel, product in products.items()}
-            times = alternate({BANDWIDTH: clocked(comm, touch), **measures}, rounds)
+            probes = _gathers(entrants.get("native"), held.get("native"), x)
+            others = {BANDWIDTH: touch, **probes}
+            times = alternate(
+                {**{name: clocked(comm, call) for name, call in others.items()}, **measures}, rounds
+            )
             bandwidth = moved / spread(times.pop(BANDWIDTH)).median
+            gathering = min((spread(times.pop(name)).median for name in probes), default=None)
             bytes_ = asdict(movement(matrix, width, dtype.itemsize, cache_bytes))
             missed = bytes_.pop("missed")
+            bounds = {count: b / bandwidth for count, b in bytes_.items()}
+            if gathering is not None:
+                rest = beside_gathers(matrix, width, dtype.itemsize)
+                bounds["measured"] = gathering + rest / bandwidth
             right = products[reference].result()
             for kernel, ratio in ratios(times, reference).items():
                 seconds = spread(times[kernel])
@@ -99,7 +110,7 @@ def bench_spmm(
                     rounds=rounds, seconds=asdict(seconds), ratio=asdict(ratio),
                     gflops=2 * matrix.nnz * width / seconds.median / 1e9,
                     bytes=bytes_, missed=missed, bandwidth=bandwidth,
-                    share={c: b / bandwidth / seconds.median for c, b in bytes_.items()},
+                    bounds=bounds, share={c: b / seconds.median for c, b in bounds.items()},
                     difference=_difference(products[kernel].result(), right),
                 )  # fmt: skip
 
@@ -119,6 +130,16 @@ class Product:
     def result(self) -> np.ndarray:
         """The last result."""
         return self._kernel.to_host(self._out)
+
+
+def _gathers(kernel: Any, matrix: Any, x: np.ndarray) -> dict[str, Callable[[], object]]:
+    """Calls that read what a product gathers, where the native kernel takes part."""
+    if kernel is None:
+        return {}
+    held = kernel.from_host(x)
+    return {
+        name: partial(kernel.gather, matrix, held, prefetch) for name, prefetch in GATHERS.items()
+    }
 
 
 def _matrix(

@@ -82,6 +82,18 @@ class NativeKernel(DenseArithmetic):
             matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate
         )
 
+    def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
+        """Read what matrix · x gathers and nothing else: the bound of ``gcnmpi bench spmm``.
+
+        Returns
+        -------
+        float
+            The sum of the first number of every cache line of the rows, one row an entry.
+        """
+        return self._native.gather(
+            matrix.starts, matrix.indices, matrix.values, matrix.columns, x, prefetch
+        )
+
     def gemm(
         self,
         a: Array,

@@ -98,7 +98,7 @@ def _of(name: str, form: str = "") -> Callable[[Record], str]:
 
 
 def _share(count: str) -> Callable[[Record], str]:
-    return lambda row: f"{row['share'][count]:.2f}"
+    return lambda row: f"{row['share'][count]:.2f}" if count in row["share"] else ""
 
 
 TIMES = {"ms (quartiles)": _milliseconds, "of reference": _ratio}
@@ -112,6 +112,7 @@ COLUMNS: dict[str, dict[str, Callable[[Record], str]]] = {
         "share compulsory": _share("compulsory"),
         "cached": _share("cached"),
         "gathered": _share("gathered"),
+        "measured": _share("measured"),
         "missed": _of("missed", ".2f"),
     },
     "epoch": {

@@ -86,6 +86,16 @@ def test_long_indices_give_the_same_bits(target, dtype, random):
     assert outs[0].tobytes() == outs[1].tobytes()
 
 
+@pytest.mark.parametrize("width", [1, 16, 50])
+@pytest.mark.parametrize("prefetch", [False, True])
+def test_gathers_read_a_number_of_every_line(target, dtype, random, width, prefetch):
+    kernel, matrix = NativeKernel(dtype, 2, target), sparse(random, 500, 400)
+    x = big(random, dtype, 400, width)
+    expected = x[matrix.indices, :: 64 // x.itemsize].sum(dtype=np.float64)
+    found = kernel.gather(kernel.sparse(matrix), x, prefetch)
+    assert found == pytest.approx(expected, rel=1e-4 if dtype == np.float32 else 1e-11)
+
+
 def test_arrays_that_do_not_fit_are_refused(dtype, random):
     kernel = NativeKernel(dtype)
     matrix, x = kernel.sparse(sparse(random, 50, 40)), kernel.zeros(40, 6)
