@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import sys
 import time
 import traceback
@@ -70,7 +71,7 @@ def check_together(size: int, environment: Mapping[str, str]) -> None:
                 f"{environment[started]} processes were started by {launcher}, and MPI sees but "
                 "one in each: they do not find each other",
                 "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
-                f"mpi4py uses, {MPI.Get_library_version().split(',')[0].split(chr(10))[0]}",
+                f"mpi4py uses, {versions()['mpi']}",
             )
             error.agreed = True  # type: ignore[attr-defined]
             raise error
@@ -397,7 +398,8 @@ def versions() -> dict[str, str]:
     """Versions of mpi4py and of the MPI library."""
     return {
         "mpi4py": mpi4py.__version__,
-        "mpi": MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\x00 "),
+        # After the name: "Open MPI v5.0.11, package: …", or spaces, and many lines of MPICH.
+        "mpi": " ".join(re.split("[\n,\x00]", MPI.Get_library_version())[0].split()),
     }
 
 
