@@ -122,8 +122,8 @@ def train(
 
     Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
 
-    SIGUSR1 and SIGTERM ask for a checkpoint after the epoch and an end with exit code 75: the same
-    command goes on from there.
+    SIGUSR1, SIGTERM and a first Ctrl-C ask for a checkpoint after the epoch and an end with exit
+    code 75: the same command goes on from there.
     """
     config = load_config(config_file, settings)
 
@@ -148,8 +148,9 @@ def train(
             result = trainer.train(problem, folder, on_epoch, resume, asked)
         if result.stopped:
             if comm.rank == 0:
+                same = "the same command" + ("" if out else f" with --out {folder}")
                 print(
-                    f"stopped as asked after epoch {len(result.epochs)}; the same command goes on",
+                    f"stopped as asked after epoch {len(result.epochs)}; {same} goes on",
                     file=sys.stderr,
                 )
             return EXIT_REQUEUE
@@ -170,7 +171,8 @@ def train(
         from gcnmpi.comm import launched
 
         launcher = os.getppid() if launched() else None
-        with stop_requests(launcher) as asked, watchdog(config.comm.timeout, comm.rank) as moved:
+        requests = stop_requests(launcher, tell=comm.rank == 0)
+        with requests as asked, watchdog(config.comm.timeout, comm.rank) as moved:
             return job(comm, asked, moved)
 
     return watched

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import sys
 import time
 import traceback
@@ -70,7 +71,7 @@ def check_together(size: int, environment: Mapping[str, str]) -> None:
                 f"{environment[started]} processes were started by {launcher}, and MPI sees but "
                 "one in each: they do not find each other",
                 "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
-                f"mpi4py uses, {MPI.Get_library_version().split(',')[0].split(chr(10))[0]}",
+                f"mpi4py uses, {versions()['mpi']}",
             )
             error.agreed = True  # type: ignore[attr-defined]
             raise error
@@ -86,6 +87,11 @@ _LAUNCHED_AS = (
 )
 
 
+# After so many calls MPICH adds up within a node in another order: a run that was resumed would
+# not end on the same bits as one that was not.
+_ONE_ORDER_OF_SUMS = ("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", str(2**31 - 1))
+
+
 def run(main: Callable[[Comm], int]) -> NoReturn:
     """Initialise MPI, run ``main(world)``, finalise, and exit with what it returns.
 
@@ -94,6 +100,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
     if not MPI.Is_initialized():
+        os.environ.setdefault(*_ONE_ORDER_OF_SUMS)
         MPI.Init_thread(MPI.THREAD_FUNNELED)
     comm = MPI.COMM_WORLD
     code = 1
@@ -391,7 +398,8 @@ def versions() -> dict[str, str]:
     """Versions of mpi4py and of the MPI library."""
     return {
         "mpi4py": mpi4py.__version__,
-        "mpi": MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\x00 "),
+        # After the name: "Open MPI v5.0.11, package: …", or spaces, and many lines of MPICH.
+        "mpi": " ".join(re.split("[\n,\x00]", MPI.Get_library_version())[0].split()),
     }
 
 

@@ -14,29 +14,40 @@ from types import FrameType
 
 # EX_TEMPFAIL of sysexits.h: try again. A batch script puts the job back in the queue on it.
 EXIT_REQUEUE = 75
-STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
+_INTERRUPTED = b"\nstopping with a checkpoint after this epoch; interrupted once more: at once\n"
 _LOOKS_A_SECOND = 10
 
 
 @contextlib.contextmanager
-def stop_requests(launcher: int | None = None) -> Iterator[Callable[[], int]]:
+def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Callable[[], int]]:
     """Catch signals that ask for a checkpoint and an end: ``asked()`` is the last one, or 0.
+
+    Whoever presses Ctrl-C once more does not want to wait: a second SIGINT interrupts as ever.
 
     Parameters
     ----------
     launcher : int, optional
         Parent process without which nobody waits for this one: its end asks too, as SIGHUP.
+    tell : bool
+        Whether this process answers SIGINT with a line on stderr.
     """
     caught = [0]
 
     def catch(number: int, _: FrameType | None) -> None:
         caught[0] = number
+        if number == signal.SIGINT:
+            signal.signal(number, before[number])
+            if tell:
+                os.write(2, _INTERRUPTED)  # print may be what was interrupted
 
     def asked() -> int:
         alone = launcher is not None and os.getppid() != launcher
         return caught[0] or (signal.SIGHUP if alone else 0)
 
-    before = {number: signal.signal(number, catch) for number in STOP_SIGNALS}
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    for number in before:
+        signal.signal(number, catch)
     try:
         yield asked
     finally:

@@ -36,7 +36,9 @@ def main() -> int:
     """Fuzz the targets one after the other; the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("targets", nargs="*")
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each target")
+    parser.add_argument(
+        "--seconds", type=float, default=10.0, help="of processor time, for each target"
+    )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, default=Path("fuzz-crashes"))
     arguments = parser.parse_args()
@@ -72,9 +74,9 @@ class Found:
 
 
 def fuzz(target: Target, folder: Path, seconds: float, rng: random.Random) -> Found:
-    """Read mutated files for some seconds."""
-    found, corpus, until = Found(), list(target.seeds), time.monotonic() + seconds
-    while time.monotonic() < until:
+    """Read mutated files for some seconds of processor time."""
+    found, corpus, until = Found(), list(target.seeds), time.process_time() + seconds
+    while time.process_time() < until:
         file, data, pack = rng.choice(corpus)
         data = mutated(data, rng)
         edges, place, refused = observed(target, folder, file, pack(data))

@@ -115,13 +115,15 @@ def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     return run
 
 
-# Root needs to say so twice; ranks that wait must not take the cores from those that compute;
-# the wheel's UCX component complains about windows that it is not used for.
+# Root needs to say so twice; ranks that wait must not take the cores from those that compute, those
+# of MPICH neither; the wheel's UCX component complains about windows that it is not used for.
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_osc": "^ucx",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
+    "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "16",
 }
 
 
@@ -146,6 +148,12 @@ def run_group(
         out, err = process.communicate()
         pytest.fail(f"{' '.join(command)} did not end within {timeout} s\n{out}\n{err}")
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+@pytest.fixture(scope="session")
+def open_mpi() -> bool:
+    """Whether mpirun is that of Open MPI; else it is one of MPICH's kind."""
+    return len(_launcher()) > 1
 
 
 def _launcher() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -25,10 +26,13 @@ class Lab:
         One that all hosts see.
     run : callable
         ``run(*words, check=True)``: a command of the lab's own program.
+    start : callable
+        ``start(*words)``: its process, which the end of the context kills.
     """
 
     folder: Path
     run: Callable[..., subprocess.CompletedProcess]
+    start: Callable[..., contextlib.AbstractContextManager[subprocess.Popen]]
 
     def on_head(self, *words: str | os.PathLike) -> str:
         """What a command says on the login node."""
@@ -65,12 +69,23 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
 
+    @contextlib.contextmanager
+    def start(*words: str | os.PathLike) -> Iterator[subprocess.Popen]:
+        command = [str(program), *map(str, words)]
+        with subprocess.Popen(
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
     checked = run("check", "--slurm", check=False)
     if checked.returncode:
         pytest.skip(f"no cluster: {checked.stderr.strip()}")
     (folder / "setup.sh").write_text(SETUP)
     run("up", "--slurm", "--nodes", "4", "--share", str(folder), str(root))
     try:
-        yield Lab(folder, run)
+        yield Lab(folder, run, start)
     finally:
         run("down")

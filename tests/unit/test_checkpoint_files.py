@@ -170,6 +170,17 @@ def test_signals_ask_and_are_given_back():
     assert signal.getsignal(signal.SIGUSR1) == before
 
 
+def test_a_second_ctrl_c_does_not_wait(capfd):
+    before = signal.getsignal(signal.SIGINT)
+    with stop_requests() as asked:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert asked() == signal.SIGINT
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) == before
+    assert capfd.readouterr().err.count("stopping with a checkpoint") == 1
+
+
 def test_the_watchdog_ends_a_process_that_stands_still(capsys):
     ended = threading.Event()
     with watchdog(0.3, rank=5, end=lambda code: ended.set()):
