@@ -14,9 +14,17 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.comm import Comm, from_root, node_array, redistribute, slice_of
-from gcnmpi.config import SchemeConfig
-from gcnmpi.loading import Entries
+from gcnmpi.comm import (
+    Comm,
+    from_root,
+    maximum,
+    node_array,
+    once_a_node,
+    redistribute,
+    slice_of,
+)
+from gcnmpi.config import ROW_ORDERS, SchemeConfig
+from gcnmpi.loading import Entries, original_rows, own_arcs
 from gcnmpi.schemes.interface import Block
 from partition.graph import Graph, index_dtype
 from partition.store import Partition, StoredGraph, read_partition
@@ -97,6 +105,46 @@ def partition_ordering(comm: Comm, stored: StoredGraph, partition: Partition) ->
     sizes = from_root(comm, lambda: np.bincount(read(), minlength=partition.k))
     bounds = np.concatenate(([0], np.cumsum(sizes)))
     return Ordering(n, node_array(comm, (n,), index_dtype(n), make).array, bounds)
+
+
+def ordered_blocks(
+    comm: Comm,
+    graph: Graph,
+    ordering: Ordering,
+    cuts: np.ndarray,
+    owners: np.ndarray,
+    order: str,
+    max_bytes: float,
+) -> Ordering:
+    """The same blocks, with the rows of each in the order that ``loading.order`` asks for.
+
+    Parameters
+    ----------
+    cuts : (k + 1,) int64
+        Positions at which blocks begin.
+    owners : (k,) integers
+        The rank that orders a block: none orders two.
+    """
+    if order == "none":
+        return ordering
+    arcs = own_arcs(comm, graph, "out")
+    row, column = ordering.positions(arcs.row), ordering.positions(arcs.column)
+    block = _block_of(row, cuts)
+    inside = block == _block_of(column, cuts)
+    block = block[inside]
+    arrays = [(side[inside] - cuts[block]).astype(row.dtype) for side in (row, column)]
+    (row, column), _ = redistribute(comm, owners[block], arrays, max_bytes)
+    mine = np.flatnonzero(owners == comm.rank)
+    start, stop = cuts[[mine[0], mine[0] + 1]] if len(mine) else (0, 0)
+    first = ROW_ORDERS.get(order)(row, column, stop - start)
+    if not maximum(comm, first is not None):
+        return ordering
+    vertices = ordering.vertices(start, stop)
+    if first is not None:
+        vertices = vertices[first]
+    places = np.arange(start, stop, dtype=vertices.dtype)
+    piece = original_rows(comm, vertices, places, graph.n, max_bytes)
+    return Ordering(graph.n, once_a_node(comm, piece, graph.n).array, ordering.bounds)
 
 
 def choose_orderings(

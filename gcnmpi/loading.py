@@ -68,12 +68,12 @@ def load_entries(
     max_bytes : float
         Bound of the send buffer.
     """
-    mine = _own_arcs(comm, graph, direction)
+    mine = own_arcs(comm, graph, direction)
     arrays = [mine.row, mine.column]
     if graph.weights is not None:
         arrays.append(mine.weight)
     received, _ = redistribute(comm, parts[mine.row], arrays, max_bytes)
-    weight = received[2] if len(received) > 2 else np.ones(len(received[0]))
+    weight = received[2] if len(received) > 2 else _ones(len(received[0]))
     return Entries(received[0], received[1], weight)
 
 
@@ -90,7 +90,7 @@ def load_m(
     options : GraphConfig
         ``self_loops`` and ``normalize``.
     """
-    entries = _own_arcs(comm, graph, direction)
+    entries = own_arcs(comm, graph, direction)
     mine = slice_of(graph.n, comm.rank, comm.size)
     if options.self_loops:
         # An arc v→v is read where v is: its rank knows whether it is missing.
@@ -116,7 +116,7 @@ def load_m(
     return Entries(entries.row, entries.column, weight)
 
 
-def _own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
+def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk."""
     mine = slice_of(graph.n, comm.rank, comm.size)
     with agreed(comm):
@@ -129,15 +129,23 @@ def _own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
     source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
     row, column = (target, source) if direction == "in" else (source, target)
     if graph.weights is None:
-        return Entries(row, column, np.broadcast_to(1.0, len(row)))  # takes no memory
+        return Entries(row, column, _ones(len(row)))
     return Entries(row, column, np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64))
 
 
-def load_rows(comm: Comm, array: np.ndarray, parts: np.ndarray, max_bytes: float) -> np.ndarray:
-    """Rows of an (n, …) array on disk, brought to their owners: own rows in increasing id."""
+def _ones(count: int) -> np.ndarray:
+    return np.broadcast_to(1.0, count)  # takes no memory
+
+
+def load_rows(
+    comm: Comm, array: np.ndarray, parts: np.ndarray, own: np.ndarray, max_bytes: float
+) -> np.ndarray:
+    """Rows of an (n, …) array on disk, brought to their owners: in the order of ``own``."""
     mine = slice_of(len(array), comm.rank, comm.size)
-    received, _ = redistribute(comm, parts[mine], [array[mine]], max_bytes)
-    return received[0]
+    (rows,), _ = redistribute(comm, parts[mine], [array[mine]], max_bytes)
+    if (own[1:] > own[:-1]).all():
+        return rows
+    return rows[np.searchsorted(np.sort(own), own)]
 
 
 def original_rows(comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float):

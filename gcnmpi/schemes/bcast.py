@@ -97,7 +97,7 @@ def load_broadcast(
     options: dict[str, Any],
 ) -> BlockRows:
     """The scheme of an outline, also one with copies."""
-    tiling = block_rows(comm, stored, partition, outline.copies)
+    tiling = block_rows(comm, stored, partition, outline.copies, config)
     forward, backward = load_tiles(
         comm, stored, tiling, direction, config, transposed=not outline.facts.symmetric
     )
