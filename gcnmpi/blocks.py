@@ -128,12 +128,11 @@ def ordered_blocks(
     if order == "none":
         return ordering
     arcs = own_arcs(comm, graph, "out")
-    row, column = ordering.positions(arcs.row), ordering.positions(arcs.column)
-    block = _block_of(row, cuts)
-    inside = block == _block_of(column, cuts)
-    block = block[inside]
-    arrays = [(side[inside] - cuts[block]).astype(row.dtype) for side in (row, column)]
-    (row, column), _ = redistribute(comm, owners[block], arrays, max_bytes)
+    block, row = _placed(arcs.row, ordering, cuts)
+    other, column = _placed(arcs.column, ordering, cuts)
+    inside = block == other
+    arrays = [row[inside], column[inside]]
+    (row, column), _ = redistribute(comm, owners[block[inside]], arrays, max_bytes)
     mine = np.flatnonzero(owners == comm.rank)
     start, stop = cuts[[mine[0], mine[0] + 1]] if len(mine) else (0, 0)
     first = ROW_ORDERS.get(order)(row, column, stop - start)
@@ -339,21 +338,38 @@ def sparse_tile(
     csr_array, float64
         Local numbers count from the beginning of the block.
     """
-    (row_ordering, row_cuts), (column_ordering, column_cuts) = rows, columns
-    row, column = row_ordering.positions(entries.row), column_ordering.positions(entries.column)
-    i, j = _block_of(row, row_cuts), _block_of(column, column_cuts)
+    (_, row_cuts), (_, column_cuts) = rows, columns
     shape = (
         int(row_cuts[mine[0] + 1] - row_cuts[mine[0]]),
         int(column_cuts[mine[1] + 1] - column_cuts[mine[1]]),
     )
-    arrays = [row - row_cuts[i], column - column_cuts[j], entries.weight]
-    tile = sp.csr_array(shape)
+    i, row = _placed(entries.row, *rows)
+    j, column = _placed(entries.column, *columns)
+    arrays, received = [row, column, entries.weight], None
     for copy in range(holders.shape[2]):
-        received, _ = redistribute(comm, holders[i, j, copy], arrays, max_bytes)
+        found, _ = redistribute(comm, holders[i, j, copy].astype(np.int32), arrays, max_bytes)
         if comm.rank == holders[(*mine, copy)]:
-            tile = sp.coo_array((received[2], (received[0], received[1])), shape=shape).tocsr()
-            tile.sort_indices()
+            received = found
+        del found
+    del i, j, row, column, arrays  # the tile is made of what was received alone
+    if received is None:
+        return sp.csr_array(shape)
+    tile = sp.coo_array((received[2], (received[0], received[1])), shape=shape).tocsr()
+    tile.sort_indices()
     return tile
+
+
+def _placed(
+    vertices: np.ndarray, ordering: Ordering, cuts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The block of each vertex, and its place in it."""
+    blocks, places = np.empty(len(vertices), np.int32), np.empty_like(vertices)
+    for start in range(0, len(vertices), STEP):
+        piece = slice(start, start + STEP)
+        positions = ordering.positions(vertices[piece])
+        blocks[piece] = _block_of(positions, cuts)
+        places[piece] = positions - cuts[blocks[piece]]
+    return blocks, places
 
 
 def _block_of(positions: np.ndarray, cuts: np.ndarray) -> np.ndarray:

@@ -17,6 +17,8 @@ from partition.errors import UserError
 from partition.graph import Graph, index_dtype, normalised
 from partition.store import Partition, StoredGraph, read_partition
 
+STEP = 1 << 20  # entries that are looked at at once
+
 
 @dataclass(frozen=True)
 class Entries:
@@ -92,28 +94,33 @@ def load_m(
     """
     entries = own_arcs(comm, graph, direction)
     mine = slice_of(graph.n, comm.rank, comm.size)
+    row, column, weight = entries.row, entries.column, entries.weight
+    del entries
     if options.self_loops:
         # An arc v→v is read where v is: its rank knows whether it is missing.
         lonely = np.ones(mine.stop - mine.start, dtype=bool)
-        lonely[entries.row[entries.row == entries.column] - mine.start] = False
-        missing = (mine.start + np.flatnonzero(lonely)).astype(entries.row.dtype)
-        entries = Entries(
-            np.append(entries.row, missing),
-            np.append(entries.column, missing),
-            np.append(entries.weight, np.ones(len(missing))),
-        )
+        lonely[row[row == column] - mine.start] = False
+        missing = (mine.start + np.flatnonzero(lonely)).astype(row.dtype)
+        row, column = np.append(row, missing), np.append(column, missing)
+        ones = _ones(len(missing))
+        weight = _ones(len(row)) if graph.weights is None else np.append(weight, ones)
     if options.normalize == "none":
-        return entries
+        return Entries(row, column, weight)
     bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
-    owner = np.searchsorted(bounds, entries.row, side="right")
-    (row, weight), _ = redistribute(comm, owner, [entries.row, entries.weight], max_bytes)
-    sums = np.bincount(row - mine.start, weight, minlength=mine.stop - mine.start)
+    owner = np.searchsorted(bounds, row, side="right").astype(np.int32)
+    (rows, weights), _ = redistribute(comm, owner, [row, weight], max_bytes)
+    del owner
+    sums = np.bincount(rows - mine.start, weights, minlength=mine.stop - mine.start)
+    del rows, weights
     degree = once_a_node(comm, sums, graph.n)
-    of_row, of_column = degree.array[entries.row], degree.array[entries.column]
-    degree.free()
+    values = np.empty(len(row))
     with agreed(comm):
-        weight = normalised(entries.weight, of_row, of_column, options.normalize)
-    return Entries(entries.row, entries.column, weight)
+        for start in range(0, len(row), STEP):
+            piece = slice(start, start + STEP)
+            of_row, of_column = degree.array[row[piece]], degree.array[column[piece]]
+            values[piece] = normalised(weight[piece], of_row, of_column, options.normalize)
+    degree.free()
+    return Entries(row, column, values)
 
 
 def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:

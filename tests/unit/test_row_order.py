@@ -26,7 +26,7 @@ def test_the_example_of_the_module():
     assert not failed
 
 
-@pytest.mark.parametrize("name", ROW_ORDERS)
+@pytest.mark.parametrize("name", list(ROW_ORDERS))
 @pytest.mark.parametrize("count", [0, 1, 5])
 def test_rows_without_entries(name, count):
     none = np.empty(0, np.int32)
