@@ -14,9 +14,17 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.comm import Comm, from_root, node_array, redistribute, slice_of
-from gcnmpi.config import SchemeConfig
-from gcnmpi.loading import Entries
+from gcnmpi.comm import (
+    Comm,
+    from_root,
+    maximum,
+    node_array,
+    once_a_node,
+    redistribute,
+    slice_of,
+)
+from gcnmpi.config import ROW_ORDERS, SchemeConfig
+from gcnmpi.loading import Entries, original_rows, own_arcs
 from gcnmpi.schemes.interface import Block
 from partition.graph import Graph, index_dtype
 from partition.store import Partition, StoredGraph, read_partition
@@ -97,6 +105,45 @@ def partition_ordering(comm: Comm, stored: StoredGraph, partition: Partition) ->
     sizes = from_root(comm, lambda: np.bincount(read(), minlength=partition.k))
     bounds = np.concatenate(([0], np.cumsum(sizes)))
     return Ordering(n, node_array(comm, (n,), index_dtype(n), make).array, bounds)
+
+
+def ordered_blocks(
+    comm: Comm,
+    graph: Graph,
+    ordering: Ordering,
+    cuts: np.ndarray,
+    owners: np.ndarray,
+    order: str,
+    max_bytes: float,
+) -> Ordering:
+    """The same blocks, with the rows of each in the order that ``loading.order`` asks for.
+
+    Parameters
+    ----------
+    cuts : (k + 1,) int64
+        Positions at which blocks begin.
+    owners : (k,) integers
+        The rank that orders a block: none orders two.
+    """
+    if order == "none":
+        return ordering
+    arcs = own_arcs(comm, graph, "out")
+    block, row = _placed(arcs.row, ordering, cuts)
+    other, column = _placed(arcs.column, ordering, cuts)
+    inside = block == other
+    arrays = [row[inside], column[inside]]
+    (row, column), _ = redistribute(comm, owners[block[inside]], arrays, max_bytes)
+    mine = np.flatnonzero(owners == comm.rank)
+    start, stop = cuts[[mine[0], mine[0] + 1]] if len(mine) else (0, 0)
+    first = ROW_ORDERS.get(order)(row, column, stop - start)
+    if not maximum(comm, first is not None):
+        return ordering
+    vertices = ordering.vertices(start, stop)
+    if first is not None:
+        vertices = vertices[first]
+    places = np.arange(start, stop, dtype=vertices.dtype)
+    piece = original_rows(comm, vertices, places, graph.n, max_bytes)
+    return Ordering(graph.n, once_a_node(comm, piece, graph.n).array, ordering.bounds)
 
 
 def choose_orderings(
@@ -291,21 +338,38 @@ def sparse_tile(
     csr_array, float64
         Local numbers count from the beginning of the block.
     """
-    (row_ordering, row_cuts), (column_ordering, column_cuts) = rows, columns
-    row, column = row_ordering.positions(entries.row), column_ordering.positions(entries.column)
-    i, j = _block_of(row, row_cuts), _block_of(column, column_cuts)
+    (_, row_cuts), (_, column_cuts) = rows, columns
     shape = (
         int(row_cuts[mine[0] + 1] - row_cuts[mine[0]]),
         int(column_cuts[mine[1] + 1] - column_cuts[mine[1]]),
     )
-    arrays = [row - row_cuts[i], column - column_cuts[j], entries.weight]
-    tile = sp.csr_array(shape)
+    i, row = _placed(entries.row, *rows)
+    j, column = _placed(entries.column, *columns)
+    arrays, received = [row, column, entries.weight], None
     for copy in range(holders.shape[2]):
-        received, _ = redistribute(comm, holders[i, j, copy], arrays, max_bytes)
+        found, _ = redistribute(comm, holders[i, j, copy].astype(np.int32), arrays, max_bytes)
         if comm.rank == holders[(*mine, copy)]:
-            tile = sp.coo_array((received[2], (received[0], received[1])), shape=shape).tocsr()
-            tile.sort_indices()
+            received = found
+        del found
+    del i, j, row, column, arrays  # the tile is made of what was received alone
+    if received is None:
+        return sp.csr_array(shape)
+    tile = sp.coo_array((received[2], (received[0], received[1])), shape=shape).tocsr()
+    tile.sort_indices()
     return tile
+
+
+def _placed(
+    vertices: np.ndarray, ordering: Ordering, cuts: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The block of each vertex, and its place in it."""
+    blocks, places = np.empty(len(vertices), np.int32), np.empty_like(vertices)
+    for start in range(0, len(vertices), STEP):
+        piece = slice(start, start + STEP)
+        positions = ordering.positions(vertices[piece])
+        blocks[piece] = _block_of(positions, cuts)
+        places[piece] = positions - cuts[blocks[piece]]
+    return blocks, places
 
 
 def _block_of(positions: np.ndarray, cuts: np.ndarray) -> np.ndarray:

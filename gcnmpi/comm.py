@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import re
 import sys
@@ -42,6 +43,7 @@ SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
 T = TypeVar("T")
 
 EXCHANGE_TAG = 1
+_SORTING_BYTES = 16  # for each item of a redistribution, while it is brought in order
 _LAST_SECONDS = 0.5
 
 
@@ -225,9 +227,10 @@ def redistribute(
     destination : (m,) integers
         Receiving rank of each of this rank's m items.
     arrays : sequence of (m, …) arrays
-        The items; may be memory-mapped, only a part at a time is read.
+        The items; may be memory-mapped, only a part at a time is read and in memory.
     max_bytes : float
-        Bound of the send buffer. What is received goes straight to its final place.
+        Bound of the send buffer and of what sorts it. What is received goes straight to its final
+        place.
 
     Returns
     -------
@@ -236,7 +239,7 @@ def redistribute(
     counts : (P,) int64
         How many came from each rank.
     """
-    row_bytes = max(1, *(_row_bytes(array) for array in arrays))
+    row_bytes = _SORTING_BYTES + max(_row_bytes(array) for array in arrays)
     step = max(1, int(max_bytes // row_bytes))
     rounds = comm.allreduce(-(-len(destination) // step), MPI.MAX)
     totals = np.bincount(destination, minlength=comm.size).astype(np.int64)
@@ -257,6 +260,8 @@ def redistribute(
                     [np.ascontiguousarray(array[piece][order]), (send_counts, send_places), row],
                     [target, (recv_counts, place), row],
                 )
+        for array in arrays:
+            _forget_pages(array)
         place = place + recv_counts
     return received, counts
 
@@ -412,6 +417,16 @@ def cuda_aware() -> bool | None:
 def slice_of(n: int, rank: int, size: int) -> slice:
     """The contiguous 1/size of 0..n−1 that ``rank`` reads from disk."""
     return slice(n * rank // size, n * (rank + 1) // size)
+
+
+def _forget_pages(array: Any) -> None:
+    """Let go of the pages of a mapped file that were read: the system may still keep them."""
+    if array.flags.writeable:  # a private copy of the file would lose what was written
+        return
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = getattr(array, "base", None)
+    if array is not None and hasattr(mmap, "MADV_DONTNEED"):
+        array.madvise(mmap.MADV_DONTNEED)
 
 
 def _row_bytes(array: np.ndarray) -> int:

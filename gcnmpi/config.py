@@ -24,6 +24,15 @@ from partition.registry import Registry
 
 MODELS = Registry("model", {"gcn": "gcnmpi.models:GCN"})
 OPTIMIZERS = Registry("optimizer", {"adam": "gcnmpi.optim:Adam", "sgd": "gcnmpi.optim:SGD"})
+ROW_ORDERS = Registry(
+    "order of rows",
+    {
+        "auto": "gcnmpi.row_order:by_need",
+        "none": "gcnmpi.row_order:by_id",
+        "rcm": "gcnmpi.row_order:by_bandwidth",
+        "degree": "gcnmpi.row_order:by_degree",
+    },
+)
 
 
 def key(
@@ -136,6 +145,11 @@ class LoadingConfig:
     """``[loading]``: how the graph is brought to its owners."""
 
     max_buffer_mb: float = key(64.0, "send buffer of the redistribution, MiB a rank", positive=True)
+    order: str = key(
+        "auto",
+        "order of a rank's rows in memory; auto: rcm where the graph's own says little",
+        choices=ROW_ORDERS,
+    )
 
 
 @dataclass(frozen=True)

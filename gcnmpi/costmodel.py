@@ -326,7 +326,8 @@ def _passes_seconds(case: Case, rank: int) -> float:
 def _memory(case: Case, rank: int) -> int:
     outline, work = case.outline, case.work
     entries = outline.entries(rank)
-    tiles = [part for part in outline.work(rank, "aggregate", 1, 1) if isinstance(part, Sparse)]
+    parts = outline.work(rank, "aggregate", 1, 1)
+    tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
     index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
     sparse = entries * (index + work.itemsize) + 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)

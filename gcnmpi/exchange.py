@@ -1,9 +1,9 @@
 """The exchange of rows itself: persistent messages between the neighbours of a plan.
 
-An :class:`Exchange` owns one buffer ``[own | halo]``. **Expand**: owners pack the rows that
-others need and every neighbour's message lands in its slice of the halo. **Fold**, the adjoint:
-the halo holds partial sums, which travel back and are added to the owners' rows, in the order of
-ranks whatever the order of arrival.
+An :class:`Exchange` owns one buffer ``[own | halo]``, or its halo only. **Expand**: owners pack
+the rows that others need and every neighbour's message lands in its slice of the halo. **Fold**,
+the adjoint: the halo holds partial sums, which travel back and are added to the owners' rows, in
+the order of ranks whatever the order of arrival.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ class Exchange:
         Columns of the buffer.
     packed : (nsend, width) array, optional
         Room for the packed rows, which exchanges of one width may share.
+    own : (nown, width) array, optional
+        Own rows that lie elsewhere; others may take their place between two exchanges.
 
     Attributes
     ----------
     whole, own, halo : arrays of nown + nhalo, nown and nhalo rows
-        The buffer and its two halves (views).
+        The buffer and its two halves (views); with ``own``, the buffer is the halo.
     packed : (nsend, width) array
     """
 
@@ -49,9 +51,12 @@ class Exchange:
         traffic: Traffic,
         phases: Phases,
         packed: Any = None,
+        own: Any = None,
     ) -> None:
-        self.whole = kernel.empty(plan.nown + plan.nhalo, width)
-        self.own, self.halo = self.whole[: plan.nown], self.whole[plan.nown :]
+        head = plan.nown if own is None else 0
+        self.whole = kernel.empty(head + plan.nhalo, width)
+        self.halo = self.whole[head:]
+        self.own = self.whole[:head] if own is None else own
         self.packed = kernel.empty(plan.nsend, width) if packed is None else packed
         self._plan, self._kernel, self._traffic, self._phases = plan, kernel, traffic, phases
         # What MPI works on: these arrays, or a copy on the host where it does not see them.

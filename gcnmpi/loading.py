@@ -17,6 +17,8 @@ from partition.errors import UserError
 from partition.graph import Graph, index_dtype, normalised
 from partition.store import Partition, StoredGraph, read_partition
 
+STEP = 1 << 20  # entries that are looked at at once
+
 
 @dataclass(frozen=True)
 class Entries:
@@ -68,12 +70,12 @@ def load_entries(
     max_bytes : float
         Bound of the send buffer.
     """
-    mine = _own_arcs(comm, graph, direction)
+    mine = own_arcs(comm, graph, direction)
     arrays = [mine.row, mine.column]
     if graph.weights is not None:
         arrays.append(mine.weight)
     received, _ = redistribute(comm, parts[mine.row], arrays, max_bytes)
-    weight = received[2] if len(received) > 2 else np.ones(len(received[0]))
+    weight = received[2] if len(received) > 2 else _ones(len(received[0]))
     return Entries(received[0], received[1], weight)
 
 
@@ -90,33 +92,38 @@ def load_m(
     options : GraphConfig
         ``self_loops`` and ``normalize``.
     """
-    entries = _own_arcs(comm, graph, direction)
+    entries = own_arcs(comm, graph, direction)
     mine = slice_of(graph.n, comm.rank, comm.size)
+    row, column, weight = entries.row, entries.column, entries.weight
+    del entries
     if options.self_loops:
         # An arc v→v is read where v is: its rank knows whether it is missing.
         lonely = np.ones(mine.stop - mine.start, dtype=bool)
-        lonely[entries.row[entries.row == entries.column] - mine.start] = False
-        missing = (mine.start + np.flatnonzero(lonely)).astype(entries.row.dtype)
-        entries = Entries(
-            np.append(entries.row, missing),
-            np.append(entries.column, missing),
-            np.append(entries.weight, np.ones(len(missing))),
-        )
+        lonely[row[row == column] - mine.start] = False
+        missing = (mine.start + np.flatnonzero(lonely)).astype(row.dtype)
+        row, column = np.append(row, missing), np.append(column, missing)
+        ones = _ones(len(missing))
+        weight = _ones(len(row)) if graph.weights is None else np.append(weight, ones)
     if options.normalize == "none":
-        return entries
+        return Entries(row, column, weight)
     bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
-    owner = np.searchsorted(bounds, entries.row, side="right")
-    (row, weight), _ = redistribute(comm, owner, [entries.row, entries.weight], max_bytes)
-    sums = np.bincount(row - mine.start, weight, minlength=mine.stop - mine.start)
+    owner = np.searchsorted(bounds, row, side="right").astype(np.int32)
+    (rows, weights), _ = redistribute(comm, owner, [row, weight], max_bytes)
+    del owner
+    sums = np.bincount(rows - mine.start, weights, minlength=mine.stop - mine.start)
+    del rows, weights
     degree = once_a_node(comm, sums, graph.n)
-    of_row, of_column = degree.array[entries.row], degree.array[entries.column]
-    degree.free()
+    values = np.empty(len(row))
     with agreed(comm):
-        weight = normalised(entries.weight, of_row, of_column, options.normalize)
-    return Entries(entries.row, entries.column, weight)
+        for start in range(0, len(row), STEP):
+            piece = slice(start, start + STEP)
+            of_row, of_column = degree.array[row[piece]], degree.array[column[piece]]
+            values[piece] = normalised(weight[piece], of_row, of_column, options.normalize)
+    degree.free()
+    return Entries(row, column, values)
 
 
-def _own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
+def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk."""
     mine = slice_of(graph.n, comm.rank, comm.size)
     with agreed(comm):
@@ -129,15 +136,23 @@ def _own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
     source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
     row, column = (target, source) if direction == "in" else (source, target)
     if graph.weights is None:
-        return Entries(row, column, np.broadcast_to(1.0, len(row)))  # takes no memory
+        return Entries(row, column, _ones(len(row)))
     return Entries(row, column, np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64))
 
 
-def load_rows(comm: Comm, array: np.ndarray, parts: np.ndarray, max_bytes: float) -> np.ndarray:
-    """Rows of an (n, …) array on disk, brought to their owners: own rows in increasing id."""
+def _ones(count: int) -> np.ndarray:
+    return np.broadcast_to(1.0, count)  # takes no memory
+
+
+def load_rows(
+    comm: Comm, array: np.ndarray, parts: np.ndarray, own: np.ndarray, max_bytes: float
+) -> np.ndarray:
+    """Rows of an (n, …) array on disk, brought to their owners: in the order of ``own``."""
     mine = slice_of(len(array), comm.rank, comm.size)
-    received, _ = redistribute(comm, parts[mine], [array[mine]], max_bytes)
-    return received[0]
+    (rows,), _ = redistribute(comm, parts[mine], [array[mine]], max_bytes)
+    if (own[1:] > own[:-1]).all():
+        return rows
+    return rows[np.searchsorted(np.sort(own), own)]
 
 
 def original_rows(comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float):

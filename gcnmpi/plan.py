@@ -1,7 +1,7 @@
 """Who sends which rows to whom: pure arrays, made once when a graph is loaded.
 
 Rank r owns the rows ``own`` of every dense matrix and needs, for its rows of M, the rows ``halo``
-of others. Locally, rows are numbered own first (increasing global id), then halo in (owner,
+of others. Locally, rows are numbered own first, in an order of the rank's own, then halo in (owner,
 global id) order, so that what each neighbour sends is one contiguous slice:
 
 >>> import numpy as np
@@ -10,8 +10,8 @@ global id) order, so that what each neighbour sends is one contiguous slice:
 >>> halo = halo_of(own, np.array([0, 1, 2, 4]), parts)
 >>> halo
 array([1, 4])
->>> local_numbers(own, halo, np.array([2, 4, 0]))
-array([1, 3, 0])
+>>> local_numbers(own, halo, np.array([2, 4, 0])).tolist()
+[1, 3, 0]
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
+from partition.graph import index_dtype
+
+STEP = 1 << 20  # ids that are looked up at once: what takes 8 bytes meanwhile, are few
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Plan:
     Attributes
     ----------
     own : (nown,) integers
-        Global ids of the rows of this rank, increasing.
+        Global ids of the rows of this rank, in any order.
     halo : (nhalo,) integers
         Global ids of the rows of others that it needs, in (owner, id) order.
     recv_peers, recv_offsets : (p,) and (p + 1,) int64
@@ -84,7 +88,7 @@ def make_plan(
     """
     send_peers, send_offsets = _groups(asked_counts)
     recv_peers, recv_offsets = _groups(np.bincount(owners, minlength=len(asked_counts)))
-    send_rows = np.searchsorted(own, asked).astype(np.int64)
+    send_rows = local_numbers(own, own[:0], asked).astype(np.int64)
     return Plan(own, halo, recv_peers, recv_offsets, send_peers, send_offsets, send_rows)
 
 
@@ -94,7 +98,7 @@ def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarr
     Parameters
     ----------
     own : (nown,) integers
-        Rows of this rank, increasing.
+        Rows of this rank.
     columns : integers
         Columns that the rank's rows of M touch, in any order, repeated or not.
     parts : (n,) integers
@@ -108,8 +112,13 @@ def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarr
 def local_numbers(own: np.ndarray, halo: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Local numbers of global ids that are all in own or halo."""
     known = np.concatenate((own, halo))
-    order = np.argsort(known)
-    return order[np.searchsorted(known[order], ids)]
+    order = np.argsort(known).astype(index_dtype(len(known)))
+    known = known[order]
+    found = np.empty(len(ids), order.dtype)
+    for start in range(0, len(ids), STEP):
+        piece = slice(start, start + STEP)
+        found[piece] = order[np.searchsorted(known, ids[piece])]
+    return found
 
 
 def _groups(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

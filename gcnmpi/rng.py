@@ -15,6 +15,7 @@ _MASK64 = 0xFFFFFFFFFFFFFFFF
 GOLDEN = 0x9E3779B97F4A7C15
 SPLIT1, SPLIT2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 MIX1, MIX2 = 0x7FEB352D, 0x846CA68B
+_STEP = 1 << 13  # keys that are made at a time: what that takes fits the L2 cache
 
 
 def glorot(seed: int, layer: int, d_in: int, d_out: int) -> np.ndarray:
@@ -30,7 +31,11 @@ def glorot(seed: int, layer: int, d_in: int, d_out: int) -> np.ndarray:
 def row_keys(seed: int, epoch: int, layer: int, vertices: np.ndarray) -> np.ndarray:
     """Dropout keys of global vertices, (rows,) uint64, different for each epoch and layer."""
     start = np.uint64(first_key(seed, epoch, layer))
-    return _splitmix(vertices.astype(np.uint64) * np.uint64(GOLDEN) + start)
+    keys = np.empty(len(vertices), np.uint64)
+    for first in range(0, len(keys), _STEP):
+        piece = slice(first, first + _STEP)
+        keys[piece] = _splitmix(vertices[piece].astype(np.uint64) * np.uint64(GOLDEN) + start)
+    return keys
 
 
 def first_key(seed: int, epoch: int, layer: int) -> int:

@@ -41,6 +41,7 @@ from gcnmpi.schemes.outline import Facts, Sparse, make_facts
 from gcnmpi.timing import Phases, Traffic
 from gcnmpi.volume import Volume, broadcast
 from partition.errors import UserError
+from partition.graph import index_dtype
 from partition.store import Partition, StoredGraph
 
 
@@ -97,7 +98,7 @@ def load_broadcast(
     options: dict[str, Any],
 ) -> BlockRows:
     """The scheme of an outline, also one with copies."""
-    tiling = block_rows(comm, stored, partition, outline.copies)
+    tiling = block_rows(comm, stored, partition, outline.copies, config)
     forward, backward = load_tiles(
         comm, stored, tiling, direction, config, transposed=not outline.facts.symmetric
     )
@@ -274,10 +275,12 @@ def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> Iterator[sp.csr_arra
     >>> [tile.toarray().tolist() for tile in column_tiles(matrix, np.array([0, 2, 2, 3]))]
     [[[1, 2], [0, 0]], [[], []], [[3], [4]]]
     """
-    row = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    block = np.searchsorted(cuts, matrix.indices, side="right") - 1
-    order = np.argsort(block, kind="stable")
-    ends = np.searchsorted(block[order], np.arange(len(cuts)))
+    numbers = np.arange(matrix.shape[0], dtype=matrix.indices.dtype)
+    row = np.repeat(numbers, np.diff(matrix.indptr))
+    block = (np.searchsorted(cuts, matrix.indices, side="right") - 1).astype(np.int32)
+    order = np.argsort(block, kind="stable").astype(index_dtype(matrix.nnz))
+    ends = np.cumsum([0, *np.bincount(block, minlength=len(cuts) - 1)])
+    del block
     for (start, stop), (first, last) in zip(pairwise(cuts), pairwise(ends), strict=True):
         piece = order[first:last]
         place = row[piece], matrix.indices[piece] - start

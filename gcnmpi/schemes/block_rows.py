@@ -18,7 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.blocks import Tiling, natural_ordering, partition_ordering, sparse_tile
+from gcnmpi.blocks import (
+    Tiling,
+    natural_ordering,
+    ordered_blocks,
+    partition_ordering,
+    sparse_tile,
+)
 from gcnmpi.collectives import Group
 from gcnmpi.comm import Comm, slice_of
 from gcnmpi.config import Config
@@ -50,15 +56,23 @@ def copy_of(count: int, copies: int, stage: int) -> int:
     return ((stage + 1) * copies - 1) // count
 
 
-def block_rows(comm: Comm, stored: StoredGraph, partition: Partition | None, copies: int) -> Tiling:
-    """The layout: blocks of parts, or of vertices in their own order, each ``copies`` times."""
+def block_rows(
+    comm: Comm, stored: StoredGraph, partition: Partition | None, copies: int, config: Config
+) -> Tiling:
+    """The layout: blocks of parts, or of ranges of vertices, each ``copies`` times."""
     ordering = natural_ordering(stored.graph.n)
     if partition is not None:
         ordering = partition_ordering(comm, stored, partition)
     count = comm.size // copies
     holders = np.arange(comm.size).reshape(count, 1, copies)
+    cuts = ordering.cuts(count)
+    loading = config.loading
+    ordering = ordered_blocks(
+        comm, stored.graph, ordering, cuts, holders[:, 0, 0], loading.order,
+        loading.max_buffer_mb * 2**20,
+    )  # fmt: skip
     row, copy = divmod(comm.rank, copies)
-    return Tiling(ordering, ordering.cuts(count), holders, row, 0, copy)
+    return Tiling(ordering, cuts, holders, row, 0, copy)
 
 
 def load_tiles(

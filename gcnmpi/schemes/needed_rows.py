@@ -60,13 +60,14 @@ class NeededRows:
         self._forward = self._backward = self._cut(forward)
         if backward is None:
             turned = sp.csr_array(forward.T)
-            own, halo = turned[: plan.nown], turned[plan.nown :]
+            own, halo = _rows(turned, 0, plan.nown), _rows(turned, plan.nown, turned.shape[0])
             self._backward = Halves(kernel.sparse(own), kernel.sparse(halo))
         elif backward is not forward:
             self._backward = self._cut(backward)
         self._add = kernel.sparse(addition_matrix(plan))
         self._exchanges: dict[int, Exchange] = {}
         self._scratch: dict[int, Exchange] = {}
+        self._whole: dict[int, Exchange] = {}
 
     def empty(self, width: int) -> Any:
         """Room for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
@@ -77,6 +78,7 @@ class NeededRows:
     def release(self) -> None:
         """Free the exchanges made for matrices that are not the head of one."""
         self._scratch.clear()
+        self._whole.clear()
 
     def multiply(self, x: Any, out: Any) -> None:
         """out = matrix · x."""
@@ -91,14 +93,17 @@ class NeededRows:
 
     def gather(self, x: Any) -> Any:
         """Own and halo rows, (nown + nhalo, width): what attention needs."""
-        exchange = self._exchange_with(x)
+        exchange = self._exchanges.get(id(x))
+        if exchange is None:
+            exchange = self._whole_exchange(x.shape[1])
+            self._kernel.copy(x, exchange.own)
         exchange.start_expand()
         exchange.finish_expand()
         return exchange.whole
 
     def gather_t(self, x: Any, out: Any) -> None:
         """The adjoint of ``gather``: out = own rows of x + what other ranks' halos add to them."""
-        exchange = self._scratch_exchange(x.shape[1])
+        exchange = self._whole_exchange(x.shape[1])
         self._kernel.copy(x, exchange.whole)
         exchange.start_fold()
         self._kernel.copy(exchange.own, out)
@@ -107,7 +112,7 @@ class NeededRows:
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
     def _expand(self, matrix: Halves, x: Any, out: Any) -> None:
-        exchange = self._exchange_with(x)
+        exchange = self._exchange_of(x)
         exchange.start_expand()
         with self._phases("spmm"):
             self._kernel.spmm(matrix.own, exchange.own, out)
@@ -116,7 +121,7 @@ class NeededRows:
             self._kernel.spmm(matrix.halo, exchange.halo, out, accumulate=True)
 
     def _fold(self, x: Any, out: Any) -> None:
-        exchange = self._exchanges.get(id(x)) or self._scratch_exchange(x.shape[1])
+        exchange = self._exchange_of(x)
         with self._phases("spmm"):
             self._kernel.spmm(self._backward.halo, x, exchange.halo)
         exchange.start_fold()
@@ -126,26 +131,37 @@ class NeededRows:
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _exchange_with(self, x: Any) -> Exchange:
-        """The exchange whose own rows are x, or a scratch one that x is copied to."""
+    def _exchange_of(self, x: Any) -> Exchange:
+        """The exchange whose own rows are x: its own one, or that of its width for a moment."""
         if id(x) in self._exchanges:
             return self._exchanges[id(x)]
-        exchange = self._scratch_exchange(x.shape[1])
-        self._kernel.copy(x, exchange.own)
-        return exchange
-
-    def _scratch_exchange(self, width: int) -> Exchange:
+        width = x.shape[1]
         if width not in self._scratch:
-            self._scratch[width] = self._new_exchange(width)
+            self._scratch[width] = self._new_exchange(width, x)
+        self._scratch[width].own = x
         return self._scratch[width]
 
-    def _new_exchange(self, width: int) -> Exchange:
-        shared = [e.packed for e in (*self._exchanges.values(), *self._scratch.values())]
+    def _whole_exchange(self, width: int) -> Exchange:
+        if width not in self._whole:
+            self._whole[width] = self._new_exchange(width)
+        return self._whole[width]
+
+    def _new_exchange(self, width: int, own: Any = None) -> Exchange:
+        made = (self._exchanges, self._scratch, self._whole)
+        shared = [exchange.packed for some in made for exchange in some.values()]
         packed = next((array for array in shared if array.shape[1] == width), None)
-        return Exchange(
-            self._comm, self._plan, self._kernel, width, self._traffic, self._phases, packed
-        )
+        arguments = (self._comm, self._plan, self._kernel, width, self._traffic, self._phases)
+        return Exchange(*arguments, packed, own)
 
     def _cut(self, matrix: sp.csr_array) -> Halves:
         nown = self._plan.nown
-        return Halves(self._kernel.sparse(matrix[:, :nown]), self._kernel.sparse(matrix[:, nown:]))
+        own = matrix[:, :nown] if self._plan.nhalo else matrix
+        return Halves(self._kernel.sparse(own), self._kernel.sparse(matrix[:, nown:]))
+
+
+def _rows(matrix: sp.csr_array, start: int, stop: int) -> sp.csr_array:
+    """Rows of a matrix, whose memory they share."""
+    first, last = matrix.indptr[[start, stop]]
+    arrays = (matrix.data[first:last], matrix.indices[first:last])
+    shape = (stop - start, matrix.shape[1])
+    return sp.csr_array((*arrays, matrix.indptr[start : stop + 1] - first), shape=shape)

@@ -18,10 +18,10 @@ import scipy.sparse as sp
 
 from gcnmpi import loading
 from gcnmpi.comm import Comm, agreed, redistribute
-from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.config import ROW_ORDERS, Config, SchemeConfig
 from gcnmpi.exchange import Exchange
 from gcnmpi.kernels import KERNELS
-from gcnmpi.plan import Plan, halo_of, local_numbers, make_plan
+from gcnmpi.plan import STEP, Plan, halo_of, local_numbers, make_plan
 from gcnmpi.schemes.interface import Block, Entry, Place
 from gcnmpi.schemes.needed_rows import NeededRows
 from gcnmpi.schemes.outline import (
@@ -37,7 +37,7 @@ from gcnmpi.schemes.outline import (
 from gcnmpi.schemes.whole_rows import WholeRows
 from gcnmpi.timing import Phases, Traffic
 from gcnmpi.volume import NOTHING, Volume
-from partition.graph import normalised
+from partition.graph import chunks, normalised
 from partition.store import Partition, StoredGraph
 
 
@@ -65,27 +65,33 @@ def load(
     with agreed(comm):
         backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
     parts = loading.load_parts(comm, stored, partition)
-    own = loading.own_rows(parts, comm.rank)
 
     entries = loading.load_entries(comm, graph, parts, direction, max_bytes)
+    own = loading.own_rows(parts, comm.rank)
+    if config.loading.order != "none":
+        own = _ordered(own, entries, parts[entries.column] == comm.rank, config.loading.order)
     halo = halo_of(own, entries.column, parts)
     owners = parts[halo]
     (asked,), asked_counts = redistribute(comm, owners, [halo], max_bytes)
     plan = make_plan(own, halo, owners, asked, asked_counts)
 
-    weights = _local_matrix(plan, entries, config.graph.self_loops)
+    weights = _local_matrix(plan, entries, config.graph.self_loops, graph.weights is not None)
+    del entries
     degree = _degrees(comm, plan, weights, phases, traffic)
+    normalize, dtype = config.graph.normalize, config.dtype
     with agreed(comm):
-        forward = _normalise(weights, degree, config.graph.normalize)
+        forward = _normalise(weights, degree, normalize, dtype)
         transposed = forward
-        if backward == "expand" and config.graph.normalize == "row":
+        if backward == "expand" and normalize == "row":
             # Mᵀ[i, j] = w_ji / d_j; symmetric weights have w_ji = w_ij.
-            transposed = _normalise(weights, degree, "row", by_column=True)
+            transposed = _normalise(weights, degree, normalize, dtype, by_column=True)
     if backward == "expand" and not manifest.symmetric_values:
         other = "out" if direction == "in" else "in"
         entries = loading.load_entries(comm, graph, parts, other, max_bytes)
-        weights = _local_matrix(plan, entries, config.graph.self_loops)
-        transposed = _normalise(weights, degree, config.graph.normalize, by_column=True)
+        weights = _local_matrix(plan, entries, config.graph.self_loops, graph.weights is not None)
+        del entries
+        transposed = _normalise(weights, degree, normalize, dtype, by_column=True)
+    del weights
 
     products = NeededRows(
         comm, plan, kernel, forward, transposed if backward == "expand" else None, phases, traffic
@@ -232,7 +238,7 @@ class P2P(WholeRows):
 
     def load(self, place: Place, array: Any) -> np.ndarray:
         """Own rows of an array on disk."""
-        return loading.load_rows(self._comm, array, self._parts, self._max_bytes)
+        return loading.load_rows(self._comm, array, self._parts, self.plan.own, self._max_bytes)
 
     def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
         """This rank's contiguous 1/P of all rows, in the original order."""
@@ -244,17 +250,29 @@ class P2P(WholeRows):
         return self._outline.volume(self._comm.rank, product, k, *sizes)
 
 
-def _local_matrix(plan: Plan, entries: loading.Entries, self_loops: bool) -> sp.csr_array:
-    """The rank's rows of Ã with local column numbers, (nown, nown + nhalo) float64."""
-    row = np.searchsorted(plan.own, entries.row)
+def _ordered(
+    own: np.ndarray, entries: loading.Entries, inside: np.ndarray, order: str
+) -> np.ndarray:
+    """Own rows in the order that ``loading.order`` asks for; ``inside``: entries of own columns."""
+    pair = (ids[inside] for ids in (entries.row, entries.column))
+    first = ROW_ORDERS.get(order)(*(local_numbers(own, own[:0], ids) for ids in pair), len(own))
+    return own if first is None else own[first]
+
+
+def _local_matrix(
+    plan: Plan, entries: loading.Entries, self_loops: bool, weighted: bool
+) -> sp.csr_array:
+    """The rank's rows of Ã with local column numbers, (nown, nown + nhalo); 1 byte for each 1."""
+    row = local_numbers(plan.own, plan.own[:0], entries.row)
     column = local_numbers(plan.own, plan.halo, entries.column)
-    weight = entries.weight
     if self_loops:
         lonely = np.ones(plan.nown, dtype=bool)
         lonely[row[row == column]] = False
-        missing = np.flatnonzero(lonely)
+        missing = np.flatnonzero(lonely).astype(row.dtype)
         row, column = np.append(row, missing), np.append(column, missing)
-        weight = np.append(weight, np.ones(len(missing)))
+    weight = np.ones(len(row), np.float64 if weighted else np.int8)
+    if weighted:
+        weight[: len(entries.weight)] = entries.weight
     shape = (plan.nown, plan.nown + plan.nhalo)
     matrix = sp.coo_array((weight, (row, column)), shape=shape).tocsr()
     matrix.sort_indices()
@@ -273,12 +291,15 @@ def _degrees(
 
 
 def _normalise(
-    weights: sp.csr_array, degree: np.ndarray, normalize: str, by_column: bool = False
+    weights: sp.csr_array, degree: np.ndarray, normalize: str, dtype: str, by_column: bool = False
 ) -> sp.csr_array:
     """Entries of M from those of Ã; ``by_column`` for weights that are rows of Ãᵀ."""
-    of_row = np.repeat(degree[: weights.shape[0]], np.diff(weights.indptr))
-    of_column = degree[weights.indices]
-    if by_column:
-        of_row, of_column = of_column, of_row
-    values = normalised(weights.data, of_row, of_column, normalize)
-    return sp.csr_array((values, weights.indices, weights.indptr), shape=weights.shape)
+    values, starts = np.empty(weights.nnz, dtype), weights.indptr
+    for first, last in chunks(starts, STEP):
+        piece = slice(starts[first], starts[last])
+        of_row = np.repeat(degree[first:last], np.diff(starts[first : last + 1]))
+        of_column = degree[weights.indices[piece]]
+        if by_column:
+            of_row, of_column = of_column, of_row
+        values[piece] = normalised(weights.data[piece], of_row, of_column, normalize)
+    return sp.csr_array((values, weights.indices, starts), shape=weights.shape)

@@ -94,7 +94,7 @@ def load(
         )
     options |= {"backward": "fold" if facts.folds else "expand"}
     max_bytes = config.loading.max_buffer_mb * 2**20
-    tiling = block_rows(comm, stored, partition, copies)
+    tiling = block_rows(comm, stored, partition, copies, config)
     # A transpose that is expanded has the pattern of M, and so its plan.
     other = not facts.folds and not facts.symmetric
     forward, backward = load_tiles(comm, stored, tiling, direction, config, transposed=other)

@@ -352,10 +352,9 @@ class Summa(WholeWeights):
         width, result = weight.shape
         mine = self._tiling.columns(result)
         if not result_travels(width, result, self.grid[1]):
-            out.fill(0)
-            for columns, chunk in self._chunks(x, width):
+            for number, (columns, chunk) in enumerate(self._chunks(x, width)):
                 with self._phases("gemm"):
-                    self._kernel.gemm(chunk, weight[columns, mine], out, accumulate=True)
+                    self._kernel.gemm(chunk, weight[columns, mine], out, accumulate=number > 0)
             return
         # Turned round, so that the columns of a rank follow each other in memory.
         whole = self._room("partial", result, len(x))
@@ -377,10 +376,10 @@ class Summa(WholeWeights):
         if not matrix.entries[number]:
             return None
         nbytes = message_bytes(*sizes, self._kernel.dtype.itemsize)
-        message = self._message(nbytes // WORD)
+        message = self._numbers("message", nbytes // WORD, np.uint64)
         self._process_row.broadcast(message, stage.column)
         with self._phases("pack"):
-            return self._kernel.sparse(unpack(message, *sizes, self._kernel.dtype))
+            return self._kernel.sparse(unpack(message, *sizes, self._kernel.dtype, self._numbers))
 
     def _chunks(self, x: Any, width: int) -> Iterator[tuple[slice, Any]]:
         """The columns of a matrix of ``width`` in all, a chunk at a time: global numbers, chunk."""
@@ -416,12 +415,12 @@ class Summa(WholeWeights):
             self._rooms[role] = memory = self._kernel.empty(rows * columns)
         return memory[: rows * columns].reshape(rows, columns)
 
-    def _message(self, words: int) -> np.ndarray:
-        """The same for a tile that travels: on the host, from where kernels take matrices."""
-        memory = self._rooms.get("message")
-        if memory is None or len(memory) < words:
-            self._rooms["message"] = memory = np.empty(words, np.uint64)
-        return memory[:words]
+    def _numbers(self, role: str, count: int, dtype: Any) -> np.ndarray:
+        """The same for what a tile that travels is made of: on the host, whatever the kernel."""
+        memory = self._rooms.get(role)
+        if memory is None or len(memory) < count:
+            self._rooms[role] = memory = np.empty(count, dtype)
+        return memory[:count]
 
 
 def _length(columns: slice) -> int:

@@ -6,6 +6,7 @@ of 8-byte words, so that one of more than 2 GB is still counted in 32 bits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -38,13 +39,29 @@ def pack(tile: sp.csr_array, dtype: Any) -> np.ndarray:
     return message
 
 
-def unpack(message: np.ndarray, rows: int, columns: int, entries: int, dtype: Any) -> sp.csr_array:
-    """The tile of a message; values share its memory."""
-    values, indices, indptr = _parts(message, rows, columns, entries, np.dtype(dtype))
+def unpack(
+    message: np.ndarray,
+    rows: int,
+    columns: int,
+    entries: int,
+    dtype: Any,
+    room: Callable[[str, int, Any], np.ndarray] = lambda role, count, dtype: np.empty(count, dtype),
+) -> sp.csr_array:
+    """The tile of a message; values share its memory.
+
+    Parameters
+    ----------
+    room : callable
+        ``room(role, count, dtype)``: memory for column numbers and row pointers, by turns.
+    """
+    values, *counted = _parts(message, rows, columns, entries, np.dtype(dtype))
     # In a type that SciPy computes with, as cheaply as it could convert them itself.
     kind = np.int32 if max(columns, entries) <= np.iinfo(np.int32).max else np.int64
-    arrays = (values, indices.astype(kind), indptr.astype(kind))
-    return sp.csr_array(arrays, shape=(rows, columns))
+    arrays = [values]
+    for role, numbers in zip(("indices", "indptr"), counted, strict=True):
+        arrays.append(room(f"{role} {np.dtype(kind)}", len(numbers), kind))
+        arrays[-1][...] = numbers
+    return sp.csr_array(tuple(arrays), shape=(rows, columns))
 
 
 def _parts(

@@ -81,7 +81,7 @@ def runs(gcnmpi_lines, graph, tmp_path_factory):
         weights = ("--save-weights", root / f"{name} rest.npz")
         lines.append(train(graph, root / f"{name} rest", *settings, words=(*resume, *weights)))
         lines.append(train(graph, root / f"{name} rest", *settings, words=weights))
-        settings = (*settings, "kernel=scipy", "scheme.name=p2p")
+        settings = (*settings, "kernel=scipy", "scheme.name=p2p", "loading.order=degree")
         words = train(graph, root / f"{name} gp", *settings, partition="gp-3", words=resume)
         lines.append(words)
     assert gcnmpi_lines(3, lines, timeout=120) == [[None] * 3] * len(lines)
@@ -110,7 +110,7 @@ def test_interrupted_is_uninterrupted_bit_for_bit(runs, name):
 
 @pytest.mark.parametrize("name", VARIANTS)
 @pytest.mark.parametrize("other", ["gp", "two"])
-def test_another_partition_kernel_and_rank_count_go_on(runs, name, other):
+def test_another_partition_kernel_order_and_rank_count_go_on(runs, name, other):
     tolerance = 1e-5 if "dtype=float32" in VARIANTS[name] else 1e-10
     expected = [row[0] for row in curve(runs / f"{name} full")]
     found = [row[0] for row in curve(runs / f"{name} {other}")]

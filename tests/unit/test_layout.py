@@ -49,7 +49,7 @@ LAYERS = {
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
          "gcnmpi.record", "gcnmpi.watch"],
         ["gcnmpi.timing"],
-        ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.plan"],
+        ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.plan", "gcnmpi.row_order"],
         ["gcnmpi.kernels", "gcnmpi.exchange", "gcnmpi.collectives", "gcnmpi.loading"],
         ["gcnmpi.schemes.interface"],
         ["gcnmpi.blocks", "gcnmpi.schemes.whole_rows", "gcnmpi.schemes.outline",

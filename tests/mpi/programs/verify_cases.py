@@ -57,7 +57,7 @@ def fold_overwrites(comm):
     def make(fold):
         def overwriting(self, x, out):
             fold(self, x, out)
-            exchange = self._exchanges.get(id(x)) or self._scratch_exchange(x.shape[1])
+            exchange = self._exchange_of(x)
             out[self._plan.send_rows] = exchange.packed
 
         return overwriting

@@ -1,0 +1,52 @@
+"""In which order a rank keeps its rows.
+
+A product with M gathers, for each entry of a row, a row of the other matrix: from a cache if that
+row, or one beside it, was gathered shortly before. So rows are best kept near those that they are
+connected to. What is computed depends on it only in the order of additions: dropout, weights and
+files go by the ids of vertices, wherever their rows are.
+
+An order is a function of the own block of M, ``(row, column, count)``: the local numbers of its
+entries, and how many rows there are. It returns which row comes first, second …, or None: as they
+are, by increasing id.
+
+>>> path = np.array([0, 1, 3, 4]), np.array([3, 4, 1, 2])  # 0 – 3 – 1 – 4 – 2
+>>> by_bandwidth(*path, 5).tolist()
+[2, 4, 1, 3, 0]
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+FAR = 1 / 5  # of the rows; in a random order half the arcs are longer than 0.29 of them
+
+
+def by_id(row: np.ndarray, column: np.ndarray, count: int) -> None:
+    """Whatever order the graph has."""
+    return
+
+
+def by_degree(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
+    """Rows with most entries in row and column first: what is gathered most lies together."""
+    degree = np.bincount(row, minlength=count) + np.bincount(column, minlength=count)
+    return np.argsort(-degree, kind="stable")
+
+
+def by_bandwidth(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray | None:
+    """Reverse Cuthill–McKee: breadth first, so that neighbours are near each other."""
+    if not len(row):
+        return None
+    entries = (np.ones(len(row), bool), (row, column))
+    pattern = sp.coo_array(entries, shape=(count, count)).tocsr()
+    return reverse_cuthill_mckee(sp.csr_matrix(pattern + pattern.T), symmetric_mode=True)
+
+
+def by_need(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray | None:
+    """By bandwidth where half the entries are far from the diagonal.
+
+    Elsewhere the order of the graph means something, and is seldom improved.
+    """
+    near = len(row) and np.median(np.abs(row - column)) < FAR * count
+    return None if near else by_bandwidth(row, column, count)

@@ -1,0 +1,57 @@
+"""Orders of rows: permutations, near the diagonal where that is asked for."""
+
+import doctest
+
+import numpy as np
+import pytest
+
+from gcnmpi import row_order
+from gcnmpi.config import ROW_ORDERS
+
+
+def shuffled_path(count):
+    """The entries of a path through all rows in a random order."""
+    place = np.random.default_rng(0).permutation(count).astype(np.int32)
+    return place[:-1], place[1:]
+
+
+def bandwidth(row, column, first):
+    place = np.argsort(first)
+    return np.abs(place[row] - place[column]).max()
+
+
+def test_the_example_of_the_module():
+    failed, attempted = doctest.testmod(row_order)
+    assert attempted > 0
+    assert not failed
+
+
+@pytest.mark.parametrize("name", list(ROW_ORDERS))
+@pytest.mark.parametrize("count", [0, 1, 5])
+def test_rows_without_entries(name, count):
+    none = np.empty(0, np.int32)
+    first = ROW_ORDERS.get(name)(none, none, count)
+    assert first is None or sorted(first) == list(range(count))
+
+
+@pytest.mark.parametrize("name", ["auto", "rcm", "degree"])
+def test_every_row_comes_once(name):
+    row, column = np.random.default_rng(1).integers(0, 50, (2, 80)).astype(np.int32)
+    assert sorted(ROW_ORDERS.get(name)(row, column, 50)) == list(range(50))
+
+
+@pytest.mark.parametrize("name", ["auto", "rcm"])
+def test_a_shuffled_path_is_put_in_order(name):
+    row, column = shuffled_path(300)
+    assert bandwidth(row, column, ROW_ORDERS.get(name)(row, column, 300)) == 1
+
+
+def test_an_order_that_means_something_is_kept():
+    path = np.arange(299), np.arange(1, 300)
+    assert ROW_ORDERS.get("auto")(*path, 300) is None
+    assert ROW_ORDERS.get("none")(*shuffled_path(300), 300) is None
+
+
+def test_hubs_come_first():
+    row, column = np.array([0, 1, 2, 4, 4]), np.array([3, 3, 3, 1, 0])
+    assert row_order.by_degree(row, column, 6).tolist() == [3, 0, 1, 4, 2, 5]
