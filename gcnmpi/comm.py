@@ -13,7 +13,7 @@ import time
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
@@ -211,23 +211,22 @@ def redistribute(
 
 
 def persistent(
-    comm: Comm, buffer: np.ndarray, peers: np.ndarray, offsets: np.ndarray, receive: bool
+    comm: Comm, blocks: Iterable[tuple[int, np.ndarray]], receive: bool, tag: int = EXCHANGE_TAG
 ) -> list[MPI.Prequest]:
     """Persistent requests for the row blocks of a buffer, one a peer; freed with the buffer's user.
 
     Parameters
     ----------
-    buffer : (rows, width) array
-        Contiguous; rows ``offsets[i]`` to ``offsets[i + 1]`` go to or come from ``peers[i]``.
+    blocks : iterable of (int, (rows, width) array)
+        Each peer and the contiguous rows that go to or come from it.
     receive : bool
         Whether the requests receive or send.
     """
     make = comm.Recv_init if receive else comm.Send_init
     requests = []
-    with row_type(buffer) as row:
-        for peer, start, stop in zip(peers, offsets, offsets[1:], strict=False):
-            spec = [buffer[start:stop], int(stop - start), row]
-            requests.append(make(spec, int(peer), tag=EXCHANGE_TAG))
+    for peer, block in blocks:
+        with row_type(block) as row:
+            requests.append(make([block, len(block), row], peer, tag=tag))
     return requests
 
 
@@ -264,6 +263,49 @@ def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
     weakref.finalize(owner, free)
 
 
+def dynamic_window(comm: Comm) -> MPI.Win:
+    """A window to which ranks attach memory by themselves; it lives as long as MPI.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the library offers no one-sided communication.
+    """
+    with agreed(comm), _one_sided_works():
+        return MPI.Win.Create_dynamic(comm=comm)
+
+
+def attach_with(owner: Any, comm: Comm, window: MPI.Win, arrays: Sequence[np.ndarray]) -> None:
+    """Attach arrays to a dynamic window until ``owner`` is collected."""
+    arrays = [array for array in arrays if array.nbytes]
+    with agreed(comm), _one_sided_works():
+        for array in arrays:
+            window.Attach(array)
+
+    def detach() -> None:
+        if not MPI.Is_finalized():
+            for array in arrays:
+                window.Detach(array)
+
+    weakref.finalize(owner, detach)
+
+
+def address_of(array: np.ndarray) -> int:
+    """What others call the place of an array that is attached to a dynamic window."""
+    return MPI.Get_address(array)
+
+
+@contextlib.contextmanager
+def _one_sided_works() -> Iterator[None]:
+    try:
+        yield
+    except (MPI.Exception, NotImplementedError) as error:
+        raise UserError(
+            f"one-sided communication does not work here: {error}",
+            "use scheme.transport = 'persistent'",
+        ) from error
+
+
 def sum_in_place(comm: Comm, array: np.ndarray) -> None:
     """Sum an array over ranks, into it, on every rank."""
     comm.Allreduce(MPI.IN_PLACE, array)
@@ -291,6 +333,14 @@ def host_names(comm: Comm) -> list[str]:
     return comm.allgather(MPI.Get_processor_name())
 
 
+def node_of(comm: Comm) -> np.ndarray:
+    """The ranks of this rank's node, this one among them."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    ranks = np.array(node.allgather(comm.rank))
+    node.Free()
+    return ranks
+
+
 def share_of_cores(comm: Comm) -> int:
     """Cores for this rank, at least 1: those it may run on, shared with ranks that may too.
 
@@ -301,6 +351,19 @@ def share_of_cores(comm: Comm) -> int:
     sharers = Counter(core for cores in node.allgather(mine) for core in cores)
     node.Free()
     return max(1, int(sum(Fraction(1, sharers[core]) for core in mine)))
+
+
+def most_crowded_node(comm: Comm, threads: int) -> tuple[str, int, int]:
+    """The node with most threads for its cores: its name, threads of all its ranks, and cores.
+
+    Cores are those that any of its ranks may run on.
+    """
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    ranks = node.allgather((threads, os.sched_getaffinity(0)))
+    node.Free()
+    wanted, cores = sum(mine for mine, _ in ranks), len(set().union(*(may for _, may in ranks)))
+    nodes = comm.allgather((MPI.Get_processor_name(), wanted, cores))
+    return max(nodes, key=lambda one: one[1] / one[2])
 
 
 def most_ranks_a_node(comm: Comm) -> int:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from gcnmpi.kernels import KERNELS
-from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes import SCHEMES, TRANSPORTS
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, NORMALIZATIONS
 from partition.registry import Registry
@@ -105,6 +105,15 @@ class SchemeConfig:
         "auto",
         "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
         choices=("auto", "expand", "fold"),
+    )
+    transport: str = key(
+        "auto",
+        "p2p, replicated: what carries the rows; auto: shared where all neighbours are on one "
+        "node, else persistent",
+        choices=("auto", *TRANSPORTS),
+    )
+    progress_chunks: int = key(
+        1, "p2p, replicated: row blocks of the own product, MPI looked after in between", low=1
     )
     grid: str = key(
         "auto", "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model"

@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.comm import Comm, agreed, from_root, most_ranks_a_node, share_of_cores
+from gcnmpi.comm import (
+    Comm,
+    agreed,
+    from_root,
+    most_crowded_node,
+    most_ranks_a_node,
+    share_of_cores,
+)
 from gcnmpi.config import MODELS, Config, SchemeConfig
 from gcnmpi.kernels import KERNELS
 from gcnmpi.layers import check_order
@@ -111,6 +118,12 @@ def open_problem(
             f"uses {direction!r}: it works, with more communication than a partition for it"
         )
     threads = config.threads or share_of_cores(comm)
+    host, wanted, cores = most_crowded_node(comm, threads)
+    if wanted > cores:
+        warnings.append(
+            f"the ranks on {host} want {wanted} threads, and may run on {cores} cores: start fewer "
+            "ranks, set threads, or let the launcher bind ranks to more cores (--bind-to none)"
+        )
     threadpool_limits(threads)
     phases, traffic = Phases(), Traffic()
     kernel = make_kernel(np.dtype(config.dtype), threads)

@@ -54,7 +54,7 @@ class Phases:
 
 
 class Traffic:
-    """What this rank handed to MPI, by purpose.
+    """What this rank handed to MPI, by purpose, and how much of the exchanges' time was hidden.
 
     ``purpose`` says what traffic is for at the moment: "setup", "train" or "eval" for exchanges;
     reductions are counted apart, under "train_reduce" and so on.
@@ -63,6 +63,8 @@ class Traffic:
     def __init__(self) -> None:
         self.purpose = "setup"
         self._volumes: defaultdict[str, Volume] = defaultdict(Volume)
+        self._alone: defaultdict[str, float] = defaultdict(float)
+        self._exposed: defaultdict[str, float] = defaultdict(float)
 
     def __getitem__(self, purpose: str) -> Volume:
         """What was counted under a purpose so far."""
@@ -71,6 +73,21 @@ class Traffic:
     def count(self, volume: Volume, purpose: str | None = None) -> None:
         """Add what an operation moves."""
         self._volumes[purpose or self.purpose] += volume
+
+    def took(self, alone: float, exposed: float) -> None:
+        """Add an exchange: seconds it takes when nothing is computed meanwhile, and seconds spent
+        on it, packing and waiting, when something was."""
+        self._alone[self.purpose] += alone
+        self._exposed[self.purpose] += exposed
+
+    def hidden(self, purpose: str) -> float | None:
+        """Share of the exchanges' time that computing hid; None if none was timed.
+
+        Waiting for a rank that is late counts as exposed, so the share may be 0 where all data
+        moved in time.
+        """
+        alone, exposed = self._alone[purpose], self._exposed[purpose]
+        return max(0.0, 1 - exposed / alone) if alone else None
 
     @contextlib.contextmanager
     def during(self, purpose: str) -> Iterator[None]:

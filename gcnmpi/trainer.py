@@ -256,6 +256,7 @@ def _end_record(problem: Problem, step: Step, epochs: list[Epoch]) -> dict[str, 
     mine = {
         **_figures("", traffic["train"], predicted),
         **_figures("eval_", traffic["eval"], predicted_eval),
+        "hidden": traffic.hidden("train"),
         "setup_bytes_sent": traffic["setup"].sent,
         "reduce_bytes": traffic["train_reduce"].sent,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -280,7 +281,7 @@ def _predicted(scheme: Any, products: list[Product]) -> Volume:
     return sum((scheme.volume(*product) for product in products), NOTHING)
 
 
-def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, int]:
+def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, Any]:
     """Fields of the record: what was counted beside what was predicted."""
     return {
         f"{prefix}bytes_sent": counted.sent,
@@ -289,6 +290,8 @@ def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, int]:
         f"{prefix}received_predicted": predicted.received,
         f"{prefix}messages_sent": counted.messages,
         f"{prefix}messages_predicted": predicted.messages,
+        f"{prefix}shared_bytes": counted.shared,
+        f"{prefix}shared_predicted": predicted.shared,
     }
 
 

@@ -2,7 +2,10 @@
 
 ``multiply`` expands: while the rows of others are on their way, the own block of the matrix is
 multiplied, then the halo block. ``multiply_t`` expands too, with the values of the transpose, or
-folds: partial sums travel back along the same messages.
+folds: partial sums travel back the same way. What carries the rows is ``scheme.transport``.
+
+With ``scheme.progress_chunks`` the own block is multiplied a few rows at a time, and the MPI
+library looked after in between: most libraries move long messages only inside calls of MPI.
 """
 
 from __future__ import annotations
@@ -12,17 +15,25 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from gcnmpi.comm import Comm
-from gcnmpi.exchange import Exchange, addition_matrix
+from gcnmpi.comm import Comm, slice_of
+from gcnmpi.config import SchemeConfig
+from gcnmpi.exchange import TRANSPORTS, Exchange, addition_matrix, resolve_transport
 from gcnmpi.plan import Plan
 from gcnmpi.timing import Phases, Traffic
 
 
 @dataclass(frozen=True)
 class Halves:
-    """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold)."""
+    """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold).
 
-    own: Any
+    Attributes
+    ----------
+    own : list of (slice, sparse matrix)
+        The own half, in chunks of rows.
+    halo : sparse matrix
+    """
+
+    own: list[tuple[slice, Any]]
     halo: Any
 
 
@@ -42,6 +53,15 @@ class NeededRows:
     backward : (nown, nown + nhalo) csr_array or None
         Its rows of the transpose, which have the same pattern; may be ``forward`` itself. None:
         the transposed product folds.
+    config : SchemeConfig
+        Its ``transport`` and ``progress_chunks``.
+
+    Attributes
+    ----------
+    transport : str
+        Resolved.
+    kept : Kept
+        Rows that travel without a message.
     """
 
     def __init__(
@@ -51,9 +71,14 @@ class NeededRows:
         kernel: Any,
         forward: sp.csr_array,
         backward: sp.csr_array | None,
+        config: SchemeConfig,
         phases: Phases,
         traffic: Traffic,
     ) -> None:
+        self.transport = resolve_transport(comm, plan, kernel, config.transport)
+        self._transport = TRANSPORTS.get(self.transport)
+        self.kept = self._transport.kept(comm, plan)
+        self._chunks = config.progress_chunks
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._phases, self._traffic = phases, traffic
         self._folds = backward is None
@@ -61,7 +86,7 @@ class NeededRows:
         if backward is None:
             turned = sp.csr_array(forward.T)
             own, halo = turned[: plan.nown], turned[plan.nown :]
-            self._backward = Halves(kernel.sparse(own), kernel.sparse(halo))
+            self._backward = Halves(self._chunked(own), kernel.sparse(halo))
         elif backward is not forward:
             self._backward = self._cut(backward)
         self._add = kernel.sparse(addition_matrix(plan))
@@ -70,7 +95,7 @@ class NeededRows:
 
     def empty(self, width: int) -> Any:
         """Room for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
-        exchange = self._new_exchange(width)
+        exchange = self._new_exchange(width, timed=True)
         self._exchanges[id(exchange.own)] = exchange
         return exchange.own
 
@@ -109,8 +134,7 @@ class NeededRows:
     def _expand(self, matrix: Halves, x: Any, out: Any) -> None:
         exchange = self._exchange_with(x)
         exchange.start_expand()
-        with self._phases("spmm"):
-            self._kernel.spmm(matrix.own, exchange.own, out)
+        self._multiply_own(matrix, exchange.own, out, exchange)
         exchange.finish_expand()
         with self._phases("spmm"):
             self._kernel.spmm(matrix.halo, exchange.halo, out, accumulate=True)
@@ -120,11 +144,17 @@ class NeededRows:
         with self._phases("spmm"):
             self._kernel.spmm(self._backward.halo, x, exchange.halo)
         exchange.start_fold()
-        with self._phases("spmm"):
-            self._kernel.spmm(self._backward.own, x, out)
+        self._multiply_own(self._backward, x, out, exchange)
         exchange.finish_fold()
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
+
+    def _multiply_own(self, matrix: Halves, x: Any, out: Any, exchange: Exchange) -> None:
+        with self._phases("spmm"):
+            for number, (rows, chunk) in enumerate(matrix.own):
+                if number:
+                    exchange.progress()
+                self._kernel.spmm(chunk, x, out[rows])
 
     def _exchange_with(self, x: Any) -> Exchange:
         """The exchange whose own rows are x, or a scratch one that x is copied to."""
@@ -139,13 +169,18 @@ class NeededRows:
             self._scratch[width] = self._new_exchange(width)
         return self._scratch[width]
 
-    def _new_exchange(self, width: int) -> Exchange:
-        shared = [e.packed for e in (*self._exchanges.values(), *self._scratch.values())]
-        packed = next((array for array in shared if array.shape[1] == width), None)
-        return Exchange(
-            self._comm, self._plan, self._kernel, width, self._traffic, self._phases, packed
+    def _new_exchange(self, width: int, timed: bool = False) -> Exchange:
+        others = (*self._exchanges.values(), *self._scratch.values())
+        # Best one of the same width, which has room for packed rows to share.
+        sibling = max(others, key=lambda other: other.whole.shape[1] == width, default=None)
+        return self._transport(
+            self._comm, self._plan, self._kernel, width, self._traffic, self._phases, sibling, timed
         )
 
     def _cut(self, matrix: sp.csr_array) -> Halves:
         nown = self._plan.nown
-        return Halves(self._kernel.sparse(matrix[:, :nown]), self._kernel.sparse(matrix[:, nown:]))
+        return Halves(self._chunked(matrix[:, :nown]), self._kernel.sparse(matrix[:, nown:]))
+
+    def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Any]]:
+        pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]
+        return [(rows, self._kernel.sparse(matrix[rows])) for rows in pieces]

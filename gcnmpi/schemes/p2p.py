@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from gcnmpi import loading
 from gcnmpi.comm import Comm, agreed, redistribute
 from gcnmpi.config import Config, SchemeConfig
-from gcnmpi.exchange import Exchange
+from gcnmpi.exchange import Persistent
 from gcnmpi.kernels import KERNELS
 from gcnmpi.plan import Plan, halo_of, local_numbers, make_plan
 from gcnmpi.schemes.interface import Block, Entry, Place
@@ -36,7 +36,7 @@ from gcnmpi.schemes.outline import (
 )
 from gcnmpi.schemes.whole_rows import WholeRows
 from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import NOTHING, Volume
+from gcnmpi.volume import NOTHING, Kept, Volume
 from partition.graph import normalised
 from partition.store import Partition, StoredGraph
 
@@ -87,12 +87,12 @@ def load(
         weights = _local_matrix(plan, entries, config.graph.self_loops)
         transposed = _normalise(weights, degree, config.graph.normalize, by_column=True)
 
-    products = NeededRows(
-        comm, plan, kernel, forward, transposed if backward == "expand" else None, phases, traffic
-    )
+    turned = transposed if backward == "expand" else None
+    products = NeededRows(comm, plan, kernel, forward, turned, config.scheme, phases, traffic)
     facts = make_facts(stored, partition, direction, config)
+    outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
     return P2P(
-        comm, plan, parts, kernel, products, P2POutline(comm.size, facts),
+        comm, plan, parts, kernel, products, outline,
         max_bytes=max_bytes, phases=phases, traffic=traffic,
     )  # fmt: skip
 
@@ -109,10 +109,17 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 @dataclass(frozen=True)
 class P2POutline:
-    """The scheme on paper: everything follows from the partition's metrics."""
+    """The scheme on paper: everything follows from the partition's metrics.
+
+    Attributes
+    ----------
+    kept : mapping of int to Kept
+        Ranks for which it is known that some rows need no message.
+    """
 
     size: int
     facts: Facts
+    kept: Mapping[int, Kept] = field(default_factory=dict)
     orders = ("combine", "aggregate")
 
     def ranks(self) -> Sequence[int]:
@@ -124,15 +131,17 @@ class P2POutline:
         """Rows × width × size of a number."""
         if not product.startswith("aggregate") or self.facts.metrics is None:
             return NOTHING
-        out, back = "send", "recv"
-        if product == "aggregate_t" and self.facts.folds:
-            out, back = back, out
+        out, into = "send", "recv"
+        back = product == "aggregate_t" and self.facts.folds
+        if back:
+            out, into = into, out
         row_bytes = sizes[0] * self.facts.itemsize
-        return Volume(
+        volume = Volume(
             self._metrics[f"{out}_rows"][rank] * row_bytes,
-            self._metrics[f"{back}_rows"][rank] * row_bytes,
+            self._metrics[f"{into}_rows"][rank] * row_bytes,
             self._metrics[f"{out}_messages"][rank],
         )
+        return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
 
     def span(self, product: str, k: int) -> Sequence[Span]:
         """All ranks, each with any other."""
@@ -197,8 +206,12 @@ class P2P(WholeRows):
         self._products, self._outline = products, outline
 
     def describe(self) -> dict[str, Any]:
-        """The exchange that the backward pass uses."""
-        return {"name": self.name, "backward": "fold" if self._outline.facts.folds else "expand"}
+        """The exchange that the backward pass uses, and what carries the rows."""
+        return {
+            "name": self.name,
+            "backward": "fold" if self._outline.facts.folds else "expand",
+            "transport": self._products.transport,
+        }
 
     def block(self, place: Place, width: int) -> Block:
         """Own rows, all columns, whatever the layer."""
@@ -265,7 +278,7 @@ def _degrees(
     comm: Comm, plan: Plan, weights: sp.csr_array, phases: Phases, traffic: Traffic
 ) -> np.ndarray:
     """Row sums of Ã for own and halo vertices, (nown + nhalo,) float64: one expand of width 1."""
-    exchange = Exchange(comm, plan, KERNELS.get("scipy")(np.float64), 1, traffic, phases)
+    exchange = Persistent(comm, plan, KERNELS.get("scipy")(np.float64), 1, traffic, phases)
     exchange.own[:, 0] = weights.sum(axis=1)
     exchange.start_expand()
     exchange.finish_expand()
