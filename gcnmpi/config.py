@@ -107,7 +107,7 @@ class SchemeConfig:
         choices=("auto", "expand", "fold"),
     )
     transport: str = key(
-        "auto",
+        "persistent",
         "p2p, replicated: what carries the rows; auto: shared where all neighbours are on one "
         "node, else persistent",
         choices=("auto", *TRANSPORTS),

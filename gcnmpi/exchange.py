@@ -32,7 +32,6 @@ from gcnmpi.comm import (
     Comm,
     agreed,
     free_with,
-    node_of,
     persistent,
     row_type,
     start_all,
@@ -48,7 +47,7 @@ TRIALS = 3  # exchanges that are timed alone
 
 
 def resolve_transport(comm: Comm, plan: Plan, kernel: Any, wanted: str) -> str:
-    """``scheme.transport`` resolved: "auto" is "shared" where all neighbours are on one node.
+    """``scheme.transport`` resolved: "auto" is "shared" where nothing would travel otherwise.
 
     Raises
     ------
@@ -57,8 +56,9 @@ def resolve_transport(comm: Comm, plan: Plan, kernel: Any, wanted: str) -> str:
     """
     on_host = isinstance(kernel.empty(0, 0), np.ndarray)
     if wanted == "auto":
-        near = on_host and not len(np.setdiff1d(plan.send_peers, node_of(comm)))
-        return "shared" if all(comm.allgather(near)) else "persistent"
+        shared = TRANSPORTS.get("shared")
+        suits = on_host and shared.kept(comm, plan).send_rows == plan.nsend and shared.has_room()
+        return "shared" if all(comm.allgather(suits)) else "persistent"
     with agreed(comm):
         if not on_host and TRANSPORTS.get(wanted).on_host:
             raise UserError(

@@ -48,6 +48,16 @@ class Shared(Exchange):
             int(np.count_nonzero(receives)),
         )
 
+    @staticmethod
+    def has_room() -> bool:
+        """Whether a good part of the memory may be shared; in containers it is often little."""
+        try:
+            file_system = os.statvfs(FOLDER)
+        except OSError:
+            return False
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        return file_system.f_bavail * file_system.f_frsize > memory / 4
+
     def _connect(self) -> _Neighbourhood:
         return _neighbourhood(self._comm, self._plan)
 
