@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from gcnmpi import __version__, rng
 from gcnmpi.comm import Comm, host_names, most_ranks_a_node, share_of_cores, versions
 from gcnmpi.config import Config
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.machine import Machine
 from gcnmpi.resident import resident_bytes
 from gcnmpi.schemes.outline import Sparse
@@ -57,11 +57,12 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
     """
     threads = config.threads or share_of_cores(comm)
     threadpool_limits(threads)
-    kernel = KERNELS.get(config.kernel)(np.dtype(config.dtype), threads)
+    kernel = kernel_of_rank(comm, config, threads)
     idle = resident_bytes()
     constants = {
         **fit_sparse(_mean_samples(comm, _sparse_samples(kernel)), kernel.dtype.itemsize),
         **{name: _mean(comm, value) for name, value in _dense_constants(kernel).items()},
+        "received_entry": _mean(comm, _received_entry(kernel)),
         "process_bytes": _mean(comm, idle),
     }
     hosts = host_names(comm)
@@ -76,7 +77,7 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
         "hosts": sorted(set(hosts)),
         "ranks": comm.size,
         "ranks_per_node": most_ranks_a_node(comm),
-        "kernel": config.kernel,
+        "kernel": kernel.name,
         "dtype": config.dtype,
         "threads": threads,
         "versions": {"gcnmpi": __version__, **versions()},
@@ -144,9 +145,16 @@ def _sparse_samples(kernel: Any) -> list[Sample]:
         sparse = kernel.sparse(matrix)
         for width in WIDTHS:
             x, out = _filled(kernel, inner, width), kernel.empty(rows, width)
-            seconds = _seconds(partial(kernel.spmm, sparse, x, out))
+            seconds = _seconds(kernel, partial(kernel.spmm, sparse, x, out))
             samples.append(Sample(Sparse(rows, inner, matrix.nnz, width), seconds))
     return samples
+
+
+def _received_entry(kernel: Any) -> float:
+    """A tile of random entries, out of arrays as they travel, per entry."""
+    rows, inner, entries = TILES[0]
+    tile = sp.random_array((rows, inner), density=entries / (rows * inner), format="csr", rng=0)
+    return _seconds(kernel, partial(kernel.sparse, sp.csr_array(tile))) / tile.nnz
 
 
 def _dense_constants(kernel: Any) -> dict[str, float]:
@@ -154,15 +162,15 @@ def _dense_constants(kernel: Any) -> dict[str, float]:
     rows, width = 40_000, 64
     itemsize = kernel.dtype.itemsize
     x, out = _filled(kernel, rows, width), kernel.empty(rows, width)
-    copy = _seconds(partial(kernel.copy, x, out)) / (2 * rows * width * itemsize)
+    copy = _seconds(kernel, partial(kernel.copy, x, out)) / (2 * rows * width * itemsize)
     weight = _filled(kernel, width, width)
-    product = _seconds(partial(kernel.gemm, x, weight, out))
+    product = _seconds(kernel, partial(kernel.gemm, x, weight, out))
     moved = (2 * rows * width + width * width) * itemsize * copy
     flops = 2 * rows * width * width
     # Half of the time at least is arithmetic, however the rest is hidden behind it.
     dense = max(product - moved, product / 2) / flops
     keys = rng.row_keys(0, 1, 1, np.arange(rows)), rng.column_keys(np.arange(width))
-    dropped = _seconds(partial(kernel.dropout, x, *keys, 0.5, out)) / (rows * width)
+    dropped = _seconds(kernel, partial(kernel.dropout, x, *keys, 0.5, out)) / (rows * width)
     return {"copy_byte": copy, "dense_flop": dense, "dropout_number": dropped}
 
 
@@ -172,14 +180,15 @@ def _filled(kernel: Any, rows: int, width: int) -> Any:
     return array
 
 
-def _seconds(call: Callable[[], None]) -> float:
-    """Time of a call: the shortest of several, as what disturbs only makes it longer."""
+def _seconds(kernel: Any, call: Callable[[], Any]) -> float:
+    """Time of a call: the median, so that what always disturbs (such as other ranks) counts."""
     times = []
     for _ in range(REPEATS):
         began = time.perf_counter()
         call()
+        kernel.finish()
         times.append(time.perf_counter() - began)
-    return min(times)
+    return statistics.median(times)
 
 
 def _mean(comm: Comm, value: float) -> float:

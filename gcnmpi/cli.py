@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import json
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 import numpy as np
 
-from gcnmpi import __version__, cli_schemes
+from gcnmpi import __version__, cli_bench, cli_cluster, cli_schemes
 from gcnmpi.cli_common import Job, common
 from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
+from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from partition.errors import EXIT_USER_ERROR, UserError
 from partition.records import make_room_for
 
@@ -91,6 +93,19 @@ def cli() -> None:
     metavar="W.npz",
     help="Write the final weights under PyTorch Geometric's names.",
 )
+@click.option(
+    "--save-best",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="W.npz",
+    help="Write the weights of the epoch with the highest validation accuracy.",
+)
+@click.option(
+    "--resume",
+    default="auto",
+    metavar="auto|never|PATH",
+    help="Go on from the newest checkpoint in DIR, from none, or from one of any run.",
+    show_default=True,
+)
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def train(
     graph: Path,
@@ -99,33 +114,66 @@ def train(
     settings: tuple[str, ...],
     out: Path | None,
     save_weights: Path | None,
+    save_best: Path | None,
+    resume: str,
     quiet: bool,
 ) -> Job:
     """Train on GRAPH; the record of the run goes to DIR/run.jsonl.
 
     Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
+
+    SIGUSR1 and SIGTERM ask for a checkpoint after the epoch and an end with exit code 75: the same
+    command goes on from there.
     """
     config = load_config(config_file, settings)
 
-    def job(comm: Any) -> int:
+    def job(comm: Any, asked: Callable[[], int], moved: Callable[[], None]) -> int:
         from gcnmpi import trainer
-        from gcnmpi.comm import from_root
+        from gcnmpi.comm import agreed
         from gcnmpi.problem import open_problem
         from gcnmpi.report.progress import Progress
 
-        if save_weights is not None:
-            from_root(comm, lambda: make_room_for(save_weights))
+        with agreed(comm):
+            for path in (save_weights, save_best):
+                if path is not None and comm.rank == 0:
+                    make_room_for(path)
         problem = open_problem(comm, graph, partition, config)
-        folder = out or Path("runs") / _run_name(graph, partition)
+        folder = out or Path("runs") / cli_cluster.run_name(graph, partition)
         with Progress(problem, quiet=quiet or comm.rank != 0) as progress:
-            result = trainer.train(problem, folder, progress.epoch)
+
+            def on_epoch(epoch: Any) -> None:
+                moved()
+                progress.epoch(epoch)
+
+            result = trainer.train(problem, folder, on_epoch, resume, asked)
+        if result.stopped:
+            if comm.rank == 0:
+                print(
+                    f"stopped as asked after epoch {len(result.epochs)}; the same command goes on",
+                    file=sys.stderr,
+                )
+            return EXIT_REQUEUE
         if save_weights is not None:
-            trainer.save_weights(save_weights, problem, result.model)
+            flat = result.model.parameters.flat
+            trainer.save_weights(save_weights, problem, result.model, flat)
+        if save_best is not None:
+            with agreed(comm):
+                if not result.best.epoch:
+                    hint = "it needs a validation mask, and train.eval_every above 0"
+                    raise UserError("--save-best: nothing was validated", hint)
+            trainer.save_weights(save_best, problem, result.model, result.best.flat)
         if comm.rank == 0 and not quiet:
             print(f"{result.end['seconds_per_epoch']:.4g} s per epoch; record: {folder}/run.jsonl")
         return 0
 
-    return job
+    def watched(comm: Any) -> int:
+        from gcnmpi.comm import launched
+
+        launcher = os.getppid() if launched() else None
+        with stop_requests(launcher) as asked, watchdog(config.comm.timeout, comm.rank) as moved:
+            return job(comm, asked, moved)
+
+    return watched
 
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
@@ -218,9 +266,7 @@ def info(as_json: bool) -> int:
         return 0
     print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
     for kind, entries in tables.items():
-        names = [
-            name if why is None else f"{name} (not here: {why})" for name, why in entries.items()
-        ]
+        names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
         print(f"{kind}s: {', '.join(names)}")
     print("\nconfiguration keys (TOML file, or --set key=value):")
     for name, default, text in keys():
@@ -240,11 +286,13 @@ def report(runs: tuple[Path, ...], as_json: bool) -> int:
     return 0
 
 
-for command in (cli_schemes.plan, cli_schemes.calibrate, cli_schemes.bench_schemes):
+for command in (
+    cli_schemes.plan,
+    cli_schemes.calibrate,
+    cli_schemes.bench_schemes,
+    cli_bench.bench,
+    cli_cluster.doctor,
+    cli_cluster.submit,
+    cli_cluster.status,
+):
     cli.add_command(command)
-
-
-def _run_name(graph: Path, partition: str | None) -> str:
-    # Only rank 0 writes to the folder, so clocks need not agree.
-    date = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return f"{graph.name.removesuffix('.graph')}-{partition or 'serial'}-{date}"

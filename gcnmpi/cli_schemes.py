@@ -153,7 +153,7 @@ def bench_schemes(
     names = _names(schemes)
 
     def job(comm: Any) -> int:
-        from gcnmpi.bench import bench
+        from gcnmpi.bench.schemes import bench
         from gcnmpi.report.costs import print_bench, print_line
 
         lines = bench(
@@ -167,7 +167,7 @@ def bench_schemes(
     return job
 
 
-def parse_bytes(text: str) -> float:
+def parse_bytes(text: str, option: str = "--memory") -> float:
     """A size such as 64GB, 500M or 2TiB in bytes.
 
     Raises
@@ -177,7 +177,7 @@ def parse_bytes(text: str) -> float:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)b?\s*", text.lower())
     if not match or match[2] not in UNITS or float(match[1]) == 0:
-        raise UserError(f"--memory {text!r} is no size", "such as 64GB")
+        raise UserError(f"{option} {text!r} is no size", "such as 64GB")
     return float(match[1]) * UNITS[match[2]]
 
 

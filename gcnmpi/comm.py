@@ -7,13 +7,14 @@ calls its methods.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import sys
 import time
 import traceback
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
@@ -36,10 +37,14 @@ except (ImportError, RuntimeError) as error:
 
 Comm = MPI.Intracomm
 Request = MPI.Prequest
+Window = MPI.Win
+MPIError = MPI.Exception
+address_of, is_over = MPI.Get_address, MPI.Is_finalized
 SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
 T = TypeVar("T")
 
 EXCHANGE_TAG = 1
+_LAST_SECONDS = 0.5
 
 
 # What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
@@ -49,6 +54,39 @@ _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RAN
 def launched() -> bool:
     """Whether this process was started by mpirun or srun, as one of several or alone."""
     return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+
+
+def check_together(size: int, environment: Mapping[str, str]) -> None:
+    """Refuse to be one of several processes each of which believes that it is alone.
+
+    Raises
+    ------
+    UserError
+        If there is one rank and the launcher says that it started more; agreed, since every
+        process finds the same. All but the launcher's first exit at once, so that it is said once.
+    """
+    for started, place, launcher in _LAUNCHED_AS:
+        if size == 1 and int(environment.get(started) or 1) > 1:
+            if environment.get(place, "0") != "0":
+                sys.exit(0)
+            error = UserError(
+                f"{environment[started]} processes were started by {launcher}, and MPI sees but "
+                "one in each: they do not find each other",
+                "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
+                f"mpi4py uses, {MPI.Get_library_version().split(',')[0].split(chr(10))[0]}",
+            )
+            error.agreed = True  # type: ignore[attr-defined]
+            raise error
+        if started in environment:
+            return
+
+
+# Number of processes and number of this one; of several launchers in each other the innermost.
+_LAUNCHED_AS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"),
+    ("PMI_SIZE", "PMI_RANK", "a launcher of MPICH's kind"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
+)
 
 
 def run(main: Callable[[Comm], int]) -> NoReturn:
@@ -63,6 +101,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     comm = MPI.COMM_WORLD
     code = 1
     try:
+        check_together(comm.size, os.environ)
         code = main(comm)
     except UserError as error:
         if not getattr(error, "agreed", False):
@@ -78,7 +117,15 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
         else:
             _abort(comm, f"rank {comm.rank} failed:\n{traceback.format_exc()}", 1)
     sys.stdout.flush()
+    code = int(maxima(comm, code)[0])
+    rank, size = comm.rank, comm.size
     MPI.Finalize()
+    # Open MPI's mpirun crashes now and then, or hangs, when ranks of several hosts return an error
+    # together: one does, after the others have gone.
+    if rank > 0:
+        code = 0
+    elif code and size > 1:
+        time.sleep(_LAST_SECONDS)
     sys.exit(code)
 
 
@@ -263,49 +310,6 @@ def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
     weakref.finalize(owner, free)
 
 
-def dynamic_window(comm: Comm) -> MPI.Win:
-    """A window to which ranks attach memory by themselves; it lives as long as MPI.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if the library offers no one-sided communication.
-    """
-    with agreed(comm), _one_sided_works():
-        return MPI.Win.Create_dynamic(comm=comm)
-
-
-def attach_with(owner: Any, comm: Comm, window: MPI.Win, arrays: Sequence[np.ndarray]) -> None:
-    """Attach arrays to a dynamic window until ``owner`` is collected."""
-    arrays = [array for array in arrays if array.nbytes]
-    with agreed(comm), _one_sided_works():
-        for array in arrays:
-            window.Attach(array)
-
-    def detach() -> None:
-        if not MPI.Is_finalized():
-            for array in arrays:
-                window.Detach(array)
-
-    weakref.finalize(owner, detach)
-
-
-def address_of(array: np.ndarray) -> int:
-    """What others call the place of an array that is attached to a dynamic window."""
-    return MPI.Get_address(array)
-
-
-@contextlib.contextmanager
-def _one_sided_works() -> Iterator[None]:
-    try:
-        yield
-    except (MPI.Exception, NotImplementedError) as error:
-        raise UserError(
-            f"one-sided communication does not work here: {error}",
-            "use scheme.transport = 'persistent'",
-        ) from error
-
-
 def sum_in_place(comm: Comm, array: np.ndarray) -> None:
     """Sum an array over ranks, into it, on every rank."""
     comm.Allreduce(MPI.IN_PLACE, array)
@@ -313,7 +317,14 @@ def sum_in_place(comm: Comm, array: np.ndarray) -> None:
 
 def maximum(comm: Comm, value: float) -> float:
     """The largest value over ranks, on every rank."""
-    return comm.allreduce(value, MPI.MAX)
+    return maxima(comm, value)[0]
+
+
+def maxima(comm: Comm, *values: float) -> list[float]:
+    """The largest of each value over ranks, on every rank: one reduction."""
+    largest = np.array(values, np.float64)
+    comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
+    return largest.tolist()
 
 
 def rest_until_all(comm: Comm, seconds: float = 0.02) -> None:
@@ -333,12 +344,32 @@ def host_names(comm: Comm) -> list[str]:
     return comm.allgather(MPI.Get_processor_name())
 
 
-def node_of(comm: Comm) -> np.ndarray:
+def node_of(comm: Comm) -> list[int]:
     """The ranks of this rank's node, this one among them."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    ranks = np.array(node.allgather(comm.rank))
+    ranks = node.allgather(comm.rank)
     node.Free()
     return ranks
+
+
+def place_on_node(comm: Comm) -> int:
+    """Which of the ranks of its node a rank is, from 0."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    place = node.rank
+    node.Free()
+    return place
+
+
+def sees_devices() -> bool:
+    """Whether the MPI library says that it reads and writes the memory of NVIDIA devices."""
+    if any(os.environ.get(name) == "1" for name in _DEVICE_VARIABLES):
+        return True
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)  # Open MPI has it
+    return query is not None and query() == 1
+
+
+# Users switch the support on with these: MPICH, MVAPICH2.
+_DEVICE_VARIABLES = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA")
 
 
 def share_of_cores(comm: Comm) -> int:
@@ -354,16 +385,12 @@ def share_of_cores(comm: Comm) -> int:
 
 
 def most_crowded_node(comm: Comm, threads: int) -> tuple[str, int, int]:
-    """The node with most threads for its cores: its name, threads of all its ranks, and cores.
-
-    Cores are those that any of its ranks may run on.
-    """
+    """The node with most threads for its cores: its name, threads and cores of all its ranks."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    ranks = node.allgather((threads, os.sched_getaffinity(0)))
+    wanted, allowed = zip(*node.allgather((threads, os.sched_getaffinity(0))), strict=True)
     node.Free()
-    wanted, cores = sum(mine for mine, _ in ranks), len(set().union(*(may for _, may in ranks)))
-    nodes = comm.allgather((MPI.Get_processor_name(), wanted, cores))
-    return max(nodes, key=lambda one: one[1] / one[2])
+    mine = (MPI.Get_processor_name(), sum(wanted), len(set().union(*allowed)))
+    return max(comm.allgather(mine), key=lambda node: node[1] / node[2])
 
 
 def most_ranks_a_node(comm: Comm) -> int:
@@ -385,6 +412,12 @@ def versions() -> dict[str, str]:
         "mpi4py": mpi4py.__version__,
         "mpi": MPI.Get_library_version().split("\n")[0].split(",")[0].strip("\x00 "),
     }
+
+
+def cuda_aware() -> bool | None:
+    """Whether MPI says that it sends from the memory of GPUs; None where it does not say."""
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)
+    return None if query is None else bool(query())
 
 
 def slice_of(n: int, rank: int, size: int) -> slice:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import AUTO, KERNELS
 from gcnmpi.schemes import SCHEMES, TRANSPORTS
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, NORMALIZATIONS
@@ -31,6 +31,7 @@ def key(
     doc: str,
     *,
     choices: Iterable[str] = (),
+    also: tuple[str, ...] = (),
     low: float | None = None,
     below: float | None = None,
     positive: bool = False,
@@ -39,6 +40,7 @@ def key(
     metadata = {
         "doc": doc,
         "choices": choices,  # a registry stays one: what is added to it later counts
+        "also": also,  # further choices
         "low": low,
         "below": below,
         "positive": positive,
@@ -94,6 +96,10 @@ class TrainConfig:
         "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
     )
     eval_every: int = key(1, "evaluate accuracies every so many epochs; 0: never", low=0)
+    checkpoint_every: int = key(0, "checkpoint every so many epochs; 0: never", low=0)
+    checkpoint_minutes: float = key(
+        15.0, "checkpoint after so many minutes without one; 0: never", low=0
+    )
 
 
 @dataclass(frozen=True)
@@ -106,12 +112,7 @@ class SchemeConfig:
         "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
         choices=("auto", "expand", "fold"),
     )
-    transport: str = key(
-        "persistent",
-        "p2p, replicated: what carries the rows; auto: shared where all neighbours are on one "
-        "node, else persistent",
-        choices=("auto", *TRANSPORTS),
-    )
+    transport: str = key("persistent", "p2p, replicated: what carries the rows", choices=TRANSPORTS)
     progress_chunks: int = key(
         1, "p2p, replicated: row blocks of the own product, MPI looked after in between", low=1
     )
@@ -142,10 +143,29 @@ class LoadingConfig:
 
 
 @dataclass(frozen=True)
+class CommConfig:
+    """``[comm]``: the life of the job, and how messages travel."""
+
+    timeout: float = key(
+        0.0, "end the job after so many seconds in which a rank has not moved; 0: never", low=0
+    )
+    cuda_aware: str = key(
+        "auto",
+        "kernel cupy: messages straight from the device; auto: if MPI says that it can",
+        choices=("auto", "yes", "no"),
+    )
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole configuration; the top-level keys are not in any table."""
 
-    kernel: str = key("graphblas", "local arithmetic", choices=KERNELS)
+    kernel: str = key(
+        AUTO,
+        "local arithmetic; auto: native where it was built, else graphblas",
+        choices=KERNELS,
+        also=(AUTO,),
+    )
     dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
     threads: int = key(0, "threads a rank; 0: its share of the cores it may run on", low=0)
     graph: GraphConfig = field(default_factory=GraphConfig)
@@ -153,6 +173,7 @@ class Config:
     train: TrainConfig = field(default_factory=TrainConfig)
     scheme: SchemeConfig = field(default_factory=SchemeConfig)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
+    comm: CommConfig = field(default_factory=CommConfig)
 
 
 def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] = ()) -> Config:
@@ -176,7 +197,7 @@ def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] =
             table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror}") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path} is not valid TOML: {error}") from error
     for setting in settings:
         name, equals, text = setting.partition("=")
@@ -206,7 +227,7 @@ def keys() -> Iterator[tuple[str, Any, str]]:
 
 
 def _meaning(entry: dataclasses.Field) -> str:
-    choices = entry.metadata["choices"]
+    choices = [*entry.metadata["also"], *entry.metadata["choices"]]
     return entry.metadata["doc"] + (f" ({', '.join(choices)})" if choices else "")
 
 
@@ -236,11 +257,12 @@ def _checked(name: str, value: Any, hint: Any, limits: types.MappingProxyType) -
             raise UserError(f"{name} takes a list, not {value!r}")
         return tuple(_checked(name, item, get_args(hint)[0], limits) for item in value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
+        value = float(value) if abs(value) < 2**1023 else math.inf
     if type(value) is not hint:
         raise UserError(f"{name} takes {_TYPE_NAMES[hint]}, not {value!r}")
-    if limits["choices"] and value not in limits["choices"]:
-        raise unknown_name(name, value, limits["choices"])
+    choices = [*limits["also"], *limits["choices"]]
+    if choices and value not in choices:
+        raise unknown_name(name, value, choices)
     if hint is float and not math.isfinite(value):
         raise UserError(f"{name} takes a finite number, not {value}")
     if limits["low"] is not None and not value >= limits["low"]:
@@ -258,7 +280,7 @@ _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "tru
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 

@@ -40,6 +40,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gcnmpi.config import Config
+from gcnmpi.kernels import resolve
 from gcnmpi.layers import Product, choose_orders, network_products
 from gcnmpi.loss import loss_products
 from gcnmpi.machine import Machine
@@ -47,7 +48,7 @@ from gcnmpi.schemes.interface import Place
 from gcnmpi.schemes.outline import Outline, Span, Sparse
 from gcnmpi.volume import NOTHING, Volume
 from partition.errors import UserError
-from partition.graph import index_dtype, training_vertices
+from partition.graph import Graph, index_dtype, training_vertices
 from partition.store import StoredGraph
 
 # How often an operation reads or writes each number of its matrix.
@@ -55,7 +56,7 @@ BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
 # Products that compute; the others only move what is there.
 ARITHMETIC = ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
-INDEX_BYTES = {"scipy": 4}
+INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
@@ -74,12 +75,15 @@ class Workload:
         Of H⁰ … Hᴸ.
     train_share : float
         Share of the vertices that train.
+    distances : (quantiles,) array or None
+        How far apart the ends of arcs are in the graph's order: see ``Machine.sparse_seconds``.
     """
 
     config: Config
     n: int
     widths: tuple[int, ...]
     train_share: float
+    distances: np.ndarray | None = field(default=None, compare=False)
 
     @property
     def depth(self) -> int:
@@ -145,7 +149,18 @@ def workload(
             )
     trained = training_vertices(stored.graph)
     share = 1.0 if trained is None else float(np.mean(trained))
-    return Workload(config, manifest.n, (ends[0], *config.model.hidden, ends[1]), share)
+    widths = (ends[0], *config.model.hidden, ends[1])
+    return Workload(config, manifest.n, widths, share, arc_distances(stored.graph))
+
+
+def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:
+    """Quantiles of |source − target| over arcs spread evenly over the graph; None without arcs."""
+    if not graph.nnz:
+        return None
+    places = np.unique(np.linspace(0, graph.nnz - 1, min(sampled, graph.nnz)).astype(np.int64))
+    source = np.searchsorted(graph.indptr, places, side="right") - 1
+    apart = np.abs(source - np.asarray(graph.indices[places], np.int64))
+    return np.quantile(apart, np.linspace(0, 1, quantiles))
 
 
 @dataclass(frozen=True)
@@ -274,7 +289,7 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
         name, k, *sizes = product
         for part in outline.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
             if isinstance(part, Sparse):
-                seconds["sparse"] += machine.sparse_seconds(part, itemsize)
+                seconds["sparse"] += machine.sparse_seconds(part, itemsize, case.work.distances)
             else:
                 seconds["dense"] += machine.dense_seconds(part, itemsize)
         volume = outline.volume(rank, name, k, *sizes)
@@ -312,7 +327,7 @@ def _memory(case: Case, rank: int) -> int:
     outline, work = case.outline, case.work
     entries = outline.entries(rank)
     tiles = [part for part in outline.work(rank, "aggregate", 1, 1) if isinstance(part, Sparse)]
-    index = INDEX_BYTES.get(work.config.kernel, WIDE_INDEX)
+    index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
     sparse = entries * (index + work.itemsize) + 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
 

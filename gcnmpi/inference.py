@@ -6,8 +6,6 @@ import dataclasses
 import os
 from pathlib import Path
 
-import numpy as np
-
 from gcnmpi.comm import Comm, agreed, from_root
 from gcnmpi.config import Config
 from gcnmpi.loading import write_rows
@@ -15,7 +13,7 @@ from gcnmpi.models import from_state
 from gcnmpi.problem import Problem, features_path, make_model, open_problem
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
-from partition.records import make_room_for, read_npz
+from partition.records import make_room_for, map_npy, read_npz
 
 
 def infer(
@@ -90,10 +88,10 @@ def _with_features(problem: Problem, path: Path) -> Problem:
     with agreed(problem.comm):
         n = problem.stored.graph.n
         try:
-            features = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
+            features = map_npy(path)
+        except UserError as error:
             raise UserError(
-                f"cannot read the trained features {path}: {error}",
+                f"cannot read the trained features: {error.message}",
                 "they are written beside --save-weights by runs with model.train_features",
             ) from error
         if features.ndim != 2 or len(features) != n or features.dtype.kind != "f":

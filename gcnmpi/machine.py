@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gcnmpi.schemes.outline import Dense, Span, Sparse
 from gcnmpi.volume import Volume
 from partition.errors import UserError
@@ -46,6 +48,8 @@ class Machine:
         Of a number of the result.
     cache_bytes : float
         How much of the dense operand stays in the cache.
+    received_entry : float
+        Of an entry of a tile of M that is turned from a message into the kernel's form.
     dense_flop : float
         Of a floating-point operation of a dense product.
     copy_byte : float
@@ -66,29 +70,43 @@ class Machine:
     sparse_miss: float = 4e-10
     sparse_row: float = 3e-10
     cache_bytes: float = 2**24
+    received_entry: float = 2e-8
     dense_flop: float = 4e-11
     copy_byte: float = 1e-10
     dropout_number: float = 2e-9
     process_bytes: float = 1.6e8
 
-    def sparse_seconds(self, work: Sparse, itemsize: int) -> float:
+    def sparse_seconds(
+        self, work: Sparse, itemsize: int, distances: np.ndarray | None = None
+    ) -> float:
         """Time of a product of a sparse tile with a dense matrix.
+
+        Parameters
+        ----------
+        distances : array, optional
+            Quantiles of |row − column| over the entries of M in the graph's own order, increasing:
+            what is nearer than the rows that fit the cache is found there. None: no order.
 
         Notes
         -----
         Plexus (section 4.1, equation 4.4) multiplies √(nnz·d) by 1 + c·inner/d: dense operands that
         are tall (many rows, ``inner``) and narrow (few columns, d) are slow. Both effects are
         here, each with a cause: what an entry costs however narrow the row, and rows that do not
-        fit the cache, of which a share 1 − cache/(inner·d·itemsize) is fetched from memory. The
-        work stays linear, so that the times of tiles add up; under the root they would not.
+        fit the cache, of which a share 1 − cache/(inner·d·itemsize) is fetched from memory; less
+        where the graph's order puts neighbours near each other. The work stays linear, so that
+        the times of tiles add up; under the root they would not.
         """
         operand = work.inner * work.width * itemsize
         missed = 1 - self.cache_bytes / operand if operand > self.cache_bytes else 0.0
+        if missed and distances is not None and not work.shuffled:
+            window = self.cache_bytes / (2 * work.width * itemsize)  # rows, to either side
+            missed *= 1 - np.searchsorted(distances, window) / len(distances)
         number = self.sparse_number + self.sparse_miss * missed
         return (
             self.product_call
             + work.entries * (self.sparse_entry + work.width * number)
             + work.rows * work.width * self.sparse_row
+            + work.entries * self.received_entry * work.received
         )
 
     def dense_seconds(self, work: Dense, itemsize: int) -> float:

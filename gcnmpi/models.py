@@ -89,7 +89,7 @@ class GCN:
         epoch : int, optional
             Training pass of that epoch, with its dropout; without it, an evaluation pass.
         """
-        model, kernel = self._config.model, self._kernel
+        model = self._config.model
         h = self._input
         if model.train_features:
             self._scheme.expand_input(self.parameters[FEATURES], h)
@@ -97,11 +97,11 @@ class GCN:
             self._drop(h, epoch, 0, model.input_dropout, self._dropped)
             h = self._dropped
         for layer, out in zip(self.layers[:depth], self._outputs, strict=False):
-            layer.forward(h, self._weight(layer.k), self._bias(layer.k), out)
-            if layer.k < self.depth:
-                kernel.relu(out)
-                if epoch is not None and model.dropout:
-                    self._drop(out, epoch, layer.k, model.dropout, out)
+            k, hidden = layer.k, layer.k < self.depth
+            # Where more follows, the bias is added with it, in one pass.
+            layer.forward(h, self._weight(k), None if hidden else self._bias(k), out)
+            if hidden:
+                self._activate(out, epoch, k)
             h = out
         return h
 
@@ -175,12 +175,22 @@ class GCN:
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Set weights and biases from :func:`from_state`'s arrays."""
+        self.fill(self.parameters.flat, state)
+
+    def fill(self, flat: Any, whole: Mapping[str, np.ndarray]) -> None:
+        """The inverse of :meth:`whole`: weights and biases, or their moments, into ``flat``."""
         for name, view in self.parameters.items():
             if name != FEATURES:
-                piece = state[name]
+                piece = whole[name]
                 if name.endswith("weight"):
                     piece = self._scheme.shard(_layer(name), piece)
-                self._kernel.copy(self._kernel.from_host(piece), view)
+                target = flat[self.parameters.slices[name]].reshape(view.shape)
+                self._kernel.copy(self._kernel.from_host(piece), target)
+
+    def fill_features(self, flat: Any, piece: np.ndarray) -> None:
+        """The inverse of :meth:`features`."""
+        share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
+        self._scheme.share_input(self._kernel.from_host(piece), share)
 
     def _shapes(self, features: Any) -> tuple[dict, dict]:
         """Shapes of what this rank has a piece of, and of what it has whole."""
@@ -204,8 +214,17 @@ class GCN:
             self._kernel.copy(piece, self._weight(k))
 
     def _drop(self, x: Any, epoch: int, k: int, p: float, out: Any) -> None:
-        rows = rng.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
-        self._kernel.dropout(x, rows, self._columns[k], p, out)
+        self._kernel.dropout(x, self._row_keys(epoch, k), self._columns[k], p, out)
+
+    def _activate(self, x: Any, epoch: int | None, k: int) -> None:
+        p, bias = self._config.model.dropout, self._bias(k)
+        if bias is not None:
+            bias = bias[self._blocks[k].columns]  # whole on every rank
+        keys = self._row_keys(epoch, k) if epoch is not None and p else None
+        self._kernel.activate(x, bias, keys, self._columns[k], p)
+
+    def _row_keys(self, epoch: int, k: int) -> Any:
+        return self._kernel.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)
 
     def _weight(self, k: int) -> Any:
         return self.parameters[f"{k}.weight"]
@@ -251,7 +270,8 @@ def from_state(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         if "weight" not in layer:
             raise UserError(f"layer {number} of the weights has a bias but no weight")
         d_out, d_in = layer["weight"].shape
-        if width not in (None, d_in) or layer.get("bias", np.empty(d_out)).shape != (d_out,):
+        bias = layer.get("bias")
+        if width not in (None, d_in) or (bias is not None and bias.shape != (d_out,)):
             raise UserError(f"the shapes of layer {number} of the weights do not fit")
         parameters[f"{k}.weight"] = np.ascontiguousarray(layer["weight"].T)
         if "bias" in layer:

@@ -5,8 +5,9 @@ and no message carries rows: the receiver takes the rows from its neighbour's me
 Two empty notes a pair of neighbours keep order: "my rows are there" and "I have read them". Rows
 of other nodes travel in persistent messages as ever.
 
-The memory is that of files without names. A window of MPI would do the same, but must be freed by
-all ranks together, and matrices end when Python collects them, on each rank in its own time.
+The memory is that of files that never had a name: the system takes it back with the last process
+that has it mapped, however that ends, and the size of ``/dev/shm`` does not matter. A window of
+MPI would have to be freed by all ranks together, and matrices end when Python collects them.
 """
 
 from __future__ import annotations
@@ -14,197 +15,130 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+import resource
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from gcnmpi.comm import Comm, agreed, free_with, node_of, persistent, start_all, wait_all
-from gcnmpi.exchange import Exchange, PersistentRoute, Route, Rows
 from gcnmpi.plan import Plan
+from gcnmpi.transports import PersistentRoute, Route, Rows, Transport
 from gcnmpi.volume import Kept, Volume
 from partition.errors import UserError
 
-FOLDER = "/dev/shm"  # a file system in memory
 READY_TAG, READ_TAG = 2, 3
 
 
-class Shared(Exchange):
+class Shared(Transport):
     """Neighbours of one node read each other's memory; others send messages."""
 
-    on_host = True
+    def __init__(self, comm: Comm, plan: Plan, kernel: Any) -> None:
+        super().__init__(comm, plan, kernel)
+        mates = node_of(comm)
+        sends, receives = (
+            Rows.of(plan.send_rows, plan.send_peers, plan.send_offsets).only(mates),
+            Rows.of(plan.halo, plan.recv_peers, plan.recv_offsets).only(mates),
+        )
+        self._near = sorted({*sends.places, *receives.places})
+        self.kept = Kept(
+            sum(len(rows) for _, rows in sends.blocks()), len(sends.places),
+            sum(len(rows) for _, rows in receives.blocks()), len(receives.places),
+        )  # fmt: skip
+        # To those it sends to, a rank tells which rows; to those it receives from, where they go.
+        rows, first = dict(sends.blocks()), plan.nown
+        halo = {p: slice(first + h.start, first + h.stop) for p, h in receives.places.items()}
+        self._there = _tell(comm, {p: (rows.get(p), halo.get(p)) for p in self._near})
+        # A matrix takes a descriptor a neighbour, and many ranks may share a node.
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     @classmethod
-    def kept(cls, comm: Comm, plan: Plan) -> Kept:
-        """The rows of neighbours of this node."""
-        mates = node_of(comm)
-        sends, receives = np.isin(plan.send_peers, mates), np.isin(plan.recv_peers, mates)
-        return Kept(
-            int(np.diff(plan.send_offsets)[sends].sum()),
-            int(np.count_nonzero(sends)),
-            int(np.diff(plan.recv_offsets)[receives].sum()),
-            int(np.count_nonzero(receives)),
-        )
+    def check(cls, comm: Comm, kernel: Any) -> None:
+        """The kernel computes on the host, and ranks of a node can map each other's memory."""
+        with agreed(comm):
+            if not isinstance(kernel.empty(0, 0), np.ndarray):
+                raise UserError(f"the kernel {kernel.name!r} does not compute in the host's memory")
+        map_together(comm, 1, [rank for rank in node_of(comm) if rank != comm.rank])
 
-    @staticmethod
-    def has_room() -> bool:
-        """Whether a good part of the memory may be shared; in containers it is often little."""
-        try:
-            file_system = os.statvfs(FOLDER)
-        except OSError:
-            return False
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return file_system.f_bavail * file_system.f_frsize > memory / 4
+    def room(self, width: int) -> tuple[Any, dict[int, Any]]:
+        """This rank's buffer, and those of its neighbours of this node."""
+        dtype, rows = self.kernel.dtype, self.plan.nown + self.plan.nhalo
+        mapped = map_together(self.comm, rows * width * dtype.itemsize, self._near)
+        arrays = {rank: memory.view(dtype).reshape(-1, width) for rank, memory in mapped.items()}
+        return arrays.pop(self.comm.rank), arrays
 
-    def _connect(self) -> _Neighbourhood:
-        return _neighbourhood(self._comm, self._plan)
-
-    def _room(self, rows: int, width: int) -> Any:
-        """This rank's buffer; those of its neighbours are mapped as well."""
-        dtype = self._kernel.dtype
-        buffers = map_together(self._comm, rows * width * dtype.itemsize, self._link.near)
-        self._whole_of = {
-            rank: memory.view(dtype).reshape(-1, width) for rank, memory in buffers.items()
-        }
-        return self._whole_of[self._comm.rank]
-
-    def _pack(self) -> None:
+    def pack(self, exchange: Any) -> None:
         """The rows for other nodes only."""
-        plan = self._plan
-        for i in np.flatnonzero(~self._link.near_send):
-            block = slice(plan.send_offsets[i], plan.send_offsets[i + 1])
-            self._kernel.take_rows(self.own, plan.send_rows[block], self.packed[block])
+        rows = Rows.of(self.plan.send_rows, self.plan.send_peers, self.plan.send_offsets)
+        for peer, place in rows.places.items():
+            if peer not in self._near:
+                self.kernel.take_rows(exchange.own, rows.array[place], exchange.packed[place])
 
-    def _routes(self, inner: Rows, outer: Rows) -> tuple[Route, Route]:
-        link, take = self._link, self._kernel.take_rows
-        near_in, near_out = inner.only(link.near_recv), outer.only(link.near_send)
-        far_in, far_out = inner.only(~link.near_recv), outer.only(~link.near_send)
+    def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+        """Expand: single rows of the neighbour's own ones; fold: a block of its halo."""
+        near, there, take = exchange.near, self._there, self.kernel.take_rows
 
-        def expand() -> None:
-            for (peer, block), rows in zip(near_in.blocks(), link.rows_there, strict=True):
-                take(self._whole_of[peer], rows, block)
+        def expand(peer: int, block: np.ndarray) -> None:
+            take(near[peer], there[peer][0], block)
 
-        def fold() -> None:
-            for (peer, block), start in zip(near_out.blocks(), link.halo_there, strict=True):
-                np.copyto(block, self._whole_of[peer][start : start + len(block)])
+        def fold(peer: int, block: np.ndarray) -> None:
+            np.copyto(block, near[peer][there[peer][1]])
 
         return (
-            _SharedRoute(self._comm, far_out, far_in, near_out.peers, near_in, expand),
-            _SharedRoute(self._comm, far_in, far_out, near_in.peers, near_out, fold),
+            _SharedRoute(self.comm, outer, inner, self._near, expand),
+            _SharedRoute(self.comm, inner, outer, self._near, fold),
         )
-
-
-@dataclass(frozen=True)
-class _Neighbourhood:
-    """What a rank knows of its neighbours on its node.
-
-    Attributes
-    ----------
-    near : list of int
-        Their ranks.
-    near_send, near_recv : (q,) and (p,) bool
-        Which of the plan's peers they are.
-    rows_there : list of integer arrays
-        For each of those it receives from, the rows it needs, numbered as there.
-    halo_there : list of int
-        For each of those it sends to, where the rows begin in the buffer there.
-    """
-
-    near: list[int]
-    near_send: np.ndarray
-    near_recv: np.ndarray
-    rows_there: list[np.ndarray]
-    halo_there: list[int]
-
-
-def _neighbourhood(comm: Comm, plan: Plan) -> _Neighbourhood:
-    mates = node_of(comm)
-    near_send, near_recv = np.isin(plan.send_peers, mates), np.isin(plan.recv_peers, mates)
-    # To those it sends to, a rank tells which rows; to those it receives from, where they go.
-    out = {
-        int(peer): plan.send_rows[start:stop]
-        for peer, start, stop in zip(
-            plan.send_peers, plan.send_offsets, plan.send_offsets[1:], strict=False
-        )
-    }
-    places = plan.nown + plan.recv_offsets[:-1]
-    halo = dict(zip(plan.recv_peers.tolist(), places.tolist(), strict=True))
-    near = sorted({*plan.send_peers[near_send].tolist(), *plan.recv_peers[near_recv].tolist()})
-    requests = [comm.isend((out.get(peer), halo.get(peer)), peer, READY_TAG) for peer in near]
-    told = {peer: comm.recv(source=peer, tag=READY_TAG) for peer in near}
-    wait_all(requests)
-    return _Neighbourhood(
-        near,
-        near_send,
-        near_recv,
-        [told[peer][0] for peer in plan.recv_peers[near_recv].tolist()],
-        [told[peer][1] for peer in plan.send_peers[near_send].tolist()],
-    )
 
 
 class _SharedRoute:
-    """Messages to other nodes; on this one notes, between which ``read`` copies the rows.
+    """Messages to other nodes; on this one notes, between which rows are read.
 
     Parameters
     ----------
-    far_source, far_target : Rows
-        Sent to and received from ranks of other nodes.
-    readers : (q,) integers
-        Ranks of this node that read from this one.
-    near_target : Rows
-        What this rank reads itself.
+    near : list of int
+        Neighbours of this node.
+    read : callable
+        ``read(peer, block)`` fills the rows that come from one of them.
     """
 
     def __init__(
         self,
         comm: Comm,
-        far_source: Rows,
-        far_target: Rows,
-        readers: np.ndarray,
-        near_target: Rows,
-        read: Any,
+        source: Rows,
+        target: Rows,
+        near: list[int],
+        read: Callable[[int, np.ndarray], None],
     ) -> None:
-        self._far, self._read = PersistentRoute(comm, far_source, far_target), read
-        self.moved = self._far.moved + Volume(shared=near_target.nbytes)
-
-        def notes(peers: np.ndarray, tag: int, receive: bool) -> list:
-            empty = np.empty((0, 1), np.uint8)
-            return persistent(comm, [(int(peer), empty) for peer in peers], receive, tag)
-
-        owners = near_target.peers
-        self._hear_ready, self._say_ready = (
-            notes(owners, READY_TAG, receive=True),
-            notes(readers, READY_TAG, receive=False),
-        )
-        self._hear_read, self._say_read = (
-            notes(readers, READ_TAG, receive=True),
-            notes(owners, READ_TAG, receive=False),
-        )
-        all_notes = self._hear_ready + self._say_ready + self._hear_read + self._say_read
-        free_with(self, all_notes)
+        far = [peer for peer in {**source.places, **target.places} if peer not in near]
+        self._far = PersistentRoute(comm, source.only(far), target.only(far))
+        self._target, self._read = target.only(near), read
+        self.moved = self._far.moved + Volume(shared=self._target.nbytes)
+        readers, owners = source.only(near).places, self._target.places
+        self._said_ready, self._say_ready = _notes(comm, READY_TAG, owners, readers)
+        self._said_read, self._say_read = _notes(comm, READ_TAG, readers, owners)
+        notes = self._said_ready + self._say_ready + self._said_read + self._say_read
+        free_with(self, notes)
 
     def receive(self) -> None:
         self._far.receive()
-        start_all(self._hear_ready + self._hear_read)
+        start_all(self._said_ready + self._said_read)
 
     def send(self) -> None:
         start_all(self._say_ready)
         self._far.send()
 
     def wait(self) -> None:
-        wait_all(self._hear_ready)
-        self._read()
+        wait_all(self._said_ready)
+        for peer, block in self._target.blocks():
+            self._read(peer, block)
         start_all(self._say_read)
         self._far.wait()
-        wait_all(self._say_ready + self._hear_read + self._say_read)
+        wait_all(self._say_ready + self._said_read + self._say_read)
 
 
 def map_together(comm: Comm, nbytes: int, others: list[int]) -> dict[int, np.ndarray]:
     """Memory of this rank that others of its node map too, and theirs: rank → bytes.
-
-    It goes back to the system when nobody refers to it any more, also when a rank is killed.
 
     Parameters
     ----------
@@ -216,35 +150,49 @@ def map_together(comm: Comm, nbytes: int, others: list[int]) -> dict[int, np.nda
     Raises
     ------
     UserError
-        On all ranks, if there is no room for it on one, or the others cannot open it.
+        On all ranks, if one has not got the memory, or cannot map that of another.
     """
     with contextlib.ExitStack() as stack:
-        with agreed(comm), _explained(f"for {nbytes:,} bytes a rank"):
-            file = stack.enter_context(tempfile.NamedTemporaryFile(dir=FOLDER, prefix="gcnmpi-"))
-            # Reserved now: memory that is missing later would end the process without a word.
-            os.posix_fallocate(file.fileno(), 0, max(1, nbytes))
+        with agreed(comm), _explained():
+            file = stack.enter_context(open(os.memfd_create("gcnmpi"), "r+b"))
+            os.ftruncate(file.fileno(), max(1, nbytes))  # nothing cannot be mapped
             memory = {comm.rank: _mapped(file, nbytes)}
-        requests = [comm.isend((file.name, nbytes), peer, READY_TAG) for peer in others]
-        told = {peer: comm.recv(source=peer, tag=READY_TAG) for peer in others}
-        wait_all(requests)
-        with agreed(comm), _explained("that other ranks of this node can open"):
-            for peer, (name, size) in told.items():
-                with open(name, "r+b") as opened:
+        told = _tell(comm, dict.fromkeys(others, (os.getpid(), file.fileno(), nbytes)))
+        with agreed(comm), _explained():
+            for peer, (process, number, size) in told.items():
+                with open(f"/proc/{process}/fd/{number}", "r+b") as opened:
                     memory[peer] = _mapped(opened, size)
     return memory
 
 
 def _mapped(file: Any, nbytes: int) -> np.ndarray:
-    # Nothing cannot be mapped, so one byte more is.
-    return np.frombuffer(mmap.mmap(file.fileno(), max(1, nbytes)), np.uint8)[:nbytes]
+    memory = mmap.mmap(file.fileno(), max(1, nbytes))
+    memory.madvise(mmap.MADV_HUGEPAGE)  # as NumPy asks for its own
+    return np.frombuffer(memory, np.uint8)[:nbytes]
+
+
+def _notes(
+    comm: Comm, tag: int, sources: Iterable[int], targets: Iterable[int]
+) -> tuple[list, list]:
+    """Requests for messages of no bytes from some ranks, and to others."""
+    empty = np.empty((0, 1), np.uint8)
+    return (
+        persistent(comm, ((peer, empty) for peer in sources), receive=True, tag=tag),
+        persistent(comm, ((peer, empty) for peer in targets), receive=False, tag=tag),
+    )
+
+
+def _tell(comm: Comm, what: dict[int, Any]) -> dict[int, Any]:
+    """Send each of some ranks something; what each of the same ranks sent."""
+    requests = [comm.isend(value, peer, READY_TAG) for peer, value in what.items()]
+    told = {peer: comm.recv(source=peer, tag=READY_TAG) for peer in what}
+    wait_all(requests)
+    return told
 
 
 @contextlib.contextmanager
-def _explained(what: str) -> Iterator[None]:
+def _explained() -> Iterator[None]:
     try:
         yield
-    except OSError as error:
-        raise UserError(
-            f"no shared memory in {FOLDER} {what}: {error.strerror}",
-            "use scheme.transport = 'persistent', or give the job more of it",
-        ) from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"ranks of a node cannot map each other's memory ({error})") from error

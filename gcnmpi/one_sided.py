@@ -7,39 +7,52 @@ takes part.
 
 from __future__ import annotations
 
+import contextlib
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from gcnmpi.comm import Comm, address_of, attach_with, dynamic_window, row_type
-from gcnmpi.exchange import Exchange, Route, Rows
-from gcnmpi.volume import Volume
+from gcnmpi.comm import Comm, MPIError, Window, address_of, agreed, is_over, row_type
+from gcnmpi.plan import Plan
+from gcnmpi.transports import Route, Rows, Transport, messages
+from partition.errors import UserError
 
 
-class OneSided(Exchange):
+class OneSided(Transport):
     """Rows are put into the halo, or into the room for packed rows, of their receiver."""
 
-    on_host = True
+    shares_packed = False  # memory is attached to a window once
 
-    def _connect(self) -> Any:
-        return dynamic_window(self._comm)
+    def __init__(self, comm: Comm, plan: Plan, kernel: Any) -> None:
+        super().__init__(comm, plan, kernel)
+        self._window = _window(comm)
 
-    def _packed_room(self, width: int, sibling: Any) -> Any:
-        """Its own: memory is attached to a window once."""
-        return self._kernel.empty(self._plan.nsend, width)
+    @classmethod
+    def check(cls, comm: Comm, kernel: Any) -> None:
+        """The library has windows to which memory can be attached."""
+        window = _window(comm)
+        comm.Barrier()
+        window.Free()
 
-    def _routes(self, inner: Rows, outer: Rows) -> tuple[Route, Route]:
-        comm, window = self._comm, self._link
-        attach_with(self, comm, window, [inner.array, outer.array])
-        return _PutRoute(comm, window, outer, inner), _PutRoute(comm, window, inner, outer)
+    def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+        """Both matrices are attached as long as the exchange lives."""
+        _attach_with(exchange, self.comm, self._window, inner.array, outer.array)
+        return super().routes(exchange, outer, inner)
+
+    def route(self, source: Rows, target: Rows) -> Route:
+        """A put for every neighbour."""
+        return _PutRoute(self.comm, self._window, source, target)
 
 
 class _PutRoute:
-    def __init__(self, comm: Comm, window: Any, source: Rows, target: Rows) -> None:
-        self.moved = Volume(source.nbytes, target.nbytes, len(source.peers))
-        self._window, self._source, self._addresses = window, source, _addresses(comm, target)
+    def __init__(self, comm: Comm, window: Window, source: Rows, target: Rows) -> None:
+        self.moved = messages(source, target)
+        self._window, self._source = window, source
+        self._addresses = _addresses(comm, target)
         group = comm.Get_group()
-        self._from, self._to = (group.Incl(rows.peers.tolist()) for rows in (target, source))
+        self._from, self._to = (group.Incl(list(rows.places)) for rows in (target, source))
 
     def receive(self) -> None:
         self._window.Post(self._from)
@@ -56,6 +69,25 @@ class _PutRoute:
         self._window.Wait()
 
 
+def _window(comm: Comm) -> Window:
+    with agreed(comm), _explained():
+        return Window.Create_dynamic(comm=comm)
+
+
+def _attach_with(owner: Any, comm: Comm, window: Window, *arrays: np.ndarray) -> None:
+    filled = [array for array in arrays if array.nbytes]
+    with agreed(comm), _explained():
+        for array in filled:
+            window.Attach(array)
+
+    def detach() -> None:
+        if not is_over():
+            for array in filled:
+                window.Detach(array)
+
+    weakref.finalize(owner, detach)
+
+
 def _addresses(comm: Comm, target: Rows) -> list[int]:
     """Where the rows of this rank go, in the memory of every rank."""
     here, there = np.zeros((2, comm.size), np.int64)
@@ -63,3 +95,13 @@ def _addresses(comm: Comm, target: Rows) -> list[int]:
         here[peer] = address_of(block)
     comm.Alltoall(here, there)
     return there.tolist()
+
+
+@contextlib.contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except (MPIError, NotImplementedError) as error:
+        raise UserError(
+            f"the MPI library lets no memory be attached to a window ({error})"
+        ) from error

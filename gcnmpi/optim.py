@@ -82,10 +82,16 @@ class SGD:
     def __init__(self, kernel: Any, flat: Any, penalty: Any, config: TrainConfig) -> None:
         self._kernel, self._flat, self._penalty, self._config = kernel, flat, penalty, config
         self.velocity = kernel.zeros(len(flat)) if config.momentum else None
+        self.steps = 0
+
+    def state(self) -> dict[str, Any]:
+        """Arrays in the layout of the parameters, by name: with ``steps`` all that it remembers."""
+        return {} if self.velocity is None else {"velocity": self.velocity}
 
     def step(self, grad: Any) -> None:
         """Update the parameters with the gradient of the loss, which is overwritten."""
         _decay(grad, self._flat, self._penalty)
+        self.steps += 1
         config = self._config
         self._kernel.sgd_step(self._flat, grad, self.velocity, config.lr, config.momentum)
 
@@ -97,6 +103,10 @@ class Adam:
         self._kernel, self._flat, self._penalty, self._config = kernel, flat, penalty, config
         self.moments = (kernel.zeros(len(flat)), kernel.zeros(len(flat)))
         self.steps = 0
+
+    def state(self) -> dict[str, Any]:
+        """Arrays in the layout of the parameters, by name: with ``steps`` all that it remembers."""
+        return dict(zip(("first_moment", "second_moment"), self.moments, strict=True))
 
     def step(self, grad: Any) -> None:
         """Update the parameters with the gradient of the loss, which is overwritten."""

@@ -21,12 +21,14 @@ from gcnmpi.comm import (
     share_of_cores,
 )
 from gcnmpi.config import MODELS, Config, SchemeConfig
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import resolve
+from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.layers import check_order
 from gcnmpi.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Place
 from gcnmpi.timing import Phases, Traffic
+from gcnmpi.transports import usable
 from partition.errors import UserError
 from partition.graph import MASKS, UNLABELLED
 from partition.store import Manifest, Partition, StoredGraph, open_graph, read_partition
@@ -109,9 +111,9 @@ def open_problem(
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
         direction = resolved_direction(stored, config)
-        make_kernel = KERNELS.get(config.kernel)
         scheme_entry = SCHEMES.get(config.scheme.name)
-    warnings = []
+    _, warning = resolve(config.kernel)
+    warnings = [] if warning is None else [warning]
     if found is not None and found.direction != direction and manifest.directed:
         warnings.append(
             f"partition {found.name!r} was made for direction {found.direction!r}, this run "
@@ -126,7 +128,12 @@ def open_problem(
         )
     threadpool_limits(threads)
     phases, traffic = Phases(), Traffic()
-    kernel = make_kernel(np.dtype(config.dtype), threads)
+    kernel = kernel_of_rank(comm, config, threads)
+    transport, warning = usable(comm, kernel, config.scheme.transport)
+    if warning is not None:
+        warnings.append(warning)
+        scheme_config = dataclasses.replace(scheme_config, transport=transport)
+        config = dataclasses.replace(config, scheme=scheme_config)
     with phases.as_one("load"):
         arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
         scheme = scheme_entry.load(*arguments)

@@ -316,6 +316,8 @@ def _variants(
     except UserError as error:
         skipped.append(Skipped(name, {}, error.message))
         return []
+    if config.grid != "auto":  # asked for by name; schemes without a grid keep their only variant
+        variants = [v for v in variants if v.grid == config.grid]
     if not variants:
         skipped.append(Skipped(name, {}, f"has no variant on {size} ranks"))
     names = [f.name for f in fields(SchemeConfig) if f.name not in ("name", "machine")]

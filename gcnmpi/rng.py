@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-_GOLDEN = 0x9E3779B97F4A7C15
 _MASK64 = 0xFFFFFFFFFFFFFFFF
-# Multipliers of the 32-bit mixer; kernels that compute the hash themselves use the same.
+# Step and multipliers of SplitMix64, and multipliers of the 32-bit mixer; kernels that compute the
+# hash themselves use the same.
+GOLDEN = 0x9E3779B97F4A7C15
+SPLIT1, SPLIT2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 MIX1, MIX2 = 0x7FEB352D, 0x846CA68B
 
 
@@ -27,11 +29,16 @@ def glorot(seed: int, layer: int, d_in: int, d_out: int) -> np.ndarray:
 
 def row_keys(seed: int, epoch: int, layer: int, vertices: np.ndarray) -> np.ndarray:
     """Dropout keys of global vertices, (rows,) uint64, different for each epoch and layer."""
+    start = np.uint64(first_key(seed, epoch, layer))
+    return _splitmix(vertices.astype(np.uint64) * np.uint64(GOLDEN) + start)
+
+
+def first_key(seed: int, epoch: int, layer: int) -> int:
+    """What the keys of an epoch and layer are counted from: key v is splitmix(v·GOLDEN + this)."""
     base = seed
     for number in (epoch, layer):
         base = _splitmix_int(base) ^ number
-    start = np.uint64(_splitmix_int(base))
-    return _splitmix(vertices.astype(np.uint64) * np.uint64(_GOLDEN) + start)
+    return _splitmix_int(base)
 
 
 def column_keys(columns: np.ndarray) -> np.ndarray:
@@ -68,14 +75,14 @@ def _xor_shift(x: np.ndarray, bits: int, scratch: np.ndarray) -> None:
 
 
 def _splitmix(x: np.ndarray) -> np.ndarray:
-    x = x + np.uint64(_GOLDEN)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x = x + np.uint64(GOLDEN)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(SPLIT1)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(SPLIT2)
     return x ^ (x >> np.uint64(31))
 
 
 def _splitmix_int(x: int) -> int:
-    x = (x + _GOLDEN) & _MASK64
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK64
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & _MASK64
+    x = (x + GOLDEN) & _MASK64
+    x = ((x ^ (x >> 30)) * SPLIT1) & _MASK64
+    x = ((x ^ (x >> 27)) * SPLIT2) & _MASK64
     return x ^ (x >> 31)

@@ -2,121 +2,173 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import os
 import platform
 import resource
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gcnmpi import __version__
-from gcnmpi.comm import agreed, from_root, host_names, maximum, versions
+from gcnmpi import __version__, checkpoint, checkpoint_files
+from gcnmpi.comm import agreed, from_root, host_names, maxima, versions
+from gcnmpi.config import TrainConfig
 from gcnmpi.layers import Product
 from gcnmpi.loading import write_rows
 from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
+from gcnmpi.models import to_state
 from gcnmpi.optim import make_optimizer
 from gcnmpi.problem import Problem, Targets, features_path, load_targets, make_model
+from gcnmpi.record import Epoch, continued_record, is_finished, new_record, opened
 from gcnmpi.schemes.interface import Place
 from gcnmpi.volume import NOTHING, Volume
 from partition.errors import UserError
-from partition.records import append_record, atomic_file
-
-RECORD = "run.jsonl"
+from partition.records import atomic_file
 
 
 @dataclass(frozen=True)
-class Epoch:
-    """What one epoch of training gave; accuracies are None where they were not evaluated.
+class Best:
+    """The weights with the highest validation accuracy so far, the first of equals.
 
     Attributes
     ----------
     epoch : int
-        From 1.
-    loss : float
-        Mean cross-entropy over the training vertices, with this epoch's dropout, before its
-        update, without the weight-decay term.
-    seconds : float
-        Forward, backward and update, of the slowest rank; no evaluation.
+        0: there is none.
+    flat : array or None
+        In the layout of ``model.parameters.flat``; None where nothing is validated.
     """
 
     epoch: int
-    loss: float
-    train_accuracy: float | None
-    val_accuracy: float | None
-    test_accuracy: float | None
-    seconds: float
+    val_accuracy: float
+    flat: Any
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run leaves: its epochs, and the model with its last weights."""
+    """What a run leaves.
+
+    Attributes
+    ----------
+    epochs : list of Epoch
+        All of them, also those before it was resumed.
+    model : model
+        With its last weights.
+    best : Best
+    end : mapping
+        The last record.
+    stopped : bool
+        Whether the run was asked to stop before its last epoch, and can be resumed.
+    """
 
     epochs: list[Epoch]
     model: Any
+    best: Best
     end: dict[str, Any]
+    stopped: bool = False
 
 
 def train(
     problem: Problem,
     out: Path | None = None,
     on_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    resume: str = "never",
+    stop: Callable[[], int] = lambda: 0,
 ) -> Result:
-    """Train, and write ``out/run.jsonl`` on rank 0.
+    """Train, and write ``out/run.jsonl`` on rank 0 and checkpoints together.
 
     Parameters
     ----------
     problem : Problem
     out : path, optional
-        Folder of the run, made if need be; a record of an earlier run in it is kept as
-        ``run.previous.jsonl``. None: no record.
+        Folder of the run, made if need be; the record of an earlier run in it is kept as
+        ``run.previous.jsonl``. None: no record and no checkpoints.
     on_epoch : callable
         Called on every rank after each epoch.
+    resume : str
+        As :func:`gcnmpi.checkpoint.find` takes it.
+    stop : callable
+        Asked on every rank after each epoch; once it is not 0 on one of them, all write a
+        checkpoint and return.
 
     Raises
     ------
     UserError
-        On all ranks, if the record cannot be written or the loss is no longer a number.
+        On all ranks, if the record or a checkpoint cannot be written, there is none to resume
+        from that fits, or the loss is no longer a number.
     """
-    comm, config = problem.comm, problem.config
-    start = _start_record(problem)
-    file = from_root(comm, lambda: None if out is None else str(_new_record(out)))
+    comm, config = problem.comm, problem.config.train
+    found, warnings = (None, []) if out is None else checkpoint.find(problem, out, resume)
+    start = _start_record(problem, warnings)
+    if comm.rank == 0:
+        _tell(found, warnings)
     step = Step(problem)
     model, targets = step.model, step.targets
+    epochs, best = _restored(problem, step, found)
+    before, saved, since = len(epochs), found is not None, time.monotonic()
+    file = None
+    if out is not None:
+        file = from_root(comm, lambda: _open_record(out, start, found, config.epochs))
 
-    epochs: list[Epoch] = []
+    def save() -> str:
+        arrays = {"weights": model.parameters.flat, **step.optimizer.state()}
+        if best.epoch:
+            arrays["best"] = best.flat
+        facts = {
+            "steps": step.optimizer.steps,
+            "best": {"epoch": best.epoch, "val_accuracy": best.val_accuracy},
+            "versions": start["versions"],
+        }
+        with problem.phases.as_one("checkpoint"), problem.traffic.during("checkpoint"):
+            return checkpoint.save(problem, out, model, arrays, epochs, facts).name  # type: ignore
+
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
-    with quiet, _record(file if comm.rank == 0 else None, start) as write:
-        for number in range(1, config.train.epochs + 1):
+    with quiet, opened(file if comm.rank == 0 else None) as write:
+        write("start" if found is None else "resume", **start)
+        for number in range(before + 1, config.epochs + 1):
             began = time.perf_counter()
             value = step(number)
-            seconds = maximum(comm, time.perf_counter() - began)
+            seconds = time.perf_counter() - began
+            minutes = (time.monotonic() - since) / 60
+            # One reduction lets all ranks decide alike.
+            seconds, signal, minutes = maxima(comm, seconds, stop(), minutes)
             if not np.isfinite(value):
                 error = UserError(f"the loss is {value} in epoch {number}", "lower train.lr")
                 with agreed(comm):
                     raise error
-            every = config.train.eval_every
             accuracies = {}
-            if every and (number % every == 0 or number == config.train.epochs):
+            if _evaluates(config, number):
                 accuracies = evaluate(problem, model, targets)
             epoch = Epoch(
                 number, value, accuracies.get("train"), accuracies.get("val"),
                 accuracies.get("test"), seconds,
             )  # fmt: skip
             epochs.append(epoch)
+            if best.flat is not None and accuracies.get("val", -1.0) > best.val_accuracy:
+                problem.kernel.copy(model.parameters.flat, best.flat)
+                best = replace(best, epoch=number, val_accuracy=accuracies["val"])
             write("epoch", **asdict(epoch))
             on_epoch(epoch)
-        end = _end_record(problem, step, epochs)
+            if out is None:
+                continue
+            last = number == config.epochs
+            # A run that has written checkpoints leaves one of its end: it may be given more epochs.
+            if signal or (last and saved) or _checkpoints(config, number, minutes):
+                name, saved, since = save(), True, time.monotonic()
+                if signal and not last:
+                    end = {"epoch": number, "signal": int(signal), "checkpoint": name}
+                    write("stop", **end)
+                    return Result(epochs, model, best, end, stopped=True)
+        end = _end_record(problem, step, epochs, before, best)
         write("end", **end)
-    return Result(epochs, model, end)
+    return Result(epochs, model, best, end)
 
 
 class Step:
@@ -131,6 +183,7 @@ class Step:
     model : model
         With its initial weights, until the first call.
     targets : Targets
+    optimizer : optimizer
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -139,7 +192,7 @@ class Step:
         self.model = model = make_model(problem, widths)
         self.targets = targets = load_targets(problem, Place(model.depth))
         self._problem = problem
-        self._optimizer = make_optimizer(kernel, model.parameters, model.decays(), train)
+        self.optimizer = make_optimizer(kernel, model.parameters, model.decays(), train)
         self._loss = SoftmaxCrossEntropy(
             problem.scheme, kernel, model.depth, targets.labels, targets.masks["train"],
             targets.counts["train"], widths[-1],
@@ -158,7 +211,8 @@ class Step:
         with problem.traffic.during("train"), problem.phases("other"):
             loss, gradient = self.gradient(epoch)
             with problem.phases("update"):
-                self._optimizer.step(gradient)
+                self.optimizer.step(gradient)
+                problem.kernel.finish()
         return loss
 
     def gradient(self, epoch: int) -> tuple[float, Any]:
@@ -197,16 +251,21 @@ def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]
     }
 
 
-def save_weights(path: str | os.PathLike, problem: Problem, model: Any) -> None:
-    """Write the weights as ``.npz`` under PyTorch Geometric's names, on rank 0.
+def save_weights(path: str | os.PathLike, problem: Problem, model: Any, flat: Any) -> None:
+    """Write weights as ``.npz`` under PyTorch Geometric's names, on rank 0.
 
     Features that were trained are written beside them, (n, width), by all ranks together.
+
+    Parameters
+    ----------
+    flat : array
+        The weights, in the layout of ``model.parameters.flat``.
     """
     if problem.config.model.train_features:
-        piece = model.features(model.parameters.flat)
+        piece = model.features(flat)
         rows = problem.scheme.original(Place(0), piece, model.widths[0])
         write_rows(problem.comm, features_path(path), rows, problem.stored.graph.n)
-    state = model.state()
+    state: dict[str, Any] = dict(to_state(model.whole(flat)))
 
     def write() -> None:
         with atomic_file(path) as file:
@@ -215,7 +274,7 @@ def save_weights(path: str | os.PathLike, problem: Problem, model: Any) -> None:
     from_root(problem.comm, write)
 
 
-def _start_record(problem: Problem) -> dict[str, Any]:
+def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
     comm, partition = problem.comm, problem.partition
     packages = ("numpy", "scipy", "python-graphblas")
     return {
@@ -240,18 +299,71 @@ def _start_record(problem: Problem) -> dict[str, Any]:
             **versions(),
         },
         "config": asdict(problem.config),
-        "warnings": list(problem.warnings),
+        "warnings": [*problem.warnings, *warnings],
     }
 
 
-def _end_record(problem: Problem, step: Step, epochs: list[Epoch]) -> dict[str, Any]:
+def _tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+    if found is not None:
+        print(f"going on after epoch {found.facts['epoch']}, from {found.path}", file=sys.stderr)
+
+
+def _restored(
+    problem: Problem, step: Step, found: checkpoint.Checkpoint | None
+) -> tuple[list[Epoch], Best]:
+    """Epochs and best weights so far; the step gets its weights and the optimizer its moments."""
+    flat = step.model.parameters.flat
+    validated = problem.config.train.eval_every and "val" in step.targets.masks
+    best = Best(0, -1.0, problem.kernel.zeros(len(flat)) if validated else None)
+    if found is None:
+        return [], best
+    arrays = {"weights": flat, **step.optimizer.state()}
+    if validated and found.facts["best"]["epoch"]:
+        arrays["best"] = best.flat
+        best = replace(best, **found.facts["best"])
+    with problem.phases.as_one("checkpoint"):
+        checkpoint.restore(problem, found, step.model, arrays)
+    step.optimizer.steps = found.facts["steps"]
+    return list(found.epochs), best
+
+
+def _open_record(
+    out: Path, start: dict[str, Any], found: checkpoint.Checkpoint | None, epochs: int
+) -> str | None:
+    """The record to write to; None where it is complete already."""
+    if found is None:
+        checkpoint_files.set_aside(out)
+        return str(new_record(out))
+    epoch = found.facts["epoch"]
+    if epoch == epochs and is_finished(out):
+        return None
+    start |= {"epoch": epoch, "checkpoint": str(found.path)}
+    checkpoint_files.discard_after(out, epoch)
+    return str(continued_record(out, start, found.epochs))
+
+
+def _evaluates(config: TrainConfig, epoch: int) -> bool:
+    every = config.eval_every
+    return every > 0 and (epoch % every == 0 or epoch == config.epochs)
+
+
+def _checkpoints(config: TrainConfig, epoch: int, minutes: float) -> bool:
+    every, after = config.checkpoint_every, config.checkpoint_minutes
+    return (every > 0 and epoch % every == 0) or (after > 0 and minutes >= after)
+
+
+def _end_record(
+    problem: Problem, step: Step, epochs: list[Epoch], before: int, best: Best
+) -> dict[str, Any]:
+    """The last record, of which bytes and phases are those of the epochs after ``before``."""
     comm, traffic, config, model = problem.comm, problem.traffic, problem.config.train, step.model
-    evaluations = 0
-    if config.eval_every:
-        evaluations = -(-config.epochs // config.eval_every)
+    run = [epoch.epoch for epoch in epochs[before:]]
+    evaluations = sum(_evaluates(config, number) for number in run)
     argmax = ("row_argmax", model.depth, len(step.targets.labels))
     evaluation = [*model.products(backward=False), argmax]
-    predicted = _predicted(problem.scheme, step.products()) * config.epochs
+    predicted = _predicted(problem.scheme, step.products()) * len(run)
     predicted_eval = _predicted(problem.scheme, evaluation) * evaluations
     mine = {
         **_figures("", traffic["train"], predicted),
@@ -270,6 +382,9 @@ def _end_record(problem: Problem, step: Step, epochs: list[Epoch]) -> dict[str, 
     return {
         "finished": True,
         "epochs": len(epochs),
+        "epochs_run": len(run),
+        "best_epoch": best.epoch or None,
+        "best_val_accuracy": best.val_accuracy if best.epoch else None,
         "seconds_per_epoch": statistics.median(epoch.seconds for epoch in epochs),
         "orders": [layer.order for layer in model.layers],
         **{key: [numbers[key] for numbers, _ in every] for key in mine},
@@ -293,30 +408,3 @@ def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, Any]:
         f"{prefix}shared_bytes": counted.shared,
         f"{prefix}shared_predicted": predicted.shared,
     }
-
-
-@contextlib.contextmanager
-def _record(file: str | None, start: dict[str, Any]) -> Iterator[Callable[..., None]]:
-    """Open the record and give the function that appends to it (without a file: does nothing)."""
-    if file is None:
-        yield lambda event, **values: None
-        return
-    with open(file, "a", encoding="utf-8") as opened:
-
-        def write(event: str, **values: Any) -> None:
-            append_record(opened, event, **values)
-
-        write("start", **start)
-        yield write
-
-
-def _new_record(out: Path) -> Path:
-    path = out / RECORD
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if path.exists():
-            path.replace(out / "run.previous.jsonl")
-        path.touch()
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
-    return path

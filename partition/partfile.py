@@ -55,6 +55,6 @@ def _line(i: int, line_of: np.ndarray | None) -> int:
 
 def _is_part(line: bytes) -> bool:
     try:
-        return int(line) < 2**63
+        return -(2**63) <= int(line) < 2**63
     except ValueError:
         return False

@@ -32,7 +32,7 @@ from partition.pipeline import (
     step,
     warn_of_imbalance,
 )
-from partition.refine import Objective
+from partition.refine import Objective, sweeps_for
 from partition.refining import check_effort
 from partition.solving import NODES_FIRST, make_parts, mapped, refined
 from partition.store import Partition, open_graph, write_partition
@@ -44,6 +44,7 @@ TOOLS_SHARE = 0.3  # of that; the rest is for refinement
 MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
 LEAST_EFFORT = 0.1  # of a refinement; less is not worth it
 ROUNDS = 3  # of refinement, of the best candidate, where there is time
+AS_FAST = 1.05  # times the shortest predicted exchange: predictions are no better than that
 SLOW = 2.0  # times the estimates: another machine, not another graph
 
 
@@ -107,7 +108,7 @@ def refine_seconds(pins: float, k: int, cut: float = 1.0) -> float:
 
     It makes fewer sweeps over large graphs, and they visit what is near the cut.
     """
-    sweeps = min(40.0, max(3.0, 120e6 / max(pins, 1.0) * min(1.0, 5e6 / max(pins, 1.0))))
+    sweeps = max(3, sweeps_for(int(pins)))  # the fit is to three at least
     return 0.29e-6 * sweeps * pins * math.log2(k) * min(1.0, 0.05 + 3 * cut)
 
 
@@ -215,7 +216,10 @@ def add_best(
     made = [(trial, trial.parts) for trial in trials if trial.parts is not None]
     if not made:
         raise trials[0].error or UserError("no candidate could be tried")
-    best, parts = min(made, key=lambda pair: (pair[0].row["predicted"], pair[0].row["volume"]))
+    # Of candidates that are predicted to be as fast, the one that burdens the network least.
+    limit = AS_FAST * min(trial.row["predicted"] for trial, _ in made)
+    fast = [pair for pair in made if pair[0].row["predicted"] <= limit]
+    best, parts = min(fast, key=lambda pair: (pair[0].row["volume"], pair[0].row["predicted"]))
     best.row["chosen"] = True
     if ranks_per_node is not None:
         parts = mapped(graph, parts, k, ranks_per_node, direction, seed)

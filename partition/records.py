@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import math
 import os
 import zipfile
 import zlib
@@ -46,7 +48,7 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     """
     path = Path(path)
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_bytes().split(b"\n")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     records = []
@@ -55,7 +57,7 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
             continue
         try:
             records.append(json.loads(line))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 break
             raise UserError(f"{path}, line {number}: not a JSON record") from error
@@ -104,6 +106,15 @@ def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
         temporary.unlink(missing_ok=True)
 
 
+def sync_folder(path: str | os.PathLike) -> None:
+    """Make what was created and renamed in a folder survive a power cut."""
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 # Deflate cannot expand a byte to more than this (RFC 1951: 258 bytes out of 2 bits).
 DEFLATE_RATIO = 1032
 
@@ -138,6 +149,21 @@ def read_npz(
     return arrays
 
 
+def map_npy(path: str | os.PathLike) -> np.ndarray:
+    """The array of an ``.npy`` file of anybody's, mapped read-only: see :func:`read_npz`."""
+    path = Path(path)
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, str(path))
+            if 0 in shape:  # which cannot be mapped
+                return np.empty(shape, dtype)
+            order: Any = "F" if fortran else "C"
+            return np.memmap(file, dtype, "r", start, shape, order)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
 def _read_member(
     path: Path, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo
 ) -> np.ndarray:
@@ -145,20 +171,51 @@ def _read_member(
         raise UserError(f"{path}: {name} announces more than its bytes can hold")
     try:
         with archive.open(member) as file:
-            read_header = {
-                (1, 0): np.lib.format.read_array_header_1_0,
-                (2, 0): np.lib.format.read_array_header_2_0,
-            }.get(np.lib.format.read_magic(file), np.lib.format.read_array_header_2_0)
-            shape, _, dtype = read_header(file)
-        count = 1
-        for extent in shape:
-            count *= extent
-        if min(shape, default=0) < 0 or count * dtype.itemsize > member.file_size:
-            raise UserError(f"{path}: {name} is truncated: its header announces {dtype} {shape}")
+            header = _read_header(file.read(_HEAD), member.file_size, f"{path}: {name}")
+        start, shape, fortran, dtype = header
+        flat = np.empty(math.prod(shape), dtype)
         with archive.open(member) as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-    except (ValueError, SyntaxError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise UserError(f"{path}: cannot read {name}: {reason}") from error
+            file.read(start)
+            raw = flat.view(np.uint8)
+            for at in range(0, len(raw), _HEAD):
+                piece = file.read(min(_HEAD, len(raw) - at))
+                if len(piece) < min(_HEAD, len(raw) - at):
+                    raise UserError(f"{path}: {name} is truncated")
+                raw[at : at + _HEAD] = np.frombuffer(piece, np.uint8)
+        return flat.reshape(shape, order="F" if fortran else "C")
+    except (ValueError, RuntimeError) as error:
+        raise UserError(f"{path}: cannot read {name}: {error}") from error
     except MemoryError as error:
         raise UserError(f"{path}: {name} does not fit into this machine's memory") from error
+
+
+_HEAD = 1 << 16  # bytes that hold any header that NumPy accepts
+
+
+def _read_header(head: bytes, size: int, where: str) -> tuple[int, tuple[int, ...], bool, np.dtype]:
+    """Length of the header of an ``.npy``, shape, order and dtype.
+
+    Raises
+    ------
+    UserError
+        If it is damaged, or announces more than a file of ``size`` can hold.
+    """
+    stream = io.BytesIO(head)  # which gives what it has, whatever length is announced
+    try:
+        version = np.lib.format.read_magic(stream)
+        if version == (1, 0):
+            shape, fortran, dtype = np.lib.format.read_array_header_1_0(stream)
+        else:
+            shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
+    except Exception as error:  # a damaged header can raise anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{where} is truncated or damaged, or no array: {reason}") from error
+    if dtype.hasobject:
+        raise UserError(f"{where}: Object arrays are not read, they are programs")
+    if dtype.kind not in "biufc" or any(type(extent) is not int or extent < 0 for extent in shape):
+        raise UserError(f"{where} holds no numbers, but {dtype} {shape}")
+    # Without its zeros, because NumPy has no empty array of 2⁶³ rows either.
+    extent = math.prod(filter(None, shape)) * dtype.itemsize
+    if extent > size - stream.tell() and (all(shape) or extent >= 2**63):
+        raise UserError(f"{where} is truncated: its header announces {dtype} {shape}")
+    return stream.tell(), shape, fortran, dtype

@@ -183,7 +183,7 @@ class _Search:
     def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
         pins = len(level.pins)
-        sweeps = _sweeps(pins)
+        sweeps = sweeps_for(pins)
         if len(level.weights) > COARSEST * self.k and time.monotonic() < self.end:
             labels = np.empty(len(level.weights), np.int32)
             clusters = cluster(state, labels, self.grain, RATED, self.random)
@@ -271,7 +271,7 @@ class _Search:
         return new_state(level, parts, self.k, limits, messages=self.objective.messages > 0)
 
 
-def _sweeps(pins: int) -> int:
+def sweeps_for(pins: int) -> int:
     """How many there is time for on a level."""
     pins = max(1, pins)
     return min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))

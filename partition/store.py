@@ -27,7 +27,7 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import MASKS, Graph, symmetry
-from partition.records import atomic_file, read_npz, to_json
+from partition.records import atomic_file, map_npy, read_npz, to_json
 
 FORMAT = "gcnmpi-graph"
 VERSION = 1
@@ -363,13 +363,14 @@ def _arrays(graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
+    if not path.exists():
+        raise UserError(f"{path} is missing", "import the graph again")
     try:
-        # Empty arrays cannot be mapped.
-        array = np.load(path, mmap_mode=None if 0 in shape else "r", allow_pickle=False)
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing", "import the graph again") from error
-    except (OSError, ValueError, EOFError) as error:
-        raise UserError(f"{path} is damaged or truncated: {error}", "import it again") from error
+        array = map_npy(path)
+    except UserError as error:
+        raise UserError(
+            f"{path} is damaged or truncated: {error.message}", "import it again"
+        ) from None
     if array.shape != shape or array.dtype.kind != kind:
         raise UserError(
             f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
@@ -420,7 +421,7 @@ def _read_parts(file: Path, n: int) -> np.ndarray:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     if not isinstance(facts, dict):
         raise UserError(f"{path} does not hold a JSON object")

@@ -18,6 +18,7 @@ from partition.readers.files import (
     finite_features,
     read_errors,
 )
+from partition.records import map_npy
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
 
@@ -130,12 +131,8 @@ def _random_features(n: int, width: int, seed: int) -> np.ndarray:
 def _load(path: str | os.PathLike, n: int | None) -> np.ndarray:
     """A mapped .npy file, with a row for each of ``n`` vertices where n is given."""
     with read_errors(Path(path)):
-        try:
-            array = np.load(path, mmap_mode="r", allow_pickle=False)
-        except ValueError as error:
-            reason = str(error).splitlines()[0]
-            raise UserError(f"{path} is damaged, or no .npy file of numbers: {reason}") from error
-    if not isinstance(array, np.ndarray) or array.ndim == 0:
+        array = map_npy(path)
+    if array.ndim == 0:
         raise UserError(f"{path} is not a .npy file of one array with a row for each vertex")
     if n is not None and len(array) != n:
         raise UserError(f"{path} has {len(array)} rows, the graph has {n} vertices")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,12 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real graphs: there is no folder {folder} (GCNMPI_DATA names another)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def schemes_folder(tmp_path_factory) -> Path:
+    """The graphs and partitions of tests/mpi/test_schemes.py, for tests of other folders too."""
+    return import_module("test_schemes").make_folder(tmp_path_factory.mktemp("schemes"))
 
 
 @pytest.fixture(scope="session")
@@ -49,6 +57,33 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
         return run_group(command, timeout, {**os.environ, **MPI_ENVIRONMENT, **(env or {})}, cwd)
 
     return run
+
+
+@pytest.fixture
+def launched() -> Iterator[Callable[..., subprocess.Popen]]:
+    """``launched(nranks, *words)`` → the process of a gcnmpi that runs on; killed with the test."""
+    processes = []
+    launcher = _launcher()
+
+    def start(nranks: int, *words: str | os.PathLike) -> subprocess.Popen:
+        command = [*launcher, "-n", str(nranks), sys.executable, "-m", "gcnmpi", *map(str, words)]
+        process = subprocess.Popen(
+            command,
+            env={**os.environ, **MPI_ENVIRONMENT},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 @pytest.fixture

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from gcnmpi import rng
 
 Array = np.ndarray
 _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
+_CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
@@ -29,16 +32,31 @@ class DenseArithmetic(ABC):
     """
 
     name: str
+    host_visible = True
+    """Whether MPI reads and writes the kernel's arrays where they are."""
 
     def __init__(self, dtype: Any, threads: int = 1) -> None:
         self.dtype = np.dtype(dtype)
         self.threads = threads
 
+    @classmethod
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> DenseArithmetic:
+        """The kernel of a rank.
+
+        Parameters
+        ----------
+        place : int
+            Which of its node's ranks it is: a kernel on devices chooses one by it.
+        direct : bool
+            Whether MPI reads and writes the memory of devices.
+        """
+        return cls(dtype, threads)
+
     # Memory.
 
     def empty(self, *shape: int) -> Array:
         """An uninitialised array of the kernel's dtype."""
-        return np.empty(shape, self.dtype)
+        return self._aligned(np.empty, shape)
 
     def empty_columnwise(self, rows: int, columns: int) -> Array:
         """An uninitialised (rows, columns) array laid out column by column.
@@ -49,7 +67,14 @@ class DenseArithmetic(ABC):
 
     def zeros(self, *shape: int) -> Array:
         """An array of zeros of the kernel's dtype."""
-        return np.zeros(shape, self.dtype)
+        return self._aligned(np.zeros, shape)
+
+    def _aligned(self, make: Callable[..., np.ndarray], shape: tuple[int, ...]) -> Array:
+        # Where rows begin with a cache line, a product that gathers them touches fewer lines.
+        size = math.prod(shape) * self.dtype.itemsize
+        memory = make(size + _CACHE_LINE, np.uint8)
+        start = -memory.ctypes.data % _CACHE_LINE
+        return memory[start : start + size].view(self.dtype).reshape(shape)
 
     def from_host(self, array: np.ndarray) -> Array:
         """A NumPy array as an array of this kernel (floating point: in its dtype)."""
@@ -64,6 +89,25 @@ class DenseArithmetic(ABC):
     def copy(self, x: Array, out: Array) -> None:
         """out = x, converting the dtype if need be."""
         np.copyto(out, x, casting="same_kind")
+
+    def finish(self) -> None:  # noqa: B027 - not abstract: nothing to do is right for the host
+        """Wait until all that was begun is done: on the host, it is."""
+
+    # Messages: what MPI sends and receives for an array.
+
+    def message(self, array: Array) -> Any:
+        """Memory for what ``array`` is to send or receive: the array itself, where MPI sees it."""
+        return array
+
+    def to_message(self, array: Array, message: Any) -> None:
+        """message = array, unless they are the same."""
+        if message is not array:
+            self.copy(array, message)
+
+    def from_message(self, message: Any, array: Array) -> None:
+        """array = message, unless they are the same."""
+        if message is not array:
+            self.copy(message, array)
 
     # Products and sums.
 
@@ -104,6 +148,23 @@ class DenseArithmetic(ABC):
         """x = max(x, 0), in place."""
         np.maximum(x, 0, out=x)
 
+    def activate(
+        self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
+    ) -> None:
+        """x = dropout(max(x + 1·biasᵀ, 0)), in place: what follows a product in a hidden layer.
+
+        Parameters
+        ----------
+        bias : (columns,) array or None
+        rows, columns, p
+            As for :meth:`dropout`; without ``rows``, nothing is dropped.
+        """
+        if bias is not None:
+            self.add_bias(x, bias)
+        self.relu(x)
+        if rows is not None:
+            self.dropout(x, rows, columns, p, x)
+
     def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
         """Zero ``grad`` where ``output`` is 0 and multiply it by ``scale``, in place.
 
@@ -113,6 +174,10 @@ class DenseArithmetic(ABC):
         np.multiply(grad, output > 0, out=grad)
         if scale != 1:
             grad *= self.dtype.type(scale)
+
+    def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Any:
+        """Keys of global vertices for ``dropout``; see :func:`gcnmpi.rng.row_keys`."""
+        return rng.row_keys(seed, epoch, layer, vertices)
 
     def dropout(
         self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
@@ -171,9 +236,12 @@ class DenseArithmetic(ABC):
         """Sum of all entries, accumulated in float64."""
         return float(np.sum(x, dtype=np.float64))
 
-    def pick(self, x: Array, columns: np.ndarray) -> Array:
-        """x[i, columns[i]], (rows, 1)."""
-        return np.take_along_axis(x, columns[:, np.newaxis], axis=1)
+    def pick(self, x: Array, columns: np.ndarray, first: int = 0) -> Array:
+        """x[i, columns[i] − first], (rows, 1); 0 where x has no such column."""
+        picked, places = self.zeros(len(x), 1), columns - first
+        hits = np.flatnonzero((places >= 0) & (places < x.shape[1]))
+        picked[hits, 0] = x[hits, places[hits]]
+        return picked
 
     def softmax_backward(
         self, exponentials: Array, sums: Array, rows: np.ndarray, columns: np.ndarray, scale: float

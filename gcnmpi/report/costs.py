@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from gcnmpi.kernels import resolve
 from gcnmpi.machine import Machine
 from gcnmpi.ranking import Ranked, Setting, Skipped
 
@@ -40,7 +41,7 @@ def print_plan(
         "ranks_per_node": setting.ranks_per_node,
         "direction": setting.direction,
         "widths": list(setting.work.widths),
-        "kernel": config.kernel,
+        "kernel": resolve(config.kernel)[0],
         "dtype": config.dtype,
         "machine": machine.get("file"),
     }
@@ -51,7 +52,7 @@ def print_plan(
     print(
         f"{manifest.name}: {ranks} ranks, {setting.ranks_per_node} a node, direction "
         f"{setting.direction}, widths {', '.join(map(str, setting.work.widths))}, "
-        f"{config.kernel}, {config.dtype}"
+        f"{facts['kernel']}, {config.dtype}"
     )
     print(_machine_line(machine, config))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -147,7 +148,8 @@ def _machine_line(machine: Mapping[str, Any], config: Any) -> str:
         f"machine {machine['file']}: {', '.join(machine['hosts'])}, {machine['date']}, "
         f"{machine['threads']} threads a rank"
     )
-    different = [name for name in ("kernel", "dtype") if machine[name] != getattr(config, name)]
+    here = {"kernel": resolve(config.kernel)[0], "dtype": config.dtype}
+    different = [name for name, value in here.items() if machine[name] != value]
     if different:
         text += f"; measured with another {' and '.join(different)}"
     return text

@@ -56,7 +56,7 @@ class Progress:
         ]
         text = "  ".join(parts)
         if self._bar is not None:
-            self._bar.update(self._task, advance=1, description=text)
+            self._bar.update(self._task, completed=epoch.epoch, description=text)
         elif epoch.epoch in (1, self._total) or epoch.epoch % max(1, self._total // _LINES) == 0:
             line = f"epoch {epoch.epoch:5d}/{self._total}  {text}  {epoch.seconds:.4f} s"
             self._console.print(line, markup=False)

@@ -10,9 +10,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.trainer import RECORD
+from gcnmpi.record import RECORD, read_run
 from partition.errors import UserError
-from partition.records import read_records
 
 
 def print_runs(runs: Sequence[Path], *, as_json: bool) -> None:
@@ -64,16 +63,13 @@ def _short_names(runs: Sequence[Path]) -> list[str]:
 
 
 def _row(run: Path) -> dict[str, Any]:
-    path = run / RECORD if run.is_dir() else run
-    records = read_records(path)
-    start = next((r for r in records if r.get("event") == "start"), None)
-    end = next((r for r in records if r.get("event") == "end"), None)
-    epochs = [r for r in records if r.get("event") == "epoch"]
-    if start is None or not epochs:
-        raise UserError(f"{path} is not the record of a run")
+    record = read_run(run)
+    start, epochs, end = record.start, record.epochs, record.end
+    if not epochs:
+        raise UserError(f"{run} is not the record of a run")
     if end is None:
-        raise UserError(f"{path}: the run did not finish (last epoch {epochs[-1]['epoch']})")
-    count = end["epochs"]
+        raise UserError(f"{run}: the run did not finish (last epoch {epochs[-1]['epoch']})")
+    count = max(1, end["epochs_run"])
     return {
         "run": str(run),
         **{name: start[name] for name in FACTS if name != "dtype"},

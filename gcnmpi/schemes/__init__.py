@@ -20,10 +20,10 @@ SCHEMES = Registry(
 TRANSPORTS = Registry(
     "transport",
     {
-        "persistent": "gcnmpi.exchange:Persistent",
-        "isend": "gcnmpi.exchange:Isend",
-        "neighbor": "gcnmpi.exchange:Neighbor",
-        "alltoallv": "gcnmpi.exchange:Alltoallv",
+        "persistent": "gcnmpi.transports:Persistent",
+        "isend": "gcnmpi.transports:Isend",
+        "neighbor": "gcnmpi.transports:Neighbor",
+        "alltoallv": "gcnmpi.transports:Alltoallv",
         "onesided": "gcnmpi.one_sided:OneSided",
         "shared": "gcnmpi.node_memory:Shared",
     },

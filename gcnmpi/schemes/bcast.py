@@ -102,7 +102,7 @@ def load_broadcast(
         comm, stored, tiling, direction, config, transposed=not outline.facts.symmetric
     )
     grid = outline.count, outline.copies
-    column, row = (line(comm, grid, axis, traffic, phases) for axis in (0, 1))
+    column, row = (line(comm, kernel, grid, axis, traffic, phases) for axis in (0, 1))
     stages = share(outline.count, outline.copies, tiling.copy)
     products = Broadcasts(
         column, kernel, tiling.cuts, stages, forward, backward, outline.overlap, phases

@@ -9,6 +9,7 @@ and the c partial sums of a block row are added up (in a process row of it).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,7 +91,7 @@ def load_tiles(
 
 
 @dataclass(frozen=True)
-class BlockRowsOutline:
+class BlockRowsOutline(ABC):
     """The layout on paper, and the products that do not depend on how blocks travel.
 
     Attributes
@@ -128,19 +129,18 @@ class BlockRowsOutline:
         return int(self.bounds[block + 1] - self.bounds[block])
 
     def ranks(self) -> Sequence[int]:
-        """Of blocks that are extreme in a figure, the copy that sends and the one with most."""
+        """Of blocks extreme in a figure: the copy that sends, another, and the one with most."""
         figures = [np.diff(self.bounds), -np.diff(self.bounds)]
         names = ("nnz", "send_rows", "recv_rows")
         figures += [figure for name in names if (figure := self._grouped(name)) is not None]
         blocks = {int(np.argmax(figure)) for figure in figures}
         most = max(range(self.copies), key=self._share_rows)
-        return sorted(
-            {
-                block * self.copies + copy
-                for block in blocks
-                for copy in (copy_of(self.count, self.copies, block), most)
-            }
-        )
+        found = set()
+        for block in blocks:
+            sender = copy_of(self.count, self.copies, block)
+            for copy in (sender, (sender + 1) % self.copies, most):
+                found.add(block * self.copies + copy)
+        return sorted(found)
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
         """What arrives or leaves in the stages, and the sum over copies."""
@@ -176,11 +176,13 @@ class BlockRowsOutline:
         """Weights are whole."""
         return d_in * d_out
 
+    @abstractmethod
     def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
-        raise NotImplementedError
+        """What a rank's share of the stages moves."""
 
+    @abstractmethod
     def _multiplied(self, rank: int, width: int) -> Sequence[Sparse | Dense]:
-        raise NotImplementedError
+        """The products of its share of the stages."""
 
     def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
         """An all-reduce of the own rows over the copies."""

@@ -15,10 +15,11 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from gcnmpi.comm import Comm, slice_of
+from gcnmpi.comm import EXCHANGE_TAG, Comm, slice_of
 from gcnmpi.config import SchemeConfig
-from gcnmpi.exchange import TRANSPORTS, Exchange, addition_matrix, resolve_transport
+from gcnmpi.exchange import Exchange, addition_matrix
 from gcnmpi.plan import Plan
+from gcnmpi.schemes import TRANSPORTS
 from gcnmpi.timing import Phases, Traffic
 
 
@@ -58,10 +59,8 @@ class NeededRows:
 
     Attributes
     ----------
-    transport : str
-        Resolved.
     kept : Kept
-        Rows that travel without a message.
+        Rows that need no message.
     """
 
     def __init__(
@@ -75,10 +74,8 @@ class NeededRows:
         phases: Phases,
         traffic: Traffic,
     ) -> None:
-        self.transport = resolve_transport(comm, plan, kernel, config.transport)
-        self._transport = TRANSPORTS.get(self.transport)
-        self.kept = self._transport.kept(comm, plan)
-        self._chunks = config.progress_chunks
+        self._transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
+        self.kept, self._chunks = self._transport.kept, config.progress_chunks
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._phases, self._traffic = phases, traffic
         self._folds = backward is None
@@ -134,7 +131,7 @@ class NeededRows:
     def _expand(self, matrix: Halves, x: Any, out: Any) -> None:
         exchange = self._exchange_with(x)
         exchange.start_expand()
-        self._multiply_own(matrix, exchange.own, out, exchange)
+        self._multiply_own(matrix, exchange.own, out)
         exchange.finish_expand()
         with self._phases("spmm"):
             self._kernel.spmm(matrix.halo, exchange.halo, out, accumulate=True)
@@ -144,16 +141,17 @@ class NeededRows:
         with self._phases("spmm"):
             self._kernel.spmm(self._backward.halo, x, exchange.halo)
         exchange.start_fold()
-        self._multiply_own(self._backward, x, out, exchange)
+        self._multiply_own(self._backward, x, out)
         exchange.finish_fold()
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _multiply_own(self, matrix: Halves, x: Any, out: Any, exchange: Exchange) -> None:
+    def _multiply_own(self, matrix: Halves, x: Any, out: Any) -> None:
         with self._phases("spmm"):
             for number, (rows, chunk) in enumerate(matrix.own):
                 if number:
-                    exchange.progress()
+                    # A probe advances whatever is pending; a test looks at every request.
+                    self._comm.Iprobe(tag=EXCHANGE_TAG)
                 self._kernel.spmm(chunk, x, out[rows])
 
     def _exchange_with(self, x: Any) -> Exchange:
@@ -170,12 +168,11 @@ class NeededRows:
         return self._scratch[width]
 
     def _new_exchange(self, width: int, timed: bool = False) -> Exchange:
-        others = (*self._exchanges.values(), *self._scratch.values())
-        # Best one of the same width, which has room for packed rows to share.
-        sibling = max(others, key=lambda other: other.whole.shape[1] == width, default=None)
-        return self._transport(
-            self._comm, self._plan, self._kernel, width, self._traffic, self._phases, sibling, timed
-        )
+        shared = [e.packed for e in (*self._exchanges.values(), *self._scratch.values())]
+        packed = next((array for array in shared if array.shape[1] == width), None)
+        if not self._transport.shares_packed:
+            packed = None
+        return Exchange(self._transport, width, self._traffic, self._phases, packed, timed)
 
     def _cut(self, matrix: sp.csr_array) -> Halves:
         nown = self._plan.nown

@@ -53,12 +53,22 @@ class Facts:
 
 @dataclass(frozen=True)
 class Sparse:
-    """A product of a sparse tile with a dense matrix: (rows × inner, with entries) · width."""
+    """A product of a sparse tile with a dense matrix: (rows × inner, with entries) · width.
+
+    Attributes
+    ----------
+    shuffled : bool
+        Whether vertices are in a random order, in which neighbours are not near each other.
+    received : bool
+        Whether the tile has just come in a message, and must be turned into the kernel's form.
+    """
 
     rows: int
     inner: int
     entries: int
     width: int
+    shuffled: bool = False
+    received: bool = False
 
 
 @dataclass(frozen=True)

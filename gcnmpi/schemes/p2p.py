@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from gcnmpi import loading
 from gcnmpi.comm import Comm, agreed, redistribute
 from gcnmpi.config import Config, SchemeConfig
-from gcnmpi.exchange import Persistent
+from gcnmpi.exchange import Exchange
 from gcnmpi.kernels import KERNELS
 from gcnmpi.plan import Plan, halo_of, local_numbers, make_plan
 from gcnmpi.schemes.interface import Block, Entry, Place
@@ -36,6 +36,7 @@ from gcnmpi.schemes.outline import (
 )
 from gcnmpi.schemes.whole_rows import WholeRows
 from gcnmpi.timing import Phases, Traffic
+from gcnmpi.transports import Persistent
 from gcnmpi.volume import NOTHING, Kept, Volume
 from partition.graph import normalised
 from partition.store import Partition, StoredGraph
@@ -206,12 +207,8 @@ class P2P(WholeRows):
         self._products, self._outline = products, outline
 
     def describe(self) -> dict[str, Any]:
-        """The exchange that the backward pass uses, and what carries the rows."""
-        return {
-            "name": self.name,
-            "backward": "fold" if self._outline.facts.folds else "expand",
-            "transport": self._products.transport,
-        }
+        """The exchange that the backward pass uses."""
+        return {"name": self.name, "backward": "fold" if self._outline.facts.folds else "expand"}
 
     def block(self, place: Place, width: int) -> Block:
         """Own rows, all columns, whatever the layer."""
@@ -278,7 +275,8 @@ def _degrees(
     comm: Comm, plan: Plan, weights: sp.csr_array, phases: Phases, traffic: Traffic
 ) -> np.ndarray:
     """Row sums of Ã for own and halo vertices, (nown + nhalo,) float64: one expand of width 1."""
-    exchange = Persistent(comm, plan, KERNELS.get("scipy")(np.float64), 1, traffic, phases)
+    transport = Persistent(comm, plan, KERNELS.get("scipy")(np.float64))
+    exchange = Exchange(transport, 1, traffic, phases)
     exchange.own[:, 0] = weights.sum(axis=1)
     exchange.start_expand()
     exchange.finish_expand()

@@ -99,7 +99,7 @@ def load(
     other = not facts.folds and not facts.symmetric
     forward, backward = load_tiles(comm, stored, tiling, direction, config, transposed=other)
     grid = outline.count, copies
-    column, row = (line(comm, grid, axis, traffic, phases) for axis in (0, 1))
+    column, row = (line(comm, kernel, grid, axis, traffic, phases) for axis in (0, 1))
     needed = needed_rows(forward, tiling)
     plan = _plan(column.comm, tiling, needed, max_bytes)
     local = _localise(forward, tiling, plan)
@@ -107,7 +107,6 @@ def load(
     if backward is not None:
         turned = _localise(backward, tiling, plan)
     products = NeededRows(column.comm, plan, kernel, local, turned, config.scheme, phases, traffic)
-    options |= {"transport": products.transport}
     received = {comm.rank: (len(needed), len(np.unique(_block_of(needed, tiling))))}
     kept = {comm.rank: products.kept}
     outline = dataclasses.replace(outline, received=received, kept=kept)

@@ -38,9 +38,7 @@ def row_pick(kernel: Any, group: Group, x: Any, columns: np.ndarray, mine: slice
     mine : slice
         Global columns of this rank.
     """
-    picked = kernel.zeros(len(columns), 1)
-    hits = np.flatnonzero((columns >= mine.start) & (columns < mine.stop))
-    picked[hits, 0] = x[hits, columns[hits] - mine.start]
+    picked = kernel.pick(x, columns, mine.start)
     group.all_reduce(picked)
     return picked
 

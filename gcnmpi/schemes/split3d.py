@@ -20,6 +20,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from gcnmpi.blocks import permutation_kind
 from gcnmpi.comm import Comm
 from gcnmpi.config import Config, SchemeConfig
 from gcnmpi.schemes.grid import factorizations, parse_grid
@@ -65,7 +66,8 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
     """On paper."""
-    return SummaOutline(_grid(config, size), config.block, facts)
+    shuffled = permutation_kind(config, facts.metrics is not None) == "single"
+    return SummaOutline(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
 def _grid(config: SchemeConfig, size: int) -> Grid:

@@ -142,7 +142,8 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
     """On paper."""
-    return SummaOutline(_grid(config, size), config.block, facts)
+    shuffled = permutation_kind(config, facts.metrics is not None) == "single"
+    return SummaOutline(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
 def check_permutation(config: SchemeConfig) -> None:
@@ -227,7 +228,7 @@ class Summa(WholeWeights):
         super().__init__(comm, kernel, phases, traffic)
         self._tiling, self._max_bytes, self._permutation = tiling, max_bytes, permutation
         self.grid, self._block = outline.grid, outline.block
-        axes = [line(comm, self.grid, axis, traffic, phases) for axis in range(3)]
+        axes = [line(comm, kernel, self.grid, axis, traffic, phases) for axis in range(3)]
         self._process_column, self._process_row, self._fiber = axes
 
         i, _, layer = coordinates(self.grid, comm.rank)
@@ -241,7 +242,7 @@ class Summa(WholeWeights):
             self._backward = self._staged(backward)
         entries = {"aggregate": self._forward.entries, "aggregate_t": self._backward.entries}
         self._outline = dataclasses.replace(outline, travelling=entries)
-        self._rooms: dict[str, np.ndarray] = {}
+        self._rooms: dict[str, Any] = {}
 
     def describe(self) -> dict[str, Any]:
         """Grid, columns at once and order of the vertices."""
@@ -376,7 +377,7 @@ class Summa(WholeWeights):
         if not matrix.entries[number]:
             return None
         nbytes = message_bytes(*sizes, self._kernel.dtype.itemsize)
-        message = self._room("message", nbytes // WORD, 1, np.uint64)[:, 0]
+        message = self._message(nbytes // WORD)
         self._process_row.broadcast(message, stage.column)
         with self._phases("pack"):
             return self._kernel.sparse(unpack(message, *sizes, self._kernel.dtype))
@@ -408,12 +409,19 @@ class Summa(WholeWeights):
         # Stages are in the order of process columns.
         return StagedMatrix([count for some in counts for count in some], own, messages)
 
-    def _room(self, role: str, rows: int, columns: int, dtype: Any = None) -> Any:
-        """An uninitialised (rows, columns) array in memory that is used again."""
+    def _room(self, role: str, rows: int, columns: int) -> Any:
+        """An uninitialised matrix in memory that is used again."""
         memory = self._rooms.get(role)
         if memory is None or len(memory) < rows * columns:
-            self._rooms[role] = memory = np.empty(rows * columns, dtype or self._kernel.dtype)
+            self._rooms[role] = memory = self._kernel.empty(rows * columns)
         return memory[: rows * columns].reshape(rows, columns)
+
+    def _message(self, words: int) -> np.ndarray:
+        """The same for a tile that travels: on the host, from where kernels take matrices."""
+        memory = self._rooms.get("message")
+        if memory is None or len(memory) < words:
+            self._rooms["message"] = memory = np.empty(words, np.uint64)
+        return memory[:words]
 
 
 def _length(columns: slice) -> int:

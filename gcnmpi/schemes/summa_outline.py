@@ -155,12 +155,15 @@ class SummaOutline:
         Entries of M and of Mᵀ in each stage's columns and one row block, as a running rank knows
         them of its own. Without them, the diagonal is taken to be full and other entries to be
         spread evenly, as a random order of the vertices does.
+    shuffled : bool
+        Whether the order of the vertices is random.
     """
 
     grid: Grid
     block: int
     facts: Facts
     travelling: Mapping[str, Sequence[int]] | None = None
+    shuffled: bool = False
     orders = ("combine", "aggregate")
 
     def ranks(self) -> Sequence[int]:
@@ -234,7 +237,14 @@ class SummaOutline:
         if product.startswith("aggregate"):
             columns, rows = self._columns(sizes[0], j), self._rows(i)
             return [
-                Sparse(rows, kind.size, kind.entries, columns)
+                Sparse(
+                    rows,
+                    kind.size,
+                    kind.entries,
+                    columns,
+                    shuffled=self.shuffled,
+                    received=not kind.gives_tile,
+                )
                 for kind, times in self._stages(rank, product).items()
                 for _ in range(times)
             ]

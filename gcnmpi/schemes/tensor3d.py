@@ -140,7 +140,7 @@ class Tensor3D:
         self._comm, self._outline, self._orderings = comm, outline, orderings
         self._kernel, self._forward, self._backward = kernel, forward, backward
         self._max_bytes, self._phases, self._traffic = max_bytes, phases, traffic
-        self._lines = [line(comm, outline.grid, axis, traffic, phases) for axis in range(3)]
+        self._lines = [line(comm, kernel, outline.grid, axis, traffic, phases) for axis in range(3)]
         self._vertices: dict[Range, np.ndarray] = {}
         self._scratch: dict[str, Any] = {}
         self.orders = outline.orders

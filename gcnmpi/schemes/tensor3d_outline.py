@@ -325,7 +325,8 @@ class TensorOutline:
             forward, backward = self.tiles(rank)[(k - 1) % self.period]
             tile = forward if product == "aggregate" else backward
             width = _length(self.columns(rank, Place(k, aggregated=True), sizes[0]))
-            return [Sparse(tile.rows.size, tile.columns.size, self._entries(tile), width)]
+            sizes_of = (tile.rows.size, tile.columns.size, self._entries(tile), width)
+            return [Sparse(*sizes_of, shuffled=self.permutation in ("single", "double"))]
         rows = self.rows(rank, Place(k)).size
         d_in, d_out = self.weight(rank, k, *sizes).shape
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable
 from typing import Any
 
@@ -13,7 +14,7 @@ from gcnmpi.timing import Phases, Traffic
 from gcnmpi.volume import all_reduce
 
 
-class WholeWeights:
+class WholeWeights(ABC):
     """What does not depend on how rows are cut, where every rank has all weights.
 
     A scheme adds what is missing of the interface, ``block`` among it.
@@ -31,7 +32,7 @@ class WholeWeights:
         """One for all."""
         return None
 
-    def release(self) -> None:
+    def release(self) -> None:  # noqa: B027 (what most schemes need)
         """Nothing is kept."""
 
     def reduce(self, contributions: np.ndarray) -> None:
@@ -65,9 +66,9 @@ class WholeWeights:
         """A rank's share of H⁰ is its piece."""
         self._kernel.copy(piece, out)
 
+    @abstractmethod
     def block(self, place: Place, width: int) -> Block:
-        """Rows of this rank."""
-        raise NotImplementedError
+        """This rank's piece of a matrix."""
 
 
 class WholeRows(WholeWeights):

@@ -40,7 +40,7 @@ REPLICATED = "scheme.name=replicated"
 # Graph, partition and settings of a run on four ranks; what must be said of it.
 MISTAKES = [
     ("good", "rp-4", [REPLICATED, "scheme.replication=3"], ["does not divide", "1, 2, 4"]),
-    ("good", "rp-4", [REPLICATED], ["has 4 parts", "on 4 ranks has 2", "-k 2"]),
+    ("good", "rp-4", [REPLICATED], ["has 4 parts", "on 4 ranks takes 2", "-k 2"]),
     ("good", None, [REPLICATED], ["into 2 parts", "-k 2"]),
     ("good", "rp-2", [REPLICATED, "scheme.backward=expand"], ["directed", "'fold'"]),
     ("good", "rp-3", ["scheme.name=bcast"], ["has 3 parts", "4 blocks", "-k 4"]),

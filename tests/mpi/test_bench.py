@@ -1,14 +1,19 @@
-"""calibrate and bench-schemes under mpirun."""
+"""calibrate, bench-schemes, bench and the comparison with peers."""
 
+import importlib.util
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 from test_schemes import make_graph
 
+from gcnmpi import serial
+from gcnmpi.config import from_table
 from gcnmpi.machine import Machine, read_machine
 from partition.pipeline import add_partition
-from partition.store import write_graph
+from partition.store import read_partition, write_graph
+from partition.synthetic import sbm
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +77,92 @@ def test_mistakes_are_heard_by_all(gcnmpi_lines, path, machine_file):
         assert first == second
         assert words in first
     assert good == [None, None]
+
+
+def records(done) -> list[dict]:
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_bench_spmm(mpirun, tmp_path):
+    out = tmp_path / "new" / "spmm.jsonl"
+    words = ["--rmat", "8x6", "--kernels", "graphblas,scipy", "--widths", "4,20", "--rounds", "2"]
+    machine, *lines = records(mpirun(1, "gcnmpi", "bench", "spmm", *words, "--json", "--out", out))
+    assert machine["threads"] >= 1
+    assert machine["cache_bytes"] > 0
+    assert {(line["width"], line["kernel"]) for line in lines} == {
+        (width, kernel) for width in (4, 20) for kernel in ("graphblas", "scipy")
+    }
+    for line in lines:
+        times = line["seconds"]
+        assert 0 < times["low"] <= times["median"] <= times["high"]
+        assert line["difference"] < 1e-5
+        assert line["bytes"]["compulsory"] <= line["bytes"]["gathered"]
+        flops = 2 * line["entries"] * line["width"]
+        assert line["gflops"] == pytest.approx(flops / times["median"] / 1e9)
+        bound = line["bytes"]["cached"] / line["bandwidth"]
+        assert line["share"]["cached"] == pytest.approx(bound / times["median"])
+    assert [json.loads(line) for line in out.read_text().splitlines()] == [machine, *lines]
+
+
+def test_bench_epoch(mpirun, path):
+    words = ["--partition", "rp-2", "--rounds", "2", "--beside", "model.cache_input=false"]
+    done = mpirun(2, "gcnmpi", "bench", "epoch", path, *words, "--set", "kernel=scipy", "--json")
+    _, given, changed = records(done)
+    assert (given["name"], changed["name"]) == ("as given", "model.cache_input=false")
+    assert given["orders"][0] == "given"
+    assert given["ratio"] == {"median": 1, "low": 1, "high": 1}
+    assert {"spmm", "gemm", "reduce"} <= set(given["phases"])
+    assert "load" not in given["phases"]
+    # Without the cache: one product with M more, or two, of some width.
+    assert changed["gflops"] * changed["seconds"]["median"] > (
+        given["gflops"] * given["seconds"]["median"]
+    )
+
+
+def test_bench_exchange(mpirun, path):
+    words = ["--partition", "rp-2", "--rounds", "2", "--widths", "3,5"]
+    done = mpirun(2, "gcnmpi", "bench", "exchange", path, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "expand" in done.stdout
+    assert "fold" in done.stdout
+    _, *lines = records(mpirun(2, "gcnmpi", "bench", "exchange", path, *words, "--json"))
+    volume = sum(read_partition(path, "rp-2").metrics["in"]["send_rows"])
+    for line in lines:
+        assert line["bytes"] == volume * line["width"] * 4
+
+
+def test_mistakes_of_bench_are_heard_by_all(gcnmpi_lines, path):
+    lines = [
+        ["bench", "spmm", path],
+        ["bench", "spmm", "--widths", "4,x", path],
+        ["bench", "epoch", path, "--partition", "rp-2", "--beside", "threads=3"],
+        ["bench", "epoch", path, "--partition", "rp-2", "--out", path / "manifest.json" / "x"],
+        ["bench", "exchange", path, "--partition", "rp-2", "--transports", "pigeon"],
+        ["bench", "exchange", path, "--partition", "rp-2", "--set", "scheme.name=bcast"],
+    ]
+    says = ["one process", "--widths", "threads", "cannot write", "pigeon", "scheme"]
+    for (first, second), words in zip(gcnmpi_lines(2, lines), says, strict=True):
+        assert first == second
+        assert words in first
+
+
+def test_our_side_of_the_comparison_with_peers(shell, path, tmp_path):
+    made = sbm(200, 3, degree=6, features=5, seed=1, train=0.5)
+    write_graph(tmp_path / "made.graph", made, source={})
+    script = Path(__file__).parents[2] / "scripts" / "bench_peers.py"
+    words = "--model 3x4 --rounds 2 --epochs 2 --peers torch --out peers.jsonl"
+    done = shell(f"python {script} made.graph {words}", timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [json.loads(line) for line in (tmp_path / "peers.jsonl").read_text().splitlines()]
+    ours = [line for line in found if line["peer"] == "gcnmpi"]
+    assert [line["cache"] for line in ours] == [True, False]
+    curve = serial.train(made, "in", from_table({"model": {"hidden": [4, 4]}}), 1)
+    for line in ours:
+        assert line["loss"] == pytest.approx(curve.losses[0], rel=1e-5)
+        assert line["ratio"]["median"] == 1
+    has_torch = importlib.util.find_spec("torch") is not None
+    assert all(("missing" in line) != has_torch for line in found if line["peer"] == "torch")
+    done = shell(f"python {script} {path} {words}")
+    assert done.returncode == 2
+    assert "--undirected" in done.stderr

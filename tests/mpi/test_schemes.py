@@ -1,7 +1,8 @@
 """Every scheme on every number of ranks that its grid allows, against the serial run.
 
 One launch a number of ranks; what is run there, ``cases_SCHEME.py`` say: a list of (graph,
-partition or None, settings) for a number of ranks. Graphs and partitions are those of ``folder``.
+partition or None, settings) for a number of ranks. Graphs and partitions are those of
+``make_folder``.
 """
 
 import importlib
@@ -49,10 +50,8 @@ def uneven_parts(n, k):
     return np.random.default_rng(k).choice(k, n, p=shares / shares.sum()).astype(np.int32)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def make_folder(folder):
     """directed.graph and symmetric.graph, with partitions uneven-K for K = 1 … 16."""
-    folder = tmp_path_factory.mktemp("schemes")
     for kind in ("directed", "symmetric"):
         graph, path = make_graph(kind == "symmetric"), folder / f"{kind}.graph"
         identity = write_graph(path, graph, source={}).id
@@ -68,16 +67,21 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("nranks", RANKS)
-def test_schemes_equal_the_serial_run(mpirun, folder, tmp_path, nranks):
+def test_schemes_equal_the_serial_run(mpirun, schemes_folder, tmp_path, nranks):
+    check_schemes(mpirun, schemes_folder, tmp_path, nranks)
+
+
+def check_schemes(mpirun, schemes_folder, tmp_path, nranks, common=(), env=None):
+    """All cases of a number of ranks, each with the common settings after its own."""
     cases = []
     for name in MODULES:
         for graph, partition, settings in importlib.import_module(name).cases(nranks):
-            path = str(folder / f"{graph}.graph")
-            settings = ["train.epochs=20", *settings]
+            path = str(schemes_folder / f"{graph}.graph")
+            settings = ["train.epochs=20", *settings, *common]
             case = {"graph": path, "partition": partition, "settings": settings, "fault": None}
             cases.append(case)
     (tmp_path / "cases.json").write_text(json.dumps(cases))
-    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240)
+    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout.splitlines()[-1])
     assert len(results) == len(cases)

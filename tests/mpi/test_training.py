@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from gcnmpi import rng, serial
 from gcnmpi.config import load_config
+from gcnmpi.kernels import resolve
 from partition.graph import Graph, aggregation_matrix
 from partition.pipeline import add_partition
 from partition.store import open_graph, read_partition, write_graph
@@ -129,7 +130,8 @@ NO_DROPOUT = ("model.dropout=0.0", "model.input_dropout=0.0")
 ONE_SGD_STEP = (*NO_DROPOUT, "train.optimizer=sgd", "train.lr=1.0", "train.epochs=1",
                 "train.weight_decay=0.0")  # fmt: skip
 VARIANTS = {
-    "kernel": ("kernel=scipy",),
+    "scipy": ("kernel=scipy",),
+    "graphblas": ("kernel=graphblas",),
     "combine": ("model.order=combine",),
     "aggregate": ("model.order=aggregate",),
     "fold": ("scheme.backward=fold",),
@@ -345,7 +347,8 @@ def test_the_record_has_what_scripts_rely_on(runs, graphs):
     assert start["event"] == "start"
     assert start["graph_id"] == open_graph(path).manifest.id
     assert start["partition_id"] == read_partition(path, "hp-4").id
-    assert (start["scheme"], start["kernel"], start["ranks"]) == ("p2p", "graphblas", 4)
+    assert (start["scheme"], start["kernel"], start["ranks"]) == ("p2p", resolve("auto")[0], 4)
+    assert start["config"]["kernel"] == "auto"
     assert len(start["hosts"]) == 4
     assert all(isinstance(host, str) for host in start["hosts"])
     assert start["config"]["train"]["weight_decay"] == 5e-3

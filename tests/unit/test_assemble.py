@@ -169,7 +169,7 @@ def test_attach_random_is_a_function_of_the_seed(graph):
         ("features", np.ones((4, 2), complex), r"features must be rows of numbers"),
         ("features", np.array([[0], [1], [np.nan], [2]]), r"vertex 2, column 0 are not finite"),
         ("features", np.array([[0], [1e39], [1], [2]]), r"vertex 1, column 0 are not finite"),
-        ("features", np.array([[None]] * 4, object), r"no \.npy file of numbers"),
+        ("features", np.array([[None]] * 4, object), r"Object arrays are not read"),
         ("labels", np.zeros(5, int), r"has 5 rows"),
         ("labels", np.zeros(4), r"labels must be a vector of integers"),
         ("labels", np.zeros((4, 1), int), r"labels must be a vector of integers"),

@@ -124,7 +124,7 @@ class Toy:
 
 
 CONFIG = from_table({"model": {"hidden": [6], "cache_input": False}, "dtype": "float64",
-                     "loading": {"max_buffer_mb": 1e-6}})  # fmt: skip
+                     "kernel": "graphblas", "loading": {"max_buffer_mb": 1e-6}})  # fmt: skip
 WORK = Workload(CONFIG, n=20, widths=(8, 6, 3), train_share=0.5)
 
 

@@ -1,13 +1,20 @@
 """Every kernel of the table, in both types, against NumPy, finite differences and PyTorch."""
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from gcnmpi import rng
 from gcnmpi.config import from_table
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.optim import Parameters, make_optimizer
+from partition.errors import UserError
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 
@@ -41,8 +48,40 @@ def give(kernel, array):
     return mine
 
 
+def address_of(array):
+    return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+
+
 def test_both_kernels_can_be_used_here():
     assert set(USABLE) >= {"scipy", "graphblas"}
+
+
+def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch):
+    if "native" in USABLE:
+        assert resolve("auto") == ("native", None)
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
+    monkeypatch.setitem(sys.modules, "gcnmpi.kernels._native", None)  # as if not compiled
+    assert KERNELS.available()["native"] == "not built: no C++ compiler"
+    name, warning = resolve("auto")
+    assert name == "graphblas"
+    assert "not built" in warning
+    assert resolve("scipy") == ("scipy", None)
+    with pytest.raises(UserError, match="install one"):
+        KERNELS.get("native")
+
+
+@pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("make")), reason="needs CMake")
+def test_without_a_compiler_nothing_is_compiled(tmp_path):
+    source = Path(__file__).parents[2]
+    done = subprocess.run(
+        ["cmake", "-S", source, "-B", tmp_path],
+        env={**os.environ, "CXX": "/nowhere/c++"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "no C++ compiler" in done.stderr
 
 
 # Sparse products.
@@ -68,7 +107,7 @@ def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
     matrix = kernel.sparse(sp.csr_array(dense))
     whole, results = random.standard_normal((20, 4)), random.standard_normal((15, 4))
     x, out = give(kernel, whole), give(kernel, results)
-    address = out.ctypes.data
+    address = address_of(out)
     kernel.spmm(matrix, x[5:14], out[2:8])
     expected = results.copy()
     expected[2:8] = dense @ whole[5:14]
@@ -77,7 +116,7 @@ def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
     expected[9:15] += dense @ whole[11:20]
     assert_near(kernel, out, expected)
     assert_near(kernel, x, whole)
-    assert out.ctypes.data == address  # requests of MPI hold this address
+    assert address_of(out) == address  # requests of MPI hold this address
 
 
 @pytest.mark.parametrize(
@@ -184,6 +223,37 @@ def test_dropout(kernel, random, width):
     kernel.dropout(mine, rows, columns, p, mine)  # in place
     assert_near(kernel, mine, expected)
     kernel.dropout(kernel.empty(0, width), rows[:0], columns, p, kernel.empty(0, width))
+
+
+def test_activation_is_bias_relu_and_dropout(kernel, random):
+    x, bias, p = random.standard_normal((6, 5)), random.standard_normal(5), 0.4
+    rows, columns = rng.row_keys(1, 2, 3, np.arange(6)), rng.column_keys(np.arange(5))
+    expected = give(kernel, np.maximum(x + bias, 0))
+    mine = give(kernel, x)
+    kernel.activate(mine, give(kernel, bias), None, columns, p)
+    assert_near(kernel, mine, kernel.to_host(expected))
+    kernel.dropout(expected, rows, columns, p, expected)
+    mine = give(kernel, x)
+    kernel.activate(mine, give(kernel, bias), rows, columns, p)
+    assert_near(kernel, mine, kernel.to_host(expected))
+    mine = give(kernel, x)
+    kernel.activate(mine, None, None, columns, p)
+    assert_near(kernel, mine, np.maximum(x, 0))
+
+
+def test_keys_of_rows(kernel):
+    vertices = np.array([0, 5, 2**31 + 3, 2**40])
+    for given in (vertices, vertices[:2].astype(np.int32)):
+        keys = kernel.row_keys(2**62 + 1, 7, 3, given)
+        expected = rng.row_keys(2**62 + 1, 7, 3, given)
+        assert np.array_equal(keys if isinstance(keys, np.ndarray) else keys.get(), expected)
+
+
+def test_entries_are_picked_where_there_are_some(kernel):
+    x = give(kernel, [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
+    assert kernel.to_host(kernel.pick(x, np.array([1, 0, 1]))).tolist() == [[2], [3], [6]]
+    columns = np.array([4, 6, 5])  # of a matrix of which x has columns 5 and 6
+    assert kernel.to_host(kernel.pick(x, columns, 5)).tolist() == [[0], [4], [5]]
 
 
 def test_rows_are_taken_and_put(kernel, random):
@@ -326,3 +396,13 @@ def test_weight_decay_of_some_parameters_only(kernel):
     )
     assert_near(kernel, parameters["1.weight"], np.full((2, 2), 0.5))
     assert_near(kernel, parameters["2.weight"], np.ones((2, 1)))
+
+
+@pytest.mark.parametrize("shape", [(5, 16), (3,), (0, 4), (4, 0), (1, 1)])
+def test_arrays_begin_with_a_cache_line(kernel, shape):
+    for array in (kernel.empty(*shape), kernel.zeros(*shape)):
+        assert array.shape == shape
+        if kernel.host_visible:  # the device's allocator has its own rule
+            assert array.flags.c_contiguous
+            assert array.ctypes.data % 64 == 0 or not array.size
+            assert array.flags.writeable

@@ -242,3 +242,11 @@ def test_a_case_of_any_size_costs_no_square_of_it(path):
     partition = some.random_partition(4096)
     cost = predict(some.case(Candidate(some.config.scheme, {}, 4096, partition, True), 4096))
     assert cost.received >= 0
+
+
+def test_a_grid_that_is_asked_for_leaves_the_others_out(path):
+    found, _ = rank_schemes(setting(path, scheme={"grid": "2x2"}), 4, schemes=["summa", "p2p"])
+    assert [line.candidate.scheme.grid for line in found if line.candidate.scheme.name == "summa"]
+    assert {line.candidate.scheme.grid for line in found} == {"2x2"}
+    _, skipped = rank_schemes(setting(path, scheme={"grid": "2x2"}), 4, schemes=["tensor3d"])
+    assert [line.scheme for line in skipped] == ["tensor3d"]

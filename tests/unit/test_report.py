@@ -11,7 +11,8 @@ from partition.errors import UserError
 def write_run(folder, partition="hp-2", finished=True, **start):
     facts = {"graph": "g", "scheme": "p2p", "kernel": "scipy", "ranks": 2, "partition": partition}
     accuracies = {"train_accuracy": 1.0, "val_accuracy": None, "test_accuracy": 0.5}
-    end = {"epochs": 2, "bytes_sent": [2e6, 6e6], "messages_sent": [4, 4], "seconds_per_epoch": 0.5}
+    end = {"epochs": 2, "epochs_run": 2, "seconds_per_epoch": 0.5}
+    end |= {"bytes_sent": [2e6, 6e6], "messages_sent": [4, 4]}
     records = [
         {"event": "start", **facts, "config": {"dtype": "float64"}, **start},
         {"event": "epoch", "epoch": 1, "loss": 1.5, "seconds": 0.5, **accuracies},

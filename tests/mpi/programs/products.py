@@ -1,7 +1,7 @@
 """Under mpirun: the p2p scheme's products and its data movement against the serial matrix.
 
 Many cases in one launch: directed graphs with isolated vertices, uneven and empty parts, both
-directions, all normalisations, both kernels, expand and fold, buffers of a few bytes.
+directions, all normalisations, all kernels, expand and fold, buffers of a few bytes.
 Usage: products.py FOLDER
 """
 
@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from gcnmpi import comm as mpi
 from gcnmpi.config import from_table
+from gcnmpi.kernels import resolve
 from gcnmpi.problem import open_problem
 from gcnmpi.schemes.interface import Place
 from partition.graph import Graph, aggregation_matrix
@@ -121,7 +122,8 @@ def main(comm) -> int:
     folder = Path(sys.argv[1])
     mpi.from_root(comm, lambda: prepare(folder, comm.size))
     # What is normalised how does not depend on the kernel.
-    arithmetic = (("scipy", "sym"), ("scipy", "row"), ("scipy", "none"), ("graphblas", "sym"))
+    best, _ = resolve("auto")
+    arithmetic = (("scipy", "sym"), (best, "row"), ("scipy", "none"), ("graphblas", "sym"))
     cases = [
         (kind, name, kernel, normalize, direction, backward)
         for kind, name, (kernel, normalize), direction, backward in product(

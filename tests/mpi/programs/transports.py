@@ -15,14 +15,14 @@ from products import N, assignments, prepare
 from gcnmpi import comm as mpi
 from gcnmpi import node_memory
 from gcnmpi.config import from_table
-from gcnmpi.exchange import TRANSPORTS
 from gcnmpi.problem import open_problem
+from gcnmpi.schemes import TRANSPORTS
 from gcnmpi.schemes.interface import Place
-from gcnmpi.volume import NOTHING
+from gcnmpi.volume import NOTHING, Volume
 
 
-def products(comm, path: Path, name: str, scheme_table: dict) -> tuple[list[np.ndarray], dict]:
-    """What the products of a scheme give, on matrices laid out for the exchange and others."""
+def products(comm, path: Path, name: str, scheme_table: dict) -> tuple[list[np.ndarray], Volume]:
+    """What the products of a scheme give, and what they moved."""
     table = {"graph": {"direction": "in"}, "kernel": "scipy", "scheme": scheme_table}
     problem = open_problem(comm, path, name, from_table(table))
     scheme, traffic, place = problem.scheme, problem.traffic, Place(1)
@@ -46,30 +46,25 @@ def products(comm, path: Path, name: str, scheme_table: dict) -> tuple[list[np.n
         results.append(scheme.gather(x).copy())
         scheme.gather_t(results[-1], out)
         results.append(out.copy())
-    results.append(traffic["case"])
     hidden = traffic.hidden("case")
     assert hidden is None or 0 <= hidden <= 1
-    return results, scheme.describe()
+    return results, traffic["case"]
 
 
 def check(comm, path: Path, name: str, options: dict, pretended: bool) -> None:
     """All transports against persistent messages."""
-    *expected, all_sent = products(comm, path, name, options | {"transport": "persistent"})[0]
-    for transport, chunks in [*((t, 1) for t in TRANSPORTS), ("auto", 3)]:
+    expected, all_sent = products(comm, path, name, options | {"transport": "persistent"})
+    for transport, chunks in [*((t, 1) for t in TRANSPORTS), ("persistent", 3), ("shared", 3)]:
         table = options | {"transport": transport, "progress_chunks": chunks}
-        (*results, moved), described = products(comm, path, name, table)
+        results, moved = products(comm, path, name, table)
         for number, (got, right) in enumerate(zip(results, expected, strict=True)):
             what = f"{path.name} {name} {table} result {number} rank {comm.rank}"
             np.testing.assert_array_equal(got, right, err_msg=what)
-        used = described["transport"]
-        assert used in ((transport,) if transport != "auto" else ("shared", "persistent"))
-        if used != "shared":
+        if transport != "shared":
             assert moved == all_sent
         elif not pretended and options["name"] == "p2p":
             assert (moved.sent, moved.received, moved.messages) == (0, 0, 0)
         assert moved.received + moved.shared == all_sent.received
-        if transport == "auto" and not pretended and node_memory.Shared.has_room():
-            assert used == "shared"
     assert all_sent == NOTHING or comm.size > 1
 
 
@@ -95,7 +90,7 @@ def main(comm) -> int:
         # Ranks 0 and 1 on one node, the others on another.
         def node_of(comm):
             mine = comm.rank < 2
-            return np.array([rank for rank in range(comm.size) if (rank < 2) == mine])
+            return [rank for rank in range(comm.size) if (rank < 2) == mine]
 
         node_memory.node_of = node_of
         for kind, name, options in cases:

@@ -19,8 +19,7 @@ import numpy as np
 from gcnmpi import comm as mpi
 from gcnmpi import loss, models, optim, trainer
 from gcnmpi.config import load_config
-from gcnmpi.exchange import Exchange
-from gcnmpi.kernels.dense import DenseArithmetic
+from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.schemes import p2p
 from gcnmpi.schemes.needed_rows import NeededRows
 from gcnmpi.timing import Traffic
@@ -83,13 +82,13 @@ def byte_not_counted(comm):
 
 def message_not_counted(comm):
     def make(count):
-        def short(self, sent, received, requests):
-            lost = comm.rank == 2 and self._traffic.purpose != "setup"
-            count(self, sent, received, requests[lost:])
+        def short(self, volume, purpose=None):
+            lost = comm.rank == 2 and self.purpose != "setup" and purpose is None
+            count(self, volume + Volume(messages=-lost), purpose)
 
         return short
 
-    return wrapping(Exchange, "_count", make)
+    return wrapping(Traffic, "count", make)
 
 
 def row_too_many(comm):
@@ -162,7 +161,7 @@ def adam_without_correction(comm):
     def make(step):
         return lambda self, *arguments: step(self, *arguments[:-1], 1000)
 
-    return wrapping(DenseArithmetic, "adam_step", make)
+    return wrapping(KERNELS.get(resolve("auto")[0]), "adam_step", make)
 
 
 def decay_on_all_layers(comm):

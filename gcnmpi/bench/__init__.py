@@ -1,0 +1,1 @@
+"""Measurements: products, epochs and exchanges alone; every scheme beside its prediction."""

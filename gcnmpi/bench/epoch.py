@@ -1,0 +1,133 @@
+"""``gcnmpi bench epoch``: seconds per epoch of configurations in turns, with their phases."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+from gcnmpi.bench.host import axpy, cache_share, describe
+from gcnmpi.bench.movement import csr_bytes
+from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
+from gcnmpi.comm import Comm, agreed
+from gcnmpi.config import Config
+from gcnmpi.costmodel import ARITHMETIC
+from gcnmpi.problem import Problem, open_problem
+from gcnmpi.schemes.outline import Sparse, make_facts
+from gcnmpi.schemes.p2p import P2POutline
+from gcnmpi.trainer import Step
+from partition.errors import UserError
+
+BANDWIDTH = "axpy"
+
+
+def bench_epoch(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    configs: Mapping[str, Config],
+    *,
+    rounds: int,
+    on_record: Callable[..., None],
+) -> None:
+    """Train one epoch of each configuration in every round.
+
+    Parameters
+    ----------
+    configs : mapping of name to Config
+        Ratios are taken over the first. All use as many threads.
+    on_record : callable
+        Called as ``on_record(event, **values)`` on every rank: "machine" once, "epoch" for each
+        configuration.
+
+    Raises
+    ------
+    UserError
+        On all ranks.
+    """
+    runs = {name: Run(open_problem(comm, graph, partition, config)) for name, config in
+            configs.items()}  # fmt: skip
+    reference, *others = runs
+    threads = runs[reference].problem.threads
+    with agreed(comm):
+        if any(runs[name].problem.threads != threads for name in others):
+            raise UserError("threads cannot differ in one process", "measure them one by one")
+    cache_bytes = cache_share(threads)
+    on_record("machine", **describe(comm, threads), cache_bytes=cache_bytes)
+    touch, moved = axpy(cache_bytes)
+    measures = {BANDWIDTH: clocked(comm, touch)}
+    measures |= {name: clocked(comm, run, least=0) for name, run in runs.items()}
+    alternate(measures, rounds=1, warm_up=0)  # a round of warm-up
+    before = {name: run.phases() for name, run in runs.items()}
+    times = alternate(measures, rounds, warm_up=0)
+    bandwidth = comm.size * moved / spread(times.pop(BANDWIDTH)).median
+    for name, ratio in ratios(times, reference).items():
+        run, seconds = runs[name], spread(times[name])
+        config, manifest = run.problem.config, run.problem.stored.manifest
+        work = least_work(run.problem, run.step)
+        on_record(
+            "epoch", graph=manifest.name, n=manifest.n, nnz=manifest.nnz, partition=partition,
+            name=name, ranks=comm.size, threads=run.problem.threads, rounds=rounds,
+            scheme=run.problem.scheme.name, kernel=run.problem.kernel.name, dtype=config.dtype,
+            widths=list(run.step.model.widths), orders=[x.order for x in run.step.model.layers],
+            seconds=asdict(seconds), ratio=asdict(ratio), reference=reference,
+            phases=_most(comm, run.phases(), before[name], rounds),
+            gflops=work.flops / seconds.median / 1e9, bytes=work.bytes, bandwidth=bandwidth,
+            share=work.bytes / bandwidth / seconds.median,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Work:
+    """What the products of an epoch need at least, all ranks together."""
+
+    flops: int
+    bytes: int
+
+
+def least_work(problem: Problem, step: Step) -> Work:
+    """Operations of an epoch's products, and bytes if each read and wrote its matrices once.
+
+    Of one process: what ranks do more, because both multiply what they share, is theirs to lose.
+    """
+    facts = make_facts(problem.stored, problem.partition, problem.direction, problem.config)
+    outline = P2POutline(1, dataclasses.replace(facts, metrics=None))
+    flops = moved = 0
+    for name, k, *sizes in step.model.products(backward=True):
+        for part in outline.work(0, name, k, *sizes) if name in ARITHMETIC else ():
+            if isinstance(part, Sparse):
+                flops += 2 * part.entries * part.width
+                moved += csr_bytes(part.rows, part.entries, facts.itemsize)
+                numbers = (part.rows + part.inner) * part.width
+            else:
+                flops += 2 * part.rows * part.inner * part.width
+                numbers = part.inner * (part.rows + part.width) + part.rows * part.width
+            moved += numbers * facts.itemsize
+    return Work(flops, moved)
+
+
+class Run:
+    """A problem and its step; called, it trains the next epoch."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem, self.step = problem, Step(problem)
+        self._numbers = itertools.count(1)
+
+    def __call__(self) -> None:
+        self.step(next(self._numbers))
+
+    def phases(self) -> dict[str, float]:
+        """Seconds of this rank in each phase so far."""
+        return dict(self.problem.phases.seconds)
+
+
+def _most(
+    comm: Comm, after: Mapping[str, float], before: Mapping[str, float], rounds: int
+) -> dict[str, float]:
+    """Seconds an epoch in each phase, of the rank that spends most in it."""
+    mine = {name: (after[name] - before.get(name, 0.0)) / rounds for name in after}
+    every = comm.allgather({name: seconds for name, seconds in mine.items() if seconds > 0})
+    names = sorted({name for phases in every for name in phases})
+    return {name: max(phases.get(name, 0.0) for phases in every) for name in names}

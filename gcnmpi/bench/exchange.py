@@ -1,0 +1,132 @@
+"""``gcnmpi bench exchange``: expand and fold of a partition, by every transport there is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+
+import numpy as np
+
+from gcnmpi.bench.host import describe
+from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
+from gcnmpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.config import Config
+from gcnmpi.exchange import Exchange
+from gcnmpi.problem import Problem, open_problem
+from gcnmpi.schemes import TRANSPORTS
+from gcnmpi.timing import Phases, Traffic
+from gcnmpi.transports import usable
+from partition.errors import UserError, unknown_name
+
+OPERATIONS = ("expand", "fold")
+
+
+def bench_exchange(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    config: Config,
+    *,
+    names: Iterable[str] | None = None,
+    widths: Sequence[int],
+    rounds: int,
+    on_record: Callable[..., None],
+) -> None:
+    """Time the exchange of rows alone, transports taking turns.
+
+    Parameters
+    ----------
+    names : iterable of str, optional
+        Only these transports; by default all that work here. Ratios are taken over the first.
+    on_record : callable
+        Called as ``on_record(event, **values)`` on every rank: "machine" once, "exchange" for each
+        width, operation and transport. Seconds are those of the slowest rank.
+
+    Raises
+    ------
+    UserError
+        On all ranks.
+    """
+
+    def check() -> list[str]:
+        chosen = list(TRANSPORTS if names is None else names)
+        for name in chosen:
+            if name not in TRANSPORTS:
+                raise unknown_name("transport", name, TRANSPORTS)
+        if config.scheme.name != "p2p":
+            raise UserError("bench exchange is about the scheme p2p", "leave scheme.name alone")
+        if comm.size == 1:
+            raise UserError("one rank exchanges nothing", "start it under mpirun")
+        return chosen
+
+    chosen = from_root(comm, check)
+    problem = open_problem(comm, graph, partition, config)
+    if names is None:
+        chosen = [name for name in chosen if usable(comm, problem.kernel, name)[1] is None]
+    on_record("machine", **describe(comm, problem.threads))
+    for width in widths:
+        measures: dict[str, dict[str, Callable[[], float]]] = {kind: {} for kind in OPERATIONS}
+        traffic = {}
+        for name in chosen:
+            traffic[name] = Traffic()
+            moved = _Both(problem, name, width, traffic[name])
+            _check_halo(comm, problem, name, moved)
+            for kind in OPERATIONS:
+                measures[kind][name] = clocked(comm, getattr(moved, kind))
+        for kind in OPERATIONS:
+            times = alternate(measures[kind], rounds)
+            for name, ratio in ratios(times, chosen[0]).items():
+                seconds = spread(times[name])
+                most, all_ranks, shared, messages = _bytes(comm, traffic[name], kind)
+                on_record(
+                    "exchange", graph=problem.stored.manifest.name, partition=partition,
+                    ranks=comm.size, width=width, dtype=config.dtype, operation=kind,
+                    transport=name, rounds=rounds, seconds=asdict(seconds),
+                    ratio=asdict(ratio), reference=chosen[0], bytes=all_ranks,
+                    shared_bytes=shared, busiest_bytes=most, messages=messages,
+                    bandwidth=most / seconds.median,
+                )  # fmt: skip
+
+
+class _Both:
+    """Expand and fold of one exchange, and what each hands to MPI."""
+
+    def __init__(self, problem: Problem, name: str, width: int, traffic: Traffic) -> None:
+        transport = TRANSPORTS.get(name)(problem.comm, problem.scheme.plan, problem.kernel)
+        self.exchange, self._traffic = Exchange(transport, width, traffic, Phases()), traffic
+        for operation in OPERATIONS:  # once, to count; later calls count under another name
+            with traffic.during(operation):
+                getattr(self, operation)()
+
+    def expand(self) -> None:
+        self.exchange.start_expand()
+        self.exchange.finish_expand()
+
+    def fold(self) -> None:
+        self.exchange.start_fold()
+        self.exchange.finish_fold()
+
+
+def _check_halo(comm: Comm, problem: Problem, name: str, moved: _Both) -> None:
+    """Every row of the halo is the one its owner has: vertex numbers travel."""
+    plan, kernel, room = problem.scheme.plan, problem.kernel, moved.exchange
+    # Remainders that float32 holds exactly.
+    own, halo = (np.asarray(ids % 2**20, problem.kernel.dtype) for ids in (plan.own, plan.halo))
+    width = room.whole.shape[1]
+    kernel.copy(kernel.from_host(np.repeat(own[:, np.newaxis], width, axis=1)), room.own)
+    moved.expand()
+    with agreed(comm):
+        if not (kernel.to_host(room.halo) == halo[:, np.newaxis]).all():
+            raise UserError(f"transport {name!r} brings other rows than it should")
+
+
+def _bytes(comm: Comm, traffic: Traffic, kind: str) -> tuple[int, int, int, int]:
+    """Bytes of the rank that moves most; of all: bytes sent, bytes read in memory, messages."""
+    mine = traffic[kind]
+    return (
+        int(maximum(comm, max(mine.sent, mine.received + mine.shared))),
+        comm.allreduce(mine.sent),
+        comm.allreduce(mine.shared),
+        comm.allreduce(mine.messages),
+    )

@@ -1,0 +1,92 @@
+"""How everything is timed: contestants take turns, and a time is a median with its quartiles.
+
+What disturbs a machine comes and goes in seconds. Contestants that take turns in every round are
+disturbed alike, so ratios within a round mean more than times do.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.comm import Comm, maximum
+
+LEAST_SECONDS = 0.02  # a timing shorter than this repeats its call
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The median of repeated measurements, and their lower and upper quartile."""
+
+    median: float
+    low: float
+    high: float
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Median and quartiles."""
+    low, median, high = np.quantile(values, (0.25, 0.5, 0.75)).tolist()
+    return Spread(median, low, high)
+
+
+def alternate(
+    measures: Mapping[str, Callable[[], float]], rounds: int, warm_up: int = 1
+) -> dict[str, list[float]]:
+    """Let each measure take its turn in every round; every other round goes backwards.
+
+    Parameters
+    ----------
+    measures : mapping of name to function
+        Called without arguments, a function returns seconds.
+    warm_up : int
+        Rounds before, which do not count.
+
+    Returns
+    -------
+    mapping of name to list of float
+        Seconds, one a round.
+    """
+    times: dict[str, list[float]] = {name: [] for name in measures}
+    order = list(measures)
+    for number in range(-warm_up, rounds):
+        for name in order:
+            seconds = measures[name]()
+            if number >= 0:
+                times[name].append(seconds)
+        order.reverse()
+    return times
+
+
+def ratios(times: Mapping[str, Sequence[float]], reference: str) -> dict[str, Spread]:
+    """Seconds over those of the reference in the same round."""
+    below = times[reference]
+    return {
+        name: spread([value / other for value, other in zip(values, below, strict=True)])
+        for name, values in times.items()
+    }
+
+
+def clocked(
+    comm: Comm, call: Callable[[], object], least: float = LEAST_SECONDS
+) -> Callable[[], float]:
+    """A measure: seconds of a call on the slowest rank, the mean over as many as take ``least``.
+
+    The first measurement, which is to be warm-up, finds out how many those are.
+    """
+    count = 1
+
+    def measure() -> float:
+        nonlocal count
+        comm.Barrier()
+        began = time.perf_counter()
+        for _ in range(count):
+            call()
+        each = maximum(comm, time.perf_counter() - began) / count
+        count = max(1, math.ceil(least / each))
+        return each
+
+    return measure

@@ -1,0 +1,154 @@
+"""``gcnmpi bench spmm``: the product M·X of every kernel, beside what memory allows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from gcnmpi.bench.host import axpy, cache_share, describe
+from gcnmpi.bench.movement import movement
+from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
+from gcnmpi.comm import Comm, agreed, share_of_cores
+from gcnmpi.config import Config
+from gcnmpi.kernels import KERNELS
+from gcnmpi.ranking import resolved_direction
+from partition.errors import UserError
+from partition.graph import aggregation_matrix
+from partition.store import open_graph
+from partition.synthetic import rmat
+
+BANDWIDTH = "axpy"  # its name among the kernels
+Record = dict[str, Any]
+
+
+def bench_spmm(
+    comm: Comm,
+    graph: str | os.PathLike | None,
+    made: str | None,
+    config: Config,
+    *,
+    kernels: Sequence[str],
+    widths: Sequence[int],
+    reference: str,
+    rounds: int,
+    cache_bytes: float | None = None,
+    on_record: Callable[..., None],
+) -> None:
+    """Time M·X of every kernel, alternating in one process.
+
+    Parameters
+    ----------
+    graph : path or None
+        A graph folder; otherwise ``made``.
+    made : str or None
+        An R-MAT graph to be made, ``"SCALExDEGREE"``: 2**SCALE vertices, DEGREE arcs each.
+    reference : str
+        The kernel that ratios are taken over.
+    cache_bytes : float, optional
+        Cache that the threads share; without it, what the system says.
+    on_record : callable
+        Called as ``on_record(event, **values)``: "machine" once, "spmm" for each width and kernel.
+
+    Raises
+    ------
+    UserError
+        On all ranks: if there are several, or the graph, a kernel or the reference is not one.
+    """
+    with agreed(comm):
+        if comm.size > 1:
+            raise UserError(
+                "bench spmm is about one process", "start it without mpirun, with threads=T"
+            )
+        name, matrix = _matrix(graph, made, config)
+        if reference not in kernels:
+            raise UserError(f"the reference {reference!r} is not among {', '.join(kernels)}")
+        threads = config.threads or share_of_cores(comm)
+        dtype = np.dtype(config.dtype)
+        entrants = {name: KERNELS.get(name)(dtype, threads) for name in kernels}
+    if cache_bytes is None:
+        cache_bytes = cache_share(threads)
+    on_record("machine", **describe(comm, threads), cache_bytes=cache_bytes)
+    touch, moved = axpy(cache_bytes)
+    held = {name: kernel.sparse(matrix) for name, kernel in entrants.items()}
+    with threadpool_limits(threads):
+        for width in widths:
+            x = np.random.default_rng(width).standard_normal((matrix.shape[1], width), np.float32)
+            products = {
+                kernel: Product(entrants[kernel], held[kernel], x, matrix.shape[0])
+                for kernel in kernels
+            }
+            measures = {kernel: clocked(comm, product) for kernel, product in products.items()}
+            times = alternate({BANDWIDTH: clocked(comm, touch), **measures}, rounds)
+            bandwidth = moved / spread(times.pop(BANDWIDTH)).median
+            bytes_ = asdict(movement(matrix, width, dtype.itemsize, cache_bytes))
+            missed = bytes_.pop("missed")
+            right = products[reference].result()
+            for kernel, ratio in ratios(times, reference).items():
+                seconds = spread(times[kernel])
+                on_record(
+                    "spmm", graph=name, rows=matrix.shape[0], entries=matrix.nnz, width=width,
+                    kernel=kernel, reference=reference, dtype=dtype.name, threads=threads,
+                    rounds=rounds, seconds=asdict(seconds), ratio=asdict(ratio),
+                    gflops=2 * matrix.nnz * width / seconds.median / 1e9,
+                    bytes=bytes_, missed=missed, bandwidth=bandwidth,
+                    share={c: b / bandwidth / seconds.median for c, b in bytes_.items()},
+                    difference=_difference(products[kernel].result(), right),
+                )  # fmt: skip
+
+
+class Product:
+    """M·X by one kernel, again and again."""
+
+    def __init__(self, kernel: Any, matrix: Any, x: np.ndarray, rows: int) -> None:
+        self._kernel, self._matrix = kernel, matrix
+        self._x, self._out = kernel.from_host(x), kernel.empty(rows, x.shape[1])
+
+    def __call__(self) -> None:
+        self._kernel.spmm(self._matrix, self._x, self._out)
+        # A kernel that computes elsewhere has finished once a row of the result is here.
+        self._kernel.to_host(self._out[:1])
+
+    def result(self) -> np.ndarray:
+        """The last result."""
+        return self._kernel.to_host(self._out)
+
+
+def _matrix(
+    graph: str | os.PathLike | None, made: str | None, config: Config
+) -> tuple[str, sp.csr_array]:
+    """Name and M of a graph folder, or of an R-MAT graph."""
+    if (graph is None) == (made is None):
+        raise UserError("one graph: a folder, or --rmat SCALExDEGREE")
+    if graph is not None:
+        stored = open_graph(Path(graph))
+        name, source, direction = (
+            stored.manifest.name, stored.graph, resolved_direction(stored, config)
+        )  # fmt: skip
+    else:
+        name, source = f"rmat-{made}", rmat(*_rmat_size(str(made)))
+        direction = "in" if config.graph.direction == "auto" else config.graph.direction
+    return name, aggregation_matrix(
+        source, direction, config.graph.self_loops, config.graph.normalize
+    )
+
+
+def _rmat_size(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,2})x(\d{1,6})", text)
+    if not match:
+        raise UserError(f"--rmat {text!r} is not SCALExDEGREE", "such as 18x12")
+    scale, degree = int(match[1]), int(match[2])
+    return scale, degree << scale
+
+
+def _difference(result: np.ndarray, right: np.ndarray) -> float:
+    """The largest difference, relative to the largest number."""
+    largest = np.abs(right).max(initial=0)
+    return float(np.abs(result - right).max(initial=0) / largest) if largest else 0.0

@@ -1,0 +1,26 @@
+"""The kernel that a configuration names, made for a rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.comm import Comm, agreed, place_on_node, sees_devices
+from gcnmpi.config import Config
+from gcnmpi.kernels import KERNELS, resolve
+
+
+def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Any:
+    """The kernel of this rank; ranks of a node that compute on devices get different ones.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if one has no device, or not the libraries.
+    """
+    with agreed(comm):
+        make = KERNELS.get(resolve(config.kernel)[0])
+    place, wanted = place_on_node(comm), config.comm.cuda_aware
+    direct = sees_devices() if wanted == "auto" else wanted == "yes"
+    return make.for_rank(np.dtype(config.dtype), threads, place, direct)

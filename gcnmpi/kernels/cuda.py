@@ -1,0 +1,216 @@
+"""CUDA source of the element-wise and row-wise arithmetic of the GPU kernel.
+
+A matrix is a pointer and two strides, counted in numbers; ``AT(x, i, j)`` is its entry. Threads of
+a block are laid out as (columns, rows), so that neighbours in x read neighbours in a row; what goes
+through a whole row has one thread a row. No kernel uses atomics or shared memory: every result
+depends on the data only, and the source also compiles as plain C++, which the tests make use of.
+"""
+
+from __future__ import annotations
+
+import re
+
+from gcnmpi import rng
+
+PARTIALS = 1024  # partial sums of a column, in float64: enough threads, few to add in the end
+
+_TYPES = {"float32": "float", "float64": "double"}
+
+
+def source(dtype_name: str) -> str:
+    """The translation unit for "float32" or "float64"."""
+    return f"""
+typedef {_TYPES[dtype_name]} T;
+typedef long long I;
+typedef unsigned int U32;
+typedef unsigned long long U64;
+#define MIX1 {rng.MIX1:#x}u
+#define MIX2 {rng.MIX2:#x}u
+#define GOLDEN {rng.GOLDEN:#x}ull
+#define SPLIT1 {rng.SPLIT1:#x}ull
+#define SPLIT2 {rng.SPLIT2:#x}ull
+{_KERNELS}"""
+
+
+def names() -> list[str]:
+    """The kernels in it."""
+    return re.findall(r"__global__ void (\w+)\(", _KERNELS)
+
+
+_KERNELS = r"""
+#define AT(x, i, j) x[(i) * x##_row + (j) * x##_column]
+#define ROW ((I)blockIdx.x * blockDim.y + threadIdx.y)
+#define COLUMN ((I)blockIdx.y * blockDim.x + threadIdx.x)
+
+// Element-wise on (rows, columns).
+
+extern "C" __global__ void add_bias(
+    T* x, I x_row, I x_column, const T* bias, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(x, i, j) += bias[j];
+}
+
+extern "C" __global__ void relu(T* x, I x_row, I x_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  if (AT(x, i, j) < 0) AT(x, i, j) = 0;  // NaN stays
+}
+
+extern "C" __global__ void relu_backward(
+    T* grad, I grad_row, I grad_column, const T* output, I output_row, I output_column,
+    T scale, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(grad, i, j) = AT(output, i, j) > 0 ? AT(grad, i, j) * scale : (T)0;
+}
+
+// The hash of rng.hash_block, to the bit: unsigned arithmetic only.
+extern "C" __global__ void dropout(
+    const T* x, I x_row, I x_column, const U64* row_keys, const U32* column_keys,
+    U32 limit, T scale, T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  const U64 key = row_keys[i];
+  U32 h = (U32)key ^ column_keys[j];
+  h ^= h >> 16;
+  h *= MIX1;
+  h += (U32)(key >> 32);
+  h ^= h >> 15;
+  h *= MIX2;
+  h ^= h >> 16;
+  AT(out, i, j) = h >= limit ? AT(x, i, j) * scale : (T)0;
+}
+
+extern "C" __global__ void take_rows(
+    const T* x, I x_row, I x_column, const I* rows_taken,
+    T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(out, i, j) = AT(x, rows_taken[i], j);
+}
+
+extern "C" __global__ void put_rows(
+    const T* x, I x_row, I x_column, const I* rows_put,
+    T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(out, rows_put[i], j) = AT(x, i, j);
+}
+
+extern "C" __global__ void normalise_rows(
+    T* x, I x_row, I x_column, const T* sums, T scale, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(x, i, j) = AT(x, i, j) / sums[i] * scale;
+}
+
+// Partial sums: thread (p, j) adds rows p, p + partials, … of column j in float64.
+extern "C" __global__ void partial_sums(
+    const T* x, I x_row, I x_column, I logarithms, I length, double* partial, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  double sum = 0;
+  for (I r = i; r < length; r += rows) {
+    const double value = (double)AT(x, r, j);
+    sum += logarithms ? log(value) : value;
+  }
+  partial[i * columns + j] = sum;
+}
+
+// One thread a number (columns = 1).
+
+extern "C" __global__ void add_partial_sums(
+    const double* partial, I partials, I width, T* out, I out_stride, I rows, I columns) {
+  const I j = ROW;
+  if (j >= rows) return;
+  double sum = 0;
+  for (I p = 0; p < partials; ++p) sum += partial[p * width + j];
+  out[j * out_stride] = (T)sum;
+}
+
+extern "C" __global__ void make_row_keys(
+    const U64* vertices, U64 start, U64* keys, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  U64 k = vertices[i] * GOLDEN + start + GOLDEN;
+  k = (k ^ (k >> 30)) * SPLIT1;
+  k = (k ^ (k >> 27)) * SPLIT2;
+  keys[i] = k ^ (k >> 31);
+}
+
+extern "C" __global__ void subtract_at(
+    T* x, I x_row, I x_column, const I* places, const I* places_column, T value,
+    I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  AT(x, places[i], places_column[i]) -= value;
+}
+
+extern "C" __global__ void sgd_step(
+    T* param, T* grad, T* velocity, I has_velocity, T lr, T mu, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  T v = grad[i];
+  if (has_velocity) velocity[i] = v = mu * velocity[i] + v;
+  param[i] -= lr * v;
+}
+
+extern "C" __global__ void adam_step(
+    T* param, const T* grad, T* first, T* second, T beta1, T rest1, T beta2, T rest2,
+    T size, T correction, T eps, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  const T g = grad[i];
+  const T m = first[i] = beta1 * first[i] + rest1 * g;
+  const T v = second[i] = beta2 * second[i] + rest2 * g * g;
+  param[i] -= size * m / (sqrt(v) / correction + eps);
+}
+
+// One thread a row of `width` numbers: next to each other where the matrix lies column by column.
+
+extern "C" __global__ void row_max(
+    const T* x, I x_row, I x_column, I width, T lowest, T* out, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  T best = lowest;
+  for (I j = 0; j < width; ++j) {
+    const T value = AT(x, i, j);
+    if (value > best || value != value) best = value;
+  }
+  out[i] = best;
+}
+
+extern "C" __global__ void row_argmax(
+    const T* x, I x_row, I x_column, I width, I* out, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  I place = 0;
+  for (I j = 1; j < width; ++j)
+    if (AT(x, i, j) > AT(x, i, place)) place = j;
+  out[i] = place;
+}
+
+extern "C" __global__ void exp_shifted(
+    const T* x, I x_row, I x_column, I width, const T* shift,
+    T* out, I out_row, I out_column, T* sums, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  T sum = 0;
+  for (I j = 0; j < width; ++j) {
+    const T value = exp(AT(x, i, j) - shift[i]);
+    AT(out, i, j) = value;
+    sum += value;
+  }
+  sums[i] = sum;
+}
+
+extern "C" __global__ void pick(
+    const T* x, I x_row, I x_column, I width, const I* places, I first, T* out,
+    I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  const I j = places[i] - first;
+  out[i] = j >= 0 && j < width ? AT(x, i, j) : (T)0;
+}
+"""

@@ -1,0 +1,373 @@
+"""One NVIDIA GPU a rank, through CuPy: cuSPARSE, cuBLAS, and the kernels of ``kernels.cuda``.
+
+Matrices, activations, weights and the optimizer's state stay on the device. What others send and
+receive goes through page-locked memory of the host, or straight to and from the device where MPI
+can do that. Calls return before the device is done; what needs a result waits for it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import cupy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi import rng
+from gcnmpi.kernels import cuda
+from partition.errors import UserError
+
+try:
+    import cupyx
+    from cupy_backends.cuda.libs import cublas
+
+    from gcnmpi.kernels.cusparse_ import SparseMatrix
+
+    DEVICES = cp.cuda.runtime.getDeviceCount()
+except ImportError as error:
+    raise UserError(
+        f"kernel 'cupy' does not find the libraries of CUDA: {error}",
+        "load your cluster's CUDA module, or pip install 'gcnmpi[cuda]' 'cupy-cuda12x[ctk]'",
+    ) from error
+except cp.cuda.runtime.CUDARuntimeError as error:
+    raise UserError(
+        f"kernel 'cupy' finds no GPU on this host: {error}",
+        "run it where there is an NVIDIA GPU with its driver, or use kernel = 'graphblas'",
+    ) from error
+
+Array = Any  # of CuPy
+THREADS = 256  # in a block
+WARP = 32  # threads that read memory together
+
+
+class CupyKernel:
+    """The arithmetic of :class:`~gcnmpi.kernels.dense.DenseArithmetic`, on a GPU.
+
+    Parameters
+    ----------
+    dtype : dtype
+        float32 or float64.
+    threads : int
+        Of the host; not used.
+    direct : bool
+        Whether MPI reads and writes the memory of the device.
+    """
+
+    name = "cupy"
+
+    def __init__(self, dtype: Any, threads: int = 1, direct: bool = False) -> None:
+        self.dtype = np.dtype(dtype)
+        self.threads, self.host_visible = threads, direct
+        module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
+        self._functions = {name: module.get_function(name) for name in cuda.names()}
+        self._indices: dict[tuple[int, str], tuple[weakref.ref, Array]] = {}
+        self._partials: dict[int, Array] = {}
+        self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
+
+    @classmethod
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> CupyKernel:
+        """The kernel of the ``place``-th rank of a node: GPUs are dealt to ranks in turn."""
+        cp.cuda.Device(place % DEVICES).use()
+        return cls(dtype, threads, direct)
+
+    # Memory.
+
+    def empty(self, *shape: int) -> Array:
+        """An uninitialised array of the kernel's dtype."""
+        return cp.empty(shape, self.dtype)
+
+    def empty_columnwise(self, rows: int, columns: int) -> Array:
+        """An uninitialised (rows, columns) array laid out column by column."""
+        return cp.empty((columns, rows), self.dtype).T
+
+    def zeros(self, *shape: int) -> Array:
+        """An array of zeros of the kernel's dtype."""
+        return cp.zeros(shape, self.dtype)
+
+    def from_host(self, array: np.ndarray) -> Array:
+        """A NumPy array as an array of this kernel (floating point: in its dtype)."""
+        return _upload(array, self.dtype if array.dtype.kind == "f" else array.dtype)
+
+    def to_host(self, array: Array) -> np.ndarray:
+        """The NumPy array of a kernel's array."""
+        return cp.asnumpy(array)
+
+    def copy(self, x: Array, out: Array) -> None:
+        """out = x, converting the dtype if need be."""
+        cp.copyto(out, x, casting="same_kind")
+
+    def finish(self) -> None:
+        """Wait until all that was begun is done."""
+        cp.cuda.get_current_stream().synchronize()
+
+    # Messages.
+
+    def message(self, array: Array) -> Any:
+        """Memory for what ``array`` is to send or receive; nothing on the device works on it."""
+        if isinstance(array, np.ndarray):
+            return array
+        if self.host_visible:
+            self.finish()
+            return array
+        if not array.size:
+            return np.empty(array.shape, array.dtype)
+        return cupyx.empty_pinned(array.shape, array.dtype)
+
+    def to_message(self, array: Array, message: Any) -> None:
+        """message = array, once that is computed."""
+        if message is not array:
+            if array.size:
+                array.get(out=message)
+        elif not isinstance(array, np.ndarray):
+            self.finish()
+
+    def from_message(self, message: Any, array: Array) -> None:
+        """array = message; the message may be overwritten when this returns."""
+        if message is not array and array.size:
+            array.set(message)
+            self.finish()
+
+    # Products and sums.
+
+    def gemm(
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        ta: bool = False,
+        tb: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        """out = op(a) · op(b), where op transposes if ``ta`` / ``tb``; or out += that.
+
+        cuBLAS's default mathematics: float32 is not rounded to TF32.
+        """
+        a, b = a.T if ta else a, b.T if tb else b
+        if not _by_rows(out):
+            a, b, out = b.T, a.T, out.T
+        (rows, inner), columns = a.shape, b.shape[1]
+        if not out.size:
+            return
+        if not inner:
+            if not accumulate:
+                out.fill(0)
+            return
+        multiply = {"float32": cublas.sgemm, "float64": cublas.dgemm}[self.dtype.name]
+        # cuBLAS counts by columns, so it is asked for outᵀ = op(b)ᵀ · op(a)ᵀ.
+        multiply(
+            cp.cuda.device.get_cublas_handle(), _operation(b), _operation(a), columns, rows, inner,
+            self._scalars[1].ctypes.data, b.data.ptr, _apart(b), a.data.ptr, _apart(a),
+            self._scalars[int(accumulate)].ctypes.data, out.data.ptr, _apart(out),
+        )  # fmt: skip
+
+    def column_sum(self, x: Array, out: Array) -> None:
+        """out = sum of the rows of x, added in an order that depends on its shape only."""
+        width = x.shape[1]
+        partial = self._partial_sums(x, logarithms=False)
+        stride = np.int64(out.strides[0] // out.itemsize) if width else 0
+        self._launch(
+            "add_partial_sums", width, 1, partial, np.int64(cuda.PARTIALS), np.int64(width), out,
+            stride,
+        )  # fmt: skip
+
+    def add_bias(self, x: Array, bias: Array) -> None:
+        """x += 1·biasᵀ."""
+        self._launch("add_bias", *x.shape, *_matrix(x), bias)
+
+    # Activations.
+
+    def relu(self, x: Array) -> None:
+        """x = max(x, 0), in place."""
+        self._launch("relu", *x.shape, *_matrix(x))
+
+    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
+        """Zero ``grad`` where ``output`` is 0 and multiply it by ``scale``, in place."""
+        self._launch(
+            "relu_backward", *grad.shape, *_matrix(grad), *_matrix(output), self.dtype.type(scale)
+        )
+
+    def activate(self, x: Array, bias: Array | None, rows: Any, columns: Any, p: float) -> None:
+        """x = dropout(max(x + 1·biasᵀ, 0)), in place; without ``rows``, nothing is dropped."""
+        if bias is not None:
+            self.add_bias(x, bias)
+        self.relu(x)
+        if rows is not None:
+            self.dropout(x, rows, columns, p, x)
+
+    def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:
+        """Dropout keys of global vertices, made on the device."""
+        start = np.uint64(rng.first_key(seed, epoch, layer))
+        keys = cp.empty(len(vertices), np.uint64)
+        self._launch("make_row_keys", len(keys), 1, self._resident(vertices, "u8"), start, keys)
+        return keys
+
+    def dropout(self, x: Array, rows: Any, columns: Any, p: float, out: Array) -> None:
+        """out = x / (1 − p) where the hash of (row key, column key) keeps it, 0 elsewhere."""
+        keys = self._resident(rows, "u8"), self._resident(columns, "u4")
+        limit, scale = rng.threshold(p), self.dtype.type(1 / (1 - p))
+        self._launch("dropout", *x.shape, *_matrix(x), *keys, limit, scale, *_matrix(out))
+
+    # Rows.
+
+    def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
+        """out[i] = x[rows[i]]."""
+        taken = self._resident(rows, "i8")
+        self._launch("take_rows", *out.shape, *_matrix(x), taken, *_matrix(out))
+
+    def put_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
+        """out[rows[i]] = x[i]; rows are distinct."""
+        put = self._resident(rows, "i8")
+        self._launch("put_rows", *x.shape, *_matrix(x), put, *_matrix(out))
+
+    # Softmax, one row at a time.
+
+    def row_max(self, x: Array) -> Array:
+        """Largest entry of each row, (rows, 1); −∞ where there are no columns."""
+        out = self.empty(len(x), 1)
+        lowest = self.dtype.type(-np.inf)
+        self._launch("row_max", len(x), 1, *_matrix(x), _width(x), lowest, out)
+        return out
+
+    def row_argmax(self, x: Array) -> Array:
+        """Column of the largest entry of each row, the lowest one on a tie; 0 without columns."""
+        out = cp.empty(len(x), np.int64)
+        self._launch("row_argmax", len(x), 1, *_matrix(x), _width(x), out)
+        return out
+
+    def exp_shifted(self, x: Array, shift: Array, out: Array) -> Array:
+        """out = exp(x − shift) and the sum of each of its rows, (rows, 1)."""
+        sums = self.empty(len(x), 1)
+        self._launch("exp_shifted", len(x), 1, *_matrix(x), _width(x), shift, *_matrix(out), sums)
+        return sums
+
+    def log_sum(self, x: Array) -> float:
+        """Sum of the logarithms of all entries of (rows, 1), accumulated in float64."""
+        return float(cp.asnumpy(self._partial_sums(x, logarithms=True)).sum())
+
+    def total(self, x: Array) -> float:
+        """Sum of all entries, accumulated in float64."""
+        return float(cp.asnumpy(self._partial_sums(x, logarithms=False)).sum())
+
+    def pick(self, x: Array, columns: np.ndarray, first: int = 0) -> Array:
+        """x[i, columns[i] − first], (rows, 1); 0 where x has no such column."""
+        out = self.empty(len(x), 1)
+        places = self._resident(columns, "i8")
+        self._launch("pick", len(x), 1, *_matrix(x), _width(x), places, np.int64(first), out)
+        return out
+
+    def softmax_backward(
+        self, exponentials: Array, sums: Array, rows: np.ndarray, columns: np.ndarray, scale: float
+    ) -> None:
+        """In place: (exponentials / sums − onehot) · scale, with ones at (rows[i], columns[i])."""
+        x, number = _matrix(exponentials), self.dtype.type(scale)
+        self._launch("normalise_rows", *exponentials.shape, *x, sums, number)
+        places = self._resident(rows, "i8"), self._resident(columns, "i8")
+        self._launch("subtract_at", len(rows), 1, *x, *places, number)
+
+    # Optimizer steps, on flat arrays.
+
+    def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):
+        """PyTorch's SGD: v = mu·v + g; p −= lr·v."""
+        has_velocity, number = np.int64(velocity is not None), self.dtype.type
+        state = grad if velocity is None else velocity
+        self._launch(
+            "sgd_step", len(param), 1, param, grad, state, has_velocity, number(lr), number(mu)
+        )
+
+    def adam_step(
+        self,
+        param: Array,
+        grad: Array,
+        moments: tuple[Array, Array],
+        lr: float,
+        betas: tuple[float, ...],
+        eps: float,
+        step: int,
+    ) -> None:
+        """PyTorch's Adam (Kingma and Ba 2015, algorithm 1), step counted from 1."""
+        beta1, beta2 = betas
+        size, correction = lr / (1 - beta1**step), np.sqrt(1 - beta2**step)
+        numbers = (beta1, 1 - beta1, beta2, 1 - beta2, size, correction, eps)
+        self._launch(
+            "adam_step", len(param), 1, param, grad, *moments, *map(self.dtype.type, numbers)
+        )
+
+    # Sparse products.
+
+    def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
+        """A copy of the matrix on the device, with values in the kernel's dtype."""
+        return SparseMatrix(matrix, self.dtype)
+
+    def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
+        """out = matrix · x, or out += matrix · x."""
+        if matrix.nnz and out.size:
+            matrix.multiply(x, out, accumulate)
+        elif not accumulate:
+            out.fill(0)
+
+    def _launch(self, name: str, rows: int, columns: int, *arguments: Any) -> None:
+        """Start a kernel with a thread for each of rows × columns."""
+        if rows and columns:
+            width = min(WARP, 1 << (columns - 1).bit_length())
+            height = THREADS // width
+            grid = (-(-rows // height), -(-columns // width))
+            sizes = (np.int64(rows), np.int64(columns))
+            self._functions[name](grid, (width, height), (*arguments, *sizes))
+
+    def _partial_sums(self, x: Array, logarithms: bool) -> Array:
+        rows, width = x.shape
+        if width not in self._partials:
+            self._partials[width] = cp.empty((cuda.PARTIALS, width), np.float64)
+        partial = self._partials[width]
+        arguments = (*_matrix(x), np.int64(logarithms), np.int64(rows), partial)
+        self._launch("partial_sums", cuda.PARTIALS, width, *arguments)
+        return partial
+
+    def _resident(self, array: Any, kind: str) -> Array:
+        """An index array on the device, where it stays for as long as the host's one lives.
+
+        Whoever hands an index array to a kernel does not change it afterwards.
+        """
+        if not isinstance(array, np.ndarray):
+            return array
+        indices, key = self._indices, (id(array), kind)
+        if key not in indices:
+            reference = weakref.ref(array, lambda _: indices.pop(key, None))
+            indices[key] = reference, _upload(array, np.dtype(kind))
+        return indices[key][1]
+
+
+def _upload(array: np.ndarray, dtype: np.dtype) -> Array:
+    """A copy on the device; the host's array may change once this returns."""
+    copied = cp.empty(array.shape, dtype)
+    if array.size:
+        copied.set(np.ascontiguousarray(array, dtype))
+        cp.cuda.get_current_stream().synchronize()
+    return copied
+
+
+def _matrix(x: Array) -> tuple[Array, np.int64, np.int64]:
+    """A matrix as the CUDA source takes it: where it begins, and its strides."""
+    return x, np.int64(x.strides[0] // x.itemsize), np.int64(x.strides[1] // x.itemsize)
+
+
+def _width(x: Array) -> np.int64:
+    return np.int64(x.shape[1])
+
+
+def _by_rows(x: Array) -> bool:
+    """Whether the numbers of a row follow each other (otherwise, those of a column do)."""
+    return x.shape[1] == 1 or x.strides[1] == x.itemsize
+
+
+def _operation(x: Array) -> int:
+    return cublas.CUBLAS_OP_N if _by_rows(x) else cublas.CUBLAS_OP_T
+
+
+def _apart(x: Array) -> int:
+    """Numbers from one row to the next, or from column to column."""
+    (rows, columns), (down, right) = x.shape, x.strides
+    if _by_rows(x):
+        return down // x.itemsize if rows > 1 else columns
+    return right // x.itemsize if columns > 1 else rows

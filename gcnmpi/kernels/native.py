@@ -1,0 +1,152 @@
+"""The compiled kernel: sparse products and one-pass dense operations in C++, with threads.
+
+The sources are in ``src/``, compiled when the package is installed; the best instruction set of
+those that were compiled is chosen when the kernel is made. Dense products stay with NumPy's BLAS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi import rng
+from gcnmpi.kernels.dense import Array, DenseArithmetic
+from partition.errors import UserError
+
+try:
+    import gcnmpi.kernels._native as _native
+except ModuleNotFoundError as error:
+    raise UserError(
+        "not built: no C++ compiler",
+        "install one, and the headers of Python; then install gcnmpi again",
+    ) from error
+
+
+@dataclass(frozen=True)
+class SparseMatrix:
+    """Compressed sparse rows, and how many columns there are.
+
+    Attributes
+    ----------
+    starts : (rows + 1,) int64
+    indices : (nnz,) int32, or int64 where there are too many columns
+    values : (nnz,) array of the kernel's dtype
+    columns : int
+    """
+
+    starts: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    columns: int
+
+
+class NativeKernel(DenseArithmetic):
+    """What is written in C++; the rest is inherited.
+
+    Parameters
+    ----------
+    dtype, threads
+        As for every kernel.
+    target : str, optional
+        Instruction set, one of :func:`targets`; the first of them unless given.
+    """
+
+    name = "native"
+
+    def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
+        super().__init__(dtype, threads)
+        compiled = _native.Float32 if self.dtype == np.float32 else _native.Float64
+        self._native = compiled(target or targets()[0], threads)
+
+    def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
+        """The matrix with values in the kernel's dtype and the shortest indices that reach."""
+        columns = matrix.shape[1]
+        short = columns <= np.iinfo(np.int32).max
+        return SparseMatrix(
+            np.ascontiguousarray(matrix.indptr, np.int64),
+            np.ascontiguousarray(matrix.indices, np.int32 if short else np.int64),
+            np.ascontiguousarray(matrix.data, self.dtype),
+            columns,
+        )
+
+    def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
+        """out = matrix · x, or out += matrix · x; rows of x and out are contiguous."""
+        self._native.spmm(
+            matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate
+        )
+
+    def column_sum(self, x: Array, out: Array) -> None:
+        """In float64, in groups of rows: the same bits for every number of threads."""
+        self._native.column_sum(x, out)
+
+    def add_bias(self, x: Array, bias: Array) -> None:
+        """One pass."""
+        self._native.activate(x, bias, False, x)
+
+    def relu(self, x: Array) -> None:
+        """One pass."""
+        self._native.activate(x, None, True, x)
+
+    def dropout(
+        self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
+    ) -> None:
+        """One pass; hashes stay in registers."""
+        self._drop(x, None, False, rows, columns, p, out)
+
+    def activate(
+        self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
+    ) -> None:
+        """One pass."""
+        if rows is not None:
+            self._drop(x, bias, True, rows, columns, p, x)
+        else:
+            self._native.activate(x, bias, True, x)
+
+    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
+        """One pass."""
+        self._native.relu_backward(grad, output, scale)
+
+    def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
+        """With threads."""
+        self._native.take_rows(x, rows, out)
+
+    def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):
+        """One pass."""
+        self._native.sgd(param, grad, velocity, lr, mu)
+
+    def adam_step(
+        self,
+        param: Array,
+        grad: Array,
+        moments: tuple[Array, Array],
+        lr: float,
+        betas: tuple[float, ...],
+        eps: float,
+        step: int,
+    ) -> None:
+        """One pass."""
+        size = lr / (1 - betas[0] ** step)
+        root = np.sqrt(1 - betas[1] ** step)
+        self._native.adam(param, grad, *moments, *betas, size, root, eps)
+
+    def _drop(
+        self,
+        x: Array,
+        bias: Array | None,
+        relu: bool,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        p: float,
+        out: Array,
+    ) -> None:
+        keys_and_mixers = (rows, columns, rng.MIX1, rng.MIX2)
+        limit = int(rng.threshold(p))
+        self._native.activate_and_drop(x, bias, relu, out, *keys_and_mixers, limit, 1 / (1 - p))
+
+
+def targets() -> list[str]:
+    """The instruction sets that were compiled and that this CPU runs, the best one first."""
+    return _native.targets()

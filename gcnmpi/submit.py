@@ -1,0 +1,253 @@
+"""``gcnmpi submit``: a run on a Slurm cluster, as a batch script in the folder of the run.
+
+The script is written from the templates in ``gcnmpi/slurm``. Nothing that a user gives is ever read
+by a shell as anything but a word.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from gcnmpi.config import load_config
+from gcnmpi.schemes import SCHEMES
+from gcnmpi.watch import EXIT_REQUEUE
+from partition.errors import UserError
+from partition.records import atomic_file
+from partition.store import has_partition, open_graph, read_partition
+
+SCRIPT, PARTITION_SCRIPT, CONFIG, JOB = "job.sbatch", "partition.sbatch", "config.toml", "job.json"
+LAUNCHERS = ("mpirun", "srun")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to run, and what of the cluster it is to get.
+
+    Attributes
+    ----------
+    graph : Path
+    partition : str or None
+        If the graph has none of that name, MODEL-K, it is made by a job before.
+    config_file : Path or None
+        Copied into the folder of the run.
+    settings : tuple of str
+        ``key=value`` over the file.
+    run : Path
+        Folder of the run.
+    ranks : int or None
+        None: the parts of the partition, or one a GPU.
+    nodes, cpus, gpus : int
+        Nodes; cores a rank; GPUs a node, 0 for none.
+    time, partition_time : str
+        Limits as Slurm takes them.
+    notice : int
+        Seconds before the limit at which the run is asked to stop.
+    launcher : {"mpirun", "srun"}
+    setup : Path or None
+        Shell commands that the job runs first, such as ``module load``.
+    options : tuple of str
+        More options of sbatch, such as ``--account=X``.
+    """
+
+    graph: Path
+    partition: str | None
+    config_file: Path | None
+    settings: tuple[str, ...]
+    run: Path
+    ranks: int | None
+    nodes: int
+    cpus: int
+    gpus: int
+    time: str
+    partition_time: str
+    notice: int
+    launcher: str
+    setup: Path | None
+    options: tuple[str, ...]
+
+
+def prepare(request: Request) -> dict[str, str]:
+    """Check a request, and make the files of its folder: name → text.
+
+    Raises
+    ------
+    UserError
+        If something does not fit: here, and not after an hour in the queue.
+    """
+    _check(request)
+    config = load_config(request.config_file, request.settings)
+    stored = open_graph(request.graph)
+    k = _parts(request)
+    ranks = request.ranks or request.nodes * request.gpus or k
+    if ranks is None:
+        raise UserError("without --partition it takes --ranks to know how many to start")
+    needed = SCHEMES.get(config.scheme.name).parts(config.scheme, ranks)
+    if k != needed and (k is not None or needed > 1):
+        raise UserError(
+            f"scheme {config.scheme.name!r} on {ranks} ranks needs a partition into {needed} "
+            f"parts, not {k or 'none'}",
+            f"--partition hp-{needed}; it is made if the graph has none of that name",
+        )
+    if ranks > stored.manifest.n:
+        raise UserError(f"{ranks} ranks for {stored.manifest.n} vertices: use fewer")
+    made = {SCRIPT: _job(request, ranks)}
+    if request.partition is not None and not has_partition(request.graph, request.partition):
+        made = {PARTITION_SCRIPT: _partition_job(request), **made}
+    if request.config_file is not None:
+        made[CONFIG] = request.config_file.read_text(encoding="utf-8")
+    return made
+
+
+def submit(request: Request, made: Mapping[str, str]) -> dict[str, Any]:
+    """Write the files of :func:`prepare` and give the jobs to Slurm.
+
+    Returns
+    -------
+    dict
+        ``run``, ``job``, and ``partition_job`` or None; also in ``job.json`` in the folder.
+    """
+    folder = request.run.resolve()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {folder}: {error.strerror}") from error
+    for name, text in made.items():
+        with atomic_file(folder / name, "w") as file:
+            file.write(text)
+    before, wait = None, []
+    if PARTITION_SCRIPT in made:
+        before = _sbatch([*request.options, str(folder / PARTITION_SCRIPT)])
+        wait = [f"--dependency=afterok:{before}", "--kill-on-invalid-dep=yes"]
+    job = _sbatch([*request.options, *wait, str(folder / SCRIPT)])
+    facts = {"run": str(folder), "job": job, "partition_job": before}
+    with atomic_file(folder / JOB, "w") as file:
+        json.dump(facts, file)
+    return facts
+
+
+def slurm(program: str, *words: str) -> str:
+    """What a program of Slurm says; a UserError if it is not there or refuses."""
+    try:
+        done = subprocess.run(
+            [program, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
+        )
+    except FileNotFoundError as error:
+        raise UserError(f"there is no {program} here", "is this a login node of Slurm?") from error
+    except subprocess.TimeoutExpired as error:
+        raise UserError(f"{program} does not answer") from error
+    if done.returncode:
+        raise UserError(f"{program}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def _sbatch(words: Sequence[str]) -> int:
+    answer = slurm("sbatch", "--parsable", *words)
+    return int(answer.split(";")[0])
+
+
+def _check(request: Request) -> None:
+    if not re.fullmatch(r"(\d+-)?\d{1,4}(:\d{1,2}){0,2}", request.time):
+        raise UserError(f"--time {request.time!r} is no time", "such as 90 (minutes) or 01:30:00")
+    if not re.fullmatch(r"(\d+-)?\d{1,4}(:\d{1,2}){0,2}", request.partition_time):
+        raise UserError(f"--partition-time {request.partition_time!r} is no time")
+    if not re.fullmatch(r"[\w./+=,@-]+", str(request.run.resolve())):
+        raise UserError(
+            f"{request.run.resolve()} cannot be the folder of a job",
+            "Slurm takes letters, digits and . / + = , @ - _ in it",
+        )
+    for option in request.options:
+        if not re.fullmatch(r"-[-A-Za-z]+(=.*)?", option):
+            raise UserError(f"--sbatch {option!r} is no option of sbatch", "such as --account=X")
+    for file in (request.setup, request.config_file):
+        if file is not None and not file.is_file():
+            raise UserError(f"there is no file {file}")
+    if request.gpus and request.launcher != "srun":
+        raise UserError("GPUs are bound to ranks by srun", "--launcher srun")
+
+
+def _parts(request: Request) -> int | None:
+    """Parts of the partition, which may have to be made; None without one."""
+    name = request.partition
+    if name is None:
+        return None
+    if has_partition(request.graph, name):
+        return read_partition(request.graph, name, parts=False).k
+    return int(_model(name)[1])
+
+
+def _model(name: str) -> tuple[str, str]:
+    """Model and number of parts of a partition that is to be made, by its name."""
+    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)", name)
+    if match is None:
+        raise UserError(
+            f"the graph has no partition {name!r}, and the name does not say how to make it",
+            "make it with gcn-partition add, or name it after model and parts: hp-16",
+        )
+    return match[1], match[2]
+
+
+def _job(request: Request, ranks: int) -> str:
+    folder = request.run.resolve()
+    words = [sys.executable, "-m", "gcnmpi", "train", str(request.graph.resolve())]
+    if request.partition is not None:
+        words += ["--partition", request.partition]
+    if request.config_file is not None:
+        words += ["--config", str(folder / CONFIG)]
+    words += [word for setting in request.settings for word in ("--set", setting)]
+    words += ["--out", str(folder), "--save-weights", str(folder / "weights.npz")]
+    launch = "gpu.sh" if request.gpus else f"{request.launcher}.sh"
+    return _filled(
+        "job.sbatch",
+        JOB_NAME=f"gcn-{request.run.resolve().name}"[:60],
+        NODES=request.nodes,
+        RANKS=ranks,
+        CPUS=request.cpus,
+        TIME=request.time,
+        NOTICE=request.notice,
+        RUN=folder,
+        RUN_WORD=shlex.quote(str(folder)),
+        MORE=f"#SBATCH --gpus-per-node={request.gpus}\n" if request.gpus else "",
+        PROGRAM=shlex.join(words),
+        SETUP=_setup(request),
+        LAUNCH=_template(launch),
+        REQUEUE=EXIT_REQUEUE,
+    )
+
+
+def _partition_job(request: Request) -> str:
+    assert request.partition is not None
+    model, k = _model(request.partition)
+    words = [sys.executable, "-m", "partition", "add", str(request.graph.resolve())]
+    words += ["--model", model, "-k", k, "--name", request.partition]
+    return _filled(
+        "partition.sbatch",
+        JOB_NAME=f"gcn-{request.partition}"[:60],
+        CPUS=request.cpus,
+        TIME=request.partition_time,
+        RUN=request.run.resolve(),
+        MORE="",
+        PROGRAM=shlex.join(words),
+        SETUP=_setup(request),
+    )
+
+
+def _setup(request: Request) -> str:
+    return "" if request.setup is None else f". {shlex.quote(str(request.setup.resolve()))}\n"
+
+
+def _template(name: str) -> str:
+    return files("gcnmpi").joinpath("slurm", name).read_text(encoding="utf-8")
+
+
+def _filled(name: str, **values: Any) -> str:
+    """A template with its @NAMES@ replaced, all at once: a value is never looked into."""
+    return re.sub(r"@([A-Z_]+)@", lambda found: str(values[found[1]]), _template(name))

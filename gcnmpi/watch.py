@@ -1,0 +1,110 @@
+"""What ends a run before its last epoch: signals that ask it to, and a watch over hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+
+# EX_TEMPFAIL of sysexits.h: try again. A batch script puts the job back in the queue on it.
+EXIT_REQUEUE = 75
+STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM)
+_LOOKS_A_SECOND = 10
+
+
+@contextlib.contextmanager
+def stop_requests(launcher: int | None = None) -> Iterator[Callable[[], int]]:
+    """Catch signals that ask for a checkpoint and an end: ``asked()`` is the last one, or 0.
+
+    Parameters
+    ----------
+    launcher : int, optional
+        Parent process without which nobody waits for this one: its end asks too, as SIGHUP.
+    """
+    caught = [0]
+
+    def catch(number: int, _: FrameType | None) -> None:
+        caught[0] = number
+
+    def asked() -> int:
+        alone = launcher is not None and os.getppid() != launcher
+        return caught[0] or (signal.SIGHUP if alone else 0)
+
+    before = {number: signal.signal(number, catch) for number in STOP_SIGNALS}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def watchdog(
+    seconds: float, rank: int, end: Callable[[int], object] = os._exit
+) -> Iterator[Callable[[], None]]:
+    """End this process if its main thread has not moved for so many seconds; 0: never.
+
+    It has moved if it is found at another place of the program, or says so by calling what this
+    context gives. A rank that waits for a message that never comes stays where it is; one that
+    reads a large graph does not. The process ends without MPI, which may be what hangs; the
+    launcher then ends the others.
+
+    Parameters
+    ----------
+    end : callable
+        Takes the exit code.
+    """
+    said = [0]
+
+    def say() -> None:
+        said[0] += 1
+
+    if not seconds:
+        yield say
+        return
+    thread, over = threading.get_ident(), threading.Event()
+
+    def look() -> None:
+        place, since = None, time.monotonic()
+        while not over.wait(1 / _LOOKS_A_SECOND):
+            frame = sys._current_frames()[thread]
+            now = (said[0], *((f.f_code, f.f_lasti) for f in _stack(frame)))
+            if now != place:
+                place, since = now, time.monotonic()
+            elif time.monotonic() - since > seconds:
+                print(_message(rank, seconds, frame), file=sys.stderr, flush=True)
+                end(1)
+                return
+
+    watcher = threading.Thread(target=look, name="watchdog", daemon=True)
+    watcher.start()
+    try:
+        yield say
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _stack(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and its callers."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _message(rank: int, seconds: float, frame: FrameType) -> str:
+    own = __name__.partition(".")[0]
+    ours = [f for f in _stack(frame) if f.f_globals.get("__name__", "").startswith(own)][:3]
+    where = " < ".join(f"{f.f_globals['__name__']}.{f.f_code.co_name}:{f.f_lineno}" for f in ours)
+    return (
+        f"error: rank {rank} on {socket.gethostname()} has not moved for {seconds:g} s, "
+        f"in {where}\n"
+        "  hint: a rank or the network hangs, or comm.timeout is shorter than a step; the same "
+        "command goes on from the last checkpoint"
+    )

@@ -1,0 +1,127 @@
+"""Fuzz every reader for as long as you like, guided by the lines it runs.
+
+Usage: python scripts/fuzz.py [--seconds N] [--seed N] [--keep FOLDER] [TARGET …]
+
+An input that reaches a new pair of lines is kept and mutated further. Whatever is raised but
+UserError, or takes too long or too much memory, is a crash: it is printed, kept in FOLDER, and
+makes the exit code 1. Targets and mutations are those of tests/unit/fuzzing.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import resource
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "unit")]
+
+from fuzzing import Target, mutated, outcome, targets  # noqa: E402
+
+OWN = (str(ROOT / "partition"), str(ROOT / "gcnmpi"))
+SECONDS = 2.0
+MEMORY = 1 << 30  # over what the libraries take
+
+
+def main() -> int:
+    """Fuzz the targets one after the other; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("targets", nargs="*")
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each target")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, default=Path("fuzz-crashes"))
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    crashed = False
+    with tempfile.TemporaryDirectory() as folder:
+        every = targets(Path(folder, "made"))
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+        for name in arguments.targets or every:
+            rng = random.Random(arguments.seed)
+            found = fuzz(every[name], Path(folder, "work"), arguments.seconds, rng)
+            line = f"{name:14} {found.inputs:7} inputs, {found.refused:7} refused, "
+            line += f"{len(found.edges):5} pairs of lines, {len(found.crashes)} crashes"
+            print(line, flush=True)
+            for number, (place, (file, data)) in enumerate(found.crashes.items()):
+                crashed = True
+                arguments.keep.mkdir(parents=True, exist_ok=True)
+                kept = arguments.keep / re.sub(r"\W", "-", f"{name}-{number}-{file}")
+                kept.write_bytes(data)
+                print(f"  {place}: {kept}")
+    return int(crashed)
+
+
+class Found:
+    """What the fuzzing of a target came upon."""
+
+    def __init__(self) -> None:
+        self.inputs = self.refused = 0
+        self.edges: set[tuple] = set()
+        self.crashes: dict[str, tuple[str, bytes]] = {}
+
+
+def fuzz(target: Target, folder: Path, seconds: float, rng: random.Random) -> Found:
+    """Read mutated files for some seconds."""
+    found, corpus, until = Found(), list(target.seeds), time.monotonic() + seconds
+    while time.monotonic() < until:
+        file, data, pack = rng.choice(corpus)
+        data = mutated(data, rng)
+        edges, place, refused = observed(target, folder, file, pack(data))
+        found.inputs += 1
+        found.refused += refused
+        if place is not None:
+            found.crashes.setdefault(place, (file, pack(data)))
+        elif edges - found.edges and len(data) < 20_000:
+            corpus.append((file, data, pack))
+        found.edges |= edges
+    return found
+
+
+def observed(
+    target: Target, folder: Path, file: str, data: bytes
+) -> tuple[set[tuple], str | None, bool]:
+    """Pairs of lines that reading runs through, where it crashed, and whether it refused."""
+    edges: set[tuple] = set()
+
+    def enter(frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(OWN):
+            return None
+        last = [0]
+
+        def line(frame: FrameType, event: str, _: Any) -> Any:
+            edges.add((frame.f_code, last[0], frame.f_lineno))
+            last[0] = frame.f_lineno
+            return line
+
+        return line
+
+    began, refused, place = time.process_time(), False, None
+    sys.settrace(enter)
+    try:
+        refused = outcome(target, folder, file, data) is not None
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename.startswith(OWN)]
+        at = f"{Path(own[-1].filename).name}:{own[-1].lineno}" if own else "?"
+        place = f"{type(error).__name__} in {at}"
+    finally:
+        sys.settrace(None)
+    if time.process_time() - began > SECONDS:
+        place = place or "too slow"
+    return edges, place, refused
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+// What an epoch does between the products, each in one pass over memory. Loops are written for the
+// compiler's vectoriser; in place is fine, as an entry depends on no other.
+#pragma once
+
+#include "parallel.hpp"
+
+namespace gcnmpi::TARGET {
+
+// The hash of hash_block in gcnmpi/rng.py, to the bit.
+template <class T>
+inline bool keeps(const Dropout<T>& drop, std::uint32_t low, std::uint32_t high, Size j) {
+    std::uint32_t h = low ^ drop.columns[j];
+    h = (h ^ (h >> 16)) * drop.mix1 + high;
+    h = (h ^ (h >> 15)) * drop.mix2;
+    return (h ^ (h >> 16)) >= drop.limit;
+}
+
+template <class T, bool BIAS, bool RELU, bool DROP>
+void activate_rows(
+    Rows<const T> x, const T* bias, Dropout<T> drop, Rows<T> out, Size first, Size last
+) {
+    for (Size row = first; row < last; ++row) {
+        const T* from = x.data + row * x.stride;
+        T* to = out.data + row * out.stride;
+        const std::uint64_t key = DROP ? drop.rows[row] : 0;
+        const std::uint32_t low = (std::uint32_t)key, high = (std::uint32_t)(key >> 32);
+#pragma omp simd
+        for (Size j = 0; j < x.width; ++j) {
+            T value = from[j];
+            if constexpr (BIAS) value += bias[j];
+            if constexpr (RELU) value = value < 0 ? T(0) : value;  // NaN stays
+            if constexpr (DROP) value = keeps(drop, low, high, j) ? value * drop.scale : T(0);
+            to[j] = value;
+        }
+    }
+}
+
+template <class T>
+void activate(
+    Rows<const T> x, const T* bias, bool relu, Dropout<T> drop, Rows<T> out, int threads
+) {
+    using Body = void (*)(Rows<const T>, const T*, Dropout<T>, Rows<T>, Size, Size);
+    static constexpr Body BODIES[2][2][2] = {
+        {{activate_rows<T, 0, 0, 0>, activate_rows<T, 0, 0, 1>},
+         {activate_rows<T, 0, 1, 0>, activate_rows<T, 0, 1, 1>}},
+        {{activate_rows<T, 1, 0, 0>, activate_rows<T, 1, 0, 1>},
+         {activate_rows<T, 1, 1, 0>, activate_rows<T, 1, 1, 1>}},
+    };
+    const Body body = BODIES[bias != nullptr][relu][drop.rows != nullptr];
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        body(x, bias, drop, out, first, last);
+    });
+}
+
+template <class T>
+void relu_backward(Rows<T> grad, Rows<const T> output, T scale, int threads) {
+    for_ranges(grad.rows, grad.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            T* g = grad.data + row * grad.stride;
+            const T* o = output.data + row * output.stride;
+#pragma omp simd
+            for (Size j = 0; j < grad.width; ++j) g[j] = o[j] > 0 ? g[j] * scale : T(0);
+        }
+    });
+}
+
+template <class T>
+void take_rows(Rows<const T> x, const Size* rows, Rows<T> out, Size column_stride, int threads) {
+    constexpr Size AHEAD = 8;  // rows
+    for_ranges(out.rows, out.width, threads, [&](Size first, Size last) {
+        for (Size i = first; i < last; ++i) {
+            if (i + AHEAD < out.rows) __builtin_prefetch(x.data + rows[i + AHEAD] * x.stride);
+            const T* from = x.data + rows[i] * x.stride;
+            T* to = out.data + i * out.stride;
+            if (column_stride == 1) {
+                __builtin_memcpy(to, from, (std::size_t)out.width * sizeof(T));
+            } else {
+                for (Size j = 0; j < out.width; ++j) to[j * column_stride] = from[j];
+            }
+        }
+    });
+}
+
+// Rows are added in groups of a fixed size and the groups in their order, in float64: the same
+// bits for every number of threads. Columns pass by a few at a time, so the sums need no memory.
+template <class T>
+void column_sum(Rows<const T> x, T* out, int threads) {
+    constexpr Size STRIP = 64, GROUPS = 16;
+    for (Size start = 0; start < x.width; start += STRIP) {
+        const Size width = x.width - start < STRIP ? x.width - start : STRIP;
+        double sums[GROUPS][STRIP] = {};
+        const Size groups = pieces_of(x.rows * width, GROUPS);
+        for_pieces(groups, threads, [&](Size group) {
+            double mine[STRIP] = {};
+            for (Size row = x.rows * group / groups; row < x.rows * (group + 1) / groups; ++row) {
+                const T* from = x.data + row * x.stride + start;
+#pragma omp simd
+                for (Size j = 0; j < width; ++j) mine[j] += from[j];
+            }
+            for (Size j = 0; j < width; ++j) sums[group][j] = mine[j];
+        });
+        for (Size j = 0; j < width; ++j) {
+            double sum = 0;
+            for (Size group = 0; group < groups; ++group) sum += sums[group][j];
+            out[start + j] = (T)sum;
+        }
+    }
+}
+
+template <class T>
+void sgd(T* param, const T* grad, T* velocity, Size n, T lr, T mu, int threads) {
+    for_ranges(n, 1, threads, [=](Size first, Size last) {
+        if (velocity == nullptr) {
+#pragma omp simd
+            for (Size i = first; i < last; ++i) param[i] -= lr * grad[i];
+        } else {
+#pragma omp simd
+            for (Size i = first; i < last; ++i) {
+                velocity[i] = mu * velocity[i] + grad[i];
+                param[i] -= lr * velocity[i];
+            }
+        }
+    });
+}
+
+inline float square_root(float x) { return __builtin_sqrtf(x); }
+inline double square_root(double x) { return __builtin_sqrt(x); }
+
+template <class T>
+void adam(T* param, const T* grad, T* first, T* second, Size n, AdamStep<T> step, int threads) {
+    for_ranges(n, 1, threads, [=](Size begin, Size end) {
+#pragma omp simd
+        for (Size i = begin; i < end; ++i) {
+            const T g = grad[i];
+            first[i] = step.beta1 * first[i] + (1 - step.beta1) * g;
+            second[i] = step.beta2 * second[i] + (1 - step.beta2) * g * g;
+            const T root = square_root(second[i]) / step.root;
+            param[i] -= step.size * first[i] / (root + step.eps);
+        }
+    });
+}
+
+}  // namespace gcnmpi::TARGET

@@ -1,0 +1,35 @@
+// Loops over pieces of work, with OpenMP where it was found. What a piece computes never depends on
+// the thread that runs it, nor on their number.
+#pragma once
+
+#include "operations.hpp"
+
+namespace gcnmpi::TARGET {
+
+inline constexpr Size GRAIN = 1 << 15;  // numbers a piece: some microseconds, well above a fork
+
+inline Size pieces_of(Size work, Size most) {
+    const Size pieces = work / GRAIN + 1;
+    return pieces < most ? pieces : most;
+}
+
+template <class Body>
+void for_pieces(Size pieces, int threads, Body body) {
+    if (threads == 1 || pieces <= 1) {
+        for (Size piece = 0; piece < pieces; ++piece) body(piece);
+        return;
+    }
+#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
+    for (Size piece = 0; piece < pieces; ++piece) body(piece);
+}
+
+// body(first, last) over [0, n), of which each item is `weight` numbers.
+template <class Body>
+void for_ranges(Size n, Size weight, int threads, Body body) {
+    const Size pieces = pieces_of(n * weight, n);
+    for_pieces(pieces, threads, [&](Size piece) {
+        body(n * piece / pieces, n * (piece + 1) / pieces);
+    });
+}
+
+}  // namespace gcnmpi::TARGET

@@ -1,0 +1,76 @@
+"""A small cluster with Slurm on this machine, where there is one to be had."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+# mpirun inside a job is that of this environment; the nodes share this machine's cores.
+SETUP = '. "$CLUSTER_LAB/mpienv.sh"\nexport OMPI_MCA_osc=^ucx\n'
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Hosts head and node1 to node4.
+
+    Attributes
+    ----------
+    folder : Path
+        One that all hosts see.
+    run : callable
+        ``run(*words, check=True)``: a command of the lab's own program.
+    """
+
+    folder: Path
+    run: Callable[..., subprocess.CompletedProcess]
+
+    def on_head(self, *words: str | os.PathLike) -> str:
+        """What a command says on the login node."""
+        return self.run("on", "head", *words).stdout
+
+    def gcnmpi(self, *words: str | os.PathLike) -> str:
+        """What a command of gcnmpi says there."""
+        return self.on_head(sys.executable, "-m", "gcnmpi", *words)
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory) -> Iterator[Lab]:
+    """The lab: the folder GCNMPI_LAB, or shared/cluster-lab beside the repository; else skipped."""
+    beside = Path(__file__).resolve().parents[3] / "shared" / "cluster-lab"
+    program = Path(os.environ.get("GCNMPI_LAB", beside)) / "lab"
+    if not program.is_file():
+        pytest.skip(f"no cluster: there is no {program} (GCNMPI_LAB names its folder)")
+    folder = tmp_path_factory.mktemp("cluster")
+    # A socket's path, of which this is a part, is short.
+    state = tmp_path_factory.getbasetemp().parent / f"lab-{os.getpid()}"
+    root = Path(__file__).parents[2]
+    environment = {
+        **os.environ,
+        "LAB_DIR": str(state),
+        "VENV": str(Path(sys.executable).parents[1]),
+        "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
+    }
+
+    def run(*words: str | os.PathLike, check: bool = True) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            [str(program), *map(str, words)], env=environment, cwd=folder, text=True,
+            capture_output=True, timeout=300, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        assert not check or done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    checked = run("check", "--slurm", check=False)
+    if checked.returncode:
+        pytest.skip(f"no cluster: {checked.stderr.strip()}")
+    (folder / "setup.sh").write_text(SETUP)
+    run("up", "--slurm", "--nodes", "4", "--share", str(folder), str(root))
+    try:
+        yield Lab(folder, run)
+    finally:
+        run("down")

@@ -1,0 +1,150 @@
+"""Runs on four hosts under Slurm: submitted, requeued, hit by a power cut; and plain mpirun."""
+
+import json
+import time
+
+import pytest
+
+from gcnmpi.record import read_run
+from partition.pipeline import add_partition
+from partition.store import write_graph
+from partition.synthetic import sbm
+
+EPOCHS = 400
+SETTINGS = (
+    "dtype=float64",
+    "model.dropout=0.5",
+    "model.input_dropout=0.2",
+    "train.checkpoint_every=10",
+)
+
+
+@pytest.fixture(scope="module")
+def graph(lab):
+    path = lab.folder / "g.graph"
+    made = sbm(4000, 4, degree=10, intra=0.9, features=32, noise=2.0, train=0.3, val=0.2, seed=0)
+    write_graph(path, made, source={})
+    add_partition(path, "gp", 4)
+    return path
+
+
+@pytest.fixture(scope="module")
+def submit(lab, graph):
+    """``submit(name, *words, epochs=EPOCHS)`` → folder of the run, number of the job."""
+
+    def give(name, *words, epochs=EPOCHS, partition="gp-4"):
+        settings = (*SETTINGS, f"train.epochs={epochs}")
+        sets = [word for setting in settings for word in ("--set", setting)]
+        out = lab.folder / name
+        words = ["submit", graph, "--partition", partition, "--nodes", 4, "--out", out, *words]
+        facts = json.loads(lab.gcnmpi(*words, "--setup", "setup.sh", *sets, "--json"))
+        return out, facts
+
+    return give
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(lab, submit):
+    out, facts = submit("uninterrupted", "--time", "10")
+    wait(lab, facts["job"])
+    return out
+
+
+def wait(lab, job, seconds=200):
+    done = lab.run("wait", job, seconds, check=False)
+    return "COMPLETED" in done.stdout, done.stdout
+
+
+def curve(out):
+    same = ("loss", "train_accuracy", "val_accuracy", "test_accuracy")
+    return [[epoch[name] for name in same] for epoch in read_run(out).epochs]
+
+
+def wait_for_epoch(out, number):
+    until = time.monotonic() + 90
+    while time.monotonic() < until:
+        record = out / "run.jsonl"
+        if record.exists() and f'"epoch": {number},' in record.read_text():
+            return
+        time.sleep(0.1)
+    pytest.fail(f"{out} does not reach epoch {number}")
+
+
+def test_a_run_that_is_submitted_finishes_on_four_hosts(lab, uninterrupted):
+    record = read_run(uninterrupted)
+    assert len(record.epochs) == EPOCHS
+    assert record.end["finished"]
+    assert sorted(record.start["hosts"]) == ["node1", "node2", "node3", "node4"]
+    assert (uninterrupted / "weights.npz").exists()
+    told = lab.gcnmpi("status", uninterrupted)
+    assert "finished" in told
+    assert f"epoch {EPOCHS} of {EPOCHS}" in told
+
+
+def test_a_partition_that_is_missing_is_made_first(lab, submit):
+    out, facts = submit("made-first", "--time", "5", epochs=5, partition="hp-4")
+    assert facts["partition_job"] < facts["job"]
+    finished, said = wait(lab, facts["job"])
+    assert finished, said
+    assert read_run(out).start["partition"] == "hp-4"
+
+
+def test_a_run_that_outlasts_its_jobs_ends_on_the_same_curve(lab, submit, uninterrupted):
+    out, facts = submit("requeued", "--time", "1", "--notice", "58")
+    wait_for_epoch(out, 20)
+    # The limit comes when it comes; this signal is what it sends.
+    lab.on_head("scancel", "--batch", "--signal=USR1", str(facts["job"]))
+    finished, said = wait(lab, facts["job"])
+    assert finished, said
+    assert "Restarts=0" not in said
+    record = read_run(out)
+    assert record.resumes >= 1
+    assert curve(out) == curve(uninterrupted)
+    weights = [(run / "weights.npz").read_bytes() for run in (out, uninterrupted)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    ("trouble", "repair", "says"),
+    [
+        (("kill", "node3"), ("boot", "node3"), ""),
+        (("cable", "node3", "down"), ("cable", "node3", "up"), "has not moved for 5 s"),
+    ],
+)
+def test_after_a_lost_node_the_same_script_goes_on(
+    lab, submit, uninterrupted, trouble, repair, says
+):
+    out, facts = submit(f"lost-{trouble[0]}", "--time", "10", "--sbatch=--no-requeue",
+                        "--set", "comm.timeout=5")  # fmt: skip
+    wait_for_epoch(out, 25)
+    lab.run(*trouble)
+    finished, said = wait(lab, facts["job"], 90)
+    lab.run(*repair)
+    assert not finished, said
+    assert read_run(out).end is None
+    assert says in (out / f"slurm-{facts['job']}.out").read_text(errors="replace")
+    job = lab.on_head("sbatch", "--parsable", "--no-requeue", out / "job.sbatch").strip()
+    finished, said = wait(lab, job)
+    assert finished, said
+    assert read_run(out).resumes == 1
+    assert curve(out) == curve(uninterrupted)
+
+
+def test_the_doctor_measures_the_network_between_hosts(lab):
+    script = lab.folder / "doctor.sh"
+    script.write_text(
+        '. "$CLUSTER_LAB/mpienv.sh"\n'
+        "mpirun -x PYTHONPATH -H node1,node2,node3,node4 python -m gcnmpi doctor --json "
+        f"--folder {lab.folder}\n"
+    )
+    found = json.loads(lab.run("on", "node1", "bash", script).stdout)
+    assert found["findings"] == [] or not any(f["problem"] for f in found["findings"])
+    hosts = [link["hosts"] for link in found["links"]]
+    assert sorted(
+        hosts, key=lambda pair: (pair != ["node1", "node2"], pair != ["node3", "node4"])
+    ) == [["node1", "node2"], ["node3", "node4"], ["node2", "node3"]]
+    # A folder that is each host's own.
+    script.write_text(script.read_text().replace(str(lab.folder), "/tmp"))
+    done = lab.run("on", "node1", "bash", script, check=False)
+    assert done.returncode == 1
+    assert "do not see what is written in /tmp" in done.stdout

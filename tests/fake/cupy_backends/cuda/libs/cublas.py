@@ -1,0 +1,43 @@
+"""Products of matrices that are counted by columns, at addresses."""
+
+import ctypes
+
+import numpy as np
+from cupy.queue import begin
+
+CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
+
+
+def sgemm(*arguments):
+    _gemm(np.float32, *arguments)
+
+
+def dgemm(*arguments):
+    _gemm(np.float64, *arguments)
+
+
+def _gemm(dtype, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
+    assert handle == 1
+    assert min(m, n, k) > 0
+    alpha, beta = (_at(scalar, 1, dtype)[0] for scalar in (alpha, beta))
+    left = _columns(a, *((k, m) if ta else (m, k)), lda, dtype)
+    right = _columns(b, *((n, k) if tb else (k, n)), ldb, dtype)
+    out = _columns(c, m, n, ldc, dtype)
+
+    def run():
+        product = alpha * ((left.T if ta else left) @ (right.T if tb else right))
+        out[...] = product if beta == 0 else product + beta * out
+
+    begin(run)
+
+
+def _columns(address, rows, columns, apart, dtype):
+    assert apart >= rows
+    memory = _at(address, apart * (columns - 1) + rows, dtype)
+    size = memory.itemsize
+    return np.lib.stride_tricks.as_strided(memory, (rows, columns), (size, apart * size))
+
+
+def _at(address, count, dtype):
+    memory = (ctypes.c_char * (count * np.dtype(dtype).itemsize)).from_address(address)
+    return np.frombuffer(memory, dtype)

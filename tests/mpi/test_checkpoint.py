@@ -1,0 +1,318 @@
+"""A run that was interrupted ends on the curve of one that was not, whatever ended it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gcnmpi.checkpoint_files import stored
+from gcnmpi.record import read_run
+from gcnmpi.watch import EXIT_REQUEUE
+from partition.pipeline import add_partition
+from partition.store import write_graph
+from partition.synthetic import sbm
+
+EPOCHS, HALF = 12, 5
+BASE = (
+    "dtype=float64",
+    "model.hidden=[8, 6]",
+    "model.dropout=0.4",
+    "model.input_dropout=0.2",
+    "train.weight_decay=1e-3",
+    "train.checkpoint_every=5",
+)
+VARIANTS = {
+    "adam": (),
+    "sgd": ("train.optimizer=sgd", "train.momentum=0.9", "train.lr=0.1"),
+    "trained features": ("model.train_features=true", "dtype=float32"),
+    "sharded weights": ("model.train_features=true", "scheme.name=tensor3d"),
+    "cached input": ("model.input_dropout=0.0", "train.eval_every=3"),
+}
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("graphs") / "g.graph"
+    made = sbm(300, 3, degree=8, intra=0.9, features=6, noise=1.5, train=0.3, val=0.2, seed=0)
+    write_graph(path, made, source={})
+    for model, k in (("rp", 2), ("rp", 3), ("gp", 3)):
+        add_partition(path, model, k)
+    other = sbm(300, 3, degree=8, intra=0.9, features=6, noise=1.5, train=0.3, val=0.2, seed=1)
+    write_graph(path.with_name("other.graph"), other, source={})
+    add_partition(path.with_name("other.graph"), "rp", 3)
+    return path
+
+
+def train(graph, out, *settings, epochs=EPOCHS, partition="rp-3", words=()):
+    """The words of a command line."""
+    schemes = [setting for setting in settings if setting.startswith("scheme.name=")]
+    if schemes and schemes[-1] != "scheme.name=p2p":  # the grids need none
+        partition = None
+    settings = (*BASE, f"train.epochs={epochs}", *settings)
+    sets = [word for setting in settings for word in ("--set", setting)]
+    words = [*(["--partition", partition] if partition else []), *sets, *words]
+    return ["train", graph, "--quiet", "--out", out, *words]
+
+
+def curve(out):
+    """Loss and accuracies of every epoch: all that must not depend on interruptions."""
+    same = ("loss", "train_accuracy", "val_accuracy", "test_accuracy")
+    return [[epoch[name] for name in same] for epoch in read_run(out).epochs]
+
+
+@pytest.fixture(scope="module")
+def runs(gcnmpi_lines, graph, tmp_path_factory):
+    """Folders: of each variant "full", "half" (5 epochs), and "rest", resumed from half."""
+    root = tmp_path_factory.mktemp("runs")
+    lines = []
+    for name, settings in VARIANTS.items():
+        weights = ("--save-weights", root / f"{name} full.npz", "--save-best", root / "best.npz")
+        lines.append(train(graph, root / f"{name} full", *settings, words=weights))
+        lines.append(train(graph, root / f"{name} half", *settings, epochs=HALF))
+        resume = ("--resume", root / f"{name} half")
+        weights = ("--save-weights", root / f"{name} rest.npz")
+        lines.append(train(graph, root / f"{name} rest", *settings, words=(*resume, *weights)))
+        lines.append(train(graph, root / f"{name} rest", *settings, words=weights))
+        settings = (*settings, "kernel=scipy", "scheme.name=p2p")
+        words = train(graph, root / f"{name} gp", *settings, partition="gp-3", words=resume)
+        lines.append(words)
+    assert gcnmpi_lines(3, lines, timeout=120) == [[None] * 3] * len(lines)
+    lines = [
+        train(graph, root / f"{name} two", *settings, "scheme.name=summa",
+              words=("--resume", root / f"{name} half" / "checkpoints" / "epoch-000005"))
+        for name, settings in VARIANTS.items()
+    ]  # fmt: skip
+    assert gcnmpi_lines(2, lines, timeout=60) == [[None] * 2] * len(lines)
+    return root
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_interrupted_is_uninterrupted_bit_for_bit(runs, name):
+    full, rest = read_run(runs / f"{name} full"), read_run(runs / f"{name} rest")
+    assert len(full.epochs) == len(rest.epochs) == EPOCHS
+    if name != "cached input":  # that was evaluated once more at its half
+        assert curve(runs / f"{name} full") == curve(runs / f"{name} rest")
+        assert full.end["best_epoch"] == rest.end["best_epoch"] > 0
+    assert [e["loss"] for e in full.epochs] == [e["loss"] for e in rest.epochs]
+    trained = "model.train_features=true" in VARIANTS[name]
+    for ending in (".npz", *([".features.npy"] if trained else [])):
+        contents = [(runs / f"{name} {which}{ending}").read_bytes() for which in ("full", "rest")]
+        assert contents[0] == contents[1]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize("other", ["gp", "two"])
+def test_another_partition_kernel_and_rank_count_go_on(runs, name, other):
+    tolerance = 1e-5 if "dtype=float32" in VARIANTS[name] else 1e-10
+    expected = [row[0] for row in curve(runs / f"{name} full")]
+    found = [row[0] for row in curve(runs / f"{name} {other}")]
+    np.testing.assert_allclose(found, expected, rtol=tolerance)
+    assert found[:HALF] == expected[:HALF]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_what_the_record_of_a_resumed_run_says(runs, name):
+    records = [
+        json.loads(line) for line in (runs / f"{name} rest" / "run.jsonl").read_text().splitlines()
+    ]
+    events = [record["event"] for record in records]
+    # It was called twice, and the second time there was nothing left to do.
+    first, second = ["epoch"] * HALF, ["epoch"] * (EPOCHS - HALF)
+    assert events == ["start", *first, "resume", *second, "end"]
+    end = records[-1]
+    assert (end["epochs"], end["epochs_run"]) == (EPOCHS, EPOCHS - HALF)
+    assert end["bytes_sent"] == end["bytes_predicted"]
+    assert end["eval_bytes_sent"] == end["eval_bytes_predicted"]
+    assert records[HALF + 1]["epoch"] == HALF
+    assert [path.name for path in stored(runs / f"{name} rest" / "checkpoints")] == [
+        "epoch-000012",
+        "epoch-000010",
+    ]
+
+
+# Long enough to be interrupted, short enough to be waited for.
+LONG = 80
+
+
+@pytest.fixture(scope="module")
+def long_curve(mpirun, graph, tmp_path_factory):
+    out = tmp_path_factory.mktemp("long") / "run"
+    done = mpirun(3, "gcnmpi", *train(graph, out, epochs=LONG), timeout=180)
+    assert done.returncode == 0, done.stderr
+    return curve(out)
+
+
+def wait_for_epochs(out, count, process):
+    """Wait until so many epochs are in the record."""
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        record = out / "run.jsonl"
+        if record.exists() and record.read_text().count('"event": "epoch"') >= count:
+            return
+        time.sleep(0.01)
+    pytest.fail(f"no epoch {count}: {process.communicate()}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
+def test_a_signal_asks_for_a_checkpoint_and_an_end(
+    mpirun, launched, graph, long_curve, tmp_path, number
+):
+    out = tmp_path / "run"
+    words = train(graph, out, "train.checkpoint_every=0", epochs=LONG)
+    process = launched(3, *words)
+    wait_for_epochs(out, 5, process)
+    if number == signal.SIGUSR1:  # which mpirun passes on
+        process.send_signal(number)
+    else:  # which would end mpirun: one rank gets it, and all agree
+        os.kill(rank_of(process), number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == EXIT_REQUEUE, err
+    assert "stopped as asked after epoch" in err
+    stopped = read_run(out)
+    assert stopped.stop["signal"] == number
+    assert stopped.stop["epoch"] == len(stopped.epochs) < LONG
+    done = mpirun(3, "gcnmpi", *words)
+    assert done.returncode == 0, done.stderr
+    assert curve(out) == long_curve
+
+
+def test_ranks_whose_launcher_was_killed_stop_too(launched, graph, tmp_path):
+    process = launched(3, *train(graph, tmp_path / "run", epochs=10**6))
+    wait_for_epochs(tmp_path / "run", 5, process)
+    process.kill()
+    until = time.monotonic() + 60
+    while read_run(tmp_path / "run").stop is None:
+        assert time.monotonic() < until, "the ranks go on"
+        time.sleep(0.05)
+    assert read_run(tmp_path / "run").stop["signal"] == signal.SIGHUP
+
+
+def rank_of(process) -> int:
+    """Process id of a rank of an mpirun."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, fields = path.read_text().rsplit(")", 1)
+        except OSError:
+            continue
+        if int(fields.split()[1]) == process.pid and "python" in name:
+            return int(path.parent.name)
+    pytest.fail("mpirun has no rank")
+
+
+# Who dies, and at which of its calls of what: in an epoch, and at every step of a checkpoint.
+DEATHS = {
+    "in an epoch": (1, "gcnmpi.trainer.maxima", 8),
+    "before its folder": (0, "gcnmpi.checkpoint_files.make_folder", 2),
+    "writing features": (2, "os.fsync", 5),
+    "before its name": (0, "pathlib:Path.replace", 10),
+    "before the old one goes": (0, "gcnmpi.checkpoint_files.stored", 3),
+}
+
+
+def test_a_rank_killed_at_any_moment_costs_no_more_than_the_epochs_since(
+    mpirun, gcnmpi_lines, graph, runs, tmp_path
+):
+    settings = VARIANTS["trained features"]
+    lines = []
+    for name, (rank, call, number) in DEATHS.items():
+        words = train(graph, tmp_path / name, *settings)
+        done = mpirun(3, "dying.py", "kill", rank, call, number, *words, timeout=60)
+        assert done.returncode != 0, name
+        assert read_run(tmp_path / name).end is None, name
+        assert len(read_run(tmp_path / name).epochs) >= 5, name
+        lines.append(words)
+    assert gcnmpi_lines(3, lines, timeout=60) == [[None] * 3] * len(lines)
+    for name in DEATHS:
+        assert curve(tmp_path / name) == curve(runs / "trained features full"), name
+        assert read_run(tmp_path / name).resumes == 1, name
+        left = os.listdir(tmp_path / name / "checkpoints")
+        assert sorted(left) == ["epoch-000010", "epoch-000012"], name
+
+
+@pytest.mark.parametrize(("rank", "call", "number"), [(2, "os.fsync", 5), (0, "os.fsync", 16)])
+def test_a_full_disk_is_one_error_and_the_checkpoint_before_is_whole(
+    mpirun, graph, runs, tmp_path, rank, call, number
+):
+    words = train(graph, tmp_path / "run", *VARIANTS["trained features"])
+    done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("error: ") == 1
+    assert "No space left on device" in done.stderr
+    assert os.listdir(tmp_path / "run" / "checkpoints") == ["epoch-000005"]
+    done = mpirun(3, "gcnmpi", *words)
+    assert done.returncode == 0, done.stderr
+    assert curve(tmp_path / "run") == curve(runs / "trained features full")
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def test_what_cannot_be_resumed_says_why(gcnmpi_lines, graph, runs, tmp_path):
+    for name in ("newest", "both", "none"):
+        shutil.copytree(runs / "adam rest", tmp_path / name)
+    truncate(tmp_path / "newest" / "checkpoints" / "epoch-000012" / "state.npz")
+    for epoch in (10, 12):
+        truncate(tmp_path / "both" / "checkpoints" / f"epoch-{epoch:06d}" / "epochs.jsonl")
+    shutil.rmtree(tmp_path / "none" / "checkpoints")
+    half = ("--resume", runs / "adam half")
+    cases = {
+        "newest": (train(graph, tmp_path / "newest"), None),
+        "none": (train(graph, tmp_path / "none"), None),
+        "both": (train(graph, tmp_path / "both"), "epochs.jsonl is truncated"),
+        "damaged path": (
+            train(graph, tmp_path / "b", words=("--resume", tmp_path / "both")), "damaged"
+        ),
+        "no path": (train(graph, tmp_path / "b", words=("--resume", tmp_path)), "no checkpoint"),
+        "lr": (train(graph, tmp_path / "b", "train.lr=0.5", words=half), "train.lr 0.01"),
+        "width": (train(graph, tmp_path / "b", "model.hidden=[8]", words=half), "model.hidden"),
+        "dtype": (train(graph, tmp_path / "b", "dtype=float32", words=half), "dtype float64"),
+        "epochs": (train(graph, tmp_path / "b", epochs=4, words=half), "beyond train.epochs 4"),
+        "graph": (
+            train(graph.with_name("other.graph"), tmp_path / "b", words=half), "another graph"
+        ),
+    }  # fmt: skip
+    heard = gcnmpi_lines(3, [words for words, _ in cases.values()], timeout=60)
+    for (name, (_, says)), told in zip(cases.items(), heard, strict=True):
+        assert told[1:] == told[:1] * 2
+        assert (told[0] is None) if says is None else says in told[0], (name, told[0])
+    assert curve(tmp_path / "newest") == curve(tmp_path / "none") == curve(runs / "adam full")
+    (warning,) = read_run(tmp_path / "newest").start["warnings"]
+    assert "state.npz is truncated; going on from the one before" in warning
+    assert not read_run(tmp_path / "none").resumes
+
+
+def test_never_starts_over_and_keeps_what_was_there(gcnmpi_lines, graph, runs, tmp_path):
+    shutil.copytree(runs / "adam rest", tmp_path / "run")
+    words = train(graph, tmp_path / "run", "train.lr=0.02", words=("--resume", "never"))
+    assert gcnmpi_lines(3, [words]) == [[None] * 3]
+    assert curve(tmp_path / "run") != curve(runs / "adam full")
+    assert (tmp_path / "run" / "run.previous.jsonl").exists()
+    before = stored(tmp_path / "run" / "checkpoints.previous")
+    assert [path.name for path in before] == ["epoch-000012", "epoch-000010"]
+
+
+def test_a_rank_that_stands_still_ends_the_job(launched, graph, tmp_path):
+    words = train(graph, tmp_path / "run", "comm.timeout=3", epochs=10**6)
+    process = launched(3, *words)
+    wait_for_epochs(tmp_path / "run", 5, process)
+    os.kill(rank_of(process), signal.SIGSTOP)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode not in (0, 2, EXIT_REQUEUE)
+    assert "has not moved for 3 s, in gcnmpi." in err
+
+
+def test_processes_that_mpi_does_not_bring_together(graph, tmp_path):
+    command = [sys.executable, "-m", "gcnmpi", *map(str, train(graph, tmp_path / "run"))]
+    environment = {**os.environ, "SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "3 processes were started by srun" in done.stderr
+    assert "--mpi=pmix" in done.stderr

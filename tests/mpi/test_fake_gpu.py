@@ -1,0 +1,94 @@
+"""The kernel "cupy" without a GPU: on tests/fake, where its CUDA source runs as C++.
+
+That checks the arithmetic, what is passed to the libraries, and that nothing is read before it is
+computed or sent from where MPI cannot see it. It does not check what the libraries do.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_schemes import check_schemes
+
+from gcnmpi.kernels import cuda
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile with")
+
+
+def fake(**variables):
+    """The environment in which ``import cupy`` finds the fake."""
+    path = os.pathsep.join([str(ROOT / "tests" / "fake"), str(ROOT)])
+    return {**os.environ, "PYTHONPATH": path, **variables}
+
+
+def test_kernel_on_the_fake():
+    command = [sys.executable, "-m", "pytest", "-k", "cupy", "tests/unit/test_kernels.py"]
+    done = subprocess.run(command, cwd=ROOT, env=fake(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert "skipped" not in done.stdout
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 4])
+def test_schemes_stage_messages_on_the_host(mpirun, schemes_folder, tmp_path, nranks):
+    check_schemes(mpirun, schemes_folder, tmp_path, nranks, SHORT, fake())
+
+
+@pytest.mark.parametrize("nranks", [3])
+def test_schemes_hand_devices_memory_to_mpi(mpirun, schemes_folder, tmp_path, nranks):
+    settings = [*SHORT, "comm.cuda_aware=yes"]
+    check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings, fake(FAKE_CUDA_AWARE="1"))
+
+
+SHORT = ["kernel=cupy", "comm.cuda_aware=no", "train.epochs=4"]
+
+
+def test_no_device_is_one_error(mpirun, schemes_folder):
+    words = ["gcnmpi", "train", schemes_folder / "directed.graph", "--partition", "uneven-2"]
+    done = mpirun(2, *words, "--set", "kernel=cupy", env=fake(FAKE_DEVICES="0"))
+    assert done.returncode == 2
+    assert done.stderr.count("kernel 'cupy' finds no GPU on this host") == 1, done.stderr
+    assert "hint: run it where there is an NVIDIA GPU" in done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
+def test_no_cupy_is_one_error(mpirun, schemes_folder):
+    words = ["gcnmpi", "train", schemes_folder / "directed.graph", "--partition", "uneven-2"]
+    done = mpirun(2, *words, "--set", "kernel=cupy")
+    assert done.returncode == 2
+    assert done.stderr.count("kernel 'cupy' needs the Python package 'cupy'") == 1, done.stderr
+    assert "hint: pip install 'gcnmpi[cuda]'" in done.stderr
+
+
+def test_gpus_are_dealt_to_the_ranks_of_a_node():
+    program = """
+import cupy
+from gcnmpi.kernels import KERNELS
+for place in range(4):
+    KERNELS.get("cupy").for_rank("float32", 1, place, False)
+assert cupy.cuda.used == [0, 1, 2, 0], cupy.cuda.used
+"""
+    subprocess.run([sys.executable, "-c", program], env=fake(FAKE_DEVICES="3"), check=True)
+
+
+def test_the_kernel_has_every_method_of_the_others():
+    program = """
+from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels.dense import DenseArithmetic
+expected = {name for name in dir(DenseArithmetic) if not name.startswith("_")}
+assert expected <= set(dir(KERNELS.get("cupy")(float))), expected
+"""
+    subprocess.run([sys.executable, "-c", program], env=fake(), check=True)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="no CUDA compiler")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_nvidias_compiler_takes_the_source(tmp_path, dtype):
+    (tmp_path / "kernels.cu").write_text(cuda.source(dtype))
+    command = ["nvcc", "-std=c++17", "-Werror", "all-warnings", "-ptx", "kernels.cu"]
+    subprocess.run(command, cwd=tmp_path, check=True)

@@ -1,0 +1,305 @@
+"""What a fuzzer needs to know of every reader: valid files, and how to read them.
+
+A file inside a container (a member of a zip, the text in a gzip) is mutated as it is inside too,
+and packed again: what a checksum refuses never reaches the parser behind it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import pickle
+import random
+import re
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi import checkpoint_files
+from gcnmpi.config import load_config
+from gcnmpi.models import from_state
+from gcnmpi.record import Epoch, read_run
+from partition.errors import UserError
+from partition.graph import Graph
+from partition.partfile import read_parts
+from partition.pipeline import add_partition
+from partition.readers import read_source
+from partition.records import read_npz
+from partition.store import open_graph, read_partition, write_graph
+from partition.vertex_data import attach
+
+Pack = Callable[[bytes], bytes]
+
+
+@dataclass(frozen=True, repr=False)
+class Target:
+    """A reader: its valid files by name, and ``read(folder)``.
+
+    Attributes
+    ----------
+    inside : mapping of str to (bytes, function)
+        File name → what is in the container, and how it is packed.
+    """
+
+    files: Mapping[str, bytes]
+    read: Callable[[Path], object]
+    inside: Mapping[str, tuple[bytes, Pack]] = field(default_factory=dict)
+
+    @property
+    def seeds(self) -> list[tuple[str, bytes, Pack]]:
+        """Everything that can be mutated: file, bytes, and what makes the file of them."""
+        plain = [(name, data, bytes) for name, data in self.files.items()]
+        return plain + [(name.split("!")[0], *inner) for name, inner in self.inside.items()]
+
+
+def outcome(target: Target, folder: Path, name: str, data: bytes) -> str | None:
+    """Read the valid files with one replaced: the message of the refusal, None if it was read."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for other, valid in target.files.items():
+        path = folder / other
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if other == name else valid)
+    try:
+        target.read(folder)
+    except UserError as error:
+        return str(error)
+    return None
+
+
+NUMBERS = [
+    b"0", b"-1", b"99999999999999999999999", b"2147483648", b"9223372036854775807", b"1e999",
+    b"nan", b"1" * 5000, b"[" * 3000, b"\x00", b"\n", b'"', b"{", b"true",
+]  # fmt: skip
+
+
+def mutated(data: bytes, rng: random.Random) -> bytes:
+    """The bytes with one to four damages: flips, cuts, copies, numbers in the place of numbers."""
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randrange(len(data) + 1)
+        upto = min(len(data), at + rng.choice([0, 1, 1, 2, 4, 8, 100]))
+        kind = rng.randrange(8)
+        if kind == 0:
+            data = data[:at]
+        elif kind == 1:
+            data = data[:at] + data[upto:]
+        elif kind == 2:
+            data = data[:upto] + data[at:]
+        elif kind == 3:
+            data = data[:at] + rng.choice(NUMBERS) + data[upto:]
+        elif kind == 4 and (found := list(re.finditer(rb"-?\d+", data))):
+            number = rng.choice(found)
+            data = data[: number.start()] + rng.choice(NUMBERS) + data[number.end() :]
+        elif kind == 5:
+            width = rng.choice([1, 2, 4, 8])
+            value = rng.choice([0, 1, 2 ** (8 * width - 1), 2 ** (8 * width) - 1])
+            data = data[:at] + value.to_bytes(width, "little") + data[at + width :]
+        elif at < len(data):
+            data = data[:at] + bytes([data[at] ^ (1 << rng.randrange(8))]) + data[at + 1 :]
+    return data
+
+
+def targets(folder: Path) -> dict[str, Target]:
+    """Every reader by name; ``folder`` is for files on the way."""
+    made = {
+        "mtx": _mtx(),
+        "edges": _edges(),
+        "npz": _npz(),
+        "planetoid": _planetoid(),
+        "vertex data": _vertex_data(),
+        "part file": Target({"parts": b"0\n1\n2\n0\n"}, lambda f: read_parts(f / "parts", 4, 3)),
+        "config": _config(),
+        "weights": _weights(),
+        "record": _record(),
+        **_stored(folder / "g.graph"),
+        "checkpoint": _checkpoint(folder / "run"),
+    }
+    for name, target in made.items():
+        file, data, _ = target.seeds[0]
+        assert outcome(target, folder / "valid", file, data) is None, name
+    return made
+
+
+def _mtx() -> Target:
+    text = b"%%MatrixMarket matrix coordinate real general\n% a\n4 4 3\n1 2 0.5\n3 4 1\n4 1 2e0\n"
+    files = {"a.mtx": text, "b.mtx.gz": gzip.compress(text)}
+
+    def read(folder: Path) -> None:
+        for name in files:
+            read_source(folder / name)
+
+    return Target(files, read, {"b.mtx.gz": (text, gzip.compress)})
+
+
+def _edges() -> Target:
+    text = b"# a\n10 20\n20 30\n-5 10\n"
+    files = {"a.txt": text, "b.txt.gz": gzip.compress(text), "c.csv": b"1,2,0.5\n2,3,1\n"}
+
+    def read(folder: Path) -> None:
+        for name in files:
+            read_source(folder / name)
+
+    return Target(files, read, {"b.txt.gz": (text, gzip.compress)})
+
+
+def _csr(name: str, matrix: np.ndarray) -> dict[str, np.ndarray]:
+    csr = sp.csr_matrix(matrix)
+    return {
+        f"{name}_indptr": csr.indptr, f"{name}_indices": csr.indices,
+        f"{name}_data": csr.data, f"{name}_shape": np.array(csr.shape),
+    }  # fmt: skip
+
+
+def _npz() -> Target:
+    arrays = _csr("adj", np.eye(4, k=1)) | _csr("attr", np.eye(4, 3)) | {"labels": np.arange(4)}
+    return _of_npz("a.npz", arrays, lambda folder: read_source(folder / "a.npz"))
+
+
+def _weights() -> Target:
+    arrays = {"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(2)}
+    return _of_npz("w.npz", arrays, lambda folder: from_state(read_npz(folder / "w.npz")))
+
+
+def _of_npz(file: str, arrays: dict, read: Callable[[Path], object]) -> Target:
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **arrays)
+    return Target({file: stream.getvalue()}, read, _members(file, stream.getvalue()))
+
+
+def _members(file: str, archive: bytes) -> dict[str, tuple[bytes, Pack]]:
+    """Each member of a zip, and the zip with another in its place."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
+        members = {name: opened.read(name) for name in opened.namelist()}
+
+    def pack(name: str, data: bytes) -> bytes:
+        stream = io.BytesIO()
+        with zipfile.ZipFile(stream, "w") as packed:
+            for other, valid in members.items():
+                packed.writestr(other, data if other == name else valid)
+        return stream.getvalue()
+
+    return {
+        f"{file}!{name}": (valid, lambda data, name=name: pack(name, data))
+        for name, valid in members.items()
+    }
+
+
+def _planetoid() -> Target:
+    onehot = np.eye(3, dtype=np.int32)[[0, 1, 2, 0]]
+    parts = {
+        "x": sp.csr_matrix(np.eye(4, 5, dtype=np.float32)), "y": onehot,
+        "allx": sp.csr_matrix(np.eye(4, 5, dtype=np.float32)), "ally": onehot,
+        "tx": sp.csr_matrix(np.eye(2, 5, dtype=np.float32)), "ty": onehot[:2],
+        "graph": {0: [1], 1: [0, 4], 2: [3], 3: [2], 4: [1], 5: []},
+    }  # fmt: skip
+    files = {f"ind.a.{name}": pickle.dumps(value, 2) for name, value in parts.items()}
+    files["ind.a.test.index"] = b"5\n4\n"
+    return Target(files, lambda folder: read_source(folder / "ind.a", "planetoid"))
+
+
+def _vertex_data() -> Target:
+    graph = Graph(np.array([0, 1, 1, 1]), np.array([1], np.int32))
+    arrays = {
+        "x.npy": np.ones((3, 2), np.float32), "y.npy": np.array([0, 1, 0]),
+        "m.npy": np.array([True, False, True]), "v.npy": np.array([0, 2]),
+    }  # fmt: skip
+    files = {}
+    for name, array in arrays.items():
+        stream = io.BytesIO()
+        np.save(stream, array)
+        files[name] = stream.getvalue()
+
+    def read(folder: Path) -> None:
+        masks = {"train": folder / "m.npy", "val": folder / "v.npy"}
+        attach(graph, features=folder / "x.npy", labels=folder / "y.npy", masks=masks)
+
+    return Target(files, read)
+
+
+def _config() -> Target:
+    text = b'dtype = "float64"\n[model]\nhidden = [16, 8]\ndropout = 0.5\n[train]\nepochs = 20\n'
+    return Target({"c.toml": text}, lambda folder: load_config(folder / "c.toml"))
+
+
+def _record() -> Target:
+    lines = [
+        {"event": "start", "graph": "g", "config": {"dtype": "float32"}, "ranks": 2},
+        {"event": "epoch", "epoch": 1, "loss": 0.5},
+        {"event": "resume", "epoch": 1, "ranks": 3},
+        {"event": "end", "finished": True},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    return Target({"run.jsonl": text.encode()}, lambda folder: read_run(folder))
+
+
+def _stored(path: Path) -> dict[str, Target]:
+    n = 6
+    labels = np.arange(n, dtype=np.int32) % 2
+    graph = Graph(
+        np.arange(n + 1), (np.arange(n, dtype=np.int32) + 1) % n, np.ones(n),
+        np.ones((n, 2), np.float32), labels, {"train": labels == 0},
+    )  # fmt: skip
+    write_graph(path, graph, source={})
+    add_partition(path, "rp", 2)
+    whole = {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*.*")}
+    npz = "partitions/rp-2.npz"
+
+    return {
+        "graph folder": Target(whole, open_graph),
+        "partition": Target(
+            whole, lambda folder: read_partition(folder, "rp-2"), _members(npz, whole[npz])
+        ),
+    }
+
+
+def _checkpoint(out: Path) -> Target:
+    folder = out / checkpoint_files.FOLDER / f".{checkpoint_files.name_of(2)}.tmp"
+    checkpoint_files.make_folder(folder)
+    facts = {
+        "format": checkpoint_files.FORMAT, "version": checkpoint_files.VERSION, "epoch": 2,
+        "steps": 2, "graph_id": "0", "direction": "in", "widths": [2, 2],
+        "config": {"train": {"epochs": 2}}, "best": {"epoch": 0, "val_accuracy": -1.0},
+    }  # fmt: skip
+    epochs = [Epoch(k, 0.5, None, None, None, 0.1) for k in (1, 2)]
+    whole = {"weights": {"1.weight": np.ones((2, 2))}}
+    path = checkpoint_files.finish(folder, whole, epochs, facts, [])
+    files = {file.name: file.read_bytes() for file in path.iterdir()}
+
+    def read(folder: Path) -> None:
+        facts = checkpoint_files.read_manifest(folder)
+        checkpoint_files.check(folder, facts["files"])
+        checkpoint_files.read_state(folder, facts)
+
+    def read_unchecked(folder: Path) -> None:
+        """As if the checksums were right."""
+        with_checksums = _sealed(folder)
+        checkpoint_files.check(folder, with_checksums["files"])
+        checkpoint_files.read_state(folder, with_checksums)
+
+    def both(folder: Path) -> None:
+        try:
+            read(folder)
+        except UserError:
+            read_unchecked(folder)
+
+    return Target(files, both, _members("state.npz", files["state.npz"]))
+
+
+def _sealed(folder: Path) -> dict:
+    path = folder / checkpoint_files.MANIFEST
+    try:
+        facts = json.loads(path.read_bytes())
+        facts.pop("checksum", None)
+        for piece in facts["files"]:
+            data = (folder / piece[0]).read_bytes()
+            piece[1:] = [0, len(data), zlib.crc32(data)]
+        path.write_text(json.dumps(facts | {"checksum": checkpoint_files._checksum(facts)}))
+    except Exception:  # it could not even be sealed
+        pass
+    return checkpoint_files.read_manifest(folder)

@@ -1,0 +1,213 @@
+"""Folders of checkpoints, records that are continued, signals and the watch over hangs."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from gcnmpi import checkpoint_files as files
+from gcnmpi.comm import check_together
+from gcnmpi.record import Epoch, continued_record, new_record, opened, read_run
+from gcnmpi.watch import stop_requests, watchdog
+from partition.errors import UserError
+
+WEIGHT = np.arange(6.0).reshape(2, 3)
+FACTS = {
+    "format": files.FORMAT, "version": files.VERSION, "epoch": 0, "steps": 3, "graph_id": "1" * 32,
+    "direction": "in", "widths": [2, 3], "config": {}, "best": {"epoch": 0, "val_accuracy": -1.0},
+}  # fmt: skip
+
+
+def epochs(count, loss=1.0):
+    return [Epoch(k, loss / k, None, 0.1 * k, None, 0.5) for k in range(1, count + 1)]
+
+
+def write(out, count):
+    temporary = out / files.FOLDER / f".{files.name_of(count)}.tmp"
+    files.make_folder(temporary)
+    whole = {"weights": {"1.weight": WEIGHT * count}}
+    return files.finish(temporary, whole, epochs(count), FACTS | {"epoch": count}, [])
+
+
+def read(path):
+    facts = files.read_manifest(path)
+    files.check(path, facts["files"])
+    return files.read_state(path, facts)
+
+
+def test_what_was_written_is_read(tmp_path):
+    path = write(tmp_path, 3)
+    assert path == tmp_path / "checkpoints" / "epoch-000003"
+    found, state = read(path)
+    assert found == epochs(3)
+    np.testing.assert_array_equal(state["weights/1.weight"], 3 * WEIGHT)
+
+
+def test_the_newest_two_are_kept_and_nothing_else(tmp_path):
+    for count in (1, 2, 10, 9):
+        write(tmp_path, count)
+    (tmp_path / files.FOLDER / ".epoch-000011.tmp").mkdir()  # of a run that was killed
+    write(tmp_path, 11)
+    names = sorted(os.listdir(tmp_path / files.FOLDER))
+    assert names == ["epoch-000010", "epoch-000011"]
+    assert [files.epoch_of(path) for path in files.stored(tmp_path / files.FOLDER)] == [11, 10]
+    files.discard_after(tmp_path, 10)
+    assert os.listdir(tmp_path / files.FOLDER) == ["epoch-000010"]
+
+
+def test_a_checkpoint_of_the_same_epoch_is_replaced(tmp_path):
+    write(tmp_path, 4)
+    (tmp_path / files.FOLDER / "epoch-000004" / "state.npz").write_bytes(b"")
+    path = write(tmp_path, 4)
+    found, state = read(path)
+    assert found == epochs(4)
+    np.testing.assert_array_equal(state["weights/1.weight"], 4 * WEIGHT)
+    assert os.listdir(tmp_path / files.FOLDER) == [path.name]
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "state.npz", "epochs.jsonl"])
+def test_every_byte_counts(tmp_path, name):
+    path = write(tmp_path, 2)
+    good = (path / name).read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.choice(len(good), min(len(good), 60), replace=False):
+        (path / name).write_bytes(good[:place] + bytes([good[place] ^ 4]) + good[place + 1 :])
+        with pytest.raises(files.DamagedError, match=r"damaged|no readable manifest"):
+            read(path)
+        (path / name).write_bytes(good[:place])
+        with pytest.raises(files.DamagedError):
+            read(path)
+    (path / name).unlink()
+    with pytest.raises(files.DamagedError):
+        read(path)
+
+
+def test_another_version_is_no_damage(tmp_path):
+    path = write(tmp_path, 2)
+    facts = json.loads((path / "manifest.json").read_text()) | {"version": 99}
+    del facts["checksum"]
+    text = json.dumps(facts | {"checksum": files._checksum(facts)})
+    (path / "manifest.json").write_text(text)
+    with pytest.raises(UserError, match="version 99") as caught:
+        files.read_manifest(path)
+    assert not isinstance(caught.value, files.DamagedError)
+
+
+@pytest.mark.parametrize("call", ["os.fsync", "pathlib.Path.replace"])
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch, call):
+    before = write(tmp_path, 2)
+
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(call, full)
+    with pytest.raises(UserError, match="No space left on device"):
+        write(tmp_path, 3)
+    monkeypatch.undo()
+    read(before)
+    assert files.stored(tmp_path / files.FOLDER) == [before]
+
+
+def test_checkpoints_of_an_earlier_run_are_set_aside(tmp_path):
+    files.set_aside(tmp_path)
+    for count in (5, 7):
+        write(tmp_path, count)
+        files.set_aside(tmp_path)
+    assert files.stored(tmp_path / files.FOLDER) == []
+    assert files.stored(tmp_path / files.PREVIOUS)[0].name == "epoch-000007"
+
+
+def record(path, *events):
+    with opened(path) as add:
+        for event, values in events:
+            add(event, **values)
+
+
+def test_of_several_records_of_an_epoch_the_last_counts(tmp_path):
+    path = new_record(tmp_path)
+    start = {"ranks": 4, "partition": "hp-4"}
+    old = [("epoch", vars(e)) for e in epochs(3, loss=9.0)]
+    record(path, ("start", start), *old)
+    with open(path, "a") as file:
+        file.write('{"event": "epo')  # cut off by a crash
+    assert continued_record(tmp_path, start, epochs(1, loss=9.0)) == path
+    new = [("epoch", vars(e)) for e in epochs(2, loss=1.0)[1:]]
+    record(path, ("resume", {"ranks": 2, "epoch": 1}), *new)
+    run = read_run(tmp_path)
+    assert run.start == {"event": "start", "ranks": 2, "partition": "hp-4"}
+    assert [epoch["loss"] for epoch in run.epochs] == [9.0, 0.5, 3.0]
+    assert (run.end, run.stop, run.resumes) == (None, None, 1)
+    record(path, ("end", {"finished": True}))
+    assert read_run(path).end == {"event": "end", "finished": True}
+    record(path, ("resume", {"epoch": 2}))
+    assert read_run(path).end is None
+
+
+@pytest.mark.parametrize("there", [None, "", "garbage\nmore\n"])
+def test_epochs_that_a_record_lacks_come_from_the_checkpoint(tmp_path, there):
+    if there is not None:
+        (tmp_path / "run.jsonl").write_text(there)
+    continued_record(tmp_path, {"ranks": 1}, epochs(4))
+    assert [Epoch(**_fields(e)) for e in read_run(tmp_path).epochs] == epochs(4)
+
+
+def _fields(epoch):
+    return {name: value for name, value in epoch.items() if name != "event"}
+
+
+def test_signals_ask_and_are_given_back():
+    before = signal.getsignal(signal.SIGUSR1)
+    with stop_requests() as asked:
+        assert asked() == 0
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert asked() == signal.SIGUSR1
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked() == signal.SIGTERM
+    assert signal.getsignal(signal.SIGUSR1) == before
+
+
+def test_the_watchdog_ends_a_process_that_stands_still(capsys):
+    ended = threading.Event()
+    with watchdog(0.3, rank=5, end=lambda code: ended.set()):
+        assert ended.wait(5)
+    said = capsys.readouterr().err
+    assert "rank 5 on" in said
+    assert "has not moved for 0.3 s" in said
+
+
+def test_the_watchdog_lets_live_what_moves_or_says_so():
+    ended = threading.Event()
+    with watchdog(0.3, rank=0, end=lambda code: ended.set()) as moved:
+        until = time.monotonic() + 0.8
+        while time.monotonic() < until:
+            time.sleep(0.01)
+            moved()
+    with watchdog(0.0, rank=0, end=lambda code: ended.set()):
+        time.sleep(0.05)
+    assert not ended.is_set()
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"},
+        {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"},
+        {"PMI_SIZE": "4", "PMI_RANK": "0", "SLURM_STEP_NUM_TASKS": "4"},
+    ],
+)
+def test_processes_that_do_not_find_each_other_are_told_once(environment):
+    with pytest.raises(UserError, match=r"(?s)4 processes .* --mpi=pmix"):
+        check_together(1, environment)
+    check_together(4, environment)
+    others = {name: "1" if value == "0" else value for name, value in environment.items()}
+    with pytest.raises(SystemExit):
+        check_together(1, others)
+
+
+def test_one_rank_of_mpirun_in_a_job_of_several_tasks_is_meant():
+    check_together(1, {"OMPI_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "4"})
+    check_together(1, {"SLURM_NTASKS": "4"})

@@ -1,0 +1,72 @@
+"""Damaged files of every kind are read or refused, soon and in little memory.
+
+``scripts/fuzz.py`` does the same for as long as one likes, and keeps what finds new code.
+"""
+
+import random
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from fuzzing import mutated, outcome, targets
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+NAMES = [
+    "mtx", "edges", "npz", "planetoid", "vertex data", "part file", "config", "weights", "record",
+    "graph folder", "partition", "checkpoint",
+]  # fmt: skip
+SECONDS = 2.0  # of processor time for a file of a few kilobytes
+MEMORY = 4 << 20  # bytes that reading one may take however small it is; and ten times its size
+
+
+@pytest.fixture(scope="module")
+def target_of(tmp_path_factory):
+    made = targets(tmp_path_factory.mktemp("targets"))
+    assert sorted(made) == sorted(NAMES)
+    return made.__getitem__  # not the files themselves, which a failure would print
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(seed=st.integers(0, 2**32))
+def test_damaged_files_are_read_or_refused(target_of, tmp_path, name, seed):
+    target, rng = target_of(name), random.Random(seed)
+    file, valid, pack = rng.choice(target.seeds)
+    data = pack(mutated(valid, rng))
+    tracemalloc.start()
+    try:
+        began = time.process_time()
+        with np.errstate(all="ignore"):
+            outcome(target, tmp_path / "damaged", file, data)
+        assert time.process_time() - began < SECONDS
+        assert tracemalloc.get_traced_memory()[1] < MEMORY + 10 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+HEADER = "{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}"
+
+
+@pytest.mark.parametrize("shape", ["(10**13,)", "(1000000000000,)", "(4, 99999999999)", "(-1,)",
+                                   "(" * 90 + ")" * 90, "(True,)"])  # fmt: skip
+@pytest.mark.parametrize("name", ["vertex data", "graph folder", "npz", "weights"])
+def test_a_header_allocates_nothing_on_its_word(target_of, tmp_path, name, shape):
+    target = target_of(name)
+    header = HEADER.format(shape).encode().ljust(117) + b"\n"
+    array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\x00" * 64
+    seeds = [(f, pack) for f, data, pack in target.seeds if data.startswith(b"\x93NUMPY")]
+    assert seeds
+    for file, pack in seeds:
+        tracemalloc.start()
+        try:
+            assert outcome(target, tmp_path / "damaged", file, pack(array)) is not None
+            assert tracemalloc.get_traced_memory()[1] < MEMORY
+        finally:
+            tracemalloc.stop()

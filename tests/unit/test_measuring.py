@@ -1,0 +1,96 @@
+"""What measurements are made of: turns, medians, the cache model, records."""
+
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi.bench.host import cache_share
+from gcnmpi.bench.movement import csr_bytes, misses, movement
+from gcnmpi.bench.rounds import Spread, alternate, ratios, spread
+from gcnmpi.machine import Machine
+
+
+def lru_misses(ids, size: float, passing: float, cache_bytes: float) -> int:
+    """The exact count, for what streams by as for what is accessed."""
+    cache: OrderedDict = OrderedDict()
+    held = missed = 0
+    for number, wanted in enumerate(ids):
+        missed += wanted not in cache
+        for key, nbytes in ((wanted, size), (f"stream {number}", passing)):
+            held += 0 if key in cache else nbytes
+            cache[key] = nbytes
+            cache.move_to_end(key)
+        while held > cache_bytes:
+            held -= cache.popitem(last=False)[1]
+    return missed
+
+
+STREAMS = {
+    "uniform": lambda random: random.integers(0, 500, 20_000),
+    "hubs": lambda random: (500 * random.random(20_000) ** 4).astype(int),
+    "near": lambda random: np.arange(20_000) // 40 + random.integers(0, 60, 20_000),
+}
+
+
+@pytest.mark.parametrize("name", STREAMS)
+@pytest.mark.parametrize("cache", [2_000, 8_000, 20_000])
+def test_the_cache_model_is_close_to_a_simulation(name, cache):
+    ids = STREAMS[name](np.random.default_rng(1))
+    exact = lru_misses(ids.tolist(), 64, 16, cache)
+    assert misses(ids, 64, 16, cache) == pytest.approx(exact, rel=0.05, abs=20)
+
+
+def test_the_ends_of_the_cache_model():
+    ids = np.array([3, 1, 3, 3, 2, 1, 7, 3])
+    assert misses(ids, 64, 8, 1e9) == 4  # all fits: each is missed once
+    assert misses(ids, 64, 8, 0) == 8  # nothing fits
+    assert misses(ids[:0], 64, 8, 100) == 0
+
+
+def test_bytes_of_a_product():
+    matrix = sp.random_array((300, 200), density=0.05, format="csr", rng=1)
+    touched = len(np.unique(matrix.indices))
+    streamed = csr_bytes(300, matrix.nnz, 4) + 300 * 64
+    assert csr_bytes(300, matrix.nnz, 4) == matrix.nnz * 8 + 301 * 8
+    everything = movement(matrix, 16, 4, 1e9)
+    assert everything.compulsory == everything.cached == streamed + touched * 64
+    assert everything.gathered == streamed + matrix.nnz * 64
+    nothing = movement(matrix, 16, 4, 0)
+    assert nothing.cached == nothing.gathered
+    assert nothing.missed == 1
+    # Four rows of 4 columns share a line; a row of 20 columns takes two.
+    assert movement(matrix, 4, 4, 1e9).missed == len(np.unique(matrix.indices // 4)) / matrix.nnz
+    wide = movement(matrix, 20, 4, 1e9)
+    assert wide.cached - wide.compulsory == touched * (128 - 80)
+
+
+def test_medians_and_ratios_of_a_round():
+    assert spread([4, 1, 2, 3, 5]) == Spread(3, 2, 4)
+    assert spread([7]) == Spread(7, 7, 7)
+    found = ratios({"a": [1, 10, 2], "b": [2, 20, 5]}, "a")
+    assert found["a"] == Spread(1, 1, 1)
+    assert found["b"].median == 2  # the slow round of both does not count
+
+
+def test_contestants_take_turns():
+    calls = []
+    times = alternate({name: lambda name=name: calls.append(name) or 1.0 for name in "ab"}, 2)
+    assert times == {"a": [1.0, 1.0], "b": [1.0, 1.0]}
+    assert calls == ["a", "b", "b", "a", "a", "b"]  # the first round is warm-up
+
+
+def test_the_share_of_the_caches(tmp_path):
+    assert cache_share(2, tmp_path) == 2 * Machine().cache_bytes  # the system does not tell
+    for cpu in range(64):
+        for index, (level, kind, size, cpus) in enumerate(
+            [("1", "Data", "32K", "1"), ("1", "Instruction", "32K", "1"),
+             ("2", "Unified", "1024K", "1"), ("3", "Unified", "32M", "00000000,000000ff")]
+        ):  # fmt: skip
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
+            folder.mkdir(parents=True)
+            names = ("level", "type", "size", "shared_cpu_map")
+            for name, text in zip(names, (level, kind, size, cpus), strict=True):
+                (folder / name).write_text(text + "\n")
+    assert cache_share(3, tmp_path) == 3 * (2**20 + 2**22)
