@@ -101,7 +101,7 @@ class Exchange:
             self._unpack(route)
         if route in self._alone:
             exposed = self._exposed + time.perf_counter() - began
-            self._traffic.took(self._alone[route], exposed)
+            self._traffic.took(id(route), self._alone[route], exposed)
 
     def _begin(self, route: Route) -> None:
         self._kernel.finish()  # with what was received before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -63,8 +64,7 @@ class Traffic:
     def __init__(self) -> None:
         self.purpose = "setup"
         self._volumes: defaultdict[str, Volume] = defaultdict(Volume)
-        self._alone: defaultdict[str, float] = defaultdict(float)
-        self._exposed: defaultdict[str, float] = defaultdict(float)
+        self._timed: defaultdict[str, dict[int, tuple[float, list[float]]]] = defaultdict(dict)
 
     def __getitem__(self, purpose: str) -> Volume:
         """What was counted under a purpose so far."""
@@ -74,19 +74,21 @@ class Traffic:
         """Add what an operation moves."""
         self._volumes[purpose or self.purpose] += volume
 
-    def took(self, alone: float, exposed: float) -> None:
+    def took(self, which: int, alone: float, exposed: float) -> None:
         """Add an exchange: seconds it takes when nothing is computed meanwhile, and seconds spent
         on it, packing and waiting, when something was."""
-        self._alone[self.purpose] += alone
-        self._exposed[self.purpose] += exposed
+        _, times = self._timed[self.purpose].setdefault(which, (alone, []))
+        times.append(exposed)
 
     def hidden(self, purpose: str) -> float | None:
-        """Share of the exchanges' time that computing hid; None if none was timed.
+        """Share of the exchanges' time that computing hid, in the median; None if none was timed.
 
         Waiting for a rank that is late counts as exposed, so the share may be 0 where all data
         moved in time.
         """
-        alone, exposed = self._alone[purpose], self._exposed[purpose]
+        timed = self._timed[purpose].values()
+        alone = sum(seconds * len(times) for seconds, times in timed)
+        exposed = sum(statistics.median(times) * len(times) for _, times in timed)
         return max(0.0, 1 - exposed / alone) if alone else None
 
     @contextlib.contextmanager

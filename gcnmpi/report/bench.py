@@ -120,6 +120,9 @@ COLUMNS: dict[str, dict[str, Callable[[Record], str]]] = {
         "GFLOP/s": _of("gflops", ".3g"),
         "GB/s": lambda row: f"{row['bytes'] / row['seconds']['median'] / 1e9:.3g}",
         "share of bandwidth": _of("share", ".2f"),
+        "exchange hidden": lambda row: ", ".join(
+            "-" if h is None else f"{h:.2f}" for h in row["hidden"]
+        ),
     },
     "exchange": {
         "width": _of("width"),
