@@ -114,7 +114,7 @@ class SchemeConfig:
     )
     transport: str = key("persistent", "p2p, replicated: what carries the rows", choices=TRANSPORTS)
     progress_chunks: int = key(
-        1, "p2p, replicated: row blocks of the own product, MPI looked after in between", low=1
+        4, "p2p, replicated: row blocks of the own product, MPI looked after in between", low=1
     )
     grid: str = key(
         "auto", "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model"

@@ -34,8 +34,8 @@ class Exchange:
     packed : (nsend, width) array, optional
         Room for the packed rows, which exchanges of one width may share.
     timed : bool
-        Whether to find out now how long expand and fold take alone, so that ``traffic`` can tell
-        how much of them is hidden.
+        Whether ``traffic`` is to tell how much of its time is hidden; only for an exchange that
+        lives as long on all ranks.
 
     Attributes
     ----------
@@ -66,9 +66,7 @@ class Exchange:
         outer = Rows.of(self._packed_message, plan.send_peers, plan.send_offsets)
         inner = Rows.of(self._halo_message, plan.recv_peers, plan.recv_offsets)
         self._expand, self._fold = transport.routes(self, outer, inner)
-        self._exposed, self._alone = 0.0, {}
-        if timed and transport.comm.size > 1:
-            self._alone = {route: self._time_alone(route) for route in (self._expand, self._fold)}
+        self._timed, self._exposed = timed and transport.comm.size > 1, 0.0
 
     def start_expand(self) -> None:
         """Send the own rows that others need."""
@@ -86,6 +84,22 @@ class Exchange:
         """Wait for the partial sums of others; they lie in ``packed``, grouped by rank."""
         self._finish(self._fold)
 
+    def time_alone(self, route: Route) -> float:
+        """Seconds from start to end when all start together and nobody computes: the best try.
+
+        What travels is what happens to be there; the own rows stay as they are.
+        """
+        times = []
+        for _ in range(TRIALS):
+            self._transport.comm.Barrier()
+            began = time.perf_counter()
+            self._begin(route)
+            route.wait()
+            self._unpack(route)
+            times.append(time.perf_counter() - began)
+        self._traffic.count(route.moved * TRIALS, "timing")
+        return min(times)
+
     def _start(self, route: Route) -> None:
         began = time.perf_counter()
         with self._phases("pack"):
@@ -99,9 +113,8 @@ class Exchange:
             route.wait()
         with self._phases("pack"):
             self._unpack(route)
-        if route in self._alone:
-            exposed = self._exposed + time.perf_counter() - began
-            self._traffic.took(id(route), self._alone[route], exposed)
+        if self._timed:
+            self._traffic.took(self, route, self._exposed + time.perf_counter() - began)
 
     def _begin(self, route: Route) -> None:
         self._kernel.finish()  # with what was received before
@@ -118,20 +131,6 @@ class Exchange:
             self._kernel.from_message(self._halo_message, self.halo)
         else:
             self._kernel.from_message(self._packed_message, self.packed)
-
-    def _time_alone(self, route: Route) -> float:
-        """Seconds from start to end when all start together and nobody computes: the best try."""
-        times = []
-        with self._phases.as_one("load"):
-            for _ in range(TRIALS):
-                self._transport.comm.Barrier()
-                began = time.perf_counter()
-                self._begin(route)
-                route.wait()
-                self._unpack(route)
-                times.append(time.perf_counter() - began)
-        self._traffic.count(route.moved * TRIALS, "setup")
-        return min(times)
 
 
 def addition_matrix(plan: Plan) -> sp.csr_array:

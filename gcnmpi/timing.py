@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import statistics
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from gcnmpi.volume import Volume
 
@@ -64,7 +66,7 @@ class Traffic:
     def __init__(self) -> None:
         self.purpose = "setup"
         self._volumes: defaultdict[str, Volume] = defaultdict(Volume)
-        self._timed: defaultdict[str, dict[int, tuple[float, list[float]]]] = defaultdict(dict)
+        self._timed: defaultdict[str, Any] = defaultdict(weakref.WeakKeyDictionary)
 
     def __getitem__(self, purpose: str) -> Volume:
         """What was counted under a purpose so far."""
@@ -74,21 +76,23 @@ class Traffic:
         """Add what an operation moves."""
         self._volumes[purpose or self.purpose] += volume
 
-    def took(self, which: int, alone: float, exposed: float) -> None:
-        """Add an exchange: seconds it takes when nothing is computed meanwhile, and seconds spent
-        on it, packing and waiting, when something was."""
-        _, times = self._timed[self.purpose].setdefault(which, (alone, []))
-        times.append(exposed)
+    def took(self, exchange: Any, route: Any, exposed: float) -> None:
+        """Add the seconds spent on one way of an exchange, packing and waiting."""
+        routes = self._timed[self.purpose].setdefault(exchange, {})
+        routes.setdefault(route, []).append(exposed)
 
     def hidden(self, purpose: str) -> float | None:
         """Share of the exchanges' time that computing hid, in the median; None if none was timed.
 
-        Waiting for a rank that is late counts as exposed, so the share may be 0 where all data
-        moved in time.
+        To be asked by all ranks together, since the exchanges are made again, to see what they take
+        when nobody computes. Waiting for a rank that is late counts as exposed, so the share may
+        be 0 where all data moved in time.
         """
-        timed = self._timed[purpose].values()
-        alone = sum(seconds * len(times) for seconds, times in timed)
-        exposed = sum(statistics.median(times) * len(times) for _, times in timed)
+        alone = exposed = 0.0
+        for exchange, routes in self._timed[purpose].items():
+            for route, times in routes.items():
+                alone += len(times) * exchange.time_alone(route)
+                exposed += len(times) * statistics.median(times)
         return max(0.0, 1 - exposed / alone) if alone else None
 
     @contextlib.contextmanager

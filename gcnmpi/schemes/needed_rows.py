@@ -75,7 +75,8 @@ class NeededRows:
         traffic: Traffic,
     ) -> None:
         self._transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
-        self.kept, self._chunks = self._transport.kept, config.progress_chunks
+        self.kept = self._transport.kept
+        self._chunks = config.progress_chunks if comm.size > 1 else 1
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._phases, self._traffic = phases, traffic
         self._folds = backward is None
