@@ -22,8 +22,9 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from gcnmpi import __version__, rng
-from gcnmpi.comm import Comm, host_names, most_ranks_a_node, share_of_cores, versions
+from gcnmpi.comm import Comm, versions
 from gcnmpi.config import Config
+from gcnmpi.hosts import host_names, most_ranks_a_node, share_of_cores
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.machine import Machine
 from gcnmpi.resident import resident_bytes

@@ -15,10 +15,8 @@ import sys
 import time
 import traceback
 import weakref
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -39,6 +37,9 @@ except (ImportError, RuntimeError) as error:
 
 Comm = MPI.Intracomm
 Request = MPI.Prequest
+Window = MPI.Win
+MPIError = MPI.Exception
+address_of, is_over = MPI.Get_address, MPI.Is_finalized
 SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
 T = TypeVar("T")
 
@@ -267,23 +268,22 @@ def redistribute(
 
 
 def persistent(
-    comm: Comm, buffer: np.ndarray, peers: np.ndarray, offsets: np.ndarray, receive: bool
+    comm: Comm, blocks: Iterable[tuple[int, np.ndarray]], receive: bool, tag: int = EXCHANGE_TAG
 ) -> list[MPI.Prequest]:
     """Persistent requests for the row blocks of a buffer, one a peer; freed with the buffer's user.
 
     Parameters
     ----------
-    buffer : (rows, width) array
-        Contiguous; rows ``offsets[i]`` to ``offsets[i + 1]`` go to or come from ``peers[i]``.
+    blocks : iterable of (int, (rows, width) array)
+        Each peer and the contiguous rows that go to or come from it.
     receive : bool
         Whether the requests receive or send.
     """
     make = comm.Recv_init if receive else comm.Send_init
     requests = []
-    with row_type(buffer) as row:
-        for peer, start, stop in zip(peers, offsets, offsets[1:], strict=False):
-            spec = [buffer[start:stop], int(stop - start), row]
-            requests.append(make(spec, int(peer), tag=EXCHANGE_TAG))
+    for peer, block in blocks:
+        with row_type(block) as row:
+            requests.append(make([block, len(block), row], peer, tag=tag))
     return requests
 
 
@@ -349,17 +349,17 @@ def split(comm: Comm, colour: int, place: int) -> Comm:
     return comm.Split(colour, place)  # type: ignore[return-value]
 
 
-def host_names(comm: Comm) -> list[str]:
-    """Host name of every rank."""
-    return comm.allgather(MPI.Get_processor_name())
-
-
-def place_on_node(comm: Comm) -> int:
-    """Which of the ranks of its node a rank is, from 0."""
+@contextlib.contextmanager
+def of_node(comm: Comm) -> Iterator[Comm]:
+    """A communicator of the ranks that share a node's memory, for a moment."""
     node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    place = node.rank
+    yield node  # type: ignore[misc]
     node.Free()
-    return place
+
+
+def host_name() -> str:
+    """Of the host that this rank runs on."""
+    return MPI.Get_processor_name()
 
 
 def sees_devices() -> bool:
@@ -372,31 +372,6 @@ def sees_devices() -> bool:
 
 # Users switch the support on with these: MPICH, MVAPICH2.
 _DEVICE_VARIABLES = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA")
-
-
-def share_of_cores(comm: Comm) -> int:
-    """Cores for this rank, at least 1: those it may run on, shared with ranks that may too.
-
-    Right whether the launcher binds ranks to cores of their own, or to none.
-    """
-    mine = os.sched_getaffinity(0)
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    sharers = Counter(core for cores in node.allgather(mine) for core in cores)
-    node.Free()
-    return max(1, int(sum(Fraction(1, sharers[core]) for core in mine)))
-
-
-def most_ranks_a_node(comm: Comm) -> int:
-    """How many ranks the fullest node runs.
-
-    May be the first thing that ranks do together: one that has failed before is heard here.
-    """
-    with agreed(comm):
-        pass  # what such a rank meets in a split instead, it would wait for without end
-    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    size = node.size
-    node.Free()
-    return comm.allreduce(size, MPI.MAX)
 
 
 def versions() -> dict[str, str]:

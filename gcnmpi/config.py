@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from gcnmpi.kernels import AUTO, KERNELS
-from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes import SCHEMES, TRANSPORTS
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, NORMALIZATIONS
 from partition.registry import Registry
@@ -120,6 +120,10 @@ class SchemeConfig:
         "auto",
         "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
         choices=("auto", "expand", "fold"),
+    )
+    transport: str = key("persistent", "p2p, replicated: what carries the rows", choices=TRANSPORTS)
+    progress_chunks: int = key(
+        4, "p2p, replicated: row blocks of the own product, MPI looked after in between", low=1
     )
     grid: str = key(
         "auto", "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model"

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from gcnmpi import __version__
-from gcnmpi.comm import Comm, cuda_aware, from_root, most_ranks_a_node, versions
+from gcnmpi.comm import Comm, cuda_aware, from_root, versions
 from gcnmpi.config import Config
 from gcnmpi.costmodel import memory
+from gcnmpi.hosts import most_ranks_a_node
 from gcnmpi.machine import Machine
 from gcnmpi.ranking import Candidate, Setting
 from gcnmpi.schemes import SCHEMES

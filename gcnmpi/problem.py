@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.comm import Comm, agreed, from_root, most_ranks_a_node, share_of_cores
+from gcnmpi.comm import Comm, agreed, from_root
 from gcnmpi.config import MODELS, Config, SchemeConfig
+from gcnmpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.layers import check_order
@@ -21,6 +22,7 @@ from gcnmpi.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Place
 from gcnmpi.timing import Phases, Traffic
+from gcnmpi.transports import usable
 from partition.errors import UserError
 from partition.graph import MASKS, UNLABELLED
 from partition.store import Manifest, Partition, StoredGraph, open_graph, read_partition
@@ -112,9 +114,20 @@ def open_problem(
             f"uses {direction!r}: it works, with more communication than a partition for it"
         )
     threads = config.threads or share_of_cores(comm)
+    host, wanted, cores = most_crowded_node(comm, threads)
+    if wanted > cores:
+        warnings.append(
+            f"the ranks on {host} want {wanted} threads, and may run on {cores} cores: start fewer "
+            "ranks, set threads, or let the launcher bind ranks to more cores (--bind-to none)"
+        )
     threadpool_limits(threads)
     phases, traffic = Phases(), Traffic()
     kernel = kernel_of_rank(comm, config, threads)
+    transport, warning = usable(comm, kernel, config.scheme.transport)
+    if warning is not None:
+        warnings.append(warning)
+        scheme_config = dataclasses.replace(scheme_config, transport=transport)
+        config = dataclasses.replace(config, scheme=scheme_config)
     with phases.as_one("load"):
         arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
         scheme = scheme_entry.load(*arguments)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 import time
+import weakref
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import Any
 
 from gcnmpi.volume import Volume
 
@@ -54,7 +57,7 @@ class Phases:
 
 
 class Traffic:
-    """What this rank handed to MPI, by purpose.
+    """What this rank handed to MPI, by purpose, and how much of the exchanges' time was hidden.
 
     ``purpose`` says what traffic is for at the moment: "setup", "train" or "eval" for exchanges;
     reductions are counted apart, under "train_reduce" and so on.
@@ -63,6 +66,7 @@ class Traffic:
     def __init__(self) -> None:
         self.purpose = "setup"
         self._volumes: defaultdict[str, Volume] = defaultdict(Volume)
+        self._timed: defaultdict[str, Any] = defaultdict(weakref.WeakKeyDictionary)
 
     def __getitem__(self, purpose: str) -> Volume:
         """What was counted under a purpose so far."""
@@ -71,6 +75,25 @@ class Traffic:
     def count(self, volume: Volume, purpose: str | None = None) -> None:
         """Add what an operation moves."""
         self._volumes[purpose or self.purpose] += volume
+
+    def took(self, exchange: Any, route: Any, exposed: float) -> None:
+        """Add the seconds spent on one way of an exchange, packing and waiting."""
+        routes = self._timed[self.purpose].setdefault(exchange, {})
+        routes.setdefault(route, []).append(exposed)
+
+    def hidden(self, purpose: str) -> float | None:
+        """Share of the exchanges' time that computing hid, in the median; None if none was timed.
+
+        To be asked by all ranks together, since the exchanges are made again, to see what they take
+        when nobody computes. Waiting for a rank that is late counts as exposed, so the share may
+        be 0 where all data moved in time.
+        """
+        alone = exposed = 0.0
+        for exchange, routes in self._timed[purpose].items():
+            for route, times in routes.items():
+                alone += len(times) * exchange.time_alone(route)
+                exposed += len(times) * statistics.median(times)
+        return max(0.0, 1 - exposed / alone) if alone else None
 
     @contextlib.contextmanager
     def during(self, purpose: str) -> Iterator[None]:

@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from gcnmpi import __version__, checkpoint, checkpoint_files
-from gcnmpi.comm import agreed, from_root, host_names, maxima, versions
+from gcnmpi.comm import agreed, from_root, maxima, versions
 from gcnmpi.config import TrainConfig
+from gcnmpi.hosts import host_names
 from gcnmpi.layers import Product
 from gcnmpi.loading import write_rows
 from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
@@ -368,6 +369,7 @@ def _end_record(
     mine = {
         **_figures("", traffic["train"], predicted),
         **_figures("eval_", traffic["eval"], predicted_eval),
+        "hidden": traffic.hidden("train"),
         "setup_bytes_sent": traffic["setup"].sent,
         "reduce_bytes": traffic["train_reduce"].sent,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -395,7 +397,7 @@ def _predicted(scheme: Any, products: list[Product]) -> Volume:
     return sum((scheme.volume(*product) for product in products), NOTHING)
 
 
-def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, int]:
+def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, Any]:
     """Fields of the record: what was counted beside what was predicted."""
     return {
         f"{prefix}bytes_sent": counted.sent,
@@ -404,4 +406,6 @@ def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, int]:
         f"{prefix}received_predicted": predicted.received,
         f"{prefix}messages_sent": counted.messages,
         f"{prefix}messages_predicted": predicted.messages,
+        f"{prefix}shared_bytes": counted.shared,
+        f"{prefix}shared_predicted": predicted.shared,
     }

@@ -327,12 +327,20 @@ def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> 
     yield Check("⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", _worst(dots), tolerance, widths)
 
 
+# What is predicted, and the field of the record that counts it.
+_COUNTED = {
+    "bytes": "bytes_sent",
+    "received": "bytes_received",
+    "messages": "messages_sent",
+    "shared": "shared_bytes",
+}
+
+
 def _traffic(end: Mapping[str, Any]) -> Iterator[Check]:
     """Counted against predicted, the largest difference of a rank."""
     for purpose, prefix in (("training", ""), ("evaluation", "eval_")):
-        for what in ("bytes", "received", "messages"):
-            field = f"{prefix}bytes_received" if what == "received" else f"{prefix}{what}_sent"
-            sent, predicted = end[field], end[f"{prefix}{what}_predicted"]
+        for what, counted in _COUNTED.items():
+            sent, predicted = end[f"{prefix}{counted}"], end[f"{prefix}{what}_predicted"]
             errors = [abs(s - p) for s, p in zip(sent, predicted, strict=True)]
             yield Check(f"{purpose} {what}", max(errors), 0, f"{sum(sent):,} by all ranks")
 

@@ -13,22 +13,58 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Volume:
-    """Bytes that one rank sends and receives, and messages that it sends, for one operation."""
+    """Bytes that one rank sends and receives, and messages that it sends, for one operation.
+
+    ``shared``: bytes that it reads from the memory of others on its node. They are neither sent
+    nor received, and the empty notes that order such reading are no messages.
+    """
 
     sent: int = 0
     received: int = 0
     messages: int = 0
+    shared: int = 0
 
     def __add__(self, other: Volume) -> Volume:
         return Volume(
-            self.sent + other.sent, self.received + other.received, self.messages + other.messages
+            self.sent + other.sent,
+            self.received + other.received,
+            self.messages + other.messages,
+            self.shared + other.shared,
         )
 
     def __mul__(self, times: int) -> Volume:
-        return Volume(self.sent * times, self.received * times, self.messages * times)
+        return Volume(
+            self.sent * times, self.received * times, self.messages * times, self.shared * times
+        )
 
 
 NOTHING = Volume()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Rows of an expand that pass between ranks of one node without a message.
+
+    Attributes
+    ----------
+    send_rows, send_messages : int
+        Rows of a rank that others read, and how many others.
+    recv_rows, recv_messages : int
+        Rows of others that it reads, and of how many.
+    """
+
+    send_rows: int = 0
+    send_messages: int = 0
+    recv_rows: int = 0
+    recv_messages: int = 0
+
+    def off(self, volume: Volume, row_bytes: int, back: bool) -> Volume:
+        """What is left of a volume of messages; ``back``: of a fold, the way back."""
+        out = self.send_rows * row_bytes, self.send_messages
+        into = self.recv_rows * row_bytes, self.recv_messages
+        if back:
+            out, into = into, out
+        return volume + Volume(-out[0], -into[0], -out[1], into[0])
 
 
 def broadcast(nbytes: int, size: int, root: bool) -> Volume:

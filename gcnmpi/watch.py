@@ -37,7 +37,7 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
     def catch(number: int, _: FrameType | None) -> None:
         caught[0] = number
         if number == signal.SIGINT:
-            signal.signal(number, before[number])
+            signal.signal(number, before[signal.SIGINT])
             if tell:
                 os.write(2, _INTERRUPTED)  # print may be what was interrupted
 

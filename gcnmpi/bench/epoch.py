@@ -74,6 +74,7 @@ def bench_epoch(
             widths=list(run.step.model.widths), orders=[x.order for x in run.step.model.layers],
             seconds=asdict(seconds), ratio=asdict(ratio), reference=reference,
             phases=_most(comm, run.phases(), before[name], rounds),
+            hidden=comm.allgather(run.problem.traffic.hidden("train")),
             gflops=work.flops / seconds.median / 1e9, bytes=work.bytes, bandwidth=bandwidth,
             share=work.bytes / bandwidth / seconds.median,
         )  # fmt: skip

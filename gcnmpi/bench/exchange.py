@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
-from gcnmpi import exchange
 from gcnmpi.bench.host import describe
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.config import Config
+from gcnmpi.exchange import Exchange
 from gcnmpi.problem import Problem, open_problem
+from gcnmpi.schemes import TRANSPORTS
 from gcnmpi.timing import Phases, Traffic
+from gcnmpi.transports import usable
 from partition.errors import UserError, unknown_name
 
 OPERATIONS = ("expand", "fold")
-
-
-def transports() -> Mapping[str, Any]:
-    """Name → class of every way to exchange rows."""
-    table = getattr(exchange, "TRANSPORTS", None)
-    if table is None:
-        return {"p2p": exchange.Exchange}
-    return {name: table.get(name) for name in table}
 
 
 def bench_exchange(
@@ -45,7 +38,7 @@ def bench_exchange(
     Parameters
     ----------
     names : iterable of str, optional
-        Only these transports; ratios are taken over the first.
+        Only these transports; by default all that work here. Ratios are taken over the first.
     on_record : callable
         Called as ``on_record(event, **values)`` on every rank: "machine" once, "exchange" for each
         width, operation and transport. Seconds are those of the slowest rank.
@@ -57,11 +50,10 @@ def bench_exchange(
     """
 
     def check() -> list[str]:
-        known = transports()
-        chosen = list(known if names is None else names)
+        chosen = list(TRANSPORTS if names is None else names)
         for name in chosen:
-            if name not in known:
-                raise unknown_name("transport", name, known)
+            if name not in TRANSPORTS:
+                raise unknown_name("transport", name, TRANSPORTS)
         if config.scheme.name != "p2p":
             raise UserError("bench exchange is about the scheme p2p", "leave scheme.name alone")
         if comm.size == 1:
@@ -70,13 +62,15 @@ def bench_exchange(
 
     chosen = from_root(comm, check)
     problem = open_problem(comm, graph, partition, config)
+    if names is None:
+        chosen = [name for name in chosen if usable(comm, problem.kernel, name)[1] is None]
     on_record("machine", **describe(comm, problem.threads))
     for width in widths:
         measures: dict[str, dict[str, Callable[[], float]]] = {kind: {} for kind in OPERATIONS}
         traffic = {}
         for name in chosen:
             traffic[name] = Traffic()
-            moved = _Both(problem, transports()[name], width, traffic[name])
+            moved = _Both(problem, name, width, traffic[name])
             _check_halo(comm, problem, name, moved)
             for kind in OPERATIONS:
                 measures[kind][name] = clocked(comm, getattr(moved, kind))
@@ -84,13 +78,13 @@ def bench_exchange(
             times = alternate(measures[kind], rounds)
             for name, ratio in ratios(times, chosen[0]).items():
                 seconds = spread(times[name])
-                most, all_ranks, messages = _bytes(comm, traffic[name], kind)
+                most, all_ranks, shared, messages = _bytes(comm, traffic[name], kind)
                 on_record(
                     "exchange", graph=problem.stored.manifest.name, partition=partition,
                     ranks=comm.size, width=width, dtype=config.dtype, operation=kind,
                     transport=name, rounds=rounds, seconds=asdict(seconds),
                     ratio=asdict(ratio), reference=chosen[0], bytes=all_ranks,
-                    busiest_bytes=most, messages=messages,
+                    shared_bytes=shared, busiest_bytes=most, messages=messages,
                     bandwidth=most / seconds.median,
                 )  # fmt: skip
 
@@ -98,9 +92,9 @@ def bench_exchange(
 class _Both:
     """Expand and fold of one exchange, and what each hands to MPI."""
 
-    def __init__(self, problem: Problem, kind: Any, width: int, traffic: Traffic) -> None:
-        arguments = (problem.comm, problem.scheme.plan, problem.kernel, width, traffic, Phases())
-        self.exchange, self._traffic = kind(*arguments), traffic
+    def __init__(self, problem: Problem, name: str, width: int, traffic: Traffic) -> None:
+        transport = TRANSPORTS.get(name)(problem.comm, problem.scheme.plan, problem.kernel)
+        self.exchange, self._traffic = Exchange(transport, width, traffic, Phases()), traffic
         for operation in OPERATIONS:  # once, to count; later calls count under another name
             with traffic.during(operation):
                 getattr(self, operation)()
@@ -127,11 +121,12 @@ def _check_halo(comm: Comm, problem: Problem, name: str, moved: _Both) -> None:
             raise UserError(f"transport {name!r} brings other rows than it should")
 
 
-def _bytes(comm: Comm, traffic: Traffic, kind: str) -> tuple[int, int, int]:
-    """Bytes of the rank that sends or receives most, bytes of all, messages of all."""
+def _bytes(comm: Comm, traffic: Traffic, kind: str) -> tuple[int, int, int, int]:
+    """Bytes of the rank that moves most; of all: bytes sent, bytes read in memory, messages."""
     mine = traffic[kind]
     return (
-        int(maximum(comm, max(mine.sent, mine.received))),
+        int(maximum(comm, max(mine.sent, mine.received + mine.shared))),
         comm.allreduce(mine.sent),
+        comm.allreduce(mine.shared),
         comm.allreduce(mine.messages),
     )

@@ -12,7 +12,8 @@ import numpy as np
 from scipy.linalg.blas import daxpy
 
 from gcnmpi import __version__
-from gcnmpi.comm import Comm, host_names, most_ranks_a_node, versions
+from gcnmpi.comm import Comm, versions
+from gcnmpi.hosts import host_names, most_ranks_a_node
 from gcnmpi.machine import Machine
 
 CPUS = Path("/sys/devices/system/cpu")

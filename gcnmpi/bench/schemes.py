@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gcnmpi.comm import Comm, from_root, maximum, most_ranks_a_node
+from gcnmpi.comm import Comm, from_root, maximum
 from gcnmpi.config import Config
 from gcnmpi.costmodel import predict
+from gcnmpi.hosts import most_ranks_a_node
 from gcnmpi.machine import Machine
 from gcnmpi.problem import open_problem
 from gcnmpi.ranking import Candidate, Setting, Skipped, candidates

@@ -17,8 +17,9 @@ from threadpoolctl import threadpool_limits
 from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import beside_gathers, movement
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
-from gcnmpi.comm import Comm, agreed, share_of_cores
+from gcnmpi.comm import Comm, agreed
 from gcnmpi.config import Config
+from gcnmpi.hosts import share_of_cores
 from gcnmpi.kernels import KERNELS
 from gcnmpi.ranking import resolved_direction
 from partition.errors import UserError

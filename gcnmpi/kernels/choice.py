@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.comm import Comm, agreed, place_on_node, sees_devices
+from gcnmpi.comm import Comm, agreed, sees_devices
 from gcnmpi.config import Config
+from gcnmpi.hosts import place_on_node
 from gcnmpi.kernels import KERNELS, resolve
 
 

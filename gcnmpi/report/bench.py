@@ -121,6 +121,9 @@ COLUMNS: dict[str, dict[str, Callable[[Record], str]]] = {
         "GFLOP/s": _of("gflops", ".3g"),
         "GB/s": lambda row: f"{row['bytes'] / row['seconds']['median'] / 1e9:.3g}",
         "share of bandwidth": _of("share", ".2f"),
+        "exchange hidden": lambda row: ", ".join(
+            "-" if h is None else f"{h:.2f}" for h in row["hidden"]
+        ),
     },
     "exchange": {
         "width": _of("width"),
@@ -128,6 +131,7 @@ COLUMNS: dict[str, dict[str, Callable[[Record], str]]] = {
         "transport": _of("transport"),
         **TIMES,
         "MB": lambda row: f"{row['bytes'] / 1e6:.4g}",
+        "MB shared": lambda row: f"{row['shared_bytes'] / 1e6:.4g}",
         "messages": _of("messages"),
         "GB/s": lambda row: f"{row['bandwidth'] / 1e9:.3g}",
     },

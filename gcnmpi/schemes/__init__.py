@@ -1,4 +1,7 @@
-"""Distributed algorithms: a layout of the dense matrices plus the products on it."""
+"""Distributed algorithms: a layout of the dense matrices plus the products on it.
+
+And the transports of those that exchange rows.
+"""
 
 from partition.registry import Registry
 
@@ -11,5 +14,17 @@ SCHEMES = Registry(
         "summa": "gcnmpi.schemes.summa:ENTRY",
         "split3d": "gcnmpi.schemes.split3d:ENTRY",
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
+    },
+)
+
+TRANSPORTS = Registry(
+    "transport",
+    {
+        "persistent": "gcnmpi.transports:Persistent",
+        "isend": "gcnmpi.transports:Isend",
+        "neighbor": "gcnmpi.transports:Neighbor",
+        "alltoallv": "gcnmpi.transports:Alltoallv",
+        "onesided": "gcnmpi.one_sided:OneSided",
+        "shared": "gcnmpi.node_memory:Shared",
     },
 )

@@ -2,7 +2,10 @@
 
 ``multiply`` expands: while the rows of others are on their way, the own block of the matrix is
 multiplied, then the halo block. ``multiply_t`` expands too, with the values of the transpose, or
-folds: partial sums travel back along the same messages.
+folds: partial sums travel back the same way. What carries the rows is ``scheme.transport``.
+
+With ``scheme.progress_chunks`` the own block is multiplied a few rows at a time, and the MPI
+library looked after in between: most libraries move long messages only inside calls of MPI.
 """
 
 from __future__ import annotations
@@ -12,17 +15,26 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from gcnmpi.comm import Comm
+from gcnmpi.comm import EXCHANGE_TAG, Comm, slice_of
+from gcnmpi.config import SchemeConfig
 from gcnmpi.exchange import Exchange, addition_matrix
 from gcnmpi.plan import Plan
+from gcnmpi.schemes import TRANSPORTS
 from gcnmpi.timing import Phases, Traffic
 
 
 @dataclass(frozen=True)
 class Halves:
-    """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold)."""
+    """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold).
 
-    own: Any
+    Attributes
+    ----------
+    own : list of (slice, sparse matrix)
+        The own half, in chunks of rows.
+    halo : sparse matrix
+    """
+
+    own: list[tuple[slice, Any]]
     halo: Any
 
 
@@ -42,6 +54,13 @@ class NeededRows:
     backward : (nown, nown + nhalo) csr_array or None
         Its rows of the transpose, which have the same pattern; may be ``forward`` itself. None:
         the transposed product folds.
+    config : SchemeConfig
+        Its ``transport`` and ``progress_chunks``.
+
+    Attributes
+    ----------
+    kept : Kept
+        Rows that need no message.
     """
 
     def __init__(
@@ -51,9 +70,13 @@ class NeededRows:
         kernel: Any,
         forward: sp.csr_array,
         backward: sp.csr_array | None,
+        config: SchemeConfig,
         phases: Phases,
         traffic: Traffic,
     ) -> None:
+        self._transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
+        self.kept = self._transport.kept
+        self._chunks = config.progress_chunks if comm.size > 1 else 1
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._phases, self._traffic = phases, traffic
         self._folds = backward is None
@@ -61,7 +84,7 @@ class NeededRows:
         if backward is None:
             turned = sp.csr_array(forward.T)
             own, halo = _rows(turned, 0, plan.nown), _rows(turned, plan.nown, turned.shape[0])
-            self._backward = Halves(kernel.sparse(own), kernel.sparse(halo))
+            self._backward = Halves(self._chunked(own), kernel.sparse(halo))
         elif backward is not forward:
             self._backward = self._cut(backward)
         self._add = kernel.sparse(addition_matrix(plan))
@@ -71,7 +94,7 @@ class NeededRows:
 
     def empty(self, width: int) -> Any:
         """Room for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
-        exchange = self._new_exchange(width)
+        exchange = self._new_exchange(width, timed=True)
         self._exchanges[id(exchange.own)] = exchange
         return exchange.own
 
@@ -114,8 +137,7 @@ class NeededRows:
     def _expand(self, matrix: Halves, x: Any, out: Any) -> None:
         exchange = self._exchange_of(x)
         exchange.start_expand()
-        with self._phases("spmm"):
-            self._kernel.spmm(matrix.own, exchange.own, out)
+        self._multiply_own(matrix, exchange.own, out)
         exchange.finish_expand()
         with self._phases("spmm"):
             self._kernel.spmm(matrix.halo, exchange.halo, out, accumulate=True)
@@ -125,17 +147,28 @@ class NeededRows:
         with self._phases("spmm"):
             self._kernel.spmm(self._backward.halo, x, exchange.halo)
         exchange.start_fold()
-        with self._phases("spmm"):
-            self._kernel.spmm(self._backward.own, x, out)
+        self._multiply_own(self._backward, x, out)
         exchange.finish_fold()
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
+
+    def _multiply_own(self, matrix: Halves, x: Any, out: Any) -> None:
+        with self._phases("spmm"):
+            for number, (rows, chunk) in enumerate(matrix.own):
+                if number:
+                    # A probe advances whatever is pending; a test looks at every request.
+                    self._comm.Iprobe(tag=EXCHANGE_TAG)
+                self._kernel.spmm(chunk, x, out[rows])
 
     def _exchange_of(self, x: Any) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment."""
         if id(x) in self._exchanges:
             return self._exchanges[id(x)]
         width = x.shape[1]
+        if not self._transport.own_anywhere:
+            exchange = self._whole_exchange(width)
+            self._kernel.copy(x, exchange.own)
+            return exchange
         if width not in self._scratch:
             self._scratch[width] = self._new_exchange(width, x)
         self._scratch[width].own = x
@@ -146,17 +179,22 @@ class NeededRows:
             self._whole[width] = self._new_exchange(width)
         return self._whole[width]
 
-    def _new_exchange(self, width: int, own: Any = None) -> Exchange:
+    def _new_exchange(self, width: int, own: Any = None, timed: bool = False) -> Exchange:
         made = (self._exchanges, self._scratch, self._whole)
         shared = [exchange.packed for some in made for exchange in some.values()]
         packed = next((array for array in shared if array.shape[1] == width), None)
-        arguments = (self._comm, self._plan, self._kernel, width, self._traffic, self._phases)
-        return Exchange(*arguments, packed, own)
+        if not self._transport.shares_packed:
+            packed = None
+        return Exchange(self._transport, width, self._traffic, self._phases, packed, own, timed)
 
     def _cut(self, matrix: sp.csr_array) -> Halves:
         nown = self._plan.nown
         own = matrix[:, :nown] if self._plan.nhalo else matrix
-        return Halves(self._kernel.sparse(own), self._kernel.sparse(matrix[:, nown:]))
+        return Halves(self._chunked(own), self._kernel.sparse(matrix[:, nown:]))
+
+    def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Any]]:
+        pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]
+        return [(p, self._kernel.sparse(_rows(matrix, p.start, p.stop))) for p in pieces]
 
 
 def _rows(matrix: sp.csr_array, start: int, stop: int) -> sp.csr_array:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,8 @@ from gcnmpi.schemes.outline import (
 )
 from gcnmpi.schemes.whole_rows import WholeRows
 from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import NOTHING, Volume
+from gcnmpi.transports import Persistent
+from gcnmpi.volume import NOTHING, Kept, Volume
 from partition.graph import chunks, normalised
 from partition.store import Partition, StoredGraph
 
@@ -93,12 +94,12 @@ def load(
         transposed = _normalise(weights, degree, normalize, dtype, by_column=True)
     del weights
 
-    products = NeededRows(
-        comm, plan, kernel, forward, transposed if backward == "expand" else None, phases, traffic
-    )
+    turned = transposed if backward == "expand" else None
+    products = NeededRows(comm, plan, kernel, forward, turned, config.scheme, phases, traffic)
     facts = make_facts(stored, partition, direction, config)
+    outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
     return P2P(
-        comm, plan, parts, kernel, products, P2POutline(comm.size, facts),
+        comm, plan, parts, kernel, products, outline,
         max_bytes=max_bytes, phases=phases, traffic=traffic,
     )  # fmt: skip
 
@@ -115,10 +116,17 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 @dataclass(frozen=True)
 class P2POutline:
-    """The scheme on paper: everything follows from the partition's metrics."""
+    """The scheme on paper: everything follows from the partition's metrics.
+
+    Attributes
+    ----------
+    kept : mapping of int to Kept
+        Ranks for which it is known that some rows need no message.
+    """
 
     size: int
     facts: Facts
+    kept: Mapping[int, Kept] = field(default_factory=dict)
     orders = ("combine", "aggregate")
 
     def ranks(self) -> Sequence[int]:
@@ -130,15 +138,17 @@ class P2POutline:
         """Rows × width × size of a number."""
         if not product.startswith("aggregate") or self.facts.metrics is None:
             return NOTHING
-        out, back = "send", "recv"
-        if product == "aggregate_t" and self.facts.folds:
-            out, back = back, out
+        out, into = "send", "recv"
+        back = product == "aggregate_t" and self.facts.folds
+        if back:
+            out, into = into, out
         row_bytes = sizes[0] * self.facts.itemsize
-        return Volume(
+        volume = Volume(
             self._metrics[f"{out}_rows"][rank] * row_bytes,
-            self._metrics[f"{back}_rows"][rank] * row_bytes,
+            self._metrics[f"{into}_rows"][rank] * row_bytes,
             self._metrics[f"{out}_messages"][rank],
         )
+        return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
 
     def span(self, product: str, k: int) -> Sequence[Span]:
         """All ranks, each with any other."""
@@ -283,7 +293,8 @@ def _degrees(
     comm: Comm, plan: Plan, weights: sp.csr_array, phases: Phases, traffic: Traffic
 ) -> np.ndarray:
     """Row sums of Ã for own and halo vertices, (nown + nhalo,) float64: one expand of width 1."""
-    exchange = Exchange(comm, plan, KERNELS.get("scipy")(np.float64), 1, traffic, phases)
+    transport = Persistent(comm, plan, KERNELS.get("scipy")(np.float64))
+    exchange = Exchange(transport, 1, traffic, phases)
     exchange.own[:, 0] = weights.sum(axis=1)
     exchange.start_expand()
     exchange.finish_expand()

@@ -53,7 +53,7 @@ from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.needed_rows import NeededRows
 from gcnmpi.schemes.outline import Facts, Sparse, alone, make_facts
 from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import Volume, broadcast
+from gcnmpi.volume import Kept, Volume, broadcast
 from partition.errors import UserError
 from partition.store import Partition, StoredGraph
 
@@ -106,11 +106,13 @@ def load(
     turned = None if facts.folds else local
     if backward is not None:
         turned = _localise(backward, tiling, plan)
-    products = NeededRows(column.comm, plan, kernel, local, turned, phases, traffic)
+    products = NeededRows(column.comm, plan, kernel, local, turned, config.scheme, phases, traffic)
     received = {comm.rank: (len(needed), len(np.unique(_block_of(needed, tiling))))}
+    kept = {comm.rank: products.kept}
+    outline = dataclasses.replace(outline, received=received, kept=kept)
     return BlockRows(
-        comm, options, tiling, row, products, dataclasses.replace(outline, received=received),
-        kernel, folded=facts.folds, max_bytes=max_bytes, phases=phases, traffic=traffic,
+        comm, options, tiling, row, products, outline, kernel,
+        folded=facts.folds, max_bytes=max_bytes, phases=phases, traffic=traffic,
     )  # fmt: skip
 
 
@@ -154,9 +156,12 @@ class NeededOutline(BlockRowsOutline):
     ----------
     received : mapping of int to (int, int)
         Ranks for which it is known: rows that an expand brings, and from how many others.
+    kept : mapping of int to Kept
+        Ranks for which it is known that some of these need no message.
     """
 
     received: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    kept: Mapping[int, Kept] = field(default_factory=dict)
     pairwise = True
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
@@ -168,9 +173,11 @@ class NeededOutline(BlockRowsOutline):
 
     def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
         sent, received = self._sent(rank), self._received(rank)
-        if product == "aggregate_t" and self.facts.folds:
+        back = product == "aggregate_t" and self.facts.folds
+        if back:
             sent, received = received, sent
-        return Volume(sent[0] * row_bytes, received[0] * row_bytes, sent[1])
+        volume = Volume(sent[0] * row_bytes, received[0] * row_bytes, sent[1])
+        return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
 
     def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
         """An all-reduce; after a fold the broadcast of the copy that is complete."""

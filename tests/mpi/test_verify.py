@@ -142,6 +142,8 @@ FAULTY = [
     ("byte_not_counted", "directed", FOLD, ["training bytes"], True),
     ("message_not_counted", "directed", FOLD,
      ["training messages", "evaluation messages"], True),
+    ("reading_not_counted", "directed", [*FOLD, "scheme.transport=shared"],
+     ["training shared", "evaluation shared"], True),
     ("row_too_many", "directed", FOLD,
      ["training bytes", "training received", "evaluation bytes", "evaluation received",
       "plan = metrics"], False),

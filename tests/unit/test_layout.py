@@ -49,8 +49,10 @@ LAYERS = {
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
          "gcnmpi.record", "gcnmpi.watch"],
         ["gcnmpi.timing"],
-        ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.plan", "gcnmpi.row_order"],
-        ["gcnmpi.kernels", "gcnmpi.exchange", "gcnmpi.collectives", "gcnmpi.loading"],
+        ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
+         "gcnmpi.row_order"],
+        ["gcnmpi.kernels", "gcnmpi.exchange", "gcnmpi.transports", "gcnmpi.node_memory",
+         "gcnmpi.one_sided", "gcnmpi.collectives", "gcnmpi.loading"],
         ["gcnmpi.schemes.interface"],
         ["gcnmpi.blocks", "gcnmpi.schemes.whole_rows", "gcnmpi.schemes.outline",
          "gcnmpi.schemes.grid", "gcnmpi.schemes.needed_rows"],
@@ -170,11 +172,11 @@ def test_only_the_command_line_and_reports_print(path):
 def registries():
     from gcnmpi.config import MODELS, OPTIMIZERS
     from gcnmpi.kernels import KERNELS
-    from gcnmpi.schemes import SCHEMES
+    from gcnmpi.schemes import SCHEMES, TRANSPORTS
     from partition.backends import TOOLS
     from partition.readers import READERS
 
-    return [KERNELS, SCHEMES, MODELS, OPTIMIZERS, TOOLS, READERS]
+    return [KERNELS, SCHEMES, TRANSPORTS, MODELS, OPTIMIZERS, TOOLS, READERS]
 
 
 def test_every_entry_of_a_registry_resolves_or_names_its_extra():

@@ -1,14 +1,15 @@
-"""Under mpirun: gcnmpi, one rank of which is killed, or finds the disk full, at a given moment.
+"""Under mpirun: gcnmpi, one rank of which dies, hangs, or finds a disk full, at a given moment.
 
 Usage: dying.py HOW RANK CALL NUMBER train …
 
-At its NUMBER-th call of CALL (such as os.fsync) rank RANK is killed (HOW "kill") or gets the error
-of a full disk ("full").
+At its NUMBER-th call of CALL (such as os.fsync) rank RANK is killed (HOW "kill"), sleeps for ever
+("hang") or gets the error of a full disk ("full").
 """
 
 import os
 import signal
 import sys
+import time
 from importlib import import_module
 
 from gcnmpi import comm as mpi
@@ -26,6 +27,8 @@ def break_at(how: str, call: str, number: int) -> None:
         calls.append(arguments)
         if len(calls) == number and how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if len(calls) == number and how == "hang":
+            time.sleep(10**6)
         if len(calls) >= number and how == "full":
             raise OSError(28, "No space left on device")
         return original(*arguments, **options)

@@ -1,0 +1,104 @@
+"""Under mpirun: every transport moves the same bits, and the bytes that were predicted.
+
+Directed and symmetric graphs, uneven parts, an empty part, all in one part; fold and expand; the
+own product whole and in chunks; ranks of one node, and of two where there are enough of them (that
+they are two is pretended). Usage: transports.py FOLDER
+"""
+
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from products import N, assignments, prepare
+
+from gcnmpi import comm as mpi
+from gcnmpi import node_memory
+from gcnmpi.config import from_table
+from gcnmpi.problem import open_problem
+from gcnmpi.schemes import TRANSPORTS
+from gcnmpi.schemes.interface import Place
+from gcnmpi.volume import NOTHING, Volume
+
+
+def products(comm, path: Path, name: str, scheme_table: dict) -> tuple[list[np.ndarray], Volume]:
+    """What the products of a scheme give, and what they moved."""
+    table = {"graph": {"direction": "in"}, "kernel": "scipy", "scheme": scheme_table}
+    problem = open_problem(comm, path, name, from_table(table))
+    scheme, traffic, place = problem.scheme, problem.traffic, Place(1)
+    own, rng, results = scheme.block(place, 1).rows, np.random.default_rng(3), []
+    for width, exchanged in product((1, 6), (True, False)):
+        x, out = scheme.empty(place, width, exchanged), scheme.empty(place, width)
+        for label in ("aggregate", "aggregate_t", "aggregate_t", "aggregate"):
+            x[...] = rng.standard_normal((N, width))[own]
+            with traffic.during("case"):
+                before = traffic["case"]
+                getattr(scheme, label)(1, x, out)
+                moved = traffic["case"] + before * -1
+            # Others may still be reading: they must not see what comes next.
+            results.append(out.copy())
+            x.fill(np.nan)
+            predicted = scheme.volume(label, 1, width)
+            assert moved == predicted, (scheme_table, name, label, moved, predicted)
+    x, out = scheme.empty(place, 2, True), scheme.empty(place, 2)
+    x[...] = rng.standard_normal((N, 2))[own]
+    if hasattr(scheme, "gather"):
+        results.append(scheme.gather(x).copy())
+        scheme.gather_t(results[-1], out)
+        results.append(out.copy())
+    hidden = traffic.hidden("case")
+    assert hidden is None or 0 <= hidden <= 1
+    return results, traffic["case"]
+
+
+def check(comm, path: Path, name: str, options: dict, pretended: bool) -> None:
+    """All transports against persistent messages."""
+    expected, all_sent = products(comm, path, name, options | {"transport": "persistent"})
+    for transport, chunks in [*((t, 1) for t in TRANSPORTS), ("persistent", 3), ("shared", 3)]:
+        table = options | {"transport": transport, "progress_chunks": chunks}
+        results, moved = products(comm, path, name, table)
+        for number, (got, right) in enumerate(zip(results, expected, strict=True)):
+            what = f"{path.name} {name} {table} result {number} rank {comm.rank}"
+            np.testing.assert_array_equal(got, right, err_msg=what)
+        if transport != "shared":
+            assert moved == all_sent
+        elif not pretended and options["name"] == "p2p":
+            assert (moved.sent, moved.received, moved.messages) == (0, 0, 0)
+        assert moved.received + moved.shared == all_sent.received
+    assert all_sent == NOTHING or comm.size > 1
+
+
+def main(comm) -> int:
+    folder = Path(sys.argv[1])
+    mpi.from_root(comm, lambda: prepare(folder, comm.size))
+    cases = [
+        (kind, name, {"name": "p2p", "backward": backward})
+        for kind, name, backward in product(
+            ("directed", "symmetric"), assignments(comm.size), ("fold", "expand")
+        )
+        if (kind, backward) != ("directed", "expand")
+    ]
+    cases = cases[:: max(1, comm.size - 1)]
+    for kind, name, options in cases:
+        check(comm, folder / f"{kind}-{comm.size}.graph", name, options, pretended=False)
+    if comm.size == 4:
+        # Copies: exchanges within process columns.
+        mpi.from_root(comm, lambda: prepare(folder, 2))
+        replicated = {"name": "replicated", "replication": 2}
+        check(comm, folder / "directed-2.graph", "random", replicated, pretended=False)
+    if comm.size > 2:
+        # Ranks 0 and 1 on one node, the others on another.
+        def node_of(comm):
+            mine = comm.rank < 2
+            return [rank for rank in range(comm.size) if (rank < 2) == mine]
+
+        node_memory.node_of = node_of
+        for kind, name, options in cases:
+            check(comm, folder / f"{kind}-{comm.size}.graph", name, options, pretended=True)
+    if comm.rank == 0:
+        print(f"{len(cases)} cases agree")
+    return 0
+
+
+if __name__ == "__main__":
+    mpi.run(main)
