@@ -1,4 +1,4 @@
-"""What parts are balanced by: entries of M, rows, training vertices, or several of them at once.
+"""What parts are balanced by: entries of M, rows, both, training vertices, or several at once.
 
 The tools here take one weight per vertex (METIS takes several, its Python wrapper does not). For
 several constraints they get the sum of the weights, each relative to its mean, and what is still
@@ -12,14 +12,19 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import Graph, row_sizes, training_vertices
+from partition.metrics import Metrics
 from partition.sampling import segments
 
 CONSTRAINTS = {
     "nnz": "the entries of a part's rows of M: its arithmetic",
     "rows": "its rows: its memory, and the dense products",
+    "work": "both in one number, a row as much as 32 entries: the time of an epoch",
     "train": "its training vertices: what it computes of a mini-batch",
 }
 DEFAULT = "nnz"
+# What dense products, loss and element-wise work cost a row of M, counted in entries that are
+# multiplied: 13 to 36 at three layers of 16, more where layers are wide (one core with AVX2).
+ROW_WORK = 32
 MAX_ROUNDS, MAX_SWAP_ROUNDS = 100, 20
 # Moves looked at in one round; bounds its time and memory.
 MAX_CANDIDATES = 1 << 20
@@ -57,6 +62,8 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
     for i, name in enumerate(names):
         if name == "nnz":
             weights[i] = row_sizes(graph, direction)
+        elif name == "work":
+            weights[i] = row_sizes(graph, direction) + ROW_WORK
         elif name == "train":
             train = training_vertices(graph)
             if train is None or not train.any():
@@ -66,6 +73,17 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
                 )
             weights[i] = train
     return weights
+
+
+def part_loads(metrics: Metrics, name: str) -> list[int]:
+    """What each part weighs under a constraint; empty for "train" without such vertices."""
+    both = zip(metrics.nnz, metrics.rows, strict=True)
+    return {
+        "nnz": metrics.nnz,
+        "rows": metrics.rows,
+        "work": [nnz + ROW_WORK * rows for nnz, rows in both],
+        "train": metrics.train or [],
+    }[name]
 
 
 def single_weight(weights: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ import numpy as np
 
 from partition.backends import Tool
 from partition.balance import DEFAULT as DEFAULT_BALANCE
-from partition.balance import constraint_weights
+from partition.balance import constraint_weights, part_loads
 from partition.catalogue import MODELS, all_options, settled
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, Graph
@@ -316,7 +316,7 @@ def warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Itera
     """Warn where the balance asked for was not reached, by name of constraint."""
     for name in names:
         (weights,) = constraint_weights(graph, metrics.direction, (name,))
-        loads = {"nnz": metrics.nnz, "rows": metrics.rows, "train": metrics.train}[name] or [0]
+        loads = part_loads(metrics, name) or [0]
         heaviest, average = int(weights.argmax()), sum(loads) / metrics.k
         reached = max(loads) / average - 1 if average else 0.0
         # Units cannot be cut: one more than the average is no imbalance.

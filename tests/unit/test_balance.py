@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs, random_graph
 
 from partition.balance import (
+    ROW_WORK,
     constraint_weights,
     limits,
     parse_balance,
+    part_loads,
     repair,
     single_weight,
 )
@@ -42,6 +44,17 @@ def test_repair_never_adds_to_the_excess_and_empties_no_part(case, imbalance):
     assert set(parts.tolist()) <= set(found.tolist()) <= set(range(k))
     if before == 0:
         np.testing.assert_array_equal(found, parts)
+
+
+def test_work_counts_entries_and_rows():
+    graph = sbm(300, 3, degree=6, seed=1)
+    nnz, rows, work = constraint_weights(graph, "in", ("nnz", "rows", "work"))
+    np.testing.assert_array_equal(work, nnz + ROW_WORK * rows)
+    parts = (np.arange(300) % 4).astype(np.int32)
+    metrics = measure(graph, parts, 4)
+    for name, weights in (("nnz", nnz), ("rows", rows), ("work", work)):
+        loads = np.bincount(parts, weights=weights)
+        assert part_loads(metrics, name) == loads.tolist()
 
 
 def test_repair_reaches_both_limits_at_little_loss():
