@@ -11,6 +11,7 @@ from test_schemes import make_graph
 from gcnmpi import serial
 from gcnmpi.config import from_table
 from gcnmpi.machine import Machine, read_machine
+from gcnmpi.schemes import TRANSPORTS
 from partition.pipeline import add_partition
 from partition.store import read_partition, write_graph
 from partition.synthetic import sbm
@@ -128,8 +129,10 @@ def test_bench_exchange(mpirun, path):
     assert "fold" in done.stdout
     _, *lines = records(mpirun(2, "gcnmpi", "bench", "exchange", path, *words, "--json"))
     volume = sum(read_partition(path, "rp-2").metrics["in"]["send_rows"])
+    assert {line["transport"] for line in lines} == set(TRANSPORTS)
     for line in lines:
-        assert line["bytes"] == volume * line["width"] * 4
+        assert line["bytes"] + line["shared_bytes"] == volume * line["width"] * 4
+        assert (line["shared_bytes"] > 0) == (line["transport"] == "shared")
 
 
 def test_mistakes_of_bench_are_heard_by_all(gcnmpi_lines, path):
