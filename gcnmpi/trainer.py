@@ -293,6 +293,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "ranks": comm.size,
         "threads": problem.threads,
         "hosts": host_names(comm),
+        "devices": comm.allgather(problem.kernel.device),
         "versions": {
             "gcnmpi": __version__,
             "python": platform.python_version(),

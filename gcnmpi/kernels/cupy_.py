@@ -59,6 +59,8 @@ class CupyKernel:
     def __init__(self, dtype: Any, threads: int = 1, direct: bool = False) -> None:
         self.dtype = np.dtype(dtype)
         self.threads, self.host_visible = threads, direct
+        properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
+        self.device = properties["name"].decode()
         module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
         self._functions = {name: module.get_function(name) for name in cuda.names()}
         self._indices: dict[tuple[int, str], tuple[weakref.ref, Array]] = {}

@@ -32,6 +32,8 @@ class DenseArithmetic(ABC):
     """
 
     name: str
+    device: str | None = None
+    """Name of the device that computes, where it is not the host."""
     host_visible = True
     """Whether MPI reads and writes the kernel's arrays where they are."""
 

@@ -70,7 +70,8 @@ def test_gpus_are_dealt_to_the_ranks_of_a_node():
 import cupy
 from gcnmpi.kernels import KERNELS
 for place in range(4):
-    KERNELS.get("cupy").for_rank("float32", 1, place, False)
+    kernel = KERNELS.get("cupy").for_rank("float32", 1, place, False)
+    assert kernel.device == "a processor that pretends"
 assert cupy.cuda.used == [0, 1, 2, 0], cupy.cuda.used
 """
     subprocess.run([sys.executable, "-c", program], env=fake(FAKE_DEVICES="3"), check=True)

@@ -14,3 +14,13 @@ def getDeviceCount():
     if not count:
         raise CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
     return count
+
+
+def getDevice() -> int:
+    """There is one."""
+    return 0
+
+
+def getDeviceProperties(number: int) -> dict:
+    """Its name."""
+    return {"name": b"a processor that pretends"}
