@@ -45,7 +45,7 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
         alone = launcher is not None and os.getppid() != launcher
         return caught[0] or (signal.SIGHUP if alone else 0)
 
-    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    before = {int(number): signal.getsignal(number) for number in STOP_SIGNALS}
     for number in before:
         signal.signal(number, catch)
     try:
