@@ -108,14 +108,14 @@ def test_a_run_that_outlasts_its_jobs_ends_on_the_same_curve(lab, submit, uninte
     ("trouble", "repair", "says"),
     [
         (("kill", "node3"), ("boot", "node3"), ""),
-        (("cable", "node3", "down"), ("cable", "node3", "up"), "has not moved for 5 s"),
+        (("cable", "node3", "down"), ("cable", "node3", "up"), "has not moved for 10 s"),
     ],
 )
 def test_after_a_lost_node_the_same_script_goes_on(
     lab, submit, uninterrupted, trouble, repair, says
 ):
     out, facts = submit(f"lost-{trouble[0]}", "--time", "10", "--sbatch=--no-requeue",
-                        "--set", "comm.timeout=5")  # fmt: skip
+                        "--set", "comm.timeout=10")  # fmt: skip
     wait_for_epoch(out, 25)
     lab.run(*trouble)
     finished, said = wait(lab, facts["job"], 90)
