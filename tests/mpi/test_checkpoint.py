@@ -296,8 +296,8 @@ def test_what_cannot_be_resumed_says_why(gcnmpi_lines, graph, runs, tmp_path):
         assert told[1:] == told[:1] * 2
         assert (told[0] is None) if says is None else says in told[0], (name, told[0])
     assert curve(tmp_path / "newest") == curve(tmp_path / "none") == curve(runs / "adam full")
-    (warning,) = read_run(tmp_path / "newest").start["warnings"]
-    assert "state.npz is truncated; going on from the one before" in warning
+    warnings = read_run(tmp_path / "newest").start["warnings"]
+    assert any("state.npz is truncated; going on from the one before" in w for w in warnings)
     assert not read_run(tmp_path / "none").resumes
 
 
