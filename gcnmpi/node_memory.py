@@ -160,17 +160,22 @@ def map_together(comm: Comm, nbytes: int, others: list[int]) -> dict[int, np.nda
             file = stack.enter_context(open(os.memfd_create("gcnmpi"), "r+b"))
             os.ftruncate(file.fileno(), max(1, nbytes))  # nothing cannot be mapped
             memory = {comm.rank: _mapped(file, nbytes)}
-        told = _tell(comm, dict.fromkeys(others, (os.getpid(), file.fileno(), nbytes)))
+        mine = (os.getpid(), file.fileno(), os.fstat(file.fileno()).st_ino, nbytes)
+        told = _tell(comm, dict.fromkeys(others, mine))
         with agreed(comm), _explained():
-            for peer, (process, number, size) in told.items():
+            for peer, (process, number, inode, size) in told.items():
                 with open(f"/proc/{process}/fd/{number}", "r+b") as opened:
+                    # In containers of their own, two processes may have one number.
+                    if os.fstat(opened.fileno()).st_ino != inode:
+                        raise ValueError("another process has the number of its process")
                     memory[peer] = _mapped(opened, size)
     return memory
 
 
 def _mapped(file: Any, nbytes: int) -> np.ndarray:
     memory = mmap.mmap(file.fileno(), max(1, nbytes))
-    memory.madvise(mmap.MADV_HUGEPAGE)  # as NumPy asks for its own
+    with contextlib.suppress(OSError):  # not every system has them
+        memory.madvise(mmap.MADV_HUGEPAGE)  # as NumPy asks for its own
     return np.frombuffer(memory, np.uint8)[:nbytes]
 
 

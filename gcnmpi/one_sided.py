@@ -32,8 +32,10 @@ class OneSided(Transport):
     @classmethod
     def check(cls, comm: Comm, kernel: Any) -> None:
         """The library has windows to which memory can be attached."""
-        window = _window(comm)
-        comm.Barrier()
+        window, memory = _window(comm), np.zeros(1, kernel.dtype)
+        with agreed(comm), _explained():
+            window.Attach(memory)
+            window.Detach(memory)
         window.Free()
 
     def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
@@ -53,6 +55,7 @@ class _PutRoute:
         self._addresses = _addresses(comm, target)
         group = comm.Get_group()
         self._from, self._to = (group.Incl(list(rows.places)) for rows in (target, source))
+        weakref.finalize(self, _free, [group, self._from, self._to])
 
     def receive(self) -> None:
         self._window.Post(self._from)
@@ -69,7 +72,14 @@ class _PutRoute:
         self._window.Wait()
 
 
+def _free(groups: list) -> None:
+    if not is_over():
+        for group in groups:
+            group.Free()
+
+
 def _window(comm: Comm) -> Window:
+    # All ranks have to make it together; a library that cannot says so on all of them.
     with agreed(comm), _explained():
         return Window.Create_dynamic(comm=comm)
 
@@ -103,5 +113,6 @@ def _explained() -> Iterator[None]:
         yield
     except (MPIError, NotImplementedError) as error:
         raise UserError(
-            f"the MPI library lets no memory be attached to a window ({error})"
+            f"the MPI library lets no memory, or no more, be attached to a window ({error})",
+            "take another scheme.transport; Open MPI: export OMPI_MCA_osc_rdma_max_attach=1024",
         ) from error

@@ -45,7 +45,9 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
         alone = launcher is not None and os.getppid() != launcher
         return caught[0] or (signal.SIGHUP if alone else 0)
 
-    before = {int(number): signal.getsignal(number) for number in STOP_SIGNALS}
+    handlers = {int(number): signal.getsignal(number) for number in STOP_SIGNALS}
+    # What this process was started to ignore, as a shell has it ignore SIGINT in the background.
+    before = {n: h for n, h in handlers.items() if h not in (None, signal.SIG_IGN)}
     for number in before:
         signal.signal(number, catch)
     try:

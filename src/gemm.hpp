@@ -144,7 +144,8 @@ void gemm_over_rows(
     Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* partial, int threads
 ) {
     constexpr Size WIDE = 2 * LANES<T>;
-    const Size fitting = CACHED / ((x.width + g.width) * sizeof(T)) / 8 * 8;
+    const Size row_bytes = (x.width + g.width + 1) * (Size)sizeof(T);
+    const Size fitting = CACHED / row_bytes / 8 * 8;
     const Size block = fitting < 8 ? 8 : fitting > DEEP ? DEEP : fitting;
     const Size entries = x.width * g.width;
     const Size groups = pieces_of(x.rows * (x.width + g.width), GROUPS);

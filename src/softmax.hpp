@@ -19,11 +19,13 @@ struct BitsOf<double> {
 template <class T>
 using Bits = typename VecOf<typename BitsOf<T>::type>::type;
 
-// e^x for x <= 0 (NaN stays): x = n·log 2 + r, |r| <= log 2 / 2. The sum of a number of 2^p and a
-// small one rounds the latter to a whole number, which then stands in the lowest bits.
+// e^x for x <= 0 (NaN stays), 0 where it is hardly a normal number: x = n·log 2 + r, with
+// |r| <= log 2 / 2. The sum of a number of 2^p and a small one rounds the latter to a whole number,
+// which then stands in the lowest bits.
 inline Vec<float> exponential(Vec<float> x) {
     const Vec<float> lowest = Vec<float>{} - 87.0f;  // the smallest normal number is not far
-    x = x < lowest ? lowest : x;
+    const auto gone = x < lowest;
+    x = gone ? lowest : x;
     const Vec<float> shifted = x * 1.44269504f + 12582912.0f, n = shifted - 12582912.0f;
     const Vec<float> r = x - n * 0.693359375f + n * 2.12194440e-4f;
     // Cephes, expf: within an ulp or so.
@@ -33,12 +35,13 @@ inline Vec<float> exponential(Vec<float> x) {
     p = p * r + 1.6666665459e-1f;
     p = p * r + 5.0000001201e-1f;
     p = p * r * r + r + 1.0f;
-    return p * (Vec<float>)(((Bits<float>)shifted << 23) + 0x3f800000);
+    return gone ? Vec<float>{} : p * (Vec<float>)(((Bits<float>)shifted << 23) + 0x3f800000);
 }
 
 inline Vec<double> exponential(Vec<double> x) {
     const Vec<double> lowest = Vec<double>{} - 708.0;
-    x = x < lowest ? lowest : x;
+    const auto gone = x < lowest;
+    x = gone ? lowest : x;
     const Vec<double> shifted = x * 1.4426950408889634 + 6755399441055744.0;
     const Vec<double> n = shifted - 6755399441055744.0;
     const Vec<double> r = x - n * 6.93145751953125e-1 - n * 1.42860682030941723212e-6;
@@ -50,7 +53,7 @@ inline Vec<double> exponential(Vec<double> x) {
     q = q * rr + 2.27265548208155028766e-1;
     q = q * rr + 2.0;
     const Vec<double> power = (Vec<double>)(((Bits<double>)shifted << 52) + 0x3ff0000000000000);
-    return (1.0 + 2.0 * p / (q - p)) * power;
+    return gone ? Vec<double>{} : (1.0 + 2.0 * p / (q - p)) * power;
 }
 
 template <class T>

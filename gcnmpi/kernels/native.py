@@ -1,7 +1,8 @@
 """The compiled kernel: sparse products and one-pass dense operations in C++, with threads.
 
 The sources are in ``src/``, compiled when the package is installed; the best instruction set of
-those that were compiled is chosen when the kernel is made. Dense products stay with NumPy's BLAS.
+those that were compiled is chosen when the kernel is made. Dense products with large weights stay
+with NumPy's BLAS.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ FAULTY = [
      ["first gradient", "finite differences", *NUMBERS], True),
     ("bias_gradient_forgotten", "directed", FOLD,
      ["first gradient", "finite differences", *NUMBERS], True),
-    ("rows_not_in_original_order", "directed", FOLD,
+    ("rows_not_in_original_order", "directed", [*FOLD, "loading.order=none"],
      ["logits", "predictions", "accuracies", "M·x", "Mᵀ·y"], True),
     ("one_more_right", "directed", FOLD, ["accuracies"], True),
     ("adam_without_correction", "directed", FOLD, NUMBERS, True),

@@ -171,14 +171,29 @@ def test_signals_ask_and_are_given_back():
 
 
 def test_a_second_ctrl_c_does_not_wait(capfd):
-    before = signal.getsignal(signal.SIGINT)
-    with stop_requests() as asked:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert asked() == signal.SIGINT
-        with pytest.raises(KeyboardInterrupt):
+    # Tests may run in the background of a shell, where SIGINT is ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with stop_requests() as asked:
             os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) == before
+            assert asked() == signal.SIGINT
+            with pytest.raises(KeyboardInterrupt):
+                os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert capfd.readouterr().err.count("stopping with a checkpoint") == 1
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stop_requests() as asked:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert not asked()
+        assert signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_the_watchdog_ends_a_process_that_stands_still(capsys):

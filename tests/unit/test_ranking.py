@@ -150,7 +150,7 @@ def toy_variants(config, size):
 
 
 TOY = Entry(None, lambda config, size: 0, toy_variants,
-            lambda config, size, facts: Grid(size, facts, config.grid))  # fmt: skip
+            lambda config, size, facts: Grid(size, facts, grid=config.grid))  # fmt: skip
 
 
 class Table:
