@@ -52,15 +52,21 @@ void activate(
     });
 }
 
+// Given by value: behind a reference, `scale` might be one of the numbers that are written.
+template <class T>
+void relu_backward_rows(Rows<T> grad, Rows<const T> output, T scale, Size first, Size last) {
+    for (Size row = first; row < last; ++row) {
+        T* g = grad.data + row * grad.stride;
+        const T* o = output.data + row * output.stride;
+#pragma omp simd
+        for (Size j = 0; j < grad.width; ++j) g[j] = o[j] > 0 ? g[j] * scale : T(0);
+    }
+}
+
 template <class T>
 void relu_backward(Rows<T> grad, Rows<const T> output, T scale, int threads) {
     for_ranges(grad.rows, grad.width, threads, [&](Size first, Size last) {
-        for (Size row = first; row < last; ++row) {
-            T* g = grad.data + row * grad.stride;
-            const T* o = output.data + row * output.stride;
-#pragma omp simd
-            for (Size j = 0; j < grad.width; ++j) g[j] = o[j] > 0 ? g[j] * scale : T(0);
-        }
+        relu_backward_rows(grad, output, scale, first, last);
     });
 }
 

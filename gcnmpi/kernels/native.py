@@ -25,7 +25,7 @@ except ModuleNotFoundError as error:
         "install one, and the headers of Python; then install gcnmpi again",
     ) from error
 
-_SMALL_WEIGHTS, _SMALL_GRADIENT = 1 << 14, (1 << 12) - 1  # entries: above, BLAS is as fast
+_SMALL_WEIGHTS = 1 << 14  # entries: above, BLAS is as fast on one thread, and scales too
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class NativeKernel(DenseArithmetic):
         BLAS is at its best on large blocks; with few columns memory decides, and reading each row
         once.
         """
-        small = out.size <= _SMALL_GRADIENT if ta else b.size <= _SMALL_WEIGHTS
+        small = (out if ta else b).size <= _SMALL_WEIGHTS
         if not small or (ta and tb) or not (_by_rows(a) and _by_rows(out)):
             super().gemm(a, b, out, ta, tb, accumulate)
         elif not ta:
