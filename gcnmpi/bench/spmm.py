@@ -121,7 +121,7 @@ class Product:
 
     def __init__(self, kernel: Any, matrix: Any, x: np.ndarray, rows: int) -> None:
         self._kernel, self._matrix = kernel, matrix
-        self._x, self._out = kernel.from_host(x), kernel.empty(rows, x.shape[1])
+        self._x, self._out = _copy(kernel, x), kernel.empty(rows, x.shape[1])
 
     def __call__(self) -> None:
         self._kernel.spmm(self._matrix, self._x, self._out)
@@ -133,11 +133,18 @@ class Product:
         return self._kernel.to_host(self._out)
 
 
+def _copy(kernel: Any, x: np.ndarray) -> Any:
+    """Where the kernel would have it: for one, so that rows begin with a cache line."""
+    copy = kernel.empty(*x.shape)
+    kernel.copy(kernel.from_host(x), copy)
+    return copy
+
+
 def _gathers(kernel: Any, matrix: Any, x: np.ndarray) -> dict[str, Callable[[], object]]:
     """Calls that read what a product gathers, where the native kernel takes part."""
     if kernel is None:
         return {}
-    held = kernel.from_host(x)
+    held = _copy(kernel, x)
     return {
         name: partial(kernel.gather, matrix, held, prefetch) for name, prefetch in GATHERS.items()
     }

@@ -110,7 +110,7 @@ def test_what_does_not_work_here_is_a_warning_of_one_line(mpirun, path, tmp_path
             *small_run(path, tmp_path / "shared", "shared"),
         ),
     }  # fmt: skip
-    says = {"onesided": "no memory be attached", "shared": "cannot map each other's memory"}
+    says = {"onesided": "lets no memory", "shared": "cannot map each other's memory"}
     for transport, run in done.items():
         assert run.returncode == 0, run.stdout + run.stderr
         (warning,) = [line for line in run.stderr.splitlines() if line.startswith("warning")]
