@@ -142,7 +142,8 @@ def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[
     if any(not isinstance(record, dict) or set(record) != names for record in records):
         raise DamagedError(f"the checkpoint {path} is damaged: {EPOCHS} lists no epochs")
     epochs = [Epoch(**record) for record in records]
-    if [epoch.epoch for epoch in epochs] != list(range(1, facts["epoch"] + 1)):
+    numbers = [epoch.epoch for epoch in epochs]
+    if numbers != list(range(1, len(epochs) + 1)) or len(epochs) != facts["epoch"]:
         raise DamagedError(f"the checkpoint {path} is damaged: {EPOCHS} lacks epochs")
     return epochs, read_npz(path / STATE)
 

@@ -144,7 +144,9 @@ def read_npz(
                     arrays[name] = _read_member(path, name, archive, member)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError) as error:
+    except (
+        EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError
+    ) as error:  # fmt: skip
         raise UserError(f"{path} is truncated or damaged: {error}") from error
     return arrays
 

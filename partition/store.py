@@ -306,6 +306,8 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
         partition = Partition(parts=vector, **facts)
     except TypeError as error:
         raise UserError(f"{description} is damaged: {error}") from error
+    if type(partition.k) is not int or not 0 < partition.k <= np.iinfo(np.int32).max:
+        raise UserError(f"{description} is damaged: it has {partition.k!r} parts")
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
     if parts and _digest(partition.k, vector.astype(np.int32, copy=False)) != partition.id:

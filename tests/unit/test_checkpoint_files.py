@@ -47,6 +47,14 @@ def test_what_was_written_is_read(tmp_path):
     np.testing.assert_array_equal(state["weights/1.weight"], 3 * WEIGHT)
 
 
+@pytest.mark.parametrize("epoch", [2, 4, 2**63 - 1, 10**30, -1])
+def test_another_number_of_epochs_is_damage(tmp_path, epoch):
+    path = write(tmp_path, 3)
+    facts = files.read_manifest(path)
+    with pytest.raises(UserError, match="lacks epochs"):
+        files.read_state(path, facts | {"epoch": epoch})
+
+
 def test_the_newest_two_are_kept_and_nothing_else(tmp_path):
     for count in (1, 2, 10, 9):
         write(tmp_path, count)

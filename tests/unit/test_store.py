@@ -275,8 +275,18 @@ def test_damaged_partitions_are_refused(folder):
         description.write_text(json.dumps(facts | change))
         with pytest.raises(UserError, match="is not a version 1 partition"):
             read_partition(folder, "p")
-    description.write_text(json.dumps(facts | {"colour": "red"}))
-    with pytest.raises(UserError, match="is damaged"):
+    for change in ({"colour": "red"}, {"k": float("inf")}, {"k": 10**30}, {"k": 0}, {"k": None}):
+        description.write_text(json.dumps(facts | change))
+        with pytest.raises(UserError, match="is damaged"):
+            read_partition(folder, "p")
+    description.write_text(json.dumps(facts))
+    # A name of a file inside, said to be UTF-8, that is not.
+    names = good.replace(b"parts.npy", b"p\xff\xferts.npy"[:9])
+    flagged = bytearray(names)
+    for signature, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        flagged[names.index(signature) + place + 1] |= 8
+    vector.write_bytes(flagged)
+    with pytest.raises(UserError, match="damaged"):
         read_partition(folder, "p")
 
 
