@@ -16,11 +16,11 @@ import numpy as np
 
 from gcnmpi.comm import Comm, MPIError, Window, address_of, agreed, is_over, row_type
 from gcnmpi.plan import Plan
-from gcnmpi.transports import Route, Rows, Transport, messages
+from gcnmpi.transports import Route, Rows, TwoWay, messages
 from partition.errors import UserError
 
 
-class OneSided(Transport):
+class OneSided(TwoWay):
     """Rows are put into the halo, or into the room for packed rows, of their receiver."""
 
     shares_packed = False  # memory is attached to a window once
@@ -111,6 +111,7 @@ def _addresses(comm: Comm, target: Rows) -> list[int]:
 def _explained() -> Iterator[None]:
     try:
         yield
+    # mpi4py raises the second where the library has no such function.
     except (MPIError, NotImplementedError) as error:
         raise UserError(
             f"the MPI library lets no memory, or no more, be attached to a window ({error})",

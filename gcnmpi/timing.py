@@ -6,11 +6,13 @@ import contextlib
 import statistics
 import time
 import weakref
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Any
 
 from gcnmpi.volume import Volume
+
+REMEMBERED = 1000  # times of an exchange, the last ones: a long run must not grow
 
 
 class Phases:
@@ -79,7 +81,7 @@ class Traffic:
     def took(self, exchange: Any, route: Any, exposed: float) -> None:
         """Add the seconds spent on one way of an exchange, packing and waiting."""
         routes = self._timed[self.purpose].setdefault(exchange, {})
-        routes.setdefault(route, []).append(exposed)
+        routes.setdefault(route, deque(maxlen=REMEMBERED)).append(exposed)
 
     def hidden(self, purpose: str) -> float | None:
         """Share of the exchanges' time that computing hid, in the median; None if none was timed.

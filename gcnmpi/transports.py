@@ -7,6 +7,7 @@ put rows into each other's buffers, in :mod:`gcnmpi.node_memory` ranks of a node
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -86,7 +87,7 @@ class Route(Protocol):
         """Until the target is complete and the source may be overwritten."""
 
 
-class Transport:
+class Transport(ABC):
     """Carries the rows of a plan; made by all ranks together.
 
     Attributes
@@ -108,7 +109,7 @@ class Transport:
     def __init__(self, comm: Comm, plan: Plan, kernel: Any) -> None:
         self.comm, self.plan, self.kernel, self.kept = comm, plan, kernel, Kept()
 
-    @classmethod
+    @classmethod  # noqa: B027 - not abstract: most work everywhere
     def check(cls, comm: Comm, kernel: Any) -> None:
         """Raise a UserError, on all ranks, if this transport does not work here."""
 
@@ -120,16 +121,24 @@ class Transport:
         """Copy the own rows that are sent to where they are sent from."""
         self.kernel.take_rows(exchange.own, self.plan.send_rows, exchange.packed)
 
+    @abstractmethod
     def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """The way of packed rows (``outer``) to halos (``inner``), and the way back."""
+
+
+class TwoWay(Transport):
+    """A transport of which both directions are alike."""
+
+    def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+        """Forth and back."""
         return self.route(outer, inner), self.route(inner, outer)
 
+    @abstractmethod
     def route(self, source: Rows, target: Rows) -> Route:
-        """The way from one to the other, where both directions are alike."""
-        raise NotImplementedError
+        """The way from one to the other."""
 
 
-class Persistent(Transport):
+class Persistent(TwoWay):
     """Messages whose requests are made once."""
 
     def route(self, source: Rows, target: Rows) -> Route:
@@ -137,7 +146,7 @@ class Persistent(Transport):
         return PersistentRoute(self.comm, source, target)
 
 
-class Isend(Transport):
+class Isend(TwoWay):
     """Messages whose requests are made in every exchange."""
 
     def route(self, source: Rows, target: Rows) -> Route:
@@ -162,7 +171,7 @@ class Neighbor(Transport):
         )
 
 
-class Alltoallv(Transport):
+class Alltoallv(TwoWay):
     """The collective of all ranks, to most of which nothing is sent."""
 
     def route(self, source: Rows, target: Rows) -> Route:

@@ -267,7 +267,7 @@ class CupyKernel:
         places = self._resident(rows, "i8"), self._resident(columns, "i8")
         self._launch("subtract_at", len(rows), 1, *x, *places, number)
 
-    softmax_cross_entropy = None  # the three passes above keep up with the device's memory
+    softmax_cross_entropy = None  # the loss is made of the operations above
 
     # Optimizer steps, on flat arrays.
 
