@@ -1,6 +1,8 @@
 // Dense products of which one side is narrow, as in X·W, X·Wᵀ and Xᵀ·G: X and G have many rows, W
 // is small. A tile of the result stays in registers while the common dimension passes by; W is
-// packed in panels of its columns first, X and G are read where they are.
+// packed in panels of its columns first, X and G are read where they are. A tile reads too many
+// rows at a time for the hardware to foresee the next ones, and all of them at once would fill the
+// queue of misses: so every step asks for a few bytes of what comes after this block of rows.
 #pragma once
 
 #include "parallel.hpp"
@@ -13,13 +15,24 @@ inline constexpr int TALL = 4, TALLER = 6;
 inline constexpr Size DEEP = 64;          // rows that are summed in registers, at most
 inline constexpr Size CACHED = 32 << 10;  // bytes of rows that are to stay in the L1 cache
 
+// Where the next block of rows is, and how many bytes of it to ask for at every step.
+struct Coming {
+    const char* at;
+    Size pace;
+};
+
 // sums[r][v] += Σ_k left[r·left_row + k·left_step] · right[k·right_step + v·LANES + lane]
 template <class T, int R, int V>
 inline void multiply(
     const T* left, Size left_row, Size left_step, const T* right, Size right_step, Size depth,
-    Vec<T> (&sums)[R][V]
+    Coming& coming, Vec<T> (&sums)[R][V]
 ) {
-    for (Size k = 0; k < depth; ++k, left += left_step, right += right_step) {
+    const char* at = coming.at;
+    const Size pace = coming.pace;
+    coming.at += pace * depth;
+#pragma GCC unroll 4
+    for (Size k = 0; k < depth; ++k, left += left_step, right += right_step, at += pace) {
+        __builtin_prefetch(at, 0, 2);
         Vec<T> across[V];
 #pragma GCC unroll 2
         for (int v = 0; v < V; ++v) across[v] = load(right + v * LANES<T>);
@@ -43,10 +56,10 @@ struct Factor {
 template <class T, int R, int V>
 inline void tile(
     Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
-    bool add
+    bool add, Coming& coming
 ) {
     Vec<T> sums[R][V] = {};
-    multiply<T, R, V>(left.data, left.row, left.step, right, right_step, depth, sums);
+    multiply<T, R, V>(left.data, left.row, left.step, right, right_step, depth, coming, sums);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
         T* to = out + r * stride;
@@ -63,35 +76,25 @@ inline void tile(
     }
 }
 
-// Rows that come next, on their way while others are worked on: a tile reads too many rows at a
-// time for the hardware to foresee.
-template <class T>
-inline void fetch(Rows<const T> x, Size first, Size rows) {
-    const Size last = first + rows < x.rows ? first + rows : x.rows;
-    for (Size row = first; row < last; ++row) {
-        const char* from = (const char*)(x.data + row * x.stride);
-        for (Size byte = 0; byte < x.width * (Size)sizeof(T); byte += 64)
-            __builtin_prefetch(from + byte);
-    }
-}
-
 // As many rows as there are, in tiles of R or fewer rows.
 template <class T, int R, int V>
 void tiles(
     Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
-    bool add, Size rows
+    bool add, Size rows, Coming& coming
 ) {
     Size done = 0;
     for (; done + R <= rows; done += R) {
         const Factor<T> here = {left.data + done * left.row, left.row, left.step};
-        tile<T, R, V>(here, right, right_step, depth, out + done * stride, stride, width, add);
+        T* to = out + done * stride;
+        tile<T, R, V>(here, right, right_step, depth, to, stride, width, add, coming);
     }
     if constexpr (R > 1) {
         constexpr int FEWER = R > 4 ? 4 : R > 2 ? 2 : 1;
         const Factor<T> here = {left.data + done * left.row, left.row, left.step};
         if (done < rows)
             tiles<T, FEWER, V>(
-                here, right, right_step, depth, out + done * stride, stride, width, add, rows - done
+                here, right, right_step, depth, out + done * stride, stride, width, add,
+                rows - done, coming
             );
     }
 }
@@ -100,10 +103,20 @@ void tiles(
 template <class T>
 void panel_of_columns(
     Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
-    bool add, Size rows
+    bool add, Size rows, Coming& coming
 ) {
     const auto run = width > LANES<T> ? tiles<T, TALL, 2> : tiles<T, TALLER, 1>;
-    run(left, right, right_step, depth, out, stride, width, add, rows);
+    run(left, right, right_step, depth, out, stride, width, add, rows, coming);
+}
+
+// The rows of x from `first` on, at the pace of products with matrices of `width` columns: a step
+// reads a number of each of a tile's rows, and each panel of columns reads them all.
+template <class T>
+Coming coming_rows(Rows<const T> x, Size first, Size width) {
+    const Size panels = (width + 2 * LANES<T> - 1) / (2 * LANES<T>);
+    const Size read = (width > LANES<T> ? TALL : TALLER) * (Size)sizeof(T);
+    const Size next = first < x.rows ? first : 0, steps = x.width * panels;
+    return {(const char*)(x.data + next * x.stride), steps ? read * x.stride / steps + 1 : 0};
 }
 
 // Pieces of rows, each times all panels of w.
@@ -125,12 +138,13 @@ void gemm(
         constexpr Size BLOCK = 24;  // rows of x that stay in the L1 cache
         for (Size row = first; row < last; row += BLOCK) {
             const Size rows = last - row < BLOCK ? last - row : BLOCK;
-            fetch<T>(x, row + BLOCK, BLOCK);
+            Coming coming = coming_rows(x, row + BLOCK, out.width);
             for (Size start = 0; start < out.width; start += WIDE) {
                 const Size width = out.width - start < WIDE ? out.width - start : WIDE;
                 panel_of_columns<T>(
                     {x.data + row * x.stride, x.stride, 1}, packed + start * depth, WIDE, depth,
-                    out.data + row * out.stride + start, out.stride, width, add, rows
+                    out.data + row * out.stride + start, out.stride, width, add, rows,
+                    coming
                 );
             }
         }
@@ -156,8 +170,7 @@ void gemm_over_rows(
         for (Size i = 0; i < entries; ++i) sums[i] = T(0);
         for (Size row = first; row < last; row += block) {
             const Size depth = last - row < block ? last - row : block;
-            fetch<T>(x, row + block, block);
-            fetch<T>(g, row + block, block);
+            Coming coming = coming_rows(x, row + block, g.width);
             for (Size start = 0; start < g.width; start += WIDE) {
                 const T* right = g.data + row * g.stride + start;
                 Size right_step = g.stride, width = g.width - start;
@@ -172,7 +185,7 @@ void gemm_over_rows(
                 }
                 panel_of_columns<T>(
                     {x.data + row * x.stride, 1, x.stride}, right, right_step, depth, sums + start,
-                    g.width, width, true, x.width
+                    g.width, width, true, x.width, coming
                 );
             }
         }

@@ -39,7 +39,7 @@ inline void store(T* to, Vec<T> v) {
     __builtin_memcpy(to, &v, BYTES);
 }
 
-// The first n lanes of a vector, 0 <= n < LANES; the others are loaded as 0 and never touched.
+// The first n lanes of a vector, 0 <= n <= LANES; the others are loaded as 0 and never touched.
 template <class T>
 struct Tail {
     int n;
@@ -69,9 +69,22 @@ struct Tail {
         return v;
     }
 #endif
-    // Once a row, and masked stores are slow on some CPUs: one lane at a time.
+    // Masked stores are slow on some CPUs: a half, a quarter and so on, as n has them.
     void store(T* to, Vec<T> v) const {
-        for (int i = 0; i < n; ++i) to[i] = v[i];
+        if (n == LANES<T>) {
+            __builtin_memcpy(to, &v, BYTES);
+            return;
+        }
+        T all[LANES<T>];
+        __builtin_memcpy(all, &v, BYTES);
+        const T* from = all;
+#pragma GCC unroll 4
+        for (int lanes = LANES<T> / 2; lanes > 0; lanes /= 2)
+            if (n & lanes) {
+                __builtin_memcpy(to, from, lanes * sizeof(T));
+                to += lanes;
+                from += lanes;
+            }
     }
 };
 

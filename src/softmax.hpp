@@ -57,10 +57,15 @@ inline Vec<double> exponential(Vec<double> x) {
 }
 
 template <class T>
-inline Vec<T> first_lanes(int n, Vec<T> v, T others) {
+inline Bits<T> lane_numbers() {
     Bits<T> lane;
     for (int j = 0; j < LANES<T>; ++j) lane[j] = j;
-    return lane < n ? v : Vec<T>{} + others;
+    return lane;
+}
+
+template <class T>
+inline Vec<T> first_lanes(int n, Vec<T> v, T others) {
+    return lane_numbers<T>() < n ? v : Vec<T>{} + others;
 }
 
 // All lanes merged to one number, which stands in all of them: each with the lane whose number
@@ -96,33 +101,31 @@ struct RowLoss {
     T sum, rest;
 };
 template <class T>
-inline RowLoss<T> cross_entropy_of_row(const T* z, Size width, Size label, T scale, T* to) {
+[[gnu::always_inline]] inline RowLoss<T> cross_entropy_of_row(const T* z, Size width, Size label, T scale, T* to) {
     constexpr Size N = LANES<T>;
     constexpr T INFINITE = __builtin_inff();
-    const Tail<T> tail = {(int)(width % N)};
-    const Size whole = width - tail.n;
-    Vec<T> most = Vec<T>{} - INFINITE, rest = {}, sums = {};
-    for (Size j = 0; j < whole; j += N) most = larger<T>(load(z + j), most);
-    if (tail.n) {
-        rest = first_lanes<T>(tail.n, tail.load(z + whole), -INFINITE);
-        most = larger<T>(rest, most);
-    }
+    // The last lanes, up to a whole vector of them, stay in a register.
+    const Size before = (width - 1) / N * N;
+    const Tail<T> tail = {(int)(width - before)};
+    Vec<T> rest = tail.n == N ? load(z + before)
+                              : first_lanes<T>(tail.n, tail.load(z + before), -INFINITE);
+    Vec<T> most = rest, sums = {};
+    for (Size j = 0; j < before; j += N) most = larger<T>(load(z + j), most);
     const Vec<T> largest = folded<T>(most, larger<T>);
     const T without = largest[0] - z[label];  // before `to`, which may be z
-    for (Size j = 0; j < whole; j += N) {
+    for (Size j = 0; j < before; j += N) {
         const Vec<T> e = exponential(load(z + j) - largest);
         sums += e;
         store(to + j, e);
     }
-    if (tail.n) {
-        rest = first_lanes<T>(tail.n, exponential(rest - largest), T(0));
-        sums += rest;
-    }
-    sums = folded<T>(sums, [](Vec<T> a, Vec<T> b) { return a + b; });
+    rest = exponential(rest - largest);
+    if (tail.n < N) rest = first_lanes<T>(tail.n, rest, T(0));
+    sums = folded<T>(sums + rest, [](Vec<T> a, Vec<T> b) { return a + b; });
     const Vec<T> share = scale / sums;
-    for (Size j = 0; j < whole; j += N) store(to + j, load(to + j) * share);
-    if (tail.n) tail.store(to + whole, rest * share);
-    to[label] -= scale;
+    for (Size j = 0; j < before; j += N) store(to + j, load(to + j) * share);
+    if (label < before) to[label] -= scale;
+    const auto hot = lane_numbers<T>() == (typename BitsOf<T>::type)(label - before);
+    tail.store(to + before, rest * share - (hot ? Vec<T>{} + scale : Vec<T>{}));
     return {sums[0], without};
 }
 
@@ -148,7 +151,7 @@ double softmax_cross_entropy(
     Rows<const T> logits, const std::int32_t* labels, T scale, Rows<T> grad, int threads
 ) {
     double totals[GROUPS] = {};
-    const Size groups = pieces_of(logits.rows * logits.width, GROUPS);
+    const Size width = logits.width, groups = pieces_of(logits.rows * width, GROUPS);
     for_pieces(groups, threads, [&](Size group) {
         LogSum loss;
         const Size last = logits.rows * (group + 1) / groups;
@@ -158,7 +161,10 @@ double softmax_cross_entropy(
             if (labels[row] < 0) {
                 for (Size j = 0; j < grad.width; ++j) to[j] = T(0);
             } else {
-                const auto of = cross_entropy_of_row(z, logits.width, labels[row], scale, to);
+                // One vector a row is compiled by itself: no loops, nothing goes through memory.
+                const auto of = width == LANES<T>
+                    ? cross_entropy_of_row(z, LANES<T>, labels[row], scale, to)
+                    : cross_entropy_of_row(z, width, labels[row], scale, to);
                 loss.add(of.sum, of.rest);
             }
         }
