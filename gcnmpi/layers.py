@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gcnmpi.config import ModelConfig
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
 
@@ -55,7 +56,7 @@ class GraphConvolution:
 
     Parameters
     ----------
-    scheme, kernel : scheme and kernel
+    scheme : scheme
     k : int
         Number of the layer, from 1.
     d_in, d_out : int
@@ -66,52 +67,55 @@ class GraphConvolution:
     """
 
     def __init__(
-        self, scheme: Any, kernel: Any, k: int, d_in: int, d_out: int, order: str, workspace: Any
+        self, scheme: Any, k: int, d_in: int, d_out: int, order: str, workspace: Any
     ) -> None:
         self.k, self.d_in, self.d_out, self.order = k, d_in, d_out, order
-        self._scheme, self._kernel, self._workspace = scheme, kernel, workspace
+        self._scheme, self._workspace = scheme, workspace
         self._aggregated = None
         if order == "aggregate":
             self._aggregated = scheme.empty(Place(k, aggregated=True), d_in)
-        columns = scheme.block(Place(k), d_out).columns
-        self._columns = None if columns == slice(0, d_out) else columns
 
-    def forward(self, h: Any, weight: Any, bias: Any, out: Any) -> None:
-        """out = Z; what ``backward`` needs is kept."""
+    def forward(self, h: Any, weight: Any, then: Epilogue | None, out: Any) -> None:
+        """out = then(M·H·W), of which the bias is a part; what ``backward`` needs is kept."""
         scheme, k = self._scheme, self.k
         if self.order == "combine":
             product = self._workspace("product", Place(k), self.d_out)
             scheme.combine(k, h, weight, product)
-            scheme.aggregate(k, product, out)
+            scheme.aggregate(k, product, out, then)
         else:
             aggregated = h
             if self.order == "aggregate":
                 aggregated = self._aggregated
                 scheme.aggregate(k, h, aggregated)
-            scheme.combine(k, aggregated, weight, out)
-        if bias is not None:
-            # The bias is whole on every rank.
-            self._kernel.add_bias(out, bias if self._columns is None else bias[self._columns])
+            scheme.combine(k, aggregated, weight, out, then)
 
     def backward(
-        self, h: Any, grad: Any, weight: Any, weight_grad: Any, bias_grad: Any, out: Any
+        self,
+        h: Any,
+        grad: Any,
+        weight: Any,
+        weight_grad: Any,
+        bias_grad: Any,
+        then: Epilogue | None,
+        out: Any,
     ) -> None:
-        """From G = ``grad``: this rank's share of dW and db, and dH into ``out`` unless None."""
+        """From G = ``grad``: this rank's share of dW and db, and out = then(dH) unless None."""
         scheme, k = self._scheme, self.k
-        if bias_grad is not None:
-            scheme.column_sum(k, grad, bias_grad)
         if self.order == "combine":
+            if bias_grad is not None:
+                scheme.column_sum(k, grad, bias_grad)
             turned = self._workspace("aside", Place(k), self.d_out)
             scheme.aggregate_t(k, grad, turned)
             scheme.weight_grad(k, h, turned, weight_grad)
             if out is not None:
-                scheme.combine_t(k, turned, weight, out)
+                scheme.combine_t(k, turned, weight, out, then)
             return
-        scheme.weight_grad(k, h if self.order == "given" else self._aggregated, grad, weight_grad)
+        aggregated = h if self.order == "given" else self._aggregated
+        scheme.weight_grad(k, aggregated, grad, weight_grad, bias_grad)
         if out is not None:
             turned = self._workspace("aside", Place(k, aggregated=True), self.d_in)
             scheme.combine_t(k, grad, weight, turned)
-            scheme.aggregate_t(k, turned, out)
+            scheme.aggregate_t(k, turned, out, then)
 
 
 def choose_orders(

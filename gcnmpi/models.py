@@ -10,6 +10,7 @@ import numpy as np
 
 from gcnmpi import rng
 from gcnmpi.config import Config
+from gcnmpi.kernels.epilogues import Activation, Bias, Epilogue, ReluBackward
 from gcnmpi.layers import GraphConvolution, Product, Workspace, choose_orders, network_products
 from gcnmpi.optim import Parameters
 from gcnmpi.schemes.interface import Place
@@ -54,7 +55,7 @@ class GCN:
         orders = choose_orders(model, widths, scheme.orders)
         for k, order in enumerate(orders, start=1):
             arguments = (k, widths[k - 1], widths[k], order, workspace)
-            self.layers.append(GraphConvolution(scheme, kernel, *arguments))
+            self.layers.append(GraphConvolution(scheme, *arguments))
 
         exchanged = orders[0] == "aggregate"
         self._input = features
@@ -97,11 +98,8 @@ class GCN:
             self._drop(h, epoch, 0, model.input_dropout, self._dropped)
             h = self._dropped
         for layer, out in zip(self.layers[:depth], self._outputs, strict=False):
-            k, hidden = layer.k, layer.k < self.depth
-            # Where more follows, the bias is added with it, in one pass.
-            layer.forward(h, self._weight(k), None if hidden else self._bias(k), out)
-            if hidden:
-                self._activate(out, epoch, k)
+            k = layer.k
+            layer.forward(h, self._weight(k), self._following(epoch, k), out)
             h = out
         return h
 
@@ -111,14 +109,15 @@ class GCN:
         inputs = [self._input if self._dropped is None else self._dropped, *self._outputs]
         grad = self.output_grad
         for layer in reversed(self.layers):
-            k, before = layer.k, None
+            k, before, then = layer.k, None, None
             if k > 1 or model.train_features:
                 before = self._workspace("product", Place(k - 1), layer.d_in)
+            if k > 1:
+                then = ReluBackward(inputs[k - 1], 1 / (1 - model.dropout))
             weight_grad = self.gradients[f"{k}.weight"]
             bias_grad = self.gradients[f"{k}.bias"] if model.bias else None
-            layer.backward(inputs[k - 1], grad, self._weight(k), weight_grad, bias_grad, before)
-            if k > 1:
-                self._kernel.relu_backward(before, inputs[k - 1], 1 / (1 - model.dropout))
+            gradients = weight_grad, bias_grad
+            layer.backward(inputs[k - 1], grad, self._weight(k), *gradients, then, before)
             grad = before
         if model.train_features:
             if model.input_dropout:
@@ -216,12 +215,15 @@ class GCN:
     def _drop(self, x: Any, epoch: int, k: int, p: float, out: Any) -> None:
         self._kernel.dropout(x, self._row_keys(epoch, k), self._columns[k], p, out)
 
-    def _activate(self, x: Any, epoch: int | None, k: int) -> None:
+    def _following(self, epoch: int | None, k: int) -> Epilogue | None:
+        """What follows M·H·W in layer k."""
         p, bias = self._config.model.dropout, self._bias(k)
         if bias is not None:
             bias = bias[self._blocks[k].columns]  # whole on every rank
+        if k == self.depth:
+            return None if bias is None else Bias(bias)
         keys = self._row_keys(epoch, k) if epoch is not None and p else None
-        self._kernel.activate(x, bias, keys, self._columns[k], p)
+        return Activation(bias, keys, self._columns[k], p)
 
     def _row_keys(self, epoch: int, k: int) -> Any:
         return self._kernel.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)

@@ -35,10 +35,23 @@ void activate_rows(
     }
 }
 
+// Given by value: behind a reference, `scale` might be one of the numbers that are written.
 template <class T>
-void activate(
-    Rows<const T> x, const T* bias, bool relu, Dropout<T> drop, Rows<T> out, int threads
+void relu_backward_rows(
+    Rows<const T> x, Rows<const T> output, T scale, Rows<T> out, Size first, Size last
 ) {
+    for (Size row = first; row < last; ++row) {
+        const T* from = x.data + row * x.stride;
+        const T* o = output.data + row * output.stride;
+        T* to = out.data + row * out.stride;
+#pragma omp simd
+        for (Size j = 0; j < x.width; ++j) to[j] = o[j] > 0 ? from[j] * scale : T(0);
+    }
+}
+
+// Rows first .. last, while a product has them in the cache.
+template <class T>
+void apply_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last) {
     using Body = void (*)(Rows<const T>, const T*, Dropout<T>, Rows<T>, Size, Size);
     static constexpr Body BODIES[2][2][2] = {
         {{activate_rows<T, 0, 0, 0>, activate_rows<T, 0, 0, 1>},
@@ -46,28 +59,24 @@ void activate(
         {{activate_rows<T, 1, 0, 0>, activate_rows<T, 1, 0, 1>},
          {activate_rows<T, 1, 1, 0>, activate_rows<T, 1, 1, 1>}},
     };
-    const Body body = BODIES[bias != nullptr][relu][drop.rows != nullptr];
-    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
-        body(x, bias, drop, out, first, last);
-    });
-}
-
-// Given by value: behind a reference, `scale` might be one of the numbers that are written.
-template <class T>
-void relu_backward_rows(Rows<T> grad, Rows<const T> output, T scale, Size first, Size last) {
-    for (Size row = first; row < last; ++row) {
-        T* g = grad.data + row * grad.stride;
-        const T* o = output.data + row * output.stride;
-#pragma omp simd
-        for (Size j = 0; j < grad.width; ++j) g[j] = o[j] > 0 ? g[j] * scale : T(0);
+    if (then.output.data) {
+        relu_backward_rows(x, then.output, then.scale, out, first, last);
+    } else {
+        const Body body = BODIES[then.bias != nullptr][then.relu][then.drop.rows != nullptr];
+        body(x, then.bias, then.drop, out, first, last);
     }
 }
 
 template <class T>
-void relu_backward(Rows<T> grad, Rows<const T> output, T scale, int threads) {
-    for_ranges(grad.rows, grad.width, threads, [&](Size first, Size last) {
-        relu_backward_rows(grad, output, scale, first, last);
+void apply(Epilogue<T> then, Rows<const T> x, Rows<T> out, int threads) {
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        apply_to_rows(then, x, out, first, last);
     });
+}
+
+template <class T>
+Rows<const T> read_only(Rows<T> x) {
+    return {x.data, x.rows, x.width, x.stride};
 }
 
 template <class T>
@@ -87,29 +96,40 @@ void take_rows(Rows<const T> x, const Size* rows, Rows<T> out, Size column_strid
     });
 }
 
-// Rows are added in groups of a fixed size and the groups in their order, in float64: the same
-// bits for every number of threads. Columns pass by a few at a time, so the sums need no memory.
+template <class T>
+void add_rows_to(double* sums, Rows<const T> x, Size first, Size last) {
+    for (Size row = first; row < last; ++row) {
+        const T* from = x.data + row * x.stride;
+#pragma omp simd
+        for (Size j = 0; j < x.width; ++j) sums[j] += from[j];
+    }
+}
+
+// Groups of rows in their order: the same bits for every number of threads.
+template <class T>
+void add_groups(const double* partial, Size groups, Size width, T* out) {
+    for (Size j = 0; j < width; ++j) {
+        double sum = 0;
+        for (Size group = 0; group < groups; ++group) sum += partial[group * width + j];
+        out[j] = (T)sum;
+    }
+}
+
+// In float64. Columns pass by a few at a time, so the sums need no memory.
 template <class T>
 void column_sum(Rows<const T> x, T* out, int threads) {
     constexpr Size STRIP = 64;
     for (Size start = 0; start < x.width; start += STRIP) {
         const Size width = x.width - start < STRIP ? x.width - start : STRIP;
-        double sums[GROUPS][STRIP] = {};
+        const Rows<const T> strip = {x.data + start, x.rows, width, x.stride};
+        double partial[GROUPS * STRIP] = {};
         const Size groups = pieces_of(x.rows * width, GROUPS);
         for_pieces(groups, threads, [&](Size group) {
             double mine[STRIP] = {};
-            for (Size row = x.rows * group / groups; row < x.rows * (group + 1) / groups; ++row) {
-                const T* from = x.data + row * x.stride + start;
-#pragma omp simd
-                for (Size j = 0; j < width; ++j) mine[j] += from[j];
-            }
-            for (Size j = 0; j < width; ++j) sums[group][j] = mine[j];
+            add_rows_to(mine, strip, x.rows * group / groups, x.rows * (group + 1) / groups);
+            for (Size j = 0; j < width; ++j) partial[group * width + j] = mine[j];
         });
-        for (Size j = 0; j < width; ++j) {
-            double sum = 0;
-            for (Size group = 0; group < groups; ++group) sum += sums[group][j];
-            out[start + j] = (T)sum;
-        }
+        add_groups(partial, groups, width, out + start);
     }
 }
 

@@ -5,7 +5,7 @@
 // queue of misses: so every step asks for a few bytes of what comes after this block of rows.
 #pragma once
 
-#include "parallel.hpp"
+#include "dense.hpp"
 #include "simd.hpp"
 
 namespace gcnmpi::TARGET {
@@ -122,8 +122,8 @@ Coming coming_rows(Rows<const T> x, Size first, Size width) {
 // Pieces of rows, each times all panels of w.
 template <class T>
 void gemm(
-    Rows<const T> x, const T* w, Size w_row, Size w_step, Rows<T> out, bool add, T* packed,
-    int threads
+    Rows<const T> x, const T* w, Size w_row, Size w_step, Rows<T> out, bool add, Epilogue<T> then,
+    T* packed, int threads
 ) {
     constexpr Size WIDE = 2 * LANES<T>;
     const Size depth = x.width;
@@ -147,15 +147,17 @@ void gemm(
                     coming
                 );
             }
+            if (!then.nothing()) apply_to_rows(then, read_only(out), out, row, row + rows);
         }
     });
 }
 
 // Rows are taken in groups that depend on the sizes only, each summed into its part of `partial`;
-// the groups are added in their order.
+// the groups are added in their order. Sums of columns are taken in float64.
 template <class T>
 void gemm_over_rows(
-    Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* partial, int threads
+    Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* sums, T* partial,
+    double* partial_sums, int threads
 ) {
     constexpr Size WIDE = 2 * LANES<T>;
     const Size row_bytes = (x.width + g.width + 1) * (Size)sizeof(T);
@@ -165,12 +167,15 @@ void gemm_over_rows(
     const Size groups = pieces_of(x.rows * (x.width + g.width), GROUPS);
     for_pieces(groups, threads, [&](Size group) {
         alignas(64) T last_panel[DEEP * WIDE];
-        T* sums = partial + group * entries;
+        T* mine = partial + group * entries;
+        double* my_sums = partial_sums + group * g.width;
         const Size first = x.rows * group / groups, last = x.rows * (group + 1) / groups;
-        for (Size i = 0; i < entries; ++i) sums[i] = T(0);
+        for (Size i = 0; i < entries; ++i) mine[i] = T(0);
+        for (Size j = 0; j < g.width; ++j) my_sums[j] = 0;
         for (Size row = first; row < last; row += block) {
             const Size depth = last - row < block ? last - row : block;
             Coming coming = coming_rows(x, row + block, g.width);
+            if (sums) add_rows_to(my_sums, g, row, row + depth);
             for (Size start = 0; start < g.width; start += WIDE) {
                 const T* right = g.data + row * g.stride + start;
                 Size right_step = g.stride, width = g.width - start;
@@ -184,12 +189,13 @@ void gemm_over_rows(
                     right_step = WIDE;
                 }
                 panel_of_columns<T>(
-                    {x.data + row * x.stride, 1, x.stride}, right, right_step, depth, sums + start,
+                    {x.data + row * x.stride, 1, x.stride}, right, right_step, depth, mine + start,
                     g.width, width, true, x.width, coming
                 );
             }
         }
     });
+    if (sums) add_groups(partial_sums, groups, g.width, sums);
     for (Size i = 0; i < x.width; ++i) {
         T* to = out.data + i * out.stride;
         for (Size j = 0; j < g.width; ++j) {

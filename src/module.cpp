@@ -78,6 +78,57 @@ const Operations<T>& table_of(const std::string& target) {
     else return generic::double_table;
 }
 
+// The arrays of an epilogue, kept for as long as it is used.
+template <class T>
+struct Following {
+    std::optional<Flat<const T>> bias;
+    bool relu;
+    std::optional<Flat<const std::uint64_t>> rows;
+    std::optional<Flat<const std::uint32_t>> columns;
+    std::uint32_t mix1, mix2, limit;
+    T scale;
+    std::optional<Matrix<const T>> output;
+
+    static Following activation(
+        std::optional<Flat<const T>> bias, bool relu,
+        std::optional<Flat<const std::uint64_t>> rows,
+        std::optional<Flat<const std::uint32_t>> columns, std::uint32_t mix1, std::uint32_t mix2,
+        std::uint32_t limit, T scale
+    ) {
+        require(rows.has_value() == columns.has_value(), "keys of rows and of columns, or none");
+        return {bias, relu, rows, columns, mix1, mix2, limit, scale, {}};
+    }
+
+    static Following relu_backward(Matrix<const T> output, T scale) {
+        return {{}, false, {}, {}, 0, 0, 0, scale, output};
+    }
+
+    Epilogue<T> after(const Rows<T>& out) const {
+        const auto fits = [](const auto& array, Size size) {
+            return !array || (Size)array->shape(0) == size;
+        };
+        require(fits(bias, out.width), "a bias for each column");
+        require(fits(rows, out.rows), "a key for each row");
+        require(fits(columns, out.width), "a key for each column");
+        Epilogue<T> then = {bias ? bias->data() : nullptr, relu, {}, {}, scale};
+        if (rows) then.drop = {rows->data(), columns->data(), mix1, mix2, limit, scale};
+        if (output) {
+            then.output = rows_of(*output);
+            const bool same = then.output.rows == out.rows && then.output.width == out.width;
+            require(same, "shapes differ");
+        }
+        return then;
+    }
+};
+
+template <class T>
+using Then = std::optional<Following<T>>;
+
+template <class T>
+Epilogue<T> epilogue(const Then<T>& then, const Rows<T>& out) {
+    return then ? then->after(out) : Epilogue<T>{};
+}
+
 template <class T>
 class Native {
 public:
@@ -89,7 +140,7 @@ public:
     template <class I>
     void spmm(
         Flat<const Size> starts, Flat<const I> columns, Flat<const T> values, Size width,
-        Matrix<const T> x, Matrix<T> out, bool accumulate
+        Matrix<const T> x, Matrix<T> out, bool accumulate, const Then<T>& then
     ) const {
         const Csr<T, I> matrix = {
             starts.data(), columns.data(), values.data(), (Size)starts.shape(0) - 1,
@@ -99,11 +150,12 @@ public:
         require(x.shape(1) == out.shape(1), "widths differ");
         const Rows<const T> from = rows_of(x);
         const Rows<T> to = rows_of(out);
+        const Epilogue<T> last = epilogue(then, to);
         const nb::gil_scoped_release released;
         if constexpr (std::is_same_v<I, std::int32_t>) {
-            table_.spmm32(matrix, from, to, accumulate, threads_);
+            table_.spmm32(matrix, from, to, accumulate, last, threads_);
         } else {
-            table_.spmm64(matrix, from, to, accumulate, threads_);
+            table_.spmm64(matrix, from, to, accumulate, last, threads_);
         }
     }
 
@@ -125,28 +177,13 @@ public:
         }
     }
 
-    void activate(
-        Matrix<const T> x, std::optional<Flat<const T>> bias, bool relu, Matrix<T> out
-    ) const {
-        activate_with(x, bias, relu, {nullptr, nullptr, 0, 0, 0, T(1)}, out);
-    }
-
-    void activate_and_drop(
-        Matrix<const T> x, std::optional<Flat<const T>> bias, bool relu, Matrix<T> out,
-        Flat<const std::uint64_t> rows, Flat<const std::uint32_t> columns, std::uint32_t mix1,
-        std::uint32_t mix2, std::uint32_t limit, T scale
-    ) const {
-        require(rows.shape(0) == x.shape(0), "a key for each row");
-        require(columns.shape(0) == x.shape(1), "a key for each column");
-        activate_with(x, bias, relu, {rows.data(), columns.data(), mix1, mix2, limit, scale}, out);
-    }
-
-    void relu_backward(Matrix<T> grad, Matrix<const T> output, T scale) const {
-        require_same_shape(grad, output);
-        const Rows<T> to = rows_of(grad);
-        const Rows<const T> from = rows_of(output);
+    void apply(const Following<T>& then, Matrix<const T> x, Matrix<T> out) const {
+        require_same_shape(x, out);
+        const Rows<const T> from = rows_of(x);
+        const Rows<T> to = rows_of(out);
+        const Epilogue<T> step = then.after(to);
         const nb::gil_scoped_release released;
-        table_.relu_backward(to, from, scale, threads_);
+        table_.apply(step, from, to, threads_);
     }
 
     void take_rows(Matrix<const T> x, Flat<const Size> rows, Matrix<T> out) const {
@@ -158,24 +195,34 @@ public:
         table_.take_rows(from, rows.data(), to, column_stride, threads_);
     }
 
-    void gemm(Matrix<const T> x, Matrix<const T> w, Matrix<T> out, bool accumulate) {
+    void gemm(
+        Matrix<const T> x, Matrix<const T> w, Matrix<T> out, bool accumulate, const Then<T>& then
+    ) {
         require(x.shape(0) == out.shape(0) && w.shape(1) == out.shape(1), "shapes differ");
         require(x.shape(1) == w.shape(0), "inner widths differ");
         const Rows<const T> from = rows_of(x);
         const Rows<T> to = rows_of(out);
+        const Epilogue<T> last = epilogue(then, to);
         T* packed = scratch((std::size_t)x.shape(1) * (w.shape(1) + WIDEST_PANEL));
+        const Size down = w.stride(0), right = w.stride(1);
         const nb::gil_scoped_release released;
-        table_.gemm(from, w.data(), w.stride(0), w.stride(1), to, accumulate, packed, threads_);
+        table_.gemm(from, w.data(), down, right, to, accumulate, last, packed, threads_);
     }
 
-    void gemm_over_rows(Matrix<const T> x, Matrix<const T> g, Matrix<T> out, bool accumulate) {
+    void gemm_over_rows(
+        Matrix<const T> x, Matrix<const T> g, Matrix<T> out, bool accumulate,
+        std::optional<Flat<T>> sums
+    ) {
+        require(!sums || sums->shape(0) == g.shape(1), "a sum for each column");
         require(x.shape(1) == out.shape(0) && g.shape(1) == out.shape(1), "shapes differ");
         require(x.shape(0) == g.shape(0), "numbers of rows differ");
         const Rows<const T> left = rows_of(x), right = rows_of(g);
         const Rows<T> to = rows_of(out);
         T* partial = scratch((std::size_t)GROUPS * x.shape(1) * g.shape(1));
+        sums_.resize((std::size_t)GROUPS * g.shape(1));
+        T* added = sums ? sums->data() : nullptr;
         const nb::gil_scoped_release released;
-        table_.gemm_over_rows(left, right, to, accumulate, partial, threads_);
+        table_.gemm_over_rows(left, right, to, accumulate, added, partial, sums_.data(), threads_);
     }
 
     double softmax_cross_entropy(
@@ -221,19 +268,6 @@ public:
     }
 
 private:
-    void activate_with(
-        const Matrix<const T>& x, const std::optional<Flat<const T>>& bias, bool relu,
-        Dropout<T> drop, const Matrix<T>& out
-    ) const {
-        require_same_shape(x, out);
-        require(!bias || bias->shape(0) == x.shape(1), "a bias for each column");
-        const Rows<const T> from = rows_of(x);
-        const Rows<T> to = rows_of(out);
-        const T* added = bias ? bias->data() : nullptr;
-        const nb::gil_scoped_release released;
-        table_.activate(from, added, relu, drop, to, threads_);
-    }
-
     // Memory for one call, kept for the next one.
     T* scratch(std::size_t numbers) {
         if (scratch_.size() < numbers) scratch_.resize(numbers);
@@ -243,33 +277,39 @@ private:
     const Operations<T>& table_;
     int threads_;
     std::vector<T> scratch_;
+    std::vector<double> sums_;
 };
 
 // An array, never converted: a result would go to the copy.
 auto given(const char* name) { return nb::arg(name).noconvert(); }
 
 template <class T>
-void bind(nb::module_& module, const char* name) {
+void bind(nb::module_& module, const char* name, const char* following) {
+    using F = Following<T>;
+    nb::class_<F>(module, following)
+        .def_static("activation", &F::activation, given("bias").none(), "relu"_a,
+                    given("rows").none(), given("columns").none(), "mix1"_a, "mix2"_a, "limit"_a,
+                    "scale"_a)
+        .def_static("relu_backward", &F::relu_backward, given("output"), "scale"_a);
     using K = Native<T>;
     nb::class_<K>(module, name)
         .def(nb::init<const std::string&, int>(), "target"_a, "threads"_a)
         .def("spmm", &K::template spmm<std::int32_t>, given("starts"), given("columns"),
-             given("values"), "width"_a, given("x"), given("out"), "accumulate"_a)
+             given("values"), "width"_a, given("x"), given("out"), "accumulate"_a,
+             "then"_a.none())
         .def("spmm", &K::template spmm<std::int64_t>, given("starts"), given("columns"),
-             given("values"), "width"_a, given("x"), given("out"), "accumulate"_a)
+             given("values"), "width"_a, given("x"), given("out"), "accumulate"_a,
+             "then"_a.none())
         .def("gather", &K::template gather<std::int32_t>, given("starts"), given("columns"),
              given("values"), "width"_a, given("x"), "prefetch"_a)
         .def("gather", &K::template gather<std::int64_t>, given("starts"), given("columns"),
              given("values"), "width"_a, given("x"), "prefetch"_a)
-        .def("activate", &K::activate, given("x"), given("bias").none(), "relu"_a, given("out"))
-        .def("activate_and_drop", &K::activate_and_drop, given("x"), given("bias").none(),
-             "relu"_a, given("out"), given("rows"), given("columns"), "mix1"_a, "mix2"_a,
-             "limit"_a, "scale"_a)
-        .def("relu_backward", &K::relu_backward, given("grad"), given("output"), "scale"_a)
+        .def("apply", &K::apply, "then"_a, given("x"), given("out"))
         .def("take_rows", &K::take_rows, given("x"), given("rows"), given("out"))
-        .def("gemm", &K::gemm, given("x"), given("w"), given("out"), "accumulate"_a)
+        .def("gemm", &K::gemm, given("x"), given("w"), given("out"), "accumulate"_a,
+             "then"_a.none())
         .def("gemm_over_rows", &K::gemm_over_rows, given("x"), given("g"), given("out"),
-             "accumulate"_a)
+             "accumulate"_a, given("sums").none())
         .def("softmax_cross_entropy", &K::softmax_cross_entropy, given("logits"), given("labels"),
              "scale"_a, given("grad"))
         .def("column_sum", &K::column_sum, given("x"), given("out"))
@@ -284,6 +324,6 @@ void bind(nb::module_& module, const char* name) {
 
 NB_MODULE(_native, module) {
     module.def("targets", &gcnmpi::targets);
-    gcnmpi::bind<float>(module, "Float32");
-    gcnmpi::bind<double>(module, "Float64");
+    gcnmpi::bind<float>(module, "Float32", "Following32");
+    gcnmpi::bind<double>(module, "Float64", "Following64");
 }

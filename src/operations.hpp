@@ -39,6 +39,19 @@ struct Dropout {
     T scale;
 };
 
+// What follows a product, entry by entry: x = dropout(relu(x + bias)), without bias where it is
+// null and so on; or, where there is an `output` of that, its backward pass, times `scale`.
+template <class T>
+struct Epilogue {
+    const T* bias;
+    bool relu;
+    Dropout<T> drop;
+    Rows<const T> output;
+    T scale;
+
+    bool nothing() const { return !bias && !relu && !drop.rows && !output.data; }
+};
+
 template <class T>
 struct AdamStep {
     T beta1, beta2, size, root, eps;  // size: lr / (1 - beta1^t); root: sqrt(1 - beta2^t)
@@ -46,28 +59,31 @@ struct AdamStep {
 
 template <class T>
 struct Operations {
-    void (*spmm32)(Csr<T, std::int32_t>, Rows<const T> x, Rows<T> out, bool add, int threads);
-    void (*spmm64)(Csr<T, std::int64_t>, Rows<const T> x, Rows<T> out, bool add, int threads);
+    // out = then(m·x) or then(out + m·x).
+    void (*spmm32)(
+        Csr<T, std::int32_t>, Rows<const T> x, Rows<T> out, bool add, Epilogue<T> then, int threads
+    );
+    void (*spmm64)(
+        Csr<T, std::int64_t>, Rows<const T> x, Rows<T> out, bool add, Epilogue<T> then, int threads
+    );
     // The sum of a number of every cache line of the rows that a product gathers: a measure for it.
     T (*gather32)(Csr<T, std::int32_t>, Rows<const T> x, bool prefetch, int threads);
     T (*gather64)(Csr<T, std::int64_t>, Rows<const T> x, bool prefetch, int threads);
-    // out = dropout(relu(x + bias)); without bias where it is null, and so on.
-    void (*activate)(
-        Rows<const T> x, const T* bias, bool relu, Dropout<T>, Rows<T> out, int threads
-    );
-    void (*relu_backward)(Rows<T> grad, Rows<const T> output, T scale, int threads);
+    void (*apply)(Epilogue<T>, Rows<const T> x, Rows<T> out, int threads);
     void (*take_rows)(
         Rows<const T> x, const Size* rows, Rows<T> out, Size column_stride, int threads
     );
-    // out = x·w or out += x·w, where w(k, j) = w[k·w_row + j·w_step]. `packed` has room for
-    // x.width × (out.width + WIDEST_PANEL).
+    // out = then(x·w) or then(out + x·w), where w(k, j) = w[k·w_row + j·w_step]. `packed` has room
+    // for x.width × (out.width + WIDEST_PANEL).
     void (*gemm)(
-        Rows<const T> x, const T* w, Size w_row, Size w_step, Rows<T> out, bool add, T* packed,
-        int threads
+        Rows<const T> x, const T* w, Size w_row, Size w_step, Rows<T> out, bool add,
+        Epilogue<T> then, T* packed, int threads
     );
-    // out = xᵀ·g or out += xᵀ·g; `partial` has room for GROUPS × x.width × g.width.
+    // out = xᵀ·g or out += xᵀ·g, and sums = the sums of g's columns unless it is null; `partial`
+    // has room for GROUPS × x.width × g.width, `partial_sums` for GROUPS × g.width.
     void (*gemm_over_rows)(
-        Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* partial, int threads
+        Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* sums, T* partial,
+        double* partial_sums, int threads
     );
     // Sum of −log softmax(z)[label] over the rows of a label >= 0, and its gradient · scale.
     double (*softmax_cross_entropy)(

@@ -4,6 +4,8 @@
 // the standard library: the linker would merge its copies, and an old CPU would run a new one's.
 #pragma once
 
+#include <cstdint>
+
 #if defined(__AVX2__) || defined(__AVX512F__)
 #include <immintrin.h>
 #endif
@@ -28,6 +30,19 @@ template <class T>
 inline constexpr int LANES = BYTES / sizeof(T);
 
 template <class T>
+struct BitsOf;
+template <>
+struct BitsOf<float> {
+    typedef std::int32_t type;
+};
+template <>
+struct BitsOf<double> {
+    typedef std::int64_t type;
+};
+template <class T>
+using Bits = typename VecOf<typename BitsOf<T>::type>::type;
+
+template <class T>
 inline Vec<T> load(const T* from) {
     Vec<T> v;
     __builtin_memcpy(&v, from, BYTES);
@@ -37,6 +52,21 @@ inline Vec<T> load(const T* from) {
 template <class T>
 inline void store(T* to, Vec<T> v) {
     __builtin_memcpy(to, &v, BYTES);
+}
+
+// Lane HALF and those after it, from lane 0 on.
+template <class T, int HALF>
+inline Vec<T> moved_down(Vec<T> v) {
+#if defined(__clang__)
+    Vec<T> moved;
+    for (int j = 0; j < LANES<T>; ++j) moved[j] = v[(j + HALF) % LANES<T>];
+    return moved;
+#else
+    Bits<T> from;
+#pragma GCC unroll 16
+    for (int j = 0; j < LANES<T>; ++j) from[j] = j + HALF;  // modulo their number
+    return __builtin_shuffle(v, from);
+#endif
 }
 
 // The first n lanes of a vector, 0 <= n <= LANES; the others are loaded as 0 and never touched.
@@ -69,22 +99,25 @@ struct Tail {
         return v;
     }
 #endif
-    // Masked stores are slow on some CPUs: a half, a quarter and so on, as n has them.
+    // Masked stores are slow on some CPUs: a half, a quarter and so on, as n has them. Shuffled,
+    // not taken from an array: GCC would then keep all the sums of a tile in memory.
     void store(T* to, Vec<T> v) const {
         if (n == LANES<T>) {
             __builtin_memcpy(to, &v, BYTES);
-            return;
+        } else {
+            store_half<LANES<T> / 2>(to, v);
         }
-        T all[LANES<T>];
-        __builtin_memcpy(all, &v, BYTES);
-        const T* from = all;
-#pragma GCC unroll 4
-        for (int lanes = LANES<T> / 2; lanes > 0; lanes /= 2)
-            if (n & lanes) {
-                __builtin_memcpy(to, from, lanes * sizeof(T));
-                to += lanes;
-                from += lanes;
-            }
+    }
+
+private:
+    template <int HALF>
+    void store_half(T* to, Vec<T> v) const {
+        if (n & HALF) {
+            __builtin_memcpy(to, &v, HALF * sizeof(T));
+            to += HALF;
+            v = moved_down<T, HALF>(v);
+        }
+        if constexpr (HALF > 1) store_half<HALF / 2>(to, v);
     }
 };
 

@@ -6,19 +6,6 @@
 
 namespace gcnmpi::TARGET {
 
-template <class T>
-struct BitsOf;
-template <>
-struct BitsOf<float> {
-    typedef std::int32_t type;
-};
-template <>
-struct BitsOf<double> {
-    typedef std::int64_t type;
-};
-template <class T>
-using Bits = typename VecOf<typename BitsOf<T>::type>::type;
-
 // e^x for x <= 0 (NaN stays), 0 where it is hardly a normal number: x = n·log 2 + r, with
 // |r| <= log 2 / 2. The sum of a number of 2^p and a small one rounds the latter to a whole number,
 // which then stands in the lowest bits.
@@ -101,7 +88,9 @@ struct RowLoss {
     T sum, rest;
 };
 template <class T>
-[[gnu::always_inline]] inline RowLoss<T> cross_entropy_of_row(const T* z, Size width, Size label, T scale, T* to) {
+[[gnu::always_inline]] inline RowLoss<T> cross_entropy_of_row(
+    const T* z, Size width, Size label, T scale, T* to
+) {
     constexpr Size N = LANES<T>;
     constexpr T INFINITE = __builtin_inff();
     // The last lanes, up to a whole vector of them, stay in a register.

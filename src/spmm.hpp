@@ -3,7 +3,7 @@
 // summed by one thread, in the order of its entries: the bits do not depend on threads.
 #pragma once
 
-#include "parallel.hpp"
+#include "dense.hpp"
 #include "simd.hpp"
 
 namespace gcnmpi::TARGET {
@@ -88,7 +88,9 @@ Size first_row(const Csr<T, I>& m, Size piece, Size pieces) {
 }
 
 template <class T, class I>
-void spmm(Csr<T, I> m, Rows<const T> x, Rows<T> out, bool add, int threads) {
+void spmm(
+    Csr<T, I> m, Rows<const T> x, Rows<T> out, bool add, Epilogue<T> then, int threads
+) {
     const Size lanes = LANES<T>, work = (m.starts[m.rows] + m.rows) * out.width;
     const Size pieces = pieces_of(work, m.rows);
     for_pieces(pieces, threads, [&](Size piece) {
@@ -104,6 +106,7 @@ void spmm(Csr<T, I> m, Rows<const T> x, Rows<T> out, bool add, int threads) {
             run(m, first, last, columns);
             if (rest) break;
         }
+        if (!then.nothing()) apply_to_rows(then, read_only(out), out, first, last);
     });
 }
 

@@ -10,8 +10,8 @@ template <class T>
 constexpr Operations<T> table() {
     return {
         spmm<T, std::int32_t>, spmm<T, std::int64_t>, gather<T, std::int32_t>,
-        gather<T, std::int64_t>, activate<T>, relu_backward<T>, take_rows<T>,
-        gemm<T>, gemm_over_rows<T>, softmax_cross_entropy<T>, column_sum<T>, sgd<T>, adam<T>,
+        gather<T, std::int64_t>, apply<T>, take_rows<T>, gemm<T>,
+        gemm_over_rows<T>, softmax_cross_entropy<T>, column_sum<T>, sgd<T>, adam<T>,
     };
 }
 

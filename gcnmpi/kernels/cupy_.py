@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from gcnmpi import rng
 from gcnmpi.kernels import cuda
+from gcnmpi.kernels.epilogues import Epilogues
 from partition.errors import UserError
 
 try:
@@ -41,7 +42,7 @@ THREADS = 256  # in a block
 WARP = 32  # threads that read memory together
 
 
-class CupyKernel:
+class CupyKernel(Epilogues):
     """The arithmetic of :class:`~gcnmpi.kernels.dense.DenseArithmetic`, on a GPU.
 
     Parameters

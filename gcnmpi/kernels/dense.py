@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi import rng
+from gcnmpi.kernels.epilogues import Epilogues
 
 Array = np.ndarray
 _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
@@ -18,7 +19,7 @@ _CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
-class DenseArithmetic(ABC):
+class DenseArithmetic(Epilogues, ABC):
     """Everything dense that layers, loss and optimizer need, on arrays of one dtype.
 
     A kernel adds ``sparse`` and ``spmm``. All results go to arrays the caller gives.
@@ -92,7 +93,7 @@ class DenseArithmetic(ABC):
         """out = x, converting the dtype if need be."""
         np.copyto(out, x, casting="same_kind")
 
-    def finish(self) -> None:  # noqa: B027 - not abstract: nothing to do is right for the host
+    def finish(self) -> None:
         """Wait until all that was begun is done: on the host, it is."""
 
     # Messages: what MPI sends and receives for an array.

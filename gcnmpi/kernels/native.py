@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from gcnmpi import rng
 from gcnmpi.kernels.dense import Array, DenseArithmetic
+from gcnmpi.kernels.epilogues import Activation, Bias, Epilogue, ReluBackward
 from partition.errors import UserError
 
 try:
@@ -61,8 +62,10 @@ class NativeKernel(DenseArithmetic):
 
     def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
         super().__init__(dtype, threads)
-        compiled = _native.Float32 if self.dtype == np.float32 else _native.Float64
+        single = self.dtype == np.float32
+        compiled = _native.Float32 if single else _native.Float64
         self._native = compiled(target or targets()[0], threads)
+        self._following = _native.Following32 if single else _native.Following64
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
         """The matrix with values in the kernel's dtype and the shortest indices that reach."""
@@ -77,11 +80,19 @@ class NativeKernel(DenseArithmetic):
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
         """out = matrix · x, or out += matrix · x; rows of x and out are contiguous."""
+        self.spmm_then(matrix, x, out, accumulate, None)
+
+    def spmm_then(
+        self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool, then: Epilogue | None
+    ) -> None:
+        """In one pass."""
         if accumulate and not len(matrix.indices):  # a halo that is empty
+            self.follow(out, then)
             return
         self._native.spmm(
-            matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate
-        )
+            matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate,
+            self._compiled(then),
+        )  # fmt: skip
 
     def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
         """Read what matrix · x gathers and nothing else: the bound of ``gcnmpi bench spmm``.
@@ -109,15 +120,26 @@ class NativeKernel(DenseArithmetic):
         BLAS is at its best on large blocks; with few columns memory decides, and reading each row
         once.
         """
-        small = (out if ta else b).size <= _SMALL_WEIGHTS
-        if not small or (ta and tb) or not (_by_rows(a) and _by_rows(out)):
-            super().gemm(a, b, out, ta, tb, accumulate)
-        elif not ta:
-            self._native.gemm(a, b.T if tb else b, out, accumulate)
-        elif _by_rows(b):
-            self._native.gemm_over_rows(a, b, out, accumulate)
+        if not ta and _narrow(a, b, out):
+            self._native.gemm(a, b.T if tb else b, out, accumulate, None)
+        elif ta and not tb and _narrow(a, out, b):
+            self._native.gemm_over_rows(a, b, out, accumulate, None)
         else:
             super().gemm(a, b, out, ta, tb, accumulate)
+
+    def gemm_then(self, a: Array, b: Array, out: Array, tb: bool, then: Epilogue | None) -> None:
+        """In one pass where the weights are small."""
+        if _narrow(a, b, out):
+            self._native.gemm(a, b.T if tb else b, out, False, self._compiled(then))
+        else:
+            super().gemm_then(a, b, out, tb, then)
+
+    def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
+        """In one pass where the weights are small."""
+        if _narrow(a, out, b):
+            self._native.gemm_over_rows(a, b, out, False, sums)
+        else:
+            super().gemm_and_sums(a, b, out, sums)
 
     def softmax_cross_entropy(
         self, logits: Array, labels: np.ndarray, scale: float, grad: Array
@@ -131,30 +153,27 @@ class NativeKernel(DenseArithmetic):
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """One pass."""
-        self._native.activate(x, bias, False, x)
+        self._native.apply(self._pointwise(bias), x, x)
 
     def relu(self, x: Array) -> None:
         """One pass."""
-        self._native.activate(x, None, True, x)
+        self._native.apply(self._pointwise(relu=True), x, x)
 
     def dropout(
         self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
     ) -> None:
         """One pass; hashes stay in registers."""
-        self._drop(x, None, False, rows, columns, p, out)
+        self._native.apply(self._pointwise(None, False, rows, columns, p), x, out)
 
     def activate(
         self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
     ) -> None:
         """One pass."""
-        if rows is not None:
-            self._drop(x, bias, True, rows, columns, p, x)
-        else:
-            self._native.activate(x, bias, True, x)
+        self._native.apply(self._pointwise(bias, True, rows, columns, p), x, x)
 
     def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
         """One pass."""
-        self._native.relu_backward(grad, output, scale)
+        self._native.apply(self._following.relu_backward(output, scale), grad, grad)
 
     def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
         """With threads."""
@@ -179,19 +198,32 @@ class NativeKernel(DenseArithmetic):
         root = np.sqrt(1 - betas[1] ** step)
         self._native.adam(param, grad, *moments, *betas, size, root, eps)
 
-    def _drop(
+    def _compiled(self, then: Epilogue | None) -> Any:
+        match then:
+            case Bias(bias):
+                return self._pointwise(bias)
+            case Activation(bias, rows, columns, p):
+                return self._pointwise(bias, True, rows, columns, p)
+            case ReluBackward(output, scale):
+                return self._following.relu_backward(output, scale)
+        return None
+
+    def _pointwise(
         self,
-        x: Array,
-        bias: Array | None,
-        relu: bool,
-        rows: np.ndarray,
-        columns: np.ndarray,
-        p: float,
-        out: Array,
-    ) -> None:
-        keys_and_mixers = (rows, columns, rng.MIX1, rng.MIX2)
-        limit = int(rng.threshold(p))
-        self._native.activate_and_drop(x, bias, relu, out, *keys_and_mixers, limit, 1 / (1 - p))
+        bias: Array | None = None,
+        relu: bool = False,
+        rows: np.ndarray | None = None,
+        columns: np.ndarray | None = None,
+        p: float = 0,
+    ) -> Any:
+        keys = (None, None) if rows is None else (rows, columns)
+        hashing = rng.MIX1, rng.MIX2, int(rng.threshold(p))
+        return self._following.activation(bias, relu, *keys, *hashing, 1 / (1 - p))
+
+
+def _narrow(x: Array, weights: Array, other: Array) -> bool:
+    """Whether a product of matrices with many rows has weights so small that ours is faster."""
+    return weights.size <= _SMALL_WEIGHTS and _by_rows(x) and _by_rows(other)
 
 
 def _by_rows(x: Array) -> bool:

@@ -28,6 +28,7 @@ from gcnmpi.blocks import (
 from gcnmpi.collectives import Group
 from gcnmpi.comm import Comm, slice_of
 from gcnmpi.config import Config
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.loading import Entries, load_m
 from gcnmpi.schemes.interface import Block, Place
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse, whole_row_work
@@ -298,12 +299,13 @@ class BlockRows(WholeRows):
         """Free what was kept for a product that is made once."""
         self._products.release()
 
-    def aggregate(self, k: int, x: Any, out: Any) -> None:
+    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """The stages of this copy; then the sum over copies, in place."""
         self._products.multiply(x, out)
         self._replicas.all_reduce(out)
+        self._kernel.follow(out, then)
 
-    def aggregate_t(self, k: int, x: Any, out: Any) -> None:
+    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """The same with Mᵀ; after a fold the copy that has the rows gives them to the others."""
         self._products.multiply_t(x, out)
         if self._folded:
@@ -311,6 +313,7 @@ class BlockRows(WholeRows):
             self._replicas.broadcast(out, copy_of(count, copies, self._tiling.row))
         else:
             self._replicas.all_reduce(out)
+        self._kernel.follow(out, then)
 
     def load(self, place: Place, array: Any) -> np.ndarray:
         """Own rows of an array on disk."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from gcnmpi.config import SchemeConfig
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.volume import Volume
 
 
@@ -115,20 +116,25 @@ class Scheme(Protocol):
         For a product that is made once, such as M·H⁰, whose buffers are as large as H⁰.
         """
 
-    def aggregate(self, k: int, x: Any, out: Any) -> None:
-        """out = M·x."""
+    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+        """out = M·x; this and the next three finish with what follows, if anything does."""
 
-    def aggregate_t(self, k: int, x: Any, out: Any) -> None:
+    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """out = Mᵀ·x."""
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
+    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
         """out = x·W."""
 
-    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
+    def combine_t(
+        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+    ) -> None:
         """out = x·Wᵀ."""
 
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
-        """out = this rank's contribution to xᵀ·grad; its piece of the sum where it is sharded."""
+    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
+        """out = this rank's contribution to xᵀ·grad; its piece of the sum where it is sharded.
+
+        With ``sums``, those are what ``column_sum`` gives for grad.
+        """
 
     def column_sum(self, k: int, grad: Any, out: Any) -> None:
         """out = this rank's contribution to the column sums of grad, whole: zero elsewhere."""

@@ -18,6 +18,7 @@ import scipy.sparse as sp
 from gcnmpi.comm import EXCHANGE_TAG, Comm, slice_of
 from gcnmpi.config import SchemeConfig
 from gcnmpi.exchange import Exchange, addition_matrix
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.plan import Plan
 from gcnmpi.schemes import TRANSPORTS
 from gcnmpi.timing import Phases, Traffic
@@ -103,16 +104,16 @@ class NeededRows:
         self._scratch.clear()
         self._whole.clear()
 
-    def multiply(self, x: Any, out: Any) -> None:
-        """out = matrix · x."""
-        self._expand(self._forward, x, out)
+    def multiply(self, x: Any, out: Any, then: Epilogue | None = None) -> None:
+        """out = then(matrix · x)."""
+        self._expand(self._forward, x, out, then)
 
-    def multiply_t(self, x: Any, out: Any) -> None:
-        """out = matrixᵀ · x: own rows of the sum over the ranks of the plan."""
+    def multiply_t(self, x: Any, out: Any, then: Epilogue | None = None) -> None:
+        """out = then(matrixᵀ · x): own rows of the sum over the ranks of the plan."""
         if self._folds:
-            self._fold(x, out)
+            self._fold(x, out, then)
         else:
-            self._expand(self._backward, x, out)
+            self._expand(self._backward, x, out, then)
 
     def gather(self, x: Any) -> Any:
         """Own and halo rows, (nown + nhalo, width): what attention needs."""
@@ -134,31 +135,35 @@ class NeededRows:
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _expand(self, matrix: Halves, x: Any, out: Any) -> None:
+    def _expand(self, matrix: Halves, x: Any, out: Any, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         exchange.start_expand()
-        self._multiply_own(matrix, exchange.own, out)
+        alone = not self._plan.nhalo  # nothing is added to the own half
+        self._multiply_own(matrix, exchange.own, out, then if alone else None)
         exchange.finish_expand()
-        with self._phases("spmm"):
-            self._kernel.spmm(matrix.halo, exchange.halo, out, accumulate=True)
+        if not alone:
+            with self._phases("spmm"):
+                self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, then)
 
-    def _fold(self, x: Any, out: Any) -> None:
+    def _fold(self, x: Any, out: Any, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         with self._phases("spmm"):
             self._kernel.spmm(self._backward.halo, x, exchange.halo)
         exchange.start_fold()
-        self._multiply_own(self._backward, x, out)
+        self._multiply_own(self._backward, x, out, None)
         exchange.finish_fold()
         with self._phases("spmm"):
-            self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
+            self._kernel.spmm_then(self._add, exchange.packed, out, True, then)
 
-    def _multiply_own(self, matrix: Halves, x: Any, out: Any) -> None:
+    def _multiply_own(self, matrix: Halves, x: Any, out: Any, then: Epilogue | None) -> None:
+        whole = len(matrix.own) == 1
         with self._phases("spmm"):
             for number, (rows, chunk) in enumerate(matrix.own):
                 if number:
                     # A probe advances whatever is pending; a test looks at every request.
                     self._comm.Iprobe(tag=EXCHANGE_TAG)
-                self._kernel.spmm(chunk, x, out[rows])
+                self._kernel.spmm_then(chunk, x, out[rows], False, then if whole else None)
+            self._kernel.follow(out, None if whole else then)
 
     def _exchange_of(self, x: Any) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment."""

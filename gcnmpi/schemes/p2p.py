@@ -21,6 +21,7 @@ from gcnmpi.comm import Comm, agreed, redistribute
 from gcnmpi.config import ROW_ORDERS, Config, SchemeConfig
 from gcnmpi.exchange import Exchange
 from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.plan import STEP, Plan, halo_of, local_numbers, make_plan
 from gcnmpi.schemes.interface import Block, Entry, Place
 from gcnmpi.schemes.needed_rows import NeededRows
@@ -230,13 +231,13 @@ class P2P(WholeRows):
         """Free the exchanges made for matrices that are not the head of one."""
         self._products.release()
 
-    def aggregate(self, k: int, x: Any, out: Any) -> None:
+    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """Expand x; multiply the own block while the halo is on its way, then the halo block."""
-        self._products.multiply(x, out)
+        self._products.multiply(x, out, then)
 
-    def aggregate_t(self, k: int, x: Any, out: Any) -> None:
+    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """Expand with Mᵀ, or fold."""
-        self._products.multiply_t(x, out)
+        self._products.multiply_t(x, out, then)
 
     def gather(self, x: Any) -> Any:
         """Own and halo rows, (nown + nhalo, width): what attention needs."""

@@ -41,6 +41,7 @@ from gcnmpi import loading
 from gcnmpi.blocks import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.comm import Comm, agreed
 from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.grid import coordinates, factorizations, line, parse_grid
 from gcnmpi.schemes.interface import Block, Entry, Place
@@ -265,25 +266,33 @@ class Summa(WholeWeights):
         """Free the room for what is received."""
         self._rooms.clear()
 
-    def aggregate(self, k: int, x: Any, out: Any) -> None:
+    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """In stages, then summed over layers."""
         self._multiply(self._forward, x, out)
+        self._kernel.follow(out, then)
 
-    def aggregate_t(self, k: int, x: Any, out: Any) -> None:
+    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """The same with the tiles of Mᵀ."""
         self._multiply(self._backward, x, out)
+        self._kernel.follow(out, then)
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
+    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
         """Partial SUMMA."""
         self._multiply_dense(x, weight, out)
+        self._kernel.follow(out, then)
 
-    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
+    def combine_t(
+        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+    ) -> None:
         """Partial SUMMA."""
         self._multiply_dense(x, weight.T, out)
+        self._kernel.follow(out, then)
 
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
+    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
         """Dense SUMMA in which the narrower matrix travels."""
         d_in, d_out = out.shape
+        if sums is not None:
+            self.column_sum(k, grad, sums)
         out.fill(0)
         if d_in <= d_out:
             mine = self._tiling.columns(d_out)

@@ -21,6 +21,7 @@ from gcnmpi.blocks import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.collectives import Group
 from gcnmpi.comm import Comm, agreed, slice_of, sum_in_place
 from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.loading import load_m
 from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.grid import line
@@ -180,31 +181,39 @@ class Tensor3D:
 
     # Products.
 
-    def aggregate(self, k: int, x: Any, out: Any) -> None:
+    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """The tile times the piece; the sum over the columns of M."""
         self._multiply(self._forward, k, x, out, self._line_of("aggregate", k))
+        self._kernel.follow(out, then)
 
-    def aggregate_t(self, k: int, x: Any, out: Any) -> None:
+    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """The tile of Mᵀ times the piece; the sum over the rows of M."""
         self._multiply(self._backward, k, x, out, self._line_of("aggregate_t", k))
+        self._kernel.follow(out, then)
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
+    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
         """The piece times the gathered block of W; the sum over the rows of W."""
         self._combine("combine", k, x, weight, out)
+        self._kernel.follow(out, then)
 
-    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
+    def combine_t(
+        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+    ) -> None:
         """The piece times the transpose of that block; the sum over the columns of W.
 
         W is gathered again (algorithm 2, line 4), so that no whole block is kept.
         """
         self._combine("combine_t", k, x, weight, out)
+        self._kernel.follow(out, then)
 
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
+    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
         """The block of Tᵀ·G, summed over rows; every rank keeps its piece of the sum.
 
         With ``scheme.transpose_grad`` it is (Gᵀ·T)ᵀ, which some libraries multiply faster
         (section 5.3).
         """
+        if sums is not None:
+            self.column_sum(k, grad, sums)
         shape = x.shape[1], grad.shape[1]
         block = self._room("block", *shape)
         with self._phases("gemm"):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.comm import Comm, sum_in_place
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.schemes.interface import Block, Place
 from gcnmpi.timing import Phases, Traffic
 from gcnmpi.volume import all_reduce
@@ -83,20 +84,26 @@ class WholeRows(WholeWeights):
     _summed = slice(None)
     """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any) -> None:
+    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm(x, weight, out)
+            self._kernel.gemm_then(x, weight, out, False, then)
 
-    def combine_t(self, k: int, x: Any, weight: Any, out: Any) -> None:
+    def combine_t(
+        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+    ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm(x, weight, out, tb=True)
+            self._kernel.gemm_then(x, weight, out, True, then)
 
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any) -> None:
+    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
         """Local, over the rows that this rank sums up."""
+        x, grad = x[self._summed], grad[self._summed]
         with self._phases("gemm"):
-            self._kernel.gemm(x[self._summed], grad[self._summed], out, ta=True)
+            if sums is None:
+                self._kernel.gemm(x, grad, out, ta=True)
+            else:
+                self._kernel.gemm_and_sums(x, grad, out, sums)
 
     def column_sum(self, k: int, grad: Any, out: Any) -> None:
         """Local, over the rows that this rank sums up."""

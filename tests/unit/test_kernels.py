@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from gcnmpi import rng
 from gcnmpi.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
+from gcnmpi.kernels.epilogues import Activation, Bias, ReluBackward
 from gcnmpi.optim import Parameters, make_optimizer
 from partition.errors import UserError
 
@@ -239,6 +240,48 @@ def test_activation_is_bias_relu_and_dropout(kernel, random):
     mine = give(kernel, x)
     kernel.activate(mine, None, None, columns, p)
     assert_near(kernel, mine, np.maximum(x, 0))
+
+
+@pytest.mark.parametrize("width", [3, 8, 70, 200])
+def test_what_follows_a_product(kernel, random, width):
+    """As if one thing were done after the other; 200 columns times 100 are too many weights."""
+    rows, inner = 50, 100
+    x, weight = random.standard_normal((rows, inner)), random.standard_normal((inner, width))
+    matrix = sp.random_array((rows, inner), density=0.1, rng=random, format="csr")
+    mine, wide = kernel.sparse(matrix), give(kernel, random.standard_normal((inner, width)))
+    keys = rng.row_keys(1, 2, 3, np.arange(rows)), rng.column_keys(np.arange(width))
+    bias = give(kernel, random.standard_normal(width))
+    output = give(kernel, random.choice([-1.0, 0.0, 1.0], (rows, width)))
+    before = random.standard_normal((rows, width))
+    x, weight, turned = give(kernel, x), give(kernel, weight), give(kernel, weight.T)
+    for then in (
+        None,
+        Bias(bias),
+        Activation(bias, None, keys[1], 0.0),
+        Activation(None, *keys, 0.4),
+        ReluBackward(output, 2.5),
+    ):
+        for accumulate in (False, True):
+            found, expected = give(kernel, before), give(kernel, before)
+            kernel.spmm_then(mine, wide, found, accumulate, then)
+            kernel.spmm(mine, wide, expected, accumulate)
+            kernel.follow(expected, then)
+            assert_near(kernel, found, kernel.to_host(expected))
+        kernel.gemm(x, weight, expected)
+        kernel.follow(expected, then)
+        for other, transposed in ((weight, False), (turned, True)):
+            kernel.gemm_then(x, other, found, transposed, then)
+            assert_near(kernel, found, kernel.to_host(expected), 10)
+
+
+@pytest.mark.parametrize("shape", [(700, 30, 5), (700, 30, 8), (90, 200, 100), (0, 3, 4)])
+def test_a_product_with_sums(kernel, random, shape):
+    rows, left, right = shape
+    a, b = random.standard_normal((rows, left)), random.standard_normal((rows, right))
+    out, sums = kernel.empty(left, right), kernel.empty(right)
+    kernel.gemm_and_sums(give(kernel, a), give(kernel, b), out, sums)
+    assert_near(kernel, out, a.T @ b, 100)
+    assert_near(kernel, sums, b.sum(axis=0), 100)
 
 
 def test_keys_of_rows(kernel):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from gcnmpi.kernels.epilogues import Bias, ReluBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.layers import GraphConvolution, Workspace, choose_order, layer_products
 from gcnmpi.models import from_state, to_state
@@ -73,31 +74,39 @@ class OneProcess:
     def empty(self, place, width, exchanged=False):
         return np.full((self.matrix.shape[0], width), np.nan)
 
-    def aggregate(self, k, x, out):
+    def aggregate(self, k, x, out, then=None):
         self.asked.append(("aggregate", k, x.shape[1]))
         out[...] = self.matrix @ x
+        self.kernel.follow(out, then)
 
-    def aggregate_t(self, k, x, out):
+    def aggregate_t(self, k, x, out, then=None):
         self.asked.append(("aggregate_t", k, x.shape[1]))
         out[...] = self.matrix.T @ x
+        self.kernel.follow(out, then)
 
-    def combine(self, k, x, weight, out):
+    def combine(self, k, x, weight, out, then=None):
         self.asked.append(("combine", k, D_IN, D_OUT))
-        self.kernel.gemm(x, weight, out)
+        self.kernel.gemm_then(x, weight, out, False, then)
 
-    def combine_t(self, k, x, weight, out):
+    def combine_t(self, k, x, weight, out, then=None):
         self.asked.append(("combine_t", k, D_IN, D_OUT))
-        self.kernel.gemm(x, weight, out, tb=True)
+        self.kernel.gemm_then(x, weight, out, True, then)
 
-    def weight_grad(self, k, x, grad, out):
+    def weight_grad(self, k, x, grad, out, sums=None):
         self.asked.append(("weight_grad", k, D_IN, D_OUT))
         self.kernel.gemm(x, grad, out, ta=True)
+        if sums is not None:
+            self.column_sum(k, grad, sums)
 
     def column_sum(self, k, grad, out):
         self.kernel.column_sum(grad, out)
 
 
 N, D_IN, D_OUT = 11, 5, 3
+
+
+def random_signs(*shape):
+    return np.random.default_rng(4).choice([-1.0, 0.0, 1.0], shape)
 
 
 @pytest.fixture
@@ -116,7 +125,7 @@ def case():
 def make(matrix, k, order):
     kernel = SciPyKernel(np.float64)
     scheme = OneProcess(matrix, kernel)
-    return scheme, GraphConvolution(scheme, kernel, k, D_IN, D_OUT, order, Workspace(scheme))
+    return scheme, GraphConvolution(scheme, k, D_IN, D_OUT, order, Workspace(scheme))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -126,9 +135,8 @@ def test_forward_backward_and_the_products_announced(case, order, bias, k):
     matrix, v = case
     scheme, layer = make(matrix, k, order)
     given = matrix @ v["h"] if order == "given" else v["h"]
-    b = v["bias"] if bias else None
     out = np.empty((N, D_OUT))
-    layer.forward(given, v["weight"], b, out)
+    layer.forward(given, v["weight"], Bias(v["bias"]) if bias else None, out)
     np.testing.assert_allclose(
         out, matrix @ v["h"] @ v["weight"] + (v["bias"] if bias else 0), atol=1e-12
     )
@@ -136,12 +144,15 @@ def test_forward_backward_and_the_products_announced(case, order, bias, k):
 
     weight_grad, bias_grad = np.empty((D_IN, D_OUT)), np.empty(D_OUT) if bias else None
     before = np.empty((N, D_IN)) if k > 1 and order != "given" else None
-    layer.backward(given, v["grad"], v["weight"], weight_grad, bias_grad, before)
+    output = random_signs(N, D_IN)
+    then = ReluBackward(output, 2.0)
+    layer.backward(given, v["grad"], v["weight"], weight_grad, bias_grad, then, before)
     np.testing.assert_allclose(weight_grad, (matrix @ v["h"]).T @ v["grad"], atol=1e-12)
     if bias:
         np.testing.assert_allclose(bias_grad, v["grad"].sum(axis=0), atol=1e-12)
     if before is not None:
-        np.testing.assert_allclose(before, matrix.T @ v["grad"] @ v["weight"].T, atol=1e-12)
+        expected = np.where(output > 0, 2 * (matrix.T @ v["grad"] @ v["weight"].T), 0)
+        np.testing.assert_allclose(before, expected, atol=1e-12)
     announced = layer_products(order, k, D_IN, D_OUT, True, input_grad=before is not None)
     assert scheme.asked == announced
 

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from gcnmpi import rng
 from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels.epilogues import Activation, Bias, ReluBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
 
 missing = KERNELS.available()["native"]
@@ -134,14 +135,38 @@ def test_any_number_of_threads_gives_the_same_bits(target, dtype, random):
         param, moments = x.ravel().copy(), (kernel.zeros(n * width), kernel.zeros(n * width))
         kernel.adam_step(param, taken.ravel(), moments, 0.1, (0.9, 0.99), 1e-8, 3)
         weights, small = kernel.empty(width, width), big(np.random.default_rng(1), dtype, width, 9)
-        kernel.gemm(x, taken, weights, ta=True)
+        biases, following = kernel.empty(width), kernel.empty(n, width)
+        kernel.gemm_and_sums(x, taken, weights, biases)
+        kernel.spmm_then(
+            kernel.sparse(matrix), x, following, False, Activation(bias, rows, columns, 0.4)
+        )
         logits = kernel.empty(n, 9)
-        kernel.gemm(x, small, logits)
+        kernel.gemm_then(x, small, logits, False, Bias(bias[:9]))
         labels, grad = (np.arange(n) % 10 - 1).astype(np.int32), kernel.empty(n, 9)
         loss = np.array(kernel.softmax_cross_entropy(logits, labels, 0.1, grad))
-        found = (out, sums, taken, param, weights, logits, loss, grad)
+        found = (out, sums, taken, param, weights, biases, logits, loss, grad)
         results.append([a.tobytes() for a in found])
+        assert following.tobytes() == out.tobytes()  # in one pass or in two
     assert results[0] == results[1] == results[2]
+
+
+def test_what_follows_must_fit(target, dtype):
+    kernel = NativeKernel(dtype, 1, target)
+    x, weight, out = kernel.zeros(6, 4), kernel.zeros(4, 3), kernel.zeros(6, 3)
+    matrix, keys = kernel.sparse(sp.csr_array(np.eye(6))), (np.zeros(6, "u8"), np.zeros(3, "u4"))
+    for then in (
+        Bias(kernel.zeros(4)),
+        Activation(None, keys[0][:5], keys[1], 0.5),
+        Activation(None, keys[0], keys[1][:2], 0.5),
+        ReluBackward(kernel.zeros(6, 2), 1.0),
+        ReluBackward(kernel.zeros(5, 3), 1.0),
+    ):
+        with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
+            kernel.gemm_then(x, weight, out, False, then)
+        with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
+            kernel.spmm_then(matrix, kernel.zeros(6, 3), out, False, then)
+    with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
+        kernel.gemm_and_sums(x, out, weight, kernel.zeros(4))
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (1, 1), (3, 0), (4, 7), (5000, 19)])
