@@ -20,6 +20,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+WINDOW = 512  # rows: what they gather stays as near as it was, for the caches
 FAR = 1 / 5  # of the rows; in a random order half the arcs are longer than 0.29 of them
 
 
@@ -30,8 +31,7 @@ def by_id(row: np.ndarray, column: np.ndarray, count: int) -> None:
 
 def by_degree(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
     """Rows with most entries in row and column first: what is gathered most lies together."""
-    degree = np.bincount(row, minlength=count) + np.bincount(column, minlength=count)
-    return np.argsort(-degree, kind="stable")
+    return np.argsort(-degrees(row, column, count), kind="stable")
 
 
 def by_bandwidth(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray | None:
@@ -50,10 +50,22 @@ def by_bandwidth(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray 
     return first[reverse_cuthill_mckee(sp.csr_matrix(pattern), symmetric_mode=True)]
 
 
-def by_need(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray | None:
-    """By bandwidth where half the entries are far from the diagonal.
+def by_need(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
+    """By bandwidth where half the entries are far from the diagonal, then by length in windows.
 
-    Elsewhere the order of the graph means something, and is seldom improved.
+    Elsewhere the order of the graph means something, and is seldom improved by much; in windows of
+    a few rows it is, at no cost: the loop over a row's few entries ends at the same point for many
+    rows, as the CPU foresees.
     """
-    near = len(row) and np.median(np.abs(row - column)) < FAR * count
-    return None if near else by_bandwidth(row, column, count)
+    first = None
+    if not len(row) or np.median(np.abs(row - column)) >= FAR * count:
+        first = by_bandwidth(row, column, count)
+    if first is None:
+        first = np.arange(count)
+    lengths = degrees(row, column, count)[first]
+    return first[np.lexsort((-lengths, np.arange(count) // WINDOW))]
+
+
+def degrees(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
+    """Entries of each row and column together, (count,)."""
+    return np.bincount(row, minlength=count) + np.bincount(column, minlength=count)

@@ -40,16 +40,31 @@ def test_every_row_comes_once(name):
     assert sorted(ROW_ORDERS.get(name)(row, column, 50)) == list(range(50))
 
 
-@pytest.mark.parametrize("name", ["auto", "rcm"])
-def test_a_shuffled_path_is_put_in_order(name):
-    row, column = shuffled_path(300)
-    assert bandwidth(row, column, ROW_ORDERS.get(name)(row, column, 300)) == 1
+@pytest.mark.parametrize(("name", "most"), [("auto", row_order.WINDOW), ("rcm", 1)])
+def test_a_shuffled_path_is_put_in_order(name, most):
+    row, column = shuffled_path(5000)
+    assert bandwidth(row, column, ROW_ORDERS.get(name)(row, column, 5000)) <= most
 
 
 def test_an_order_that_means_something_is_kept():
-    path = np.arange(299), np.arange(1, 300)
-    assert ROW_ORDERS.get("auto")(*path, 300) is None
+    path, window = (np.arange(1499), np.arange(1, 1500)), row_order.WINDOW
     assert ROW_ORDERS.get("none")(*shuffled_path(300), 300) is None
+    first = ROW_ORDERS.get("auto")(*path, 1500)
+    # The two ends have one neighbour less, and go to the end of their windows.
+    ends = [*range(1, window), 0, *range(window, 1500)]
+    assert first.tolist() == ends
+
+
+def test_rows_of_one_length_stand_together_in_windows():
+    row, column = np.random.default_rng(3).integers(0, 1300, (2, 9000))
+    near = np.abs(row - column) < 100
+    row, column = row[near], column[near]
+    first = ROW_ORDERS.get("auto")(row, column, 1300)
+    degree = row_order.degrees(row, column, 1300)
+    for start in range(0, 1300, row_order.WINDOW):
+        rows = first[start : start + row_order.WINDOW]
+        assert sorted(rows) == list(range(start, min(start + row_order.WINDOW, 1300)))
+        assert np.all(np.diff(degree[rows]) <= 0)
 
 
 def test_hubs_come_first():
