@@ -96,9 +96,18 @@ void take_rows(Rows<const T> x, const Size* rows, Rows<T> out, Size column_strid
     });
 }
 
+// In float64, four rows at a time: a sum in memory can be added to once in several cycles only.
 template <class T>
 void add_rows_to(double* sums, Rows<const T> x, Size first, Size last) {
-    for (Size row = first; row < last; ++row) {
+    Size row = first;
+    for (; row + 4 <= last; row += 4) {
+        const T *a = x.data + row * x.stride, *b = a + x.stride, *c = b + x.stride;
+        const T* d = c + x.stride;
+#pragma omp simd
+        for (Size j = 0; j < x.width; ++j)
+            sums[j] += ((double)a[j] + (double)b[j]) + ((double)c[j] + (double)d[j]);
+    }
+    for (; row < last; ++row) {
         const T* from = x.data + row * x.stride;
 #pragma omp simd
         for (Size j = 0; j < x.width; ++j) sums[j] += from[j];
@@ -115,7 +124,7 @@ void add_groups(const double* partial, Size groups, Size width, T* out) {
     }
 }
 
-// In float64. Columns pass by a few at a time, so the sums need no memory.
+// Columns pass by a few at a time, so the sums need no memory.
 template <class T>
 void column_sum(Rows<const T> x, T* out, int threads) {
     constexpr Size STRIP = 64;

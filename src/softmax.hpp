@@ -81,43 +81,6 @@ inline Vec<T> larger(Vec<T> a, Vec<T> b) {
     return a > b ? a : b;
 }
 
-// to = (softmax(z) − onehot(label)) · scale. −log softmax(z)[label] is the logarithm of the first
-// result plus the second.
-template <class T>
-struct RowLoss {
-    T sum, rest;
-};
-template <class T>
-[[gnu::always_inline]] inline RowLoss<T> cross_entropy_of_row(
-    const T* z, Size width, Size label, T scale, T* to
-) {
-    constexpr Size N = LANES<T>;
-    constexpr T INFINITE = __builtin_inff();
-    // The last lanes, up to a whole vector of them, stay in a register.
-    const Size before = (width - 1) / N * N;
-    const Tail<T> tail = {(int)(width - before)};
-    Vec<T> rest = tail.n == N ? load(z + before)
-                              : first_lanes<T>(tail.n, tail.load(z + before), -INFINITE);
-    Vec<T> most = rest, sums = {};
-    for (Size j = 0; j < before; j += N) most = larger<T>(load(z + j), most);
-    const Vec<T> largest = folded<T>(most, larger<T>);
-    const T without = largest[0] - z[label];  // before `to`, which may be z
-    for (Size j = 0; j < before; j += N) {
-        const Vec<T> e = exponential(load(z + j) - largest);
-        sums += e;
-        store(to + j, e);
-    }
-    rest = exponential(rest - largest);
-    if (tail.n < N) rest = first_lanes<T>(tail.n, rest, T(0));
-    sums = folded<T>(sums + rest, [](Vec<T> a, Vec<T> b) { return a + b; });
-    const Vec<T> share = scale / sums;
-    for (Size j = 0; j < before; j += N) store(to + j, load(to + j) * share);
-    if (label < before) to[label] -= scale;
-    const auto hot = lane_numbers<T>() == (typename BitsOf<T>::type)(label - before);
-    tail.store(to + before, rest * share - (hot ? Vec<T>{} + scale : Vec<T>{}));
-    return {sums[0], without};
-}
-
 // Logarithms are slow: one of a product of many factors, each from 1 to the width.
 struct LogSum {
     double sum = 0, product = 1;
@@ -133,30 +96,108 @@ struct LogSum {
     double total() const { return sum + __builtin_log(product); }
 };
 
+template <class T>
+struct CrossEntropy {
+    Rows<const T> logits;
+    const std::int32_t* labels;
+    T scale;
+    Rows<T> grad;
+};
+
+inline constexpr int TOGETHER = 4;  // rows: one alone would wait for itself at every step
+
+// Rows that fit into one vector: the gradient (softmax(z) − onehot(label)) · scale, and
+// −log softmax(z)[label] to the sum. Logits and gradient may be the same rows.
+template <class T, int ROWS>
+void vectors(const CrossEntropy<T>& of, const Size* rows, LogSum& loss) {
+    constexpr int N = LANES<T>;
+    constexpr T INFINITE = __builtin_inff();
+    const Tail<T> tail = {(int)of.logits.width};
+    Vec<T> z[ROWS], sums[ROWS];
+    T without[ROWS];
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) {
+        const T* from = of.logits.data + rows[r] * of.logits.stride;
+        z[r] = tail.n == N ? load(from) : first_lanes<T>(tail.n, tail.load(from), -INFINITE);
+        const Vec<T> largest = folded<T>(z[r], larger<T>);
+        without[r] = largest[0] - from[of.labels[rows[r]]];
+        z[r] -= largest;
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) {
+        z[r] = exponential(z[r]);
+        if (tail.n < N) z[r] = first_lanes<T>(tail.n, z[r], T(0));
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r)
+        sums[r] = folded<T>(z[r], [](Vec<T> a, Vec<T> b) { return a + b; });
+#pragma GCC unroll 4
+    for (int r = 0; r < ROWS; ++r) {
+        const auto hot = lane_numbers<T>() == (typename BitsOf<T>::type)of.labels[rows[r]];
+        T* to = of.grad.data + rows[r] * of.grad.stride;
+        tail.store(to, z[r] * (of.scale / sums[r]) - (hot ? Vec<T>{} + of.scale : Vec<T>{}));
+        loss.add(sums[r][0], without[r]);
+    }
+}
+
+// The same for a row of more than one vector.
+template <class T>
+void wide_row(const CrossEntropy<T>& of, Size row, LogSum& loss) {
+    constexpr Size N = LANES<T>;
+    constexpr T INFINITE = __builtin_inff();
+    const Size width = of.logits.width, label = of.labels[row];
+    const T* z = of.logits.data + row * of.logits.stride;
+    T* to = of.grad.data + row * of.grad.stride;
+    // The last lanes, up to a whole vector of them, stay in a register.
+    const Size before = (width - 1) / N * N;
+    const Tail<T> tail = {(int)(width - before)};
+    Vec<T> rest = first_lanes<T>(tail.n, tail.load(z + before), -INFINITE), most = rest, sums = {};
+    for (Size j = 0; j < before; j += N) most = larger<T>(load(z + j), most);
+    const Vec<T> largest = folded<T>(most, larger<T>);
+    const T without = largest[0] - z[label];  // before `to`, which may be z
+    for (Size j = 0; j < before; j += N) {
+        const Vec<T> e = exponential(load(z + j) - largest);
+        sums += e;
+        store(to + j, e);
+    }
+    rest = first_lanes<T>(tail.n, exponential(rest - largest), T(0));
+    sums = folded<T>(sums + rest, [](Vec<T> a, Vec<T> b) { return a + b; });
+    const Vec<T> share = of.scale / sums;
+    for (Size j = 0; j < before; j += N) store(to + j, load(to + j) * share);
+    tail.store(to + before, rest * share);
+    to[label] -= of.scale;
+    loss.add(sums[0], without);
+}
+
 // The sum over rows of a label >= 0; the gradient of the others is 0. Rows are added in groups that
 // depend on the sizes only, so the bits do not depend on threads.
 template <class T>
 double softmax_cross_entropy(
     Rows<const T> logits, const std::int32_t* labels, T scale, Rows<T> grad, int threads
 ) {
+    const CrossEntropy<T> of = {logits, labels, scale, grad};
+    const bool narrow = logits.width <= LANES<T>;
     double totals[GROUPS] = {};
-    const Size width = logits.width, groups = pieces_of(logits.rows * width, GROUPS);
+    const Size groups = pieces_of(logits.rows * logits.width, GROUPS);
     for_pieces(groups, threads, [&](Size group) {
         LogSum loss;
+        Size waiting[TOGETHER], count = 0;
         const Size last = logits.rows * (group + 1) / groups;
         for (Size row = logits.rows * group / groups; row < last; ++row) {
-            const T* z = logits.data + row * logits.stride;
-            T* to = grad.data + row * grad.stride;
             if (labels[row] < 0) {
+                T* to = grad.data + row * grad.stride;
                 for (Size j = 0; j < grad.width; ++j) to[j] = T(0);
+            } else if (!narrow) {
+                wide_row(of, row, loss);
             } else {
-                // One vector a row is compiled by itself: no loops, nothing goes through memory.
-                const auto of = width == LANES<T>
-                    ? cross_entropy_of_row(z, LANES<T>, labels[row], scale, to)
-                    : cross_entropy_of_row(z, width, labels[row], scale, to);
-                loss.add(of.sum, of.rest);
+                waiting[count++] = row;
+                if (count == TOGETHER) {
+                    vectors<T, TOGETHER>(of, waiting, loss);
+                    count = 0;
+                }
             }
         }
+        for (Size i = 0; i < count; ++i) vectors<T, 1>(of, waiting + i, loss);
         totals[group] = loss.total();
     });
     double total = 0;
