@@ -401,13 +401,16 @@ def _read_manifest(path: Path) -> Manifest:
     for name in ("n", "nnz", "features", "classes"):
         if not isinstance(getattr(manifest, name), int):
             raise UserError(f"{path}/manifest.json is damaged: {name} is no number")
+    if any(name not in MASKS for name in manifest.masks):  # they name files
+        raise UserError(f"{path}/manifest.json is damaged: masks other than {', '.join(MASKS)}")
     return manifest
 
 
 def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]*", name):
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}", name):
         raise UserError(
-            f"{name!r} is no name for a partition", "use letters, digits and any of _ . + = -"
+            f"{name!r} is no name for a partition",
+            "use at most 200 letters, digits and any of _ . + = -",
         )
     folder = Path(path) / "partitions"
     return folder / f"{name}.npz", folder / f"{name}.json"

@@ -127,6 +127,9 @@ def test_an_array_of_another_shape_or_type_is_refused(folder):
         ({"n": 13}, "the manifest asks for"),
         ({"n": None}, "is damaged: n is no number"),
         ({"colour": "red"}, "is damaged"),
+        ({"masks": ["train", "9" * 999]}, "is damaged: masks other than train, val, test"),
+        ({"masks": ["../../elsewhere"]}, "is damaged: masks other than train, val, test"),
+        ({"masks": [["train"]]}, "is damaged"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(folder, change, message):
@@ -228,7 +231,7 @@ def test_partitions_are_listed_and_removed(folder):
         remove_partition(folder, "a")
 
 
-@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-k", "a b"])
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-k", "a b", "a" * 300])
 def test_malformed_names(folder, name):
     with pytest.raises(UserError, match="is no name for a partition"):
         has_partition(folder, name)
