@@ -151,7 +151,7 @@ class LoadingConfig:
     max_buffer_mb: float = key(64.0, "send buffer of the redistribution, MiB a rank", positive=True)
     order: str = key(
         "auto",
-        "order of a rank's rows in memory; auto: rcm where the graph's own says little",
+        "order of a rank's rows in memory; auto: rcm if the graph's says little, then by length",
         choices=ROW_ORDERS,
     )
 

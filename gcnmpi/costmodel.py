@@ -302,7 +302,10 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
 
 
 def _passes_seconds(case: Case, rank: int) -> float:
-    """Everything that looks at each number of a dense matrix once or a few times."""
+    """Everything that looks at each number of a dense matrix once or a few times.
+
+    Each by itself: too much where a kernel does some along with a local product.
+    """
     work, model = case.work, case.work.config.model
     numbers, dropped = 0.0, 0
     for k in range(1, work.depth + 1):

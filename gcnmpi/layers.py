@@ -52,7 +52,7 @@ class Workspace:
 
 
 class GraphConvolution:
-    """Z = M·H·W + 1·bᵀ, forward and backward.
+    """Z = M·H·W, what follows it, and the backward pass.
 
     Parameters
     ----------

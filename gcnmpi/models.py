@@ -10,7 +10,7 @@ import numpy as np
 
 from gcnmpi import rng
 from gcnmpi.config import Config
-from gcnmpi.kernels.epilogues import Activation, Bias, Epilogue, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, Epilogue, ReluBackward
 from gcnmpi.layers import GraphConvolution, Product, Workspace, choose_orders, network_products
 from gcnmpi.optim import Parameters
 from gcnmpi.schemes.interface import Place
@@ -99,7 +99,7 @@ class GCN:
             h = self._dropped
         for layer, out in zip(self.layers[:depth], self._outputs, strict=False):
             k = layer.k
-            layer.forward(h, self._weight(k), self._following(epoch, k), out)
+            layer.forward(h, self._weight(k), self._epilogue(epoch, k), out)
             h = out
         return h
 
@@ -215,15 +215,15 @@ class GCN:
     def _drop(self, x: Any, epoch: int, k: int, p: float, out: Any) -> None:
         self._kernel.dropout(x, self._row_keys(epoch, k), self._columns[k], p, out)
 
-    def _following(self, epoch: int | None, k: int) -> Epilogue | None:
+    def _epilogue(self, epoch: int | None, k: int) -> Epilogue | None:
         """What follows M·H·W in layer k."""
         p, bias = self._config.model.dropout, self._bias(k)
         if bias is not None:
             bias = bias[self._blocks[k].columns]  # whole on every rank
         if k == self.depth:
-            return None if bias is None else Bias(bias)
+            return None if bias is None else Activation(bias, relu=False)
         keys = self._row_keys(epoch, k) if epoch is not None and p else None
-        return Activation(bias, keys, self._columns[k], p)
+        return Activation(bias, True, keys, self._columns[k], p)
 
     def _row_keys(self, epoch: int, k: int) -> Any:
         return self._kernel.row_keys(self._config.train.seed, epoch, k, self._blocks[k].rows)

@@ -31,7 +31,8 @@ def by_id(row: np.ndarray, column: np.ndarray, count: int) -> None:
 
 def by_degree(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
     """Rows with most entries in row and column first: what is gathered most lies together."""
-    return np.argsort(-degrees(row, column, count), kind="stable")
+    degree = np.bincount(row, minlength=count) + np.bincount(column, minlength=count)
+    return np.argsort(-degree, kind="stable")
 
 
 def by_bandwidth(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray | None:
@@ -54,18 +55,14 @@ def by_need(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
     """By bandwidth where half the entries are far from the diagonal, then by length in windows.
 
     Elsewhere the order of the graph means something, and is seldom improved by much; in windows of
-    a few rows it is, at no cost: the loop over a row's few entries ends at the same point for many
-    rows, as the CPU foresees.
+    a few rows it is: the loop over a row's few entries ends at the same point for many rows, as the
+    CPU foresees.
     """
     first = None
     if not len(row) or np.median(np.abs(row - column)) >= FAR * count:
         first = by_bandwidth(row, column, count)
     if first is None:
         first = np.arange(count)
-    lengths = degrees(row, column, count)[first]
-    return first[np.lexsort((-lengths, np.arange(count) // WINDOW))]
-
-
-def degrees(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
-    """Entries of each row and column together, (count,)."""
-    return np.bincount(row, minlength=count) + np.bincount(column, minlength=count)
+    # Of M first; where Mᵀ has other lengths, its rows cannot be in order too.
+    lengths = (-np.bincount(of, minlength=count)[first] for of in (column, row))
+    return first[np.lexsort((*lengths, np.arange(count) // WINDOW))]

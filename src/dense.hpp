@@ -1,4 +1,4 @@
-// What an epoch does between the products, each in one pass over memory. Loops are written for the
+// What an epoch does beside the products, each in one pass over memory. Loops are written for the
 // compiler's vectoriser; in place is fine, as an entry depends on no other.
 #pragma once
 
@@ -47,6 +47,11 @@ void relu_backward_rows(
 #pragma omp simd
         for (Size j = 0; j < x.width; ++j) to[j] = o[j] > 0 ? from[j] * scale : T(0);
     }
+}
+
+template <class T>
+inline bool does_something(const Epilogue<T>& then) {
+    return then.bias || then.relu || then.drop.rows || then.output.data;
 }
 
 // Rows first .. last, while a product has them in the cache.

@@ -147,7 +147,7 @@ void gemm(
                     coming
                 );
             }
-            if (!then.nothing()) apply_to_rows(then, read_only(out), out, row, row + rows);
+            if (does_something(then)) apply_to_rows(then, read_only(out), out, row, row + rows);
         }
     });
 }
@@ -171,7 +171,7 @@ void gemm_over_rows(
         double* my_sums = partial_sums + group * g.width;
         const Size first = x.rows * group / groups, last = x.rows * (group + 1) / groups;
         for (Size i = 0; i < entries; ++i) mine[i] = T(0);
-        for (Size j = 0; j < g.width; ++j) my_sums[j] = 0;
+        for (Size j = 0; sums && j < g.width; ++j) my_sums[j] = 0;
         for (Size row = first; row < last; row += block) {
             const Size depth = last - row < block ? last - row : block;
             Coming coming = coming_rows(x, row + block, g.width);

@@ -80,7 +80,7 @@ const Operations<T>& table_of(const std::string& target) {
 
 // The arrays of an epilogue, kept for as long as it is used.
 template <class T>
-struct Following {
+struct EpilogueArrays {
     std::optional<Flat<const T>> bias;
     bool relu;
     std::optional<Flat<const std::uint64_t>> rows;
@@ -89,7 +89,7 @@ struct Following {
     T scale;
     std::optional<Matrix<const T>> output;
 
-    static Following activation(
+    static EpilogueArrays activation(
         std::optional<Flat<const T>> bias, bool relu,
         std::optional<Flat<const std::uint64_t>> rows,
         std::optional<Flat<const std::uint32_t>> columns, std::uint32_t mix1, std::uint32_t mix2,
@@ -99,7 +99,7 @@ struct Following {
         return {bias, relu, rows, columns, mix1, mix2, limit, scale, {}};
     }
 
-    static Following relu_backward(Matrix<const T> output, T scale) {
+    static EpilogueArrays relu_backward(Matrix<const T> output, T scale) {
         return {{}, false, {}, {}, 0, 0, 0, scale, output};
     }
 
@@ -122,7 +122,7 @@ struct Following {
 };
 
 template <class T>
-using Then = std::optional<Following<T>>;
+using Then = std::optional<EpilogueArrays<T>>;
 
 template <class T>
 Epilogue<T> epilogue(const Then<T>& then, const Rows<T>& out) {
@@ -177,7 +177,7 @@ public:
         }
     }
 
-    void apply(const Following<T>& then, Matrix<const T> x, Matrix<T> out) const {
+    void apply(const EpilogueArrays<T>& then, Matrix<const T> x, Matrix<T> out) const {
         require_same_shape(x, out);
         const Rows<const T> from = rows_of(x);
         const Rows<T> to = rows_of(out);
@@ -219,7 +219,7 @@ public:
         const Rows<const T> left = rows_of(x), right = rows_of(g);
         const Rows<T> to = rows_of(out);
         T* partial = scratch((std::size_t)GROUPS * x.shape(1) * g.shape(1));
-        sums_.resize((std::size_t)GROUPS * g.shape(1));
+        if (sums) sums_.resize((std::size_t)GROUPS * g.shape(1));
         T* added = sums ? sums->data() : nullptr;
         const nb::gil_scoped_release released;
         table_.gemm_over_rows(left, right, to, accumulate, added, partial, sums_.data(), threads_);
@@ -284,13 +284,13 @@ private:
 auto given(const char* name) { return nb::arg(name).noconvert(); }
 
 template <class T>
-void bind(nb::module_& module, const char* name, const char* following) {
-    using F = Following<T>;
-    nb::class_<F>(module, following)
-        .def_static("activation", &F::activation, given("bias").none(), "relu"_a,
+void bind(nb::module_& module, const char* name, const char* epilogue) {
+    using E = EpilogueArrays<T>;
+    nb::class_<E>(module, epilogue)
+        .def_static("activation", &E::activation, given("bias").none(), "relu"_a,
                     given("rows").none(), given("columns").none(), "mix1"_a, "mix2"_a, "limit"_a,
                     "scale"_a)
-        .def_static("relu_backward", &F::relu_backward, given("output"), "scale"_a);
+        .def_static("relu_backward", &E::relu_backward, given("output"), "scale"_a);
     using K = Native<T>;
     nb::class_<K>(module, name)
         .def(nb::init<const std::string&, int>(), "target"_a, "threads"_a)
@@ -324,6 +324,6 @@ void bind(nb::module_& module, const char* name, const char* following) {
 
 NB_MODULE(_native, module) {
     module.def("targets", &gcnmpi::targets);
-    gcnmpi::bind<float>(module, "Float32", "Following32");
-    gcnmpi::bind<double>(module, "Float64", "Following64");
+    gcnmpi::bind<float>(module, "Float32", "Epilogue32");
+    gcnmpi::bind<double>(module, "Float64", "Epilogue64");
 }

@@ -48,8 +48,6 @@ struct Epilogue {
     Dropout<T> drop;
     Rows<const T> output;
     T scale;
-
-    bool nothing() const { return !bias && !relu && !drop.rows && !output.data; }
 };
 
 template <class T>

@@ -55,8 +55,8 @@ inline Vec<T> first_lanes(int n, Vec<T> v, T others) {
     return lane_numbers<T>() < n ? v : Vec<T>{} + others;
 }
 
-// All lanes merged to one number, which stands in all of them: each with the lane whose number
-// differs in one bit, then in the next.
+// All lanes merged to one number, which stands in all of them unless one is NaN: each with the lane
+// whose number differs in one bit, then in the next.
 template <class T, int APART = LANES<T> / 2, class Merge>
 inline Vec<T> folded(Vec<T> v, Merge merge) {
     if constexpr (APART == 0) {

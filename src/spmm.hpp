@@ -106,7 +106,7 @@ void spmm(
             run(m, first, last, columns);
             if (rest) break;
         }
-        if (!then.nothing()) apply_to_rows(then, read_only(out), out, first, last);
+        if (does_something(then)) apply_to_rows(then, read_only(out), out, first, last);
     });
 }
 

@@ -7,28 +7,13 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Bias:
-    """x += 1·biasᵀ: after the last layer.
-
-    Attributes
-    ----------
-    bias : (columns,) array of the kernel
-    """
-
-    bias: Any
-
-    def apply(self, kernel: Any, x: Any) -> None:
-        """In place, by itself."""
-        kernel.add_bias(x, self.bias)
-
-
-@dataclass(frozen=True)
 class Activation:
-    """x = dropout(max(x + 1·biasᵀ, 0)): after a hidden layer.
+    """x = dropout(max(x + 1·biasᵀ, 0)): after a hidden layer; after the last, the bias only.
 
     Attributes
     ----------
     bias : (columns,) array of the kernel, or None
+    relu : bool
     rows, columns : uint64, uint32 arrays
         Keys of the global rows and columns of x, from :mod:`gcnmpi.rng`; without ``rows``, nothing
         is dropped.
@@ -36,14 +21,21 @@ class Activation:
         Probability of being dropped.
     """
 
-    bias: Any
-    rows: Any
-    columns: Any
-    p: float
+    bias: Any = None
+    relu: bool = True
+    rows: Any = None
+    columns: Any = None
+    p: float = 0.0
 
     def apply(self, kernel: Any, x: Any) -> None:
         """In place, by itself."""
-        kernel.activate(x, self.bias, self.rows, self.columns, self.p)
+        if self.relu:
+            kernel.activate(x, self.bias, self.rows, self.columns, self.p)
+            return
+        if self.bias is not None:
+            kernel.add_bias(x, self.bias)
+        if self.rows is not None:
+            kernel.dropout(x, self.rows, self.columns, self.p, x)
 
 
 @dataclass(frozen=True)
@@ -67,7 +59,7 @@ class ReluBackward:
         kernel.relu_backward(x, self.output, self.scale)
 
 
-Epilogue = Bias | Activation | ReluBackward
+Epilogue = Activation | ReluBackward
 
 
 class Epilogues:

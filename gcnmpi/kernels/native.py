@@ -15,7 +15,7 @@ import scipy.sparse as sp
 
 from gcnmpi import rng
 from gcnmpi.kernels.dense import Array, DenseArithmetic
-from gcnmpi.kernels.epilogues import Activation, Bias, Epilogue, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, Epilogue, ReluBackward
 from partition.errors import UserError
 
 try:
@@ -65,7 +65,7 @@ class NativeKernel(DenseArithmetic):
         single = self.dtype == np.float32
         compiled = _native.Float32 if single else _native.Float64
         self._native = compiled(target or targets()[0], threads)
-        self._following = _native.Following32 if single else _native.Following64
+        self._epilogues = _native.Epilogue32 if single else _native.Epilogue64
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
         """The matrix with values in the kernel's dtype and the shortest indices that reach."""
@@ -91,7 +91,7 @@ class NativeKernel(DenseArithmetic):
             return
         self._native.spmm(
             matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate,
-            self._compiled(then),
+            self._arrays_of(then),
         )  # fmt: skip
 
     def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
@@ -122,7 +122,7 @@ class NativeKernel(DenseArithmetic):
         """
         if not ta and _narrow(a, b, out):
             self._native.gemm(a, b.T if tb else b, out, accumulate, None)
-        elif ta and not tb and _narrow(a, out, b):
+        elif ta and not tb and _narrow(a, out, b) and _by_rows(out):
             self._native.gemm_over_rows(a, b, out, accumulate, None)
         else:
             super().gemm(a, b, out, ta, tb, accumulate)
@@ -130,13 +130,13 @@ class NativeKernel(DenseArithmetic):
     def gemm_then(self, a: Array, b: Array, out: Array, tb: bool, then: Epilogue | None) -> None:
         """In one pass where the weights are small."""
         if _narrow(a, b, out):
-            self._native.gemm(a, b.T if tb else b, out, False, self._compiled(then))
+            self._native.gemm(a, b.T if tb else b, out, False, self._arrays_of(then))
         else:
             super().gemm_then(a, b, out, tb, then)
 
     def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
         """In one pass where the weights are small."""
-        if _narrow(a, out, b):
+        if _narrow(a, out, b) and _by_rows(out):
             self._native.gemm_over_rows(a, b, out, False, sums)
         else:
             super().gemm_and_sums(a, b, out, sums)
@@ -153,27 +153,27 @@ class NativeKernel(DenseArithmetic):
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """One pass."""
-        self._native.apply(self._pointwise(bias), x, x)
+        self._apply(Activation(bias, relu=False), x, x)
 
     def relu(self, x: Array) -> None:
         """One pass."""
-        self._native.apply(self._pointwise(relu=True), x, x)
+        self._apply(Activation(), x, x)
 
     def dropout(
         self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
     ) -> None:
         """One pass; hashes stay in registers."""
-        self._native.apply(self._pointwise(None, False, rows, columns, p), x, out)
+        self._apply(Activation(None, False, rows, columns, p), x, out)
 
     def activate(
         self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
     ) -> None:
         """One pass."""
-        self._native.apply(self._pointwise(bias, True, rows, columns, p), x, x)
+        self._apply(Activation(bias, True, rows, columns, p), x, x)
 
     def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
         """One pass."""
-        self._native.apply(self._following.relu_backward(output, scale), grad, grad)
+        self._apply(ReluBackward(output, scale), grad, grad)
 
     def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
         """With threads."""
@@ -198,27 +198,19 @@ class NativeKernel(DenseArithmetic):
         root = np.sqrt(1 - betas[1] ** step)
         self._native.adam(param, grad, *moments, *betas, size, root, eps)
 
-    def _compiled(self, then: Epilogue | None) -> Any:
-        match then:
-            case Bias(bias):
-                return self._pointwise(bias)
-            case Activation(bias, rows, columns, p):
-                return self._pointwise(bias, True, rows, columns, p)
-            case ReluBackward(output, scale):
-                return self._following.relu_backward(output, scale)
-        return None
+    def _apply(self, epilogue: Epilogue, x: Array, out: Array) -> None:
+        self._native.apply(self._arrays_of(epilogue), x, out)
 
-    def _pointwise(
-        self,
-        bias: Array | None = None,
-        relu: bool = False,
-        rows: np.ndarray | None = None,
-        columns: np.ndarray | None = None,
-        p: float = 0,
-    ) -> Any:
-        keys = (None, None) if rows is None else (rows, columns)
-        hashing = rng.MIX1, rng.MIX2, int(rng.threshold(p))
-        return self._following.activation(bias, relu, *keys, *hashing, 1 / (1 - p))
+    def _arrays_of(self, epilogue: Epilogue | None) -> Any:
+        """The epilogue as the compiled products take it."""
+        if epilogue is None:
+            return None
+        if isinstance(epilogue, ReluBackward):
+            return self._epilogues.relu_backward(epilogue.output, epilogue.scale)
+        e = epilogue
+        keys = (None, None) if e.rows is None else (e.rows, e.columns)
+        hashing = rng.MIX1, rng.MIX2, int(rng.threshold(e.p))
+        return self._epilogues.activation(e.bias, e.relu, *keys, *hashing, 1 / (1 - e.p))
 
 
 def _narrow(x: Array, weights: Array, other: Array) -> bool:

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from gcnmpi import rng
 from gcnmpi.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
-from gcnmpi.kernels.epilogues import Activation, Bias, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, ReluBackward
 from gcnmpi.optim import Parameters, make_optimizer
 from partition.errors import UserError
 
@@ -256,9 +256,10 @@ def test_what_follows_a_product(kernel, random, width):
     x, weight, turned = give(kernel, x), give(kernel, weight), give(kernel, weight.T)
     for then in (
         None,
-        Bias(bias),
-        Activation(bias, None, keys[1], 0.0),
-        Activation(None, *keys, 0.4),
+        Activation(bias, relu=False),
+        Activation(bias),
+        Activation(None, True, *keys, 0.4),
+        Activation(bias, False, *keys, 0.4),
         ReluBackward(output, 2.5),
     ):
         for accumulate in (False, True):
@@ -282,6 +283,9 @@ def test_a_product_with_sums(kernel, random, shape):
     kernel.gemm_and_sums(give(kernel, a), give(kernel, b), out, sums)
     assert_near(kernel, out, a.T @ b, 100)
     assert_near(kernel, sums, b.sum(axis=0), 100)
+    turned = kernel.empty_columnwise(left, right)
+    kernel.gemm_and_sums(give(kernel, a), give(kernel, b), turned, sums)
+    assert_near(kernel, turned, a.T @ b, 100)
 
 
 def test_keys_of_rows(kernel):

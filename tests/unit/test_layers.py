@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi.kernels.epilogues import Bias, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, ReluBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.layers import GraphConvolution, Workspace, choose_order, layer_products
 from gcnmpi.models import from_state, to_state
@@ -136,7 +136,7 @@ def test_forward_backward_and_the_products_announced(case, order, bias, k):
     scheme, layer = make(matrix, k, order)
     given = matrix @ v["h"] if order == "given" else v["h"]
     out = np.empty((N, D_OUT))
-    layer.forward(given, v["weight"], Bias(v["bias"]) if bias else None, out)
+    layer.forward(given, v["weight"], Activation(v["bias"], relu=False) if bias else None, out)
     np.testing.assert_allclose(
         out, matrix @ v["h"] @ v["weight"] + (v["bias"] if bias else 0), atol=1e-12
     )

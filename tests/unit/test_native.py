@@ -8,7 +8,7 @@ import scipy.sparse as sp
 
 from gcnmpi import rng
 from gcnmpi.kernels import KERNELS
-from gcnmpi.kernels.epilogues import Activation, Bias, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, ReluBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
 
 missing = KERNELS.available()["native"]
@@ -138,10 +138,10 @@ def test_any_number_of_threads_gives_the_same_bits(target, dtype, random):
         biases, following = kernel.empty(width), kernel.empty(n, width)
         kernel.gemm_and_sums(x, taken, weights, biases)
         kernel.spmm_then(
-            kernel.sparse(matrix), x, following, False, Activation(bias, rows, columns, 0.4)
+            kernel.sparse(matrix), x, following, False, Activation(bias, True, rows, columns, 0.4)
         )
         logits = kernel.empty(n, 9)
-        kernel.gemm_then(x, small, logits, False, Bias(bias[:9]))
+        kernel.gemm_then(x, small, logits, False, Activation(bias[:9], relu=False))
         labels, grad = (np.arange(n) % 10 - 1).astype(np.int32), kernel.empty(n, 9)
         loss = np.array(kernel.softmax_cross_entropy(logits, labels, 0.1, grad))
         found = (out, sums, taken, param, weights, biases, logits, loss, grad)
@@ -155,9 +155,9 @@ def test_what_follows_must_fit(target, dtype):
     x, weight, out = kernel.zeros(6, 4), kernel.zeros(4, 3), kernel.zeros(6, 3)
     matrix, keys = kernel.sparse(sp.csr_array(np.eye(6))), (np.zeros(6, "u8"), np.zeros(3, "u4"))
     for then in (
-        Bias(kernel.zeros(4)),
-        Activation(None, keys[0][:5], keys[1], 0.5),
-        Activation(None, keys[0], keys[1][:2], 0.5),
+        Activation(kernel.zeros(4)),
+        Activation(None, True, keys[0][:5], keys[1], 0.5),
+        Activation(None, True, keys[0], keys[1][:2], 0.5),
         ReluBackward(kernel.zeros(6, 2), 1.0),
         ReluBackward(kernel.zeros(5, 3), 1.0),
     ):
