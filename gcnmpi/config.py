@@ -168,6 +168,11 @@ class CommConfig:
         "kernel cupy: messages straight from the device; auto: if MPI says that it can",
         choices=("auto", "yes", "no"),
     )
+    nccl: str = key(
+        "auto",
+        "kernel cupy: NCCL sums the gradients; auto: where each rank has a device of its own",
+        choices=("auto", "yes", "no"),
+    )
 
 
 @dataclass(frozen=True)

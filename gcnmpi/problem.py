@@ -19,6 +19,7 @@ from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.layers import check_order
 from gcnmpi.ranking import resolved_direction, resolved_grid
+from gcnmpi.reduction import NCCL, DeviceSum, HostSum, usable_reduction
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Place
 from gcnmpi.timing import Phases, Traffic
@@ -41,6 +42,8 @@ class Problem:
         The direction of M, resolved.
     threads : int
         Threads a rank, resolved.
+    reduction : {"mpi", "nccl"}
+        What sums the gradients, resolved.
     warnings : tuple of str
         What the user should know, to be said once.
     """
@@ -55,6 +58,7 @@ class Problem:
     scheme: Any
     phases: Phases
     traffic: Traffic
+    reduction: str
     warnings: tuple[str, ...]
 
 
@@ -123,6 +127,7 @@ def open_problem(
     threadpool_limits(threads)
     phases, traffic = Phases(), Traffic()
     kernel = kernel_of_rank(comm, config, threads)
+    reduction = usable_reduction(comm, kernel, config.comm.nccl)
     transport, warning = usable(comm, kernel, config.scheme.transport)
     if warning is not None:
         warnings.append(warning)
@@ -135,7 +140,7 @@ def open_problem(
         check_order(config.model.order, scheme.orders)
     return Problem(
         comm, stored, found, direction, threads, config, kernel, scheme, phases, traffic,
-        tuple(warnings),
+        reduction, tuple(warnings),
     )  # fmt: skip
 
 
@@ -236,6 +241,14 @@ def make_model(problem: Problem, widths: tuple[int, ...]) -> Any:
     with problem.phases.as_one("load"):
         make = MODELS.get(problem.config.model.name)
         return make(problem.scheme, problem.kernel, problem.config, load_features(problem), widths)
+
+
+def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum:
+    """What sums the loss and ``count`` gradients of each rank; all ranks make it together."""
+    comm, kernel = problem.comm, problem.kernel
+    if problem.reduction == NCCL:
+        return DeviceSum(comm, kernel, problem.phases, problem.traffic, count)
+    return HostSum(problem.scheme, kernel, count)
 
 
 def features_path(weights: str | os.PathLike) -> Path:

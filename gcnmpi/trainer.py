@@ -26,7 +26,7 @@ from gcnmpi.loading import write_rows
 from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
 from gcnmpi.models import to_state
 from gcnmpi.optim import make_optimizer
-from gcnmpi.problem import Problem, Targets, features_path, load_targets, make_model
+from gcnmpi.problem import Problem, Targets, features_path, load_targets, make_model, make_sum
 from gcnmpi.record import Epoch, continued_record, is_finished, new_record, opened
 from gcnmpi.schemes.interface import Place
 from gcnmpi.volume import NOTHING, Volume
@@ -198,9 +198,8 @@ class Step:
             problem.scheme, kernel, model.depth, targets.labels, targets.masks["train"],
             targets.counts["train"], widths[-1],
         )  # fmt: skip
-        # Reduced in float64 whatever the dtype: the loss and the gradients in one buffer.
         shared = model.gradients.shared
-        self._contributions = np.zeros(shared.stop - shared.start + 1)
+        self._sum = make_sum(problem, shared.stop - shared.start)
 
     def products(self) -> list[Product]:
         """The scheme's products and row operations of an epoch."""
@@ -226,17 +225,12 @@ class Step:
             ``model.gradients.flat``, summed over ranks, without weight decay; overwritten by the
             next call.
         """
-        problem, model, sums = self._problem, self.model, self._contributions
-        kernel, flat = problem.kernel, model.gradients.flat
+        model, flat = self.model, self.model.gradients.flat
         logits = model.forward(epoch)
-        with problem.phases("loss"):
-            sums[-1] = self._loss(logits, model.output_grad)
+        with self._problem.phases("loss"):
+            loss = self._loss(logits, model.output_grad)
         model.backward(epoch)
-        shared = flat[model.gradients.shared]
-        sums[:-1] = kernel.to_host(shared)
-        problem.scheme.reduce(sums)
-        kernel.copy(kernel.from_host(sums[:-1]), shared)
-        return float(sums[-1]), flat
+        return self._sum(loss, flat[model.gradients.shared]), flat
 
 
 def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]:
@@ -294,6 +288,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "threads": problem.threads,
         "hosts": host_names(comm),
         "devices": comm.allgather(problem.kernel.device),
+        "reduction": problem.reduction,
         "versions": {
             "gcnmpi": __version__,
             "python": platform.python_version(),

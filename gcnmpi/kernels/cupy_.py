@@ -60,8 +60,9 @@ class CupyKernel(Epilogues):
     def __init__(self, dtype: Any, threads: int = 1, direct: bool = False) -> None:
         self.dtype = np.dtype(dtype)
         self.threads, self.host_visible = threads, direct
-        properties = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
-        self.device = properties["name"].decode()
+        runtime, number = cp.cuda.runtime, cp.cuda.runtime.getDevice()
+        self.device = runtime.getDeviceProperties(number)["name"].decode()
+        self.device_address = runtime.deviceGetPCIBusId(number)
         module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
         self._functions = {name: module.get_function(name) for name in cuda.names()}
         self._indices: dict[tuple[int, str], tuple[weakref.ref, Array]] = {}
@@ -73,6 +74,12 @@ class CupyKernel(Epilogues):
         """The kernel of the ``place``-th rank of a node: GPUs are dealt to ranks in turn."""
         cp.cuda.Device(place % DEVICES).use()
         return cls(dtype, threads, direct)
+
+    def summation(self) -> Any:
+        """What sums over ranks on their devices; None where CuPy finds no NCCL."""
+        from gcnmpi.kernels import nccl_  # loads a library that few runs need
+
+        return nccl_.Summation if nccl_.AVAILABLE else None
 
     # Memory.
 

@@ -35,6 +35,8 @@ class DenseArithmetic(Epilogues, ABC):
     name: str
     device: str | None = None
     """Name of the device that computes, where it is not the host."""
+    device_address: str | None = None
+    """Where that device is on its host: ranks with equal ones share it."""
     host_visible = True
     """Whether MPI reads and writes the kernel's arrays where they are."""
 
@@ -54,6 +56,10 @@ class DenseArithmetic(Epilogues, ABC):
             Whether MPI reads and writes the memory of devices.
         """
         return cls(dtype, threads)
+
+    def summation(self) -> Any:
+        """What sums over ranks on their devices, such as ``kernels.nccl_``; None: nothing can."""
+        return None
 
     # Memory.
 

@@ -19,10 +19,11 @@ import scipy.sparse as sp
 
 from gcnmpi.blocks import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.collectives import Group
-from gcnmpi.comm import Comm, agreed, slice_of, sum_in_place
+from gcnmpi.comm import Comm, agreed, slice_of
 from gcnmpi.config import Config, SchemeConfig
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.loading import load_m
+from gcnmpi.reduction import sum_over_ranks
 from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.grid import line
 from gcnmpi.schemes.interface import Block, Entry, Place
@@ -38,7 +39,7 @@ from gcnmpi.schemes.tensor3d_outline import (
     variants,
 )
 from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import Volume, all_reduce
+from gcnmpi.volume import Volume
 from partition.store import Partition, StoredGraph
 
 Chunks = Sequence[tuple[slice, Any]]  # row blocks of a tile, in the kernel's form
@@ -235,10 +236,7 @@ class Tensor3D:
 
     def reduce(self, contributions: np.ndarray) -> None:
         """One all-reduce."""
-        with self._phases("reduce"):
-            sum_in_place(self._comm, contributions)
-        volume = all_reduce(contributions.nbytes, self._comm.size)
-        self._traffic.count(volume, f"{self._traffic.purpose}_reduce")
+        sum_over_ranks(self._comm, contributions, self._phases, self._traffic)
 
     # Rows of Hᵏ, over the ranks that share them.
 

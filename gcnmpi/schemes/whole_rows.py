@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.comm import Comm, sum_in_place
+from gcnmpi.comm import Comm
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.reduction import sum_over_ranks
 from gcnmpi.schemes.interface import Block, Place
 from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import all_reduce
 
 
 class WholeWeights(ABC):
@@ -39,10 +39,7 @@ class WholeWeights(ABC):
 
     def reduce(self, contributions: np.ndarray) -> None:
         """One all-reduce."""
-        with self._phases("reduce"):
-            sum_in_place(self._comm, contributions)
-        volume = all_reduce(contributions.nbytes, self._comm.size)
-        self._traffic.count(volume, f"{self._traffic.purpose}_reduce")
+        sum_over_ranks(self._comm, contributions, self._phases, self._traffic)
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
         """Weights are whole."""

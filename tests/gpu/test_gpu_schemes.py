@@ -3,6 +3,8 @@
 The kernel's own tests are in tests/unit/test_kernels.py, which takes every kernel that works.
 """
 
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -15,6 +17,18 @@ from gcnmpi.kernels import KERNELS
 @pytest.mark.parametrize("nranks", [1, 2])
 def test_schemes_equal_the_serial_run(mpirun, schemes_folder, tmp_path, nranks, cuda_aware):
     settings = ["kernel=cupy", f"comm.cuda_aware={cuda_aware}"]
+    check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings)
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 4])
+def test_nccl_sums_where_each_rank_has_a_gpu(mpirun, schemes_folder, tmp_path, nranks):
+    kernel = KERNELS.get("cupy")
+    if kernel(np.float32).summation() is None:
+        pytest.skip("CuPy finds no NCCL: pip install nvidia-nccl-cu12")
+    devices = sys.modules[kernel.__module__].DEVICES
+    if devices < nranks:
+        pytest.skip(f"{nranks} ranks need a GPU each, and there are {devices}")
+    settings = ["kernel=cupy", "comm.nccl=yes"]
     check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings)
 
 

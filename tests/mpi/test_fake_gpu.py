@@ -15,6 +15,7 @@ import pytest
 from test_schemes import check_schemes
 
 from gcnmpi.kernels import cuda
+from gcnmpi.record import read_run
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,12 +46,66 @@ def test_schemes_hand_devices_memory_to_mpi(mpirun, schemes_folder, tmp_path, nr
     check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings, fake(FAKE_CUDA_AWARE="1"))
 
 
+@pytest.mark.parametrize(("nranks", "dtype"), [(2, "float32"), (4, "float64")])
+def test_schemes_sum_on_devices(mpirun, schemes_folder, tmp_path, nranks, dtype):
+    settings, env = [*SHORT, "comm.nccl=yes", f"dtype={dtype}"], fake(FAKE_DEVICES=str(nranks))
+    check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings, env, most=1)
+
+
+def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_path):
+    records = {}
+    for devices, nccl in (("2", ""), ("1", ""), ("2", "missing")):
+        out = tmp_path / f"{devices}{nccl}"
+        env = fake(FAKE_DEVICES=devices, FAKE_NCCL=nccl)
+        done = train(mpirun, schemes_folder, *SHORT, out=out, env=env)
+        assert done.returncode == 0, done.stderr
+        assert "could not be loaded" not in done.stderr  # CuPy's own words: nobody asked
+        records[devices, nccl] = read_run(out)
+    nccl, *mpi = records.values()
+    assert nccl.start["reduction"] == "nccl"
+    assert [record.start["reduction"] for record in mpi] == ["mpi", "mpi"]
+    for record in mpi:  # of two numbers, there is one sum
+        assert [e["loss"] for e in record.epochs] == [e["loss"] for e in nccl.epochs]
+        assert record.end["reduce_bytes"] == nccl.end["reduce_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "devices", "nccl", "message", "hint"),
+    [
+        ("cupy", "1", "", "ranks 0 and 1 share the GPU 0000:00:00.0 of ", "start no more ranks"),
+        ("cupy", "2", "missing", "CuPy finds no NCCL", "pip install nvidia-nccl-cu12"),
+        ("scipy", "2", "", "the kernel computes on no device", "set kernel=cupy"),
+    ],
+)
+def test_nccl_where_it_cannot_be_is_one_error(
+    mpirun, schemes_folder, kernel, devices, nccl, message, hint
+):
+    env = fake(FAKE_DEVICES=devices, FAKE_NCCL=nccl)
+    done = train(mpirun, schemes_folder, f"kernel={kernel}", "comm.nccl=yes", env=env)
+    assert done.returncode == 2
+    assert done.stderr.count(f"error: comm.nccl is 'yes', and {message}") == 1, done.stderr
+    assert f"hint: {hint}" in done.stderr
+
+
+def test_a_rank_that_cannot_join_the_others_ends_the_job(mpirun, schemes_folder):
+    env = fake(FAKE_DEVICES="2", FAKE_NCCL="broken")
+    done = train(mpirun, schemes_folder, *SHORT, env=env)
+    assert done.returncode == 2
+    assert "rank 1: error: NCCL does not start: NCCL_ERROR_SYSTEM_ERROR" in done.stderr
+
+
+def train(mpirun, folder, *settings, out=None, env=None):
+    """A run on 2 ranks."""
+    words = ["gcnmpi", "train", folder / "directed.graph", "--partition", "uneven-2"]
+    words += [] if out is None else ["--out", out]
+    return mpirun(2, *words, *(word for s in settings for word in ("--set", s)), env=env)
+
+
 SHORT = ["kernel=cupy", "comm.cuda_aware=no", "train.epochs=4"]
 
 
 def test_no_device_is_one_error(mpirun, schemes_folder):
-    words = ["gcnmpi", "train", schemes_folder / "directed.graph", "--partition", "uneven-2"]
-    done = mpirun(2, *words, "--set", "kernel=cupy", env=fake(FAKE_DEVICES="0"))
+    done = train(mpirun, schemes_folder, "kernel=cupy", env=fake(FAKE_DEVICES="0"))
     assert done.returncode == 2
     assert done.stderr.count("kernel 'cupy' finds no GPU on this host") == 1, done.stderr
     assert "hint: run it where there is an NVIDIA GPU" in done.stderr
@@ -58,8 +113,7 @@ def test_no_device_is_one_error(mpirun, schemes_folder):
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_no_cupy_is_one_error(mpirun, schemes_folder):
-    words = ["gcnmpi", "train", schemes_folder / "directed.graph", "--partition", "uneven-2"]
-    done = mpirun(2, *words, "--set", "kernel=cupy")
+    done = train(mpirun, schemes_folder, "kernel=cupy")
     assert done.returncode == 2
     assert done.stderr.count("kernel 'cupy' needs the Python package 'cupy'") == 1, done.stderr
     assert "hint: pip install 'gcnmpi[cuda]'" in done.stderr

@@ -352,6 +352,7 @@ def test_the_record_has_what_scripts_rely_on(runs, graphs):
     assert len(start["hosts"]) == 4
     assert all(isinstance(host, str) for host in start["hosts"])
     assert start["devices"] == [None] * 4
+    assert start["reduction"] == "mpi"
     assert start["config"]["train"]["weight_decay"] == 5e-3
     assert start["config"]["model"]["hidden"] == [8, 6]
     assert {"gcnmpi", "python", "numpy", "scipy", "mpi"} <= set(start["versions"])

@@ -52,7 +52,7 @@ LAYERS = {
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
         ["gcnmpi.kernels", "gcnmpi.exchange", "gcnmpi.transports", "gcnmpi.node_memory",
-         "gcnmpi.one_sided", "gcnmpi.collectives", "gcnmpi.loading"],
+         "gcnmpi.one_sided", "gcnmpi.collectives", "gcnmpi.loading", "gcnmpi.reduction"],
         ["gcnmpi.schemes.interface"],
         ["gcnmpi.blocks", "gcnmpi.schemes.whole_rows", "gcnmpi.schemes.outline",
          "gcnmpi.schemes.grid", "gcnmpi.schemes.needed_rows"],

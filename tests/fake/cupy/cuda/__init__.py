@@ -1,11 +1,10 @@
 """Devices, of which FAKE_DEVICES tells the number, and the stream."""
 
 from cupy.cuda import device, runtime
+from cupy.cuda.runtime import used
 from cupy.queue import wait
 
-__all__ = ["Device", "device", "get_current_stream", "runtime"]
-
-used = []  # numbers of the devices that were chosen
+__all__ = ["Device", "device", "get_current_stream", "runtime", "used"]
 
 
 class Device:

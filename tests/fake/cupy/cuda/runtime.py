@@ -3,6 +3,7 @@
 import os
 
 CUDA_R_32F, CUDA_R_64F = 0, 1
+used = []  # numbers of the devices that were chosen
 
 
 class CUDARuntimeError(RuntimeError):
@@ -17,10 +18,15 @@ def getDeviceCount():
 
 
 def getDevice() -> int:
-    """There is one."""
-    return 0
+    """The one that was chosen last."""
+    return used[-1] if used else 0
 
 
 def getDeviceProperties(number: int) -> dict:
     """Its name."""
     return {"name": b"a processor that pretends"}
+
+
+def deviceGetPCIBusId(number: int) -> str:
+    """Where it is on its host."""
+    return f"0000:{number:02X}:00.0"

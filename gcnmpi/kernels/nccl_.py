@@ -1,0 +1,79 @@
+"""Sums over processes, each of which has a GPU of its own, by NCCL through CuPy."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from partition.errors import UserError
+
+# Where NCCL cannot be loaded, CuPy says so in a warning of many lines for each rank. Who asked for
+# it is told once, and by us.
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    from cupy.cuda import nccl
+
+AVAILABLE = nccl.available
+
+
+class Summation:
+    """The sum over processes of a number and an array, which never leaves the device.
+
+    All processes make it together, and call it together.
+
+    Parameters
+    ----------
+    size : int
+        How many processes there are.
+    name : bytes
+        What :meth:`new_name` gave to one of them.
+    rank : int
+        Which of them this one is.
+    count : int
+        Length of the array.
+
+    Raises
+    ------
+    UserError
+        If NCCL does not bring the processes together.
+    """
+
+    def __init__(self, size: int, name: Any, rank: int, count: int) -> None:
+        self._buffer = cp.empty((count + 1,), np.float64)
+        try:
+            self._comm = nccl.NcclCommunicator(size, name, rank)
+        except nccl.NcclError as error:
+            raise _failed(error) from error
+
+    @staticmethod
+    def new_name() -> Any:
+        """A name under which processes find each other, once; to be passed on as it is."""
+        try:
+            return nccl.get_unique_id()
+        except nccl.NcclError as error:
+            raise _failed(error) from error
+
+    def __call__(self, number: float, array: Any) -> float:
+        """Sum an array over processes, in place, and the number, which is returned.
+
+        In float64 and in the order of the current stream; returns when all is done.
+        """
+        buffer = self._buffer
+        cp.copyto(buffer[:-1], array, casting="same_kind")
+        buffer[-1:].fill(number)
+        address, stream = buffer.data.ptr, cp.cuda.get_current_stream().ptr
+        self._comm.allReduce(
+            address, address, buffer.size, nccl.NCCL_FLOAT64, nccl.NCCL_SUM, stream
+        )
+        cp.copyto(array, buffer[:-1], casting="same_kind")
+        return float(cp.asnumpy(buffer[-1:])[0])
+
+
+def _failed(error: Exception) -> UserError:
+    return UserError(
+        f"NCCL does not start: {error}",
+        "NCCL_DEBUG=INFO makes it say more; comm.nccl=no does without it",
+    )
