@@ -29,12 +29,15 @@ def place_on_node(comm: Comm) -> int:
 def share_of_cores(comm: Comm) -> int:
     """Cores for this rank, at least 1: those it may run on, shared with ranks that may too.
 
-    Right whether the launcher binds ranks to cores of their own, or to none.
+    Right whether the launcher binds ranks to cores of their own, or to none. At most what Slurm was
+    asked for a task, as not every cluster keeps jobs to their cores.
     """
     mine = os.sched_getaffinity(0)
     with of_node(comm) as node:
         sharers = Counter(core for cores in node.allgather(mine) for core in cores)
-    return max(1, int(sum(Fraction(1, sharers[core]) for core in mine)))
+    share = int(sum(Fraction(1, sharers[core]) for core in mine))
+    asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return max(1, min(share, int(asked)) if asked.isdecimal() else share)
 
 
 def most_crowded_node(comm: Comm, threads: int) -> tuple[str, int, int]:
