@@ -10,7 +10,7 @@ from partition.pipeline import add_partition
 from partition.store import write_graph
 from partition.synthetic import sbm
 
-EPOCHS = 2000  # more than a minute, with checkpoints
+EPOCHS = 4000
 SETTINGS = (
     "dtype=float64",
     "model.dropout=0.5",
