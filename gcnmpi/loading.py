@@ -18,6 +18,7 @@ from partition.graph import Graph, index_dtype, normalised
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # entries that are looked at at once
+ROWS_AT_ONCE = 1 << 14  # that change places, where they do among themselves
 
 
 @dataclass(frozen=True)
@@ -140,9 +141,6 @@ def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
     return Entries(row, column, np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64))
 
 
-_ROWS_AT_ONCE = 1 << 14
-
-
 def _ones(count: int) -> np.ndarray:
     return np.broadcast_to(1.0, count)  # takes no memory
 
@@ -170,7 +168,7 @@ def permute(rows: np.ndarray, first: np.ndarray) -> None:
     ends = np.flatnonzero(np.maximum.accumulate(first) == np.arange(len(first))) + 1
     start = 0
     while start < len(first):
-        end = ends[np.searchsorted(ends, min(start + _ROWS_AT_ONCE, len(first)))]
+        end = ends[np.searchsorted(ends, min(start + ROWS_AT_ONCE, len(first)))]
         rows[start:end] = rows[first[start:end]]
         start = end
 

@@ -144,6 +144,7 @@ def read_npz(
                     arrays[name] = _read_member(path, name, archive, member)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    # zipfile raises the fourth for a compression that it does not know.
     except (
         EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError
     ) as error:  # fmt: skip

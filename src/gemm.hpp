@@ -109,14 +109,19 @@ void panel_of_columns(
     run(left, right, right_step, depth, out, stride, width, add, rows, coming);
 }
 
-// The rows of x from `first` on, at the pace of products with matrices of `width` columns: a step
-// reads a number of each of a tile's rows, and each panel of columns reads them all.
+// Bytes of x a step, in products with matrices of `width` columns: a step reads a number of each of
+// a tile's rows, and each panel of columns reads them all.
 template <class T>
-Coming coming_rows(Rows<const T> x, Size first, Size width) {
+Size pace_of(Rows<const T> x, Size width) {
     const Size panels = (width + 2 * LANES<T> - 1) / (2 * LANES<T>);
     const Size read = (width > LANES<T> ? TALL : TALLER) * (Size)sizeof(T);
-    const Size next = first < x.rows ? first : 0, steps = x.width * panels;
-    return {(const char*)(x.data + next * x.stride), steps ? read * x.stride / steps + 1 : 0};
+    const Size steps = x.width * panels;
+    return steps ? read * x.stride / steps + 1 : 0;
+}
+
+template <class T>
+inline Coming rows_from(Rows<const T> x, Size first, Size pace) {
+    return {(const char*)(x.data + (first < x.rows ? first : 0) * x.stride), pace};
 }
 
 // Pieces of rows, each times all panels of w.
@@ -126,7 +131,7 @@ void gemm(
     T* packed, int threads
 ) {
     constexpr Size WIDE = 2 * LANES<T>;
-    const Size depth = x.width;
+    const Size depth = x.width, pace = pace_of(x, out.width);
     for (Size start = 0; start < out.width; start += WIDE) {
         T* panel = packed + start * depth;
         for (Size k = 0; k < depth; ++k)
@@ -138,7 +143,7 @@ void gemm(
         constexpr Size BLOCK = 24;  // rows of x that stay in the L1 cache
         for (Size row = first; row < last; row += BLOCK) {
             const Size rows = last - row < BLOCK ? last - row : BLOCK;
-            Coming coming = coming_rows(x, row + BLOCK, out.width);
+            Coming coming = rows_from(x, row + BLOCK, pace);
             for (Size start = 0; start < out.width; start += WIDE) {
                 const Size width = out.width - start < WIDE ? out.width - start : WIDE;
                 panel_of_columns<T>(
@@ -163,7 +168,7 @@ void gemm_over_rows(
     const Size row_bytes = (x.width + g.width + 1) * (Size)sizeof(T);
     const Size fitting = CACHED / row_bytes / 8 * 8;
     const Size block = fitting < 8 ? 8 : fitting > DEEP ? DEEP : fitting;
-    const Size entries = x.width * g.width;
+    const Size entries = x.width * g.width, pace = pace_of(x, g.width);
     const Size groups = pieces_of(x.rows * (x.width + g.width), GROUPS);
     for_pieces(groups, threads, [&](Size group) {
         alignas(64) T last_panel[DEEP * WIDE];
@@ -174,7 +179,7 @@ void gemm_over_rows(
         for (Size j = 0; sums && j < g.width; ++j) my_sums[j] = 0;
         for (Size row = first; row < last; row += block) {
             const Size depth = last - row < block ? last - row : block;
-            Coming coming = coming_rows(x, row + block, g.width);
+            Coming coming = rows_from(x, row + block, pace);
             if (sums) add_rows_to(my_sums, g, row, row + depth);
             for (Size start = 0; start < g.width; start += WIDE) {
                 const T* right = g.data + row * g.stride + start;

@@ -52,8 +52,8 @@ def uninterrupted(lab, submit):
 
 def wait(lab, job, seconds=400):
     until = time.monotonic() + seconds
-    said = "JobState=SIGNALING"
-    while "JobState=SIGNALING" in said:  # which the lab takes for an end
+    said = signalled = "JobState=SIGNALING"  # which the lab takes for an end
+    while signalled in said and time.monotonic() < until:
         left = max(1, int(until - time.monotonic()))
         said = lab.run("wait", job, left, check=False).stdout
     return "COMPLETED" in said, said
