@@ -21,7 +21,7 @@ MAX_LINES = 450
 # docs/architecture.md. The longest prefix of a module's name decides.
 LAYERS = {
     "partition": [
-        ["partition.errors", "partition.registry", "partition.records"],
+        ["partition.errors", "partition.registry", "partition.records", "partition.startup"],
         ["partition.graph", "partition.hashing"],
         ["partition.store"],
         [
@@ -86,6 +86,7 @@ OF_PARTITION = {
     "metrics",
     "sampling",
     "synthetic",
+    "startup",
 }
 
 
@@ -184,7 +185,7 @@ def test_every_entry_of_a_registry_resolves_or_names_its_extra():
     for registry in registries():
         for name, missing in registry.available().items():
             # What is compiled here needs no extra, but a compiler when it is installed.
-            if missing is not None and not missing.startswith("not built"):
+            if missing is not None and not missing.startswith("was not built"):
                 assert registry.extras[name] in extras, (registry.kind, name)
 
 
