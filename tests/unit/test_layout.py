@@ -21,7 +21,8 @@ MAX_LINES = 450
 # docs/architecture.md. The longest prefix of a module's name decides.
 LAYERS = {
     "partition": [
-        ["partition.errors", "partition.registry", "partition.records", "partition.startup"],
+        ["partition.errors", "partition.registry", "partition.locks", "partition.records",
+         "partition.startup"],
         ["partition.graph", "partition.hashing"],
         ["partition.store"],
         [
@@ -80,6 +81,7 @@ LAYERS = {
 OF_PARTITION = {
     "errors",
     "registry",
+    "locks",
     "records",
     "graph",
     "store",
