@@ -249,7 +249,11 @@ def npz_names(path: str | os.PathLike) -> set[str]:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is no npz, or truncated or damaged: {error}") from error
+        with open(path, "rb") as file:
+            head = file.read(16)
+        if head.startswith(b"PK"):
+            raise UserError(f"{path} is truncated or damaged: {error}") from error
+        raise UserError(f"{path} is no npz: it begins with {head!r}") from error
     twice = {name for name in names if names.count(name) > 1} if len(names) < 1 << 10 else {"…"}
     if twice:
         raise UserError(f"{path} holds {min(twice)!r} twice, or very many arrays")

@@ -27,7 +27,7 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import MASKS, Graph, symmetry
-from partition.records import atomic_file, map_npy, read_npz, to_json
+from partition.records import NUMBERS, TEXTS, atomic_file, map_npy, read_npz, to_json
 
 FORMAT = "gcnmpi-graph"
 VERSION = 1
@@ -51,6 +51,8 @@ class Manifest:
         Width of the feature rows and number of classes; 0 where there are none.
     masks : tuple of str
         Which of "train", "val", "test" there are.
+    class_names : tuple of str
+        Names of the classes; empty where they are their numbers.
     source : mapping
         Where the graph came from, and what became of its self-loops and duplicate arcs.
     """
@@ -68,6 +70,7 @@ class Manifest:
     classes: int
     masks: tuple[str, ...]
     source: Mapping[str, Any]
+    class_names: tuple[str, ...] = ()
     format: str = FORMAT
     version: int = VERSION
 
@@ -171,6 +174,7 @@ def write_graph(
         classes=graph.classes,
         masks=tuple(name for name in MASKS if name in graph.masks),
         source=dict(source),
+        class_names=graph.class_names or (),
     )
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -233,7 +237,8 @@ def open_graph(path: str | os.PathLike) -> StoredGraph:
         features=load("features", (n, manifest.features), "f") if manifest.features else None,
         labels=load("labels", (n,), "i") if manifest.classes else None,
         masks={name: load(f"{name}_mask", (n,), "b") for name in manifest.masks},
-        ids=load("ids", (n,), "i") if (path / "ids.npy").exists() else None,
+        ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
+        class_names=manifest.class_names or None,
     )
     if graph.indptr[-1] != nnz:
         raise UserError(f"{path}/indptr.npy ends at {graph.indptr[-1]}, the manifest says {nnz}")
@@ -368,12 +373,12 @@ def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
     if not path.exists():
         raise UserError(f"{path} is missing", "import the graph again")
     try:
-        array = map_npy(path)
+        array = map_npy(path, kinds=NUMBERS + TEXTS)
     except UserError as error:
         raise UserError(
             f"{path} is damaged or truncated: {error.message}", "import it again"
         ) from None
-    if array.shape != shape or array.dtype.kind != kind:
+    if array.shape != shape or array.dtype.kind not in kind:
         raise UserError(
             f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
             "import the graph again",
@@ -395,7 +400,8 @@ def _read_manifest(path: Path) -> Manifest:
             "import the graph again",
         )
     try:
-        manifest = Manifest(**(facts | {"masks": tuple(facts["masks"])}))
+        lists = {key: tuple(facts.get(key, ())) for key in ("masks", "class_names")}
+        manifest = Manifest(**(facts | lists))
     except (TypeError, KeyError) as error:
         raise UserError(f"{path}/manifest.json is damaged: {error}") from error
     for name in ("n", "nnz", "features", "classes"):

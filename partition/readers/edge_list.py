@@ -128,6 +128,8 @@ def _find_columns(path: Path, layout: Layout) -> _Columns:
     assert places is not None
     sample = second if header else words
     text = layout.string_ids or not _integers(sample, places[:2])
+    if text and not layout.string_ids:
+        _refuse_fractions(path, lines[1] if header else lines[0], sample, places)
     if text and separator is None and not header and len(words) == 3 and roles is None:
         _check_third(path, number, first, words)
     used = sorted(places)
@@ -185,6 +187,19 @@ def _named_roles(words: list[str]) -> tuple[int, ...] | None:
         if not fitting and known is not WEIGHTS:
             return None
     return tuple(places)
+
+
+def _refuse_fractions(
+    path: Path, line: tuple[int, str], words: list[str], places: tuple[int, ...]
+) -> None:
+    """Numbers that are no integers of 64 bits are hardly meant to be texts."""
+    for place in places[:2]:
+        if place < len(words) and is_number(words[place]) and not is_integer(words[place]):
+            raise UserError(
+                f"{path}, line {line[0]}: {quoted(line[1].strip())} is not 'source target': "
+                f"{quoted(words[place])} is not an integer of 64 bits",
+                "if ids are texts, give --string-ids",
+            )
 
 
 def _unnamed_roles(

@@ -100,7 +100,7 @@ class _Gzip(gzip.GzipFile):
 
 def quoted(text: str, most: int = 60) -> str:
     """A piece of a file for a message: in quotes, shortened, and without control characters."""
-    return repr(text if len(text) <= most else text[: most - 1] + "…")
+    return repr(str(text if len(text) <= most else text[: most - 1] + "…"))
 
 
 def content_limit(path: Path) -> int:

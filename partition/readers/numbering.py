@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import numpy as np
 
@@ -109,7 +108,7 @@ def positions(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return found, ids[found] == wanted
 
 
-def check_ids(ids: np.ndarray, where: str | Path) -> None:
+def check_ids(ids: np.ndarray, where: object) -> None:
     """A UserError if there are no ids, or one stands twice among them."""
     if not len(ids):
         raise UserError(f"{where} holds no ids")

@@ -35,6 +35,7 @@ def full_graph(n=12):
         labels=rng.integers(-1, 4, n).astype(np.int32),
         masks={"train": np.arange(n) < 4, "test": np.arange(n) >= 8},
         ids=np.arange(n, dtype=np.int64) * 7,
+        class_names=("a", "b", "c", "d"),
     )
 
 
@@ -54,6 +55,7 @@ def partition_of(path, name="p", **changes):
 
 def arrays(graph):
     facts = asdict(graph)
+    facts["class_names"] = np.array(facts["class_names"])
     return facts | facts.pop("masks")
 
 
