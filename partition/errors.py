@@ -25,7 +25,7 @@ class UserError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
+        return printable(f"{self.message}\n  hint: {self.hint}" if self.hint else self.message)
 
     def __reduce__(self) -> tuple:
         return type(self), (self.message, self.hint)
@@ -44,6 +44,24 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
         The names there are.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    near = nearest(name, names)
+    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
     return UserError(f"unknown {kind} {name!r}", hint)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name that differs from ``name`` in a letter or two, whatever the case; None without one.
+
+    >>> nearest("graphblast", ["graphblas", "scipy"]), nearest("gp", ["hp", "rp"])
+    ('graphblas', None)
+    """
+    lower = {other.lower(): other for other in known}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.66)
+    return lower[found[0]] if found else None
+
+
+def printable(text: str) -> str:
+    """A text for the terminal: control characters, which files may hold, as ``\\x1b``."""
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
+    )
