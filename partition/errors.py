@@ -20,15 +20,27 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
+        message = shown(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint and "\n".join(shown(line) for line in hint.split("\n"))
 
     def __str__(self) -> str:
-        return printable(f"{self.message}\n  hint: {self.hint}" if self.hint else self.message)
+        return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple:
         return type(self), (self.message, self.hint)
+
+
+def shown(text: str) -> str:
+    r"""A text that may come from a file, with all that could steer a terminal written out.
+
+    >>> print(shown("a" + chr(27) + "[2Jb"))
+    a\x1b[2Jb
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
@@ -58,10 +70,3 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     lower = {other.lower(): other for other in known}
     found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.66)
     return lower[found[0]] if found else None
-
-
-def printable(text: str) -> str:
-    """A text for the terminal: control characters, which files may hold, as ``\\x1b``."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text
-    )
