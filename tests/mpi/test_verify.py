@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from words import latest
 
 from gcnmpi.kernels import resolve
 from partition.assemble import build_graph
@@ -117,7 +118,7 @@ def run_cases(mpirun, folder, tmp_path, nranks, cases):
         {
             "graph": str(folder / f"{kind}.graph"),
             "partition": partition_of(settings, nranks, *rest),
-            "settings": ["train.epochs=6", *settings],
+            "settings": latest("train.epochs=6", *settings),
             "fault": fault,
         }
         for kind, settings, fault, *rest in cases
