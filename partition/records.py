@@ -1,4 +1,4 @@
-"""Files: records of one JSON object a line, files written whole or not at all, distrusted npz."""
+"""Files: JSON lines, files and folders written whole or not at all, npy and npz of anybody's."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import io
 import json
 import math
 import os
+import re
+import secrets
+import shutil
+import socket
 import zipfile
 import zlib
 from collections.abc import Container, Iterator
@@ -17,6 +21,7 @@ from typing import IO, Any
 import numpy as np
 
 from partition.errors import UserError
+from partition.locks import process_is_dead, process_space
 
 
 def to_json(value: Any) -> Any:
@@ -77,8 +82,7 @@ def make_room_for(path: str | os.PathLike) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
-    if path.is_dir():
-        raise UserError(f"cannot write {path}: it is a folder")
+    _check_is_no_device(path)
     if not os.access(path.parent, os.W_OK):
         raise UserError(f"cannot write {path}: the folder {path.parent} is not writable")
 
@@ -93,9 +97,12 @@ def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
         If the file cannot be written (no such folder, no permission, disk full).
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    _check_is_no_device(path)
+    temporary = temporary_name(path)
+    encoding = None if "b" in mode else "utf-8"
     try:
-        with open(temporary, mode) as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o666), mode, encoding=encoding) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -104,6 +111,80 @@ def atomic_file(path: str | os.PathLike, mode: str = "wb") -> Iterator[IO[Any]]:
         raise UserError(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterator[Path]:
+    """Yield a temporary neighbour of ``path``, empty; on success sync it, rename it to ``path``.
+
+    Parameters
+    ----------
+    overwrite : bool
+        Replace what is there: it is renamed aside, and deleted when the new one is in its place.
+
+    Raises
+    ------
+    UserError
+        If the folder cannot be written (no permission, disk full).
+    """
+    path = Path(path)
+    temporary, aside = temporary_name(path), temporary_name(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        sweep(path.parent)
+        temporary.mkdir()
+        yield temporary
+        sync_folder(temporary)
+        if overwrite and os.path.lexists(path):
+            os.rename(path, aside)
+        os.rename(temporary, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if os.path.lexists(aside) and not os.path.lexists(path):
+            os.rename(aside, path)
+        _delete(temporary)
+        _delete(aside)
+
+
+_TEMPORARY = re.compile(r"\.(?P<host>.+)-(?P<space>\d+)-(?P<pid>\d{1,9})-[0-9a-f]{16}\.tmp")
+
+
+def temporary_name(path: str | os.PathLike) -> Path:
+    """A new name beside ``path`` that nobody can foresee, and that says which process uses it."""
+    who = f"{_host()}-{process_space()}-{os.getpid()}"
+    return Path(path).with_name(f".{who}-{secrets.token_hex(8)}.tmp")
+
+
+def sweep(folder: str | os.PathLike) -> None:
+    """Delete what processes of this host left under temporary names when they were killed."""
+    here = _host(), process_space()
+    with contextlib.suppress(OSError):
+        for path in Path(folder).iterdir():
+            found = _TEMPORARY.fullmatch(path.name)
+            ours = found is not None and found.group("host", "space") == here
+            if found and ours and process_is_dead(int(found["pid"])):
+                _delete(path)
+
+
+def _check_is_no_device(path: Path) -> None:
+    if path.exists() and not path.is_file():
+        kind = "a folder" if path.is_dir() else "no regular file"
+        raise UserError(f"cannot write {path}: it is {kind}")
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())[:64]
+
+
+def _delete(path: Path) -> None:
+    """Delete a file, a link or a folder, if it is there; what cannot be deleted stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def sync_folder(path: str | os.PathLike) -> None:

@@ -15,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from partition.startup import PYTHON
+
 PROGRAMS = Path(__file__).parent / "mpi" / "programs"
+PACKAGES = {"gcnmpi": "gcnmpi", "gcn-partition": "partition"}
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +58,7 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
         cwd: str | os.PathLike | None = None,
     ) -> subprocess.CompletedProcess:
         first, *rest = (str(word) for word in argv)
-        packages = {"gcnmpi": ["-m", "gcnmpi"], "gcn-partition": ["-m", "partition"]}
+        packages = {name: [*PYTHON[1:], package] for name, package in PACKAGES.items()}
         program = packages.get(first, [str(PROGRAMS / first)])
         command = [*launcher, "-n", str(nranks), sys.executable, *program, *rest]
         variables = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
@@ -74,7 +77,7 @@ def launched() -> Iterator[Callable[..., subprocess.Popen]]:
     launcher = _launcher()
 
     def start(nranks: int, *words: str | os.PathLike) -> subprocess.Popen:
-        command = [*launcher, "-n", str(nranks), sys.executable, "-m", "gcnmpi", *map(str, words)]
+        command = [*launcher, "-n", str(nranks), *PYTHON, "gcnmpi", *map(str, words)]
         process = subprocess.Popen(
             command,
             env={**os.environ, **MPI_ENVIRONMENT},
@@ -105,8 +108,7 @@ def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     commands.mkdir()
     programs = {
         "mpirun": _launcher(),
-        "gcnmpi": [sys.executable, "-m", "gcnmpi"],
-        "gcn-partition": [sys.executable, "-m", "partition"],
+        **{name: [*PYTHON, package] for name, package in PACKAGES.items()},
         "python": [sys.executable],
     }
     for name, words in programs.items():

@@ -31,5 +31,5 @@ def resolve(name: str) -> tuple[str, str | None]:
     try:
         KERNELS.get("native")
     except UserError as error:
-        return "graphblas", f"the native kernel is {error.message}; using graphblas"
+        return "graphblas", f"the native kernel {error.message}; using graphblas"
     return "native", None

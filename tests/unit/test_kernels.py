@@ -62,13 +62,30 @@ def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch):
         assert resolve("auto") == ("native", None)
     monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
     monkeypatch.setitem(sys.modules, "gcnmpi.kernels._native", None)  # as if not compiled
-    assert KERNELS.available()["native"] == "not built: no C++ compiler"
+    assert KERNELS.available()["native"].startswith("was not built: there is none in /")
     name, warning = resolve("auto")
     assert name == "graphblas"
-    assert "not built" in warning
+    assert "native kernel was not built" in warning
     assert resolve("scipy") == ("scipy", None)
-    with pytest.raises(UserError, match="install one"):
+    with pytest.raises(UserError, match="install gcnmpi again"):
         KERNELS.get("native")
+
+
+def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):
+    class Broken:
+        """Finds the compiled part, whose libraries are missing."""
+
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name == "gcnmpi.kernels._native":
+                raise ImportError("libgomp.so.1: cannot open shared object file", name=name)
+
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels._native", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken, *sys.meta_path])
+    said = "cannot be loaded: libgomp.so.1: cannot open shared object file"
+    assert KERNELS.available()["native"] == said
+    assert resolve("auto") == ("graphblas", f"the native kernel {said}; using graphblas")
 
 
 @pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("make")), reason="needs CMake")
