@@ -130,7 +130,9 @@ def to_epoch(record: Any) -> Epoch:
     ValueError
         If a field is missing, or not what it should be.
     """
-    values = [record.get(name) for name in _EPOCH_FIELDS] if isinstance(record, dict) else []
+    values: list[Any] = []
+    if isinstance(record, dict):
+        values = [record.get(name) for name in _EPOCH_FIELDS]
     number, loss, *accuracies, seconds = values or (None, None, None)
     if type(number) is not int or number < 1 or not _is_number(loss) or not _is_number(seconds):
         raise ValueError(f"no epoch: {str(record)[:80]}")
@@ -277,11 +279,6 @@ class Writer:
     path : path or None
     hint : str, optional
         What whoever hears that it cannot be written is to do.
-
-    Attributes
-    ----------
-    failed : bool
-        Whether a record could not be written; nothing is written after it.
     """
 
     def __init__(self, path: str | os.PathLike | None, hint: str | None = None) -> None:
@@ -294,6 +291,7 @@ class Writer:
 
     @property
     def failed(self) -> bool:
+        """Whether a record could not be written; nothing is written after it."""
         return self._error is not None
 
     def __call__(self, event: str, **values: Any) -> None:

@@ -113,6 +113,7 @@ def train(
     step = Step(problem)
     model, targets = step.model, step.targets
     epochs, best = _restored(problem, step, found)
+    history = checkpoint_files.History(epochs)
     before, saved, since = len(epochs), found is not None, time.monotonic()
     file = None
     if out is not None:
@@ -128,7 +129,7 @@ def train(
             "versions": start["versions"],
         }
         with problem.phases.as_one("checkpoint"), problem.traffic.during("checkpoint"):
-            return checkpoint.save(problem, out, model, arrays, epochs, facts).name  # type: ignore
+            return checkpoint.save(problem, out, model, arrays, history, facts).name  # type: ignore
 
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
