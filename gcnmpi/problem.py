@@ -268,6 +268,11 @@ def _check(
     if size > manifest.n:
         raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
     partition = None if name is None else read_partition(path, name, parts=False)
+    if partition is not None and config.scheme.permutation != "auto":
+        raise UserError(
+            "scheme.permutation is the order of a grid's vertices, and --partition gives one",
+            "leave one of the two out",
+        )
     scheme = resolved_grid(stored, partition, config, size, ranks_per_node)
     needed = SCHEMES.get(scheme.name).parts(scheme, size)
     if partition is None and needed > 1:

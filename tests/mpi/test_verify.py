@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from words import latest
 
 from gcnmpi.kernels import resolve
 from partition.assemble import build_graph
@@ -17,6 +18,7 @@ KINDS = ("directed", "mirrored", "undirected", "arcless")
 DOT = "⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩"
 TRAFFIC = [f"{when} {what}" for when in ("training", "evaluation")
            for what in ("bytes", "received", "messages")]  # fmt: skip
+STEPS = ["optimizer in float64", "optimizer in float32"]
 # Everything that comes out of training itself.
 NUMBERS = ["loss curve", "final weights", "logits"]
 
@@ -87,7 +89,7 @@ def run_cases(mpirun, folder, tmp_path, nranks, cases):
         {
             "graph": str(folder / f"{kind}.graph"),
             "partition": f"{(*rest, 'uneven')[0]}-{nranks}",
-            "settings": ["train.epochs=6", *settings],
+            "settings": latest("train.epochs=6", *settings),
             "fault": fault,
         }
         for kind, settings, fault, *rest in cases
@@ -155,7 +157,8 @@ FAULTY = [
     ("rows_not_in_original_order", "directed", [*FOLD, "loading.order=none"],
      ["logits", "predictions", "accuracies", "M·x", "Mᵀ·y"], True),
     ("one_more_right", "directed", FOLD, ["accuracies"], True),
-    ("adam_without_correction", "directed", FOLD, NUMBERS, True),
+    ("adam_without_correction", "directed", FOLD, [*NUMBERS, *STEPS], True),
+    ("adam_wrong_in_float32", "directed", FOLD, STEPS[1:], True),
     ("decay_on_all_layers", "directed",
      [*FOLD, "train.weight_decay=0.01", "train.weight_decay_layers=first"], NUMBERS, True),
     ("weights_never_updated", "directed", FOLD, NUMBERS, False),

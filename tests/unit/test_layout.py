@@ -48,7 +48,7 @@ LAYERS = {
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.settings"],
         ["gcnmpi.timing"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
@@ -69,7 +69,7 @@ LAYERS = {
         ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor", "gcnmpi.submit"],
-        ["gcnmpi.report", "gcnmpi.verify"],
+        ["gcnmpi.report", "gcnmpi.verify_steps", "gcnmpi.verify"],
         ["gcnmpi.cli_common"],
         ["gcnmpi.cli_schemes", "gcnmpi.cli_cluster"],
         ["gcnmpi.cli_bench"],
