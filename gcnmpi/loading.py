@@ -14,7 +14,7 @@ import numpy as np
 from gcnmpi.comm import Comm, agreed, from_root, node_array, once_a_node, redistribute, slice_of
 from gcnmpi.config import GraphConfig
 from partition.errors import UserError
-from partition.graph import Graph, check_arcs, index_dtype, normalised
+from partition.graph import Graph, check_arcs, index_dtype, normalised, row_sums
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # entries that are looked at at once
@@ -109,9 +109,10 @@ def load_m(
         return Entries(row, column, weight)
     bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
     owner = np.searchsorted(bounds, row, side="right").astype(np.int32)
-    (rows, weights), _ = redistribute(comm, owner, [row, weight], max_bytes)
-    del owner
-    sums = np.bincount(rows - mine.start, weights, minlength=mine.stop - mine.start)
+    arrays = [row] if graph.weights is None else [row, weight]
+    (rows, *weights), _ = redistribute(comm, owner, arrays, max_bytes)
+    del owner, arrays
+    sums = row_sums(rows - mine.start, weights[0] if weights else None, mine.stop - mine.start)
     del rows, weights
     degree = once_a_node(comm, sums, graph.n)
     values = np.empty(len(row))
