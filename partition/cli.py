@@ -17,7 +17,7 @@ from partition.cli_common import (
     force_option,
     json_option,
 )
-from partition.cli_import import import_
+from partition.cli_import import attach, import_
 from partition.cli_make import add, refine
 from partition.cli_minibatches import simulate
 from partition.cli_tools import export_model, import_parts
@@ -149,7 +149,7 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
 @json_option
 def list_(graph: Path, as_json: bool) -> None:
     """List the partitions of a graph."""
-    store.open_graph(graph)
+    store.open_graph(graph, check=False)
     names = store.list_partitions(graph)
     partitions = (store.read_partition(graph, name, parts=False) for name in names)
     facts = [describe_partition(partition, lists=False) for partition in partitions]
@@ -175,7 +175,7 @@ def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json:
 @json_option
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Delete partitions."""
-    store.open_graph(graph)
+    store.open_graph(graph, check=False)
     for name in names:  # all or none
         if not store.has_partition(graph, name):
             raise unknown_name(f"partition of {graph}", name, store.list_partitions(graph))
@@ -218,5 +218,5 @@ def _write_synthetic(
     _show_written(out, manifest, as_json)
 
 
-for _command in (import_, add, export_model, import_parts, refine, simulate):
+for _command in (import_, attach, add, export_model, import_parts, refine, simulate):
     cli.add_command(_command)

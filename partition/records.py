@@ -11,9 +11,10 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -53,7 +54,8 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     """
     path = Path(path)
     try:
-        lines = path.read_bytes().split(b"\n")
+        with open_regular(path) as file:
+            lines = file.read().split(b"\n")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     records = []
@@ -196,6 +198,24 @@ def sync_folder(path: str | os.PathLike) -> None:
         os.close(folder)
 
 
+def open_regular(path: str | os.PathLike) -> IO[bytes]:
+    """Open a file of anybody's for reading; never a pipe or a device, which may have no end.
+
+    Raises
+    ------
+    UserError
+        If it is no regular file.
+    OSError
+        If it cannot be opened.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for who writes to it.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise UserError(f"cannot read {path}: it is no regular file")
+    return os.fdopen(file, "rb")
+
+
 # Deflate cannot expand a byte to more than this (RFC 1951: 258 bytes out of 2 bits).
 DEFLATE_RATIO = 1032
 
@@ -206,7 +226,11 @@ TEXTS = "SU"
 
 
 def read_npz(
-    path: str | os.PathLike, wanted: Container[str] | None = None, *, kinds: str = NUMBERS
+    path: str | os.PathLike,
+    wanted: Container[str] | None = None,
+    *,
+    kinds: str = NUMBERS,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` file of anybody's: no pickles, nothing allocated on its word.
 
@@ -216,21 +240,25 @@ def read_npz(
         Names of the arrays to read; others are not touched. Without it, all of them.
     kinds : str
         What arrays may hold.
+    shapes : mapping of str to tuple, optional
+        What shape an array must have: another is refused before anything is allocated.
 
     Raises
     ------
     UserError
-        If the file is missing, no npz, damaged, or announces more than its bytes can hold.
+        If the file is missing, no npz, damaged, or announces more than its bytes can hold, or
+        an array of another shape than is asked for.
     """
     path = Path(path)
     arrays = {}
     npz_names(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
                 if wanted is None or name in wanted:
-                    arrays[name] = _read_member(path, name, archive, member, kinds)
+                    shape = None if shapes is None else shapes.get(name)
+                    arrays[name] = _read_member(path, name, archive, member, kinds, shape)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     # zipfile raises the fourth for a compression that it does not know.
@@ -244,12 +272,12 @@ def read_npz(
 def npz_names(path: str | os.PathLike) -> set[str]:
     """Names of the arrays of an ``.npz``; a UserError if it is none, or two have one name."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             head = file.read(16)
         if head.startswith(b"PK"):
             raise UserError(f"{path} is truncated or damaged: {error}") from error
@@ -264,7 +292,7 @@ def map_npy(path: str | os.PathLike, *, kinds: str = NUMBERS) -> np.ndarray:
     """The array of an ``.npy`` file of anybody's, mapped read-only: see :func:`read_npz`."""
     path = Path(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, str(path), kinds)
             if 0 in shape:  # which cannot be mapped
@@ -276,7 +304,12 @@ def map_npy(path: str | os.PathLike, *, kinds: str = NUMBERS) -> np.ndarray:
 
 
 def read_npy(
-    open_file: Callable[[], IO[bytes]], size: int, where: str, *, kinds: str = NUMBERS
+    open_file: Callable[[], IO[bytes]],
+    size: int,
+    where: str,
+    *,
+    kinds: str = NUMBERS,
+    wanted: tuple[int, ...] | None = None,
 ) -> np.ndarray:
     """The array of an ``.npy`` that cannot be mapped, of ``size`` bytes at most.
 
@@ -286,9 +319,13 @@ def read_npy(
         Opens it at its begin; called twice.
     where : str
         What to call it in messages.
+    wanted : tuple of int, optional
+        The shape that it must have.
     """
     with open_file() as file:
         start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, where, kinds)
+    if wanted is not None and shape != wanted:
+        raise UserError(f"{where} is of shape {shape}, not {wanted}")
     check_memory(math.prod(shape) * dtype.itemsize, where)
     flat = np.empty(math.prod(shape), dtype)
     with open_file() as file:
@@ -317,13 +354,20 @@ def check_memory(nbytes: int, what: str) -> None:
 
 
 def _read_member(
-    path: Path, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo, kinds: str
+    path: Path,
+    name: str,
+    archive: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    kinds: str,
+    wanted: tuple[int, ...] | None,
 ) -> np.ndarray:
     if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
         raise UserError(f"{path}: {name} announces more than its bytes can hold")
     try:
         where = f"{path}: {name}"
-        return read_npy(lambda: archive.open(member), member.file_size, where, kinds=kinds)
+        return read_npy(
+            lambda: archive.open(member), member.file_size, where, kinds=kinds, wanted=wanted
+        )
     except (ValueError, RuntimeError) as error:
         raise UserError(f"{path}: cannot read {name}: {error}") from error
     except MemoryError as error:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError
-from partition.records import DEFLATE_RATIO, check_memory
+from partition.records import DEFLATE_RATIO, check_memory, open_regular
 
 # Sparse features may have so many columns without an entry for each.
 SPARSE_WIDTH = 1 << 16
@@ -39,15 +39,7 @@ def open_plain_or_gzip(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
     UserError
         If ``path`` is a pipe, a device or a folder, from which nothing is read.
     """
-    # A pipe would block here for want of a writer.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        kind = os.fstat(descriptor).st_mode
-        check_regular(path, kind)
-        file = os.fdopen(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+    file = open_regular(path)
     magic = file.read(2)
     file.seek(0)
     return cast(IO[bytes], _Gzip(path, file, ratio)) if magic == b"\x1f\x8b" else file

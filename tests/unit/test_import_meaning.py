@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from partition.cli import cli
 from partition.errors import UserError
 from partition.readers import Layout, read_source
-from partition.store import open_graph
+from partition.store import open_graph, read_partition
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
 
@@ -129,6 +129,48 @@ def test_labels_that_are_no_classes_are_refused(place):
     assert "the label '0.5' is a number, not a class" in refused("--labels", "l.csv")
     np.save("l.npy", np.array([0, 1.0, np.nan, 0, 1, 1]))
     assert "not float64 (6,)" in refused("--labels", "l.npy")
+
+
+def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
+    run("import", "ring.txt", "g.graph", "--undirected")
+    run("add", "g.graph", "--model", "rp", "-k", "2")
+    before = {file.name: file.read_bytes() for file in (place / "g.graph").rglob("*.n*")}
+    (place / "y.csv").write_text("id,class\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(6)))
+    np.save("t.npy", np.array([0, 3]))
+    run("attach", "g.graph", "--features", "x.npy", "--labels", "y.csv", "--train-mask", "t.npy")
+    stored = open_graph("g.graph")
+    assert (stored.manifest.features, stored.manifest.class_names) == (1, ("a", "b"))
+    assert np.flatnonzero(stored.graph.masks["train"]).tolist() == [0, 3]
+    assert stored.manifest.source["file"] == "ring.txt"
+    assert stored.manifest.source["attached"] == {
+        "features": "x.npy",
+        "labels": "y.csv",
+        "train": "t.npy",
+    }
+    for name, content in before.items():
+        (file,) = (place / "g.graph").rglob(name)
+        assert file.read_bytes() == content
+    assert read_partition("g.graph", "rp-2").k == 2
+    # What is not given stays.
+    run("attach", "g.graph", "--labels", "random:3", "--seed", "1")
+    again = open_graph("g.graph")
+    assert again.graph.features.tolist() == stored.graph.features.tolist()
+    assert again.manifest.class_names == ()
+    assert again.manifest.data_id != stored.manifest.data_id
+
+
+def test_what_cannot_be_attached_changes_nothing(place):
+    run("import", "ring.txt", "g.graph", "--labels", "y.npy")
+    before = open_graph("g.graph").manifest
+    np.save("short.npy", np.ones((5, 2)))
+    for words, message in (
+        ([], "there is nothing to attach"),
+        (["--features", "short.npy"], "has 5 rows, the graph has 6 vertices"),
+        (["--features", "absent.npy"], "there is no file absent.npy"),
+    ):
+        assert message in run("attach", "g.graph", *words, code=2).stderr
+    assert "there is no graph" in run("attach", "h.graph", "--features", "x.npy", code=2).stderr
+    assert open_graph("g.graph").manifest == before
 
 
 # Ids, and whose row is whose

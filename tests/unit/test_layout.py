@@ -24,6 +24,7 @@ LAYERS = {
         ["partition.errors", "partition.registry", "partition.locks", "partition.records",
          "partition.startup"],
         ["partition.graph", "partition.hashing"],
+        ["partition.manifest"],
         ["partition.store"],
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
@@ -51,7 +52,7 @@ LAYERS = {
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.settings"],
         ["gcnmpi.timing"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],

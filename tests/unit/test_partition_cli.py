@@ -233,8 +233,8 @@ def test_ctrl_c_in_the_middle_of_a_tool(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["import"], ["synth"], ["synth", "sbm"], ["synth", "rmat"], ["info"], ["add"],
-                ["list"], ["compare"], ["import-parts"], ["remove"], ["models"]],
+    "command", [[], ["import"], ["attach"], ["synth"], ["synth", "sbm"], ["synth", "rmat"], ["info"],
+                ["add"], ["list"], ["compare"], ["import-parts"], ["remove"], ["models"]],
 )  # fmt: skip
 def test_every_command_has_help(command):
     assert "Usage" in run(*command, "--help").output
