@@ -215,6 +215,18 @@ def new_folder(parent: Path, name: str) -> Path:
     raise AssertionError
 
 
+def make_folder(out: Path) -> None:
+    """Make the folder of a run, if need be.
+
+    Raises
+    ------
+    UserError
+        If no record could be written there.
+    """
+    with _writing(out / RECORD):
+        out.mkdir(parents=True, exist_ok=True)
+
+
 def new_record(out: Path) -> Path:
     """An empty record in the folder of a run; the one of an earlier run is kept beside it.
 
@@ -224,8 +236,8 @@ def new_record(out: Path) -> Path:
         If the folder or the file cannot be written.
     """
     path = out / RECORD
+    make_folder(out)
     with _writing(path):
-        out.mkdir(parents=True, exist_ok=True)
         if path.exists():
             path.replace(out / PREVIOUS)
         path.touch()
@@ -245,8 +257,8 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
     """
     path = out / RECORD
     kept: list[Any] = []
+    make_folder(out)
     with _writing(path):
-        out.mkdir(parents=True, exist_ok=True)
         if path.exists():
             with open(path, "rb"):  # what cannot be read now may be whole
                 pass

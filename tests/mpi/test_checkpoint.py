@@ -184,9 +184,24 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     assert curve(out) == long_curve
 
 
-def test_ranks_whose_launcher_was_killed_end_too(launched, open_mpi, graph, tmp_path):
-    process = launched(3, *train(graph, tmp_path / "run", epochs=10**6))
+def test_a_run_shares_nothing_and_ends_with_its_launcher(
+    launched, gcnmpi_lines, open_mpi, graph, tmp_path
+):
+    weights = ("--save-weights", tmp_path / "w.npz")
+    process = launched(3, *train(graph, tmp_path / "run", epochs=10**6, words=weights))
     wait_for_epochs(tmp_path / "run", 5, process)
+    before = (tmp_path / "run" / "run.jsonl").stat().st_ino
+    lines = [
+        train(graph, tmp_path / "run"),
+        train(graph, tmp_path / "run", words=("--resume", "never")),
+        train(graph, tmp_path / "other", words=weights),
+        train(graph, tmp_path / "other", words=("--save-best", tmp_path / "w.npz")),
+    ]
+    for told in gcnmpi_lines(3, lines):
+        assert told[1:] == told[:1] * 2
+        assert "is in use: gcnmpi train" in told[0]
+    assert (tmp_path / "run" / "run.jsonl").stat().st_ino == before
+    assert not (tmp_path / "run" / "run.previous.jsonl").exists()
     ranks = ranks_of(process)
     assert len(ranks) == 3
     process.kill()
