@@ -24,6 +24,7 @@ LAYERS = {
         ["partition.commands", "partition.errors", "partition.registry", "partition.locks",
          "partition.records", "partition.startup"],
         ["partition.graph", "partition.hashing"],
+        ["partition.manifest"],
         ["partition.store"],
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
