@@ -146,7 +146,8 @@ _EPOCH_FIELDS = [field.name for field in fields(Epoch)]
 # Of records of a start, a resume, a stop and an end, where they have them.
 _KINDS: dict[str, tuple[type, ...]] = {
     "graph": (str,), "graph_id": (str,), "data_id": (str,), "scheme": (str,),
-    "partition": (str, type(None)), "kernel": (str,), "ranks": (int,), "config": (dict,), "hosts": (list,), "warnings": (list,),
+    "partition": (str, type(None)), "kernel": (str,), "ranks": (int,),
+    "config": (dict,), "hosts": (list,), "warnings": (list,),
     "epoch": (int,), "epochs": (int,), "epochs_run": (int,), "signal": (int,),
     "checkpoint": (str,), "seconds_per_epoch": (int, float), "bytes_sent": (list,),
     "messages_sent": (list,), "phases": (dict,),
