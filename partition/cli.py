@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,16 @@ from partition.errors import UserError, unknown_name
 
 def main() -> None:
     """Entry point of ``gcn-partition`` and of ``python -m partition``."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _end)
     cli.main(prog_name="gcn-partition")
+
+
+def _end(number: int, _: object) -> None:
+    """Leave by an exception, so that temporary files and folders are deleted."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 @click.group(

@@ -6,13 +6,15 @@ initialisation per process. The model travels through memory-mapped files in a t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -49,21 +51,19 @@ def run_apart(
     Raises
     ------
     UserError
-        If the tool raises one, fails or is killed; with the last line that it printed.
+        If the tool raises one, fails or is killed; with the last line that it printed. If the
+        model does not fit into the folder for temporary files.
     TimeIsUp
         If it was stopped.
     """
-    with tempfile.TemporaryDirectory(prefix="gcn-partition-") as name:
-        folder = Path(name)
+    with _temporary_folder() as folder:
         arrays = {part.name: getattr(model, part.name) for part in fields(model)}
-        for key, array in arrays.items():
-            if array is not None:
-                np.save(folder / f"{key}.npy", array, allow_pickle=False)
+        _save(folder, {key: array for key, array in arrays.items() if array is not None})
         kind = f"{type(model).__module__}:{type(model).__name__}"
         task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
         (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
 
-        command = [*PYTHON, "partition.backends.process", name]
+        command = [*PYTHON, "partition.backends.process", str(folder)]
         # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
         # ignores signals.
         try:
@@ -81,6 +81,38 @@ def run_apart(
         if done.returncode:
             raise UserError(*_obituary(done.returncode, done.stdout.decode(errors="replace")))
         return np.load(folder / "parts.npy", allow_pickle=False)
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="gcn-partition-")
+    except OSError as error:
+        raise UserError(
+            f"there is no folder for temporary files: {error.strerror}", "set TMPDIR to one"
+        ) from error
+    with folder as name:
+        yield Path(name)
+
+
+def _save(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write the model, if there is room for it and for the parts."""
+    need = sum(array.nbytes for array in arrays.values())
+    free = shutil.disk_usage(folder).free
+    place = f"the folder for temporary files, {folder.parent},"
+    if need > free:
+        raise UserError(
+            f"{place} has {free / 2**20:,.0f} MiB free, the model takes {need / 2**20:,.0f}",
+            "set TMPDIR to a folder with more room",
+        )
+    try:
+        for key, array in arrays.items():
+            np.save(folder / f"{key}.npy", array, allow_pickle=False)
+    except OSError as error:
+        raise UserError(
+            f"{place} cannot be written to: {error.strerror or error}",
+            "set TMPDIR to another folder",
+        ) from error
 
 
 def main(folder: Path) -> None:
