@@ -210,6 +210,13 @@ def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] =
     UserError
         If the file is missing or no TOML, or a key or value is not one there is.
     """
+    return read_config(path, settings)[0]
+
+
+def read_config(
+    path: str | os.PathLike | None = None, settings: Iterable[str] = ()
+) -> tuple[Config, frozenset[str]]:
+    """:func:`load_config`, and the full names of the keys that the file and the settings give."""
     table: dict[str, Any] = {}
     if path is not None:
         try:
@@ -223,7 +230,15 @@ def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] =
         if not equals:
             raise UserError(f"--set {setting!r} is not of the form key=value")
         _put(table, name.strip().split("."), _value(text.strip()))
-    return from_table(table)
+    return from_table(table), frozenset(_names(table))
+
+
+def _names(table: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _names(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name
 
 
 def from_table(table: Mapping[str, Any]) -> Config:

@@ -140,6 +140,8 @@ def read_npz(
         with zipfile.ZipFile(path) as archive:
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
+                if name in arrays:
+                    raise UserError(f"{path} is damaged: it holds {name} twice")
                 if wanted is None or name in wanted:
                     arrays[name] = _read_member(path, name, archive, member)
     except OSError as error:
