@@ -10,7 +10,6 @@ import json
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,6 +21,7 @@ from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE
 from partition.errors import UserError
 from partition.records import atomic_file
+from partition.startup import PYTHON
 from partition.store import has_partition, open_graph, read_partition
 
 SCRIPT, PARTITION_SCRIPT, CONFIG, JOB = "job.sbatch", "partition.sbatch", "config.toml", "job.json"
@@ -197,7 +197,7 @@ def _model(name: str) -> tuple[str, str]:
 
 def _job(request: Request, ranks: int) -> str:
     folder = request.run.resolve()
-    words = [sys.executable, "-m", "gcnmpi", "train", str(request.graph.resolve())]
+    words = [*PYTHON, "gcnmpi", "train", str(request.graph.resolve())]
     if request.partition is not None:
         words += ["--partition", request.partition]
     if request.config_file is not None:
@@ -226,7 +226,7 @@ def _job(request: Request, ranks: int) -> str:
 def _partition_job(request: Request) -> str:
     assert request.partition is not None
     model, k = _model(request.partition)
-    words = [sys.executable, "-m", "partition", "add", str(request.graph.resolve())]
+    words = [*PYTHON, "partition", "add", str(request.graph.resolve())]
     words += ["--model", model, "-k", k, "--name", request.partition]
     return _filled(
         "partition.sbatch",

@@ -12,6 +12,7 @@ KERNELS = Registry(
         "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
     },
     extras={"cupy": "cuda"},
+    options={"cupy": ("comm.cuda_aware", "comm.nccl")},
 )
 AUTO = "auto"
 
@@ -31,5 +32,5 @@ def resolve(name: str) -> tuple[str, str | None]:
     try:
         KERNELS.get("native")
     except UserError as error:
-        return "graphblas", f"the native kernel is {error.message}; using graphblas"
+        return "graphblas", f"the native kernel {error.message}; using graphblas"
     return "native", None

@@ -8,6 +8,7 @@ with NumPy's BLAS.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,21 @@ from gcnmpi.kernels.dense import Array, DenseArithmetic
 from gcnmpi.kernels.epilogues import Activation, Epilogue, ReluBackward
 from partition.errors import UserError
 
+
+def _reason(error: ImportError) -> tuple[str, str]:
+    """Why the compiled part cannot be imported, and what helps."""
+    if not isinstance(error, ModuleNotFoundError):
+        return f"cannot be loaded: {error}", "load the modules that it was compiled with"
+    again = "install gcnmpi again, where there are a C++ compiler and the headers of Python"
+    for other in sorted(Path(__file__).parent.glob("_native.*")):
+        return f"was built for another Python: {other.name}", again
+    return f"was not built: there is none in {Path(__file__).parent}", again
+
+
 try:
     import gcnmpi.kernels._native as _native
-except ModuleNotFoundError as error:
-    raise UserError(
-        "not built: no C++ compiler",
-        "install one, and the headers of Python; then install gcnmpi again",
-    ) from error
+except ImportError as error:
+    raise UserError(*_reason(error)) from error
 
 _SMALL_WEIGHTS = 1 << 14  # entries: above, BLAS is as fast on one thread, and scales too
 

@@ -1,4 +1,4 @@
-"""Run a tool in a process of its own: ``python -m partition.backends.process FOLDER``.
+"""Run a tool in a process of its own: ``python -P -m partition.backends.process FOLDER``.
 
 Foreign code may print, crash, be killed for its memory, ignore Ctrl-C, or allow only one
 initialisation per process. The model travels through memory-mapped files in a temporary folder.
@@ -22,6 +22,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.records import to_json
+from partition.startup import PYTHON
 
 PR_SET_PDEATHSIG = 1
 
@@ -62,7 +63,7 @@ def run_apart(
         task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
         (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
 
-        command = [sys.executable, "-m", "partition.backends.process", name]
+        command = [*PYTHON, "partition.backends.process", name]
         # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
         # ignores signals.
         try:

@@ -16,7 +16,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from gcnmpi.record import Epoch, read_run
 from gcnmpi.weights import read_weights
 from partition.errors import UserError
 from partition.graph import Graph
+from partition.metrics import measure
 from partition.partfile import read_parts
 from partition.pipeline import add_partition
 from partition.readers import read_source
@@ -237,7 +238,7 @@ def _config() -> Target:
 def _record() -> Target:
     lines = [
         {"event": "start", "graph": "g", "config": {"dtype": "float32"}, "ranks": 2},
-        {"event": "epoch", "epoch": 1, "loss": 0.5},
+        {"event": "epoch", **asdict(Epoch(1, 0.5, None, 0.25, None, 0.1)), "time": 1.0},
         {"event": "resume", "epoch": 1, "ranks": 3},
         {"event": "end", "finished": True},
     ]
@@ -257,8 +258,13 @@ def _stored(path: Path) -> dict[str, Target]:
     whole = {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*.*")}
     npz = "partitions/rp-2.npz"
 
+    def opened(folder: Path) -> None:
+        """What is opened must do no harm to who computes with it."""
+        graph = open_graph(folder).graph
+        measure(graph, np.arange(graph.n, dtype=np.int32) % 2, 2, "out")
+
     return {
-        "graph folder": Target(whole, open_graph),
+        "graph folder": Target(whole, opened),
         "partition": Target(
             whole, lambda folder: read_partition(folder, "rp-2"), _members(npz, whole[npz])
         ),
@@ -275,7 +281,7 @@ def _checkpoint(out: Path) -> Target:
     }  # fmt: skip
     epochs = [Epoch(k, 0.5, None, None, None, 0.1) for k in (1, 2)]
     whole = {"weights": {"1.weight": np.ones((2, 2))}}
-    path = checkpoint_files.finish(folder, whole, epochs, facts, [])
+    path = checkpoint_files.finish(folder, whole, checkpoint_files.History(epochs), facts, [])
     files = {file.name: file.read_bytes() for file in path.iterdir()}
 
     def read(folder: Path) -> None:

@@ -56,7 +56,7 @@ def test_directives_and_words(request_for, graph, tmp_path):
         ["bash", "-c", f'{program}\nprintf "%s\\n" "${{program[@]}}"'],
         capture_output=True, text=True, cwd=tmp_path,
     ).stdout.splitlines()  # fmt: skip
-    assert words[:5] == [sys.executable, "-m", "gcnmpi", "train", str(graph)]
+    assert words[:6] == [sys.executable, "-P", "-m", "gcnmpi", "train", str(graph)]
     assert not (tmp_path / "evil").exists()
     text = text.replace("${rank_prefix[@]}", "")
     assert "@" not in text.replace("${launch[@]}", "").replace("${program[@]}", "").replace(
