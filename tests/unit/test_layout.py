@@ -21,8 +21,8 @@ MAX_LINES = 450
 # docs/architecture.md. The longest prefix of a module's name decides.
 LAYERS = {
     "partition": [
-        ["partition.errors", "partition.registry", "partition.locks", "partition.records",
-         "partition.startup"],
+        ["partition.commands", "partition.errors", "partition.registry", "partition.locks",
+         "partition.records", "partition.startup"],
         ["partition.graph", "partition.hashing"],
         ["partition.manifest"],
         ["partition.store"],
@@ -43,7 +43,10 @@ LAYERS = {
         ["partition.study", "partition.plots"],
         ["partition.describe", "partition.tables"],
         ["partition.cli_common"],
-        ["partition.cli_make", "partition.cli_minibatches", "partition.cli_tools"],
+        [
+            "partition.cli_import", "partition.cli_make", "partition.cli_minibatches",
+            "partition.cli_tools",
+        ],
         ["partition.cli"],
         ["partition.__main__"],
     ],
@@ -66,7 +69,7 @@ LAYERS = {
         ["gcnmpi.ranking"],
         ["gcnmpi.comparison"],
         ["gcnmpi.problem"],
-        ["gcnmpi.checkpoint_files", "gcnmpi.weights"],
+        ["gcnmpi.checkpoint_files", "gcnmpi.claims", "gcnmpi.weights"],
         ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor", "gcnmpi.submit"],
@@ -80,6 +83,7 @@ LAYERS = {
 }  # fmt: skip
 
 OF_PARTITION = {
+    "commands",
     "errors",
     "registry",
     "locks",
