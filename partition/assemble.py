@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ def import_graph(
     masks: Mapping[str, str | os.PathLike] | None = None,
     seed: int = 0,
     overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Manifest:
     """Make a graph folder out of a graph file.
 
@@ -44,7 +45,7 @@ def import_graph(
     ----------
     source_path, format
         See :func:`partition.readers.read_source`.
-    out_path, direction, overwrite
+    out_path, direction, overwrite, report
         See :func:`partition.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
@@ -81,7 +82,9 @@ def import_graph(
         facts["attached"] = attached
     if any(value.startswith("random:") for value in attached.values()):
         facts["seed"] = seed
-    return write_graph(out_path, graph, source=facts, direction=direction, overwrite=overwrite)
+    return write_graph(
+        out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report
+    )
 
 
 def build_graph(
