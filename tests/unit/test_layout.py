@@ -43,7 +43,10 @@ LAYERS = {
         ["partition.study", "partition.plots"],
         ["partition.describe", "partition.tables"],
         ["partition.cli_common"],
-        ["partition.cli_make", "partition.cli_minibatches", "partition.cli_tools"],
+        [
+            "partition.cli_import", "partition.cli_make", "partition.cli_minibatches",
+            "partition.cli_tools",
+        ],
         ["partition.cli"],
         ["partition.__main__"],
     ],
