@@ -20,7 +20,7 @@ import numpy as np
 from gcnmpi import __version__, checkpoint, checkpoint_files
 from gcnmpi.comm import agreed, from_root, maxima, versions
 from gcnmpi.config import TrainConfig
-from gcnmpi.hosts import host_names
+from gcnmpi.hosts import host_names, slurm_job
 from gcnmpi.layers import Product
 from gcnmpi.loading import write_rows
 from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
@@ -287,6 +287,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "ranks": comm.size,
         "threads": problem.threads,
         "hosts": host_names(comm),
+        "job": slurm_job(),
         "devices": comm.allgather(problem.kernel.device),
         "reduction": problem.reduction,
         "versions": {
