@@ -246,7 +246,7 @@ public:
     }
 
     void sgd(
-        Flat<T> param, Flat<const T> grad, std::optional<Flat<T>> velocity, T lr, T mu
+        Flat<T> param, Flat<const T> grad, std::optional<Flat<T>> velocity, T lr, double mu
     ) const {
         const std::size_t n = param.shape(0);
         require(grad.shape(0) == n && (!velocity || velocity->shape(0) == n), "shapes differ");
@@ -256,12 +256,12 @@ public:
     }
 
     void adam(
-        Flat<T> param, Flat<const T> grad, Flat<T> first, Flat<T> second, T beta1, T beta2, T size,
-        T root, T eps
+        Flat<T> param, Flat<const T> grad, Flat<T> first, Flat<T> second, double beta1,
+        double beta2, double size, double root, double eps
     ) const {
         const std::size_t n = param.shape(0);
         require(grad.shape(0) == n && first.shape(0) == n && second.shape(0) == n, "shapes differ");
-        const AdamStep<T> step = {beta1, beta2, size, root, eps};
+        const AdamStep step = {beta1, 1 - beta1, beta2, 1 - beta2, size, root, eps};
         const nb::gil_scoped_release released;
         T *m = first.data(), *v = second.data();
         table_.adam(param.data(), grad.data(), m, v, (Size)n, step, threads_);

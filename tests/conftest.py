@@ -19,6 +19,27 @@ from partition.startup import PYTHON
 
 PROGRAMS = Path(__file__).parent / "mpi" / "programs"
 PACKAGES = {"gcnmpi": "gcnmpi", "gcn-partition": "partition"}
+UNIT = Path(__file__).parent / "unit"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="only tests/unit and the tests marked as quick: one or two launches of each kind",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what --quick leaves out."""
+    if not config.getoption("--quick"):
+        return
+
+    def is_quick(item: pytest.Item) -> bool:
+        return UNIT in item.path.parents or item.get_closest_marker("quick") is not None
+
+    config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+    items[:] = [item for item in items if is_quick(item)]
 
 
 @pytest.fixture(scope="session")

@@ -245,6 +245,7 @@ def complaints(gcnmpi_lines, folder):
     return dict(zip([*words, None], heard, strict=True))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", MISTAKES)
 def test_every_rank_hears_of_the_mistake(complaints, name):
     first, *others = complaints[name]

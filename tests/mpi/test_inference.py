@@ -107,6 +107,7 @@ def results(gcnmpi_lines, folder, state):
     return found
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_results_equal_scipy_in_the_original_order(results, graph, state, ranks):
     without_bias = {n: a if "weight" in n else np.zeros_like(a) for n, a in state.items()}

@@ -19,7 +19,8 @@ from partition.readers import Source
 from partition.store import Partition, write_graph, write_partition
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
-RANKS = (1, 2, 3, 4, 6, 8, 9, 12, 16)
+QUICK = [pytest.param(nranks, marks=pytest.mark.quick) for nranks in (1, 4)]
+RANKS = (*QUICK, 2, 3, 6, 8, 9, 12, 16)
 NUMBERS = {"loss curve", "first gradient", "final weights", "logits", "M·x", "Mᵀ·y"}
 NUMBERS |= {"⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", "training bytes", "training received", "evaluation received"}
 

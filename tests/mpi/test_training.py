@@ -127,6 +127,7 @@ BASE = (
 )
 FLOAT32 = ("dtype=float32",)
 NO_DROPOUT = ("model.dropout=0.0", "model.input_dropout=0.0")
+LONG = (*NO_DROPOUT, "train.epochs=200", "train.eval_every=0")
 ONE_SGD_STEP = (*NO_DROPOUT, "train.optimizer=sgd", "train.lr=1.0", "train.epochs=1",
                 "train.weight_decay=0.0")  # fmt: skip
 VARIANTS = {
@@ -152,6 +153,13 @@ for _graph in ("directed", "undirected"):
 for _ranks in (1, 2, 4):
     RUNS[f"again {_ranks}"] = Run(_ranks, "directed", "gp", FLOAT32)
     RUNS[f"step {_ranks}"] = Run(_ranks, "directed", "rp", ONE_SGD_STEP)
+for _kernel in ("native", "graphblas", "scipy"):
+    RUNS[f"long {_kernel}"] = Run(1, "directed", "", (*LONG, *FLOAT32, f"kernel={_kernel}"))
+for _betas in ("[0.9, 0.999]", "[0.9, 0.99999999]"):
+    RUNS[f"long float64 {_betas}"] = Run(1, "directed", "", (*LONG, f"train.betas={_betas}"))
+RUNS["long float32 [0.9, 0.99999999]"] = Run(
+    1, "directed", "", (*LONG, *FLOAT32, "train.betas=[0.9, 0.99999999]")
+)
 RUNS |= {
     "constant 1": Run(1, "directed", "", NO_DROPOUT),
     "constant 4": Run(4, "directed", "hp", NO_DROPOUT),
@@ -238,6 +246,19 @@ def test_one_curve_for_every_rank_count_and_partition(runs, graph, dtype, tolera
 def test_one_curve_for_every_kernel_order_and_exchange(runs, graph, variant):
     expected = runs[f"{graph} float64 1"].losses
     np.testing.assert_allclose(runs[f"{graph} {variant}"].losses, expected, rtol=1e-10)
+
+
+def test_200_epochs_of_adam_in_float32_are_the_same_on_every_kernel(runs):
+    exact = runs["long float64 [0.9, 0.999]"].losses
+    curves = [runs[f"long {kernel}"].losses for kernel in ("native", "graphblas", "scipy")]
+    assert len(exact) == 200
+    for one, other in zip([exact, *curves], [*curves, exact], strict=True):
+        np.testing.assert_allclose(one, other, rtol=5e-6)
+
+
+def test_a_moment_that_hardly_forgets_is_right_in_float32(runs):
+    exact, found = (runs[f"long {dtype} [0.9, 0.99999999]"] for dtype in ("float64", "float32"))
+    np.testing.assert_allclose(found.losses, exact.losses, rtol=5e-6)
 
 
 def test_a_constant_input_may_be_kept_or_not(runs):

@@ -17,6 +17,7 @@ KINDS = ("directed", "mirrored", "undirected", "arcless")
 DOT = "⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩"
 TRAFFIC = [f"{when} {what}" for when in ("training", "evaluation")
            for what in ("bytes", "received", "messages")]  # fmt: skip
+STEPS = ["optimizer in float64", "optimizer in float32"]
 # Everything that comes out of training itself.
 NUMBERS = ["loss curve", "final weights", "logits"]
 
@@ -155,7 +156,8 @@ FAULTY = [
     ("rows_not_in_original_order", "directed", [*FOLD, "loading.order=none"],
      ["logits", "predictions", "accuracies", "M·x", "Mᵀ·y"], True),
     ("one_more_right", "directed", FOLD, ["accuracies"], True),
-    ("adam_without_correction", "directed", FOLD, NUMBERS, True),
+    ("adam_without_correction", "directed", FOLD, [*NUMBERS, *STEPS], True),
+    ("adam_wrong_in_float32", "directed", FOLD, STEPS[1:], True),
     ("decay_on_all_layers", "directed",
      [*FOLD, "train.weight_decay=0.01", "train.weight_decay_layers=first"], NUMBERS, True),
     ("weights_never_updated", "directed", FOLD, NUMBERS, False),

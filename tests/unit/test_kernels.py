@@ -15,6 +15,7 @@ from gcnmpi.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.kernels.epilogues import Activation, ReluBackward
 from gcnmpi.optim import Parameters, make_optimizer
+from gcnmpi.verify_steps import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
@@ -414,6 +415,23 @@ def test_adam_step(kernel):
         m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
         expected = expected - lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
         assert_near(kernel, param, expected)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"betas": [0.9, 0.99999999]},
+        {"betas": [0.999, 0.99], "weight_decay": 0.01, "lr": 0.3},
+        {"betas": [0.0, 0.0]},
+        {"optimizer": "sgd", "momentum": 0.999, "weight_decay": 0.01},
+    ],
+    ids=str,
+)
+def test_many_steps_are_those_of_the_oracle(kernel, table):
+    """In float32, factors such as 1 − 0.999 must not come from rounded numbers."""
+    measured = steps_apart(kernel, from_table({"train": table}).train)
+    assert measured <= STEPS_TOLERANCES[kernel.dtype.name]
 
 
 # Parameters after each of the three steps, from torch.optim 2 in float64.

@@ -69,7 +69,7 @@ LAYERS = {
         ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor", "gcnmpi.submit"],
-        ["gcnmpi.report", "gcnmpi.verify"],
+        ["gcnmpi.report", "gcnmpi.verify_steps", "gcnmpi.verify"],
         ["gcnmpi.cli_common"],
         ["gcnmpi.cli_schemes", "gcnmpi.cli_cluster"],
         ["gcnmpi.cli_bench"],
