@@ -10,7 +10,7 @@ from typing import Any
 
 from gcnmpi.jobs import ENDED, Job, ended, in_queue
 from gcnmpi.record import RECORD, RunRecord, read_run
-from gcnmpi.submit import JOB, PARTITION_SCRIPT, SCRIPT
+from gcnmpi.submit import JOB, SCRIPT
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
 

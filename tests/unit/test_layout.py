@@ -48,7 +48,7 @@ LAYERS = {
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs"],
         ["gcnmpi.timing"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
