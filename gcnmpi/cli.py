@@ -245,7 +245,7 @@ def verify(
     weights, dot test, finite differences, and counted against predicted bytes. Rank 0 holds the
     whole graph. Computes in float64, unless --set dtype=float32 asks for the looser check.
     """
-    config = load_config(config_file, ("dtype=float64", *settings))
+    config = load_config(config_file, ("dtype=float64",), over=settings)
 
     def job(comm: Any) -> int:
         from gcnmpi.verify import verify as run

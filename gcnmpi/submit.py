@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -22,7 +21,8 @@ from gcnmpi.config import load_config
 from gcnmpi.jobs import in_queue, slurm
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE
-from partition.errors import UserError, unknown_name
+from partition.catalogue import check_model
+from partition.errors import UserError
 from partition.locks import folder_lock
 from partition.records import atomic_file
 from partition.startup import PYTHON
@@ -105,7 +105,7 @@ def check(request: Request) -> int:
     if ranks > stored.manifest.n:
         raise UserError(f"{ranks} ranks for {stored.manifest.n} vertices: use fewer")
     if _is_missing(request):
-        _check_model(_model(request.partition)[0])
+        check_model(_model(request.partition)[0])
     return ranks
 
 
@@ -219,20 +219,6 @@ def _parts(request: Request) -> int | None:
 def _is_missing(request: Request) -> bool:
     """Whether there is a partition to be made."""
     return request.partition is not None and not has_partition(request.graph, request.partition)
-
-
-def _check_model(model: str) -> None:
-    """Refuse what ``gcn-partition add --model`` would, by asking it."""
-    asked = subprocess.run(
-        [*PYTHON, "partition", "models", "--json"], capture_output=True, text=True, check=True
-    )
-    tools: dict[str, list[str | None]] = {"auto": [None]}  # which takes what there is
-    for row in json.loads(asked.stdout):
-        tools.setdefault(row["model"], []).append(row["missing"])
-    if model not in tools:
-        raise unknown_name("model of gcn-partition", model, tools)
-    if None not in tools[model]:
-        raise UserError(f"no partition {model!r} can be made here: {tools[model][0]}")
 
 
 def _model(name: str | None) -> tuple[str, str]:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from partition.backends import Option, Tool, check_options
+from partition.backends import TOOLS, Option, Tool, check_options
+from partition.errors import unknown_name
 from partition.graph import Graph
 from partition.models import graph_model, hypergraph_model, row_model
 from partition.sampling import SAMPLERS
@@ -59,6 +60,24 @@ MODELS = {
         settle,
     ),
 }  # fmt: skip
+
+
+AUTO = "auto"  # beside the models: several are tried, and the best partition is kept
+
+
+def check_model(name: str) -> None:
+    """Refuse a model that there is not, or whose tool is not installed.
+
+    Raises
+    ------
+    UserError
+        If ``gcn-partition add --model NAME`` would.
+    """
+    if name == AUTO:
+        return
+    if name not in MODELS:
+        raise unknown_name("model", name, [*MODELS, AUTO])
+    TOOLS.get(MODELS[name].tools[0])
 
 
 def describe(

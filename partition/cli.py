@@ -210,7 +210,7 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
 @json_option
 def list_(graph: Path, as_json: bool) -> None:
     """List the partitions of a graph."""
-    store.open_graph(graph)
+    store.open_graph(graph, check=False)
     names = store.list_partitions(graph)
     partitions = (store.read_partition(graph, name, parts=False) for name in names)
     facts = [describe_partition(partition, lists=False) for partition in partitions]
@@ -236,7 +236,7 @@ def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json:
 @json_option
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Delete partitions."""
-    store.open_graph(graph)
+    store.open_graph(graph, check=False)
     for name in names:  # all or none
         if not store.has_partition(graph, name):
             raise unknown_name(f"partition of {graph}", name, store.list_partitions(graph))

@@ -12,7 +12,7 @@ import click
 
 from partition import balance, pipeline
 from partition.backends import TOOLS
-from partition.catalogue import MODELS
+from partition.catalogue import AUTO, MODELS
 from partition.cli_common import (
     GRAPH,
     collected_warnings,
@@ -26,7 +26,7 @@ from partition.cli_common import (
 )
 from partition.describe import describe_partition
 from partition.errors import UserError, unknown_name
-from partition.portfolio import AUTO, TIME_LIMIT, Network, add_best
+from partition.portfolio import TIME_LIMIT, Network, add_best
 from partition.refine import Objective
 from partition.refining import refine_partition
 from partition.solving import MAPPINGS, NODES_FIRST

@@ -11,9 +11,10 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import zipfile
 import zlib
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -53,7 +54,8 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     """
     path = Path(path)
     try:
-        lines = path.read_bytes().split(b"\n")
+        with open_regular(path) as file:
+            lines = file.read().split(b"\n")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     records = []
@@ -196,12 +198,33 @@ def sync_folder(path: str | os.PathLike) -> None:
         os.close(folder)
 
 
+def open_regular(path: str | os.PathLike) -> IO[bytes]:
+    """Open a file of anybody's for reading; never a pipe or a device, which may have no end.
+
+    Raises
+    ------
+    UserError
+        If it is no regular file.
+    OSError
+        If it cannot be opened.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for who writes to it.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise UserError(f"cannot read {path}: it is no regular file")
+    return os.fdopen(file, "rb")
+
+
 # Deflate cannot expand a byte to more than this (RFC 1951: 258 bytes out of 2 bits).
 DEFLATE_RATIO = 1032
 
 
 def read_npz(
-    path: str | os.PathLike, wanted: Container[str] | None = None
+    path: str | os.PathLike,
+    wanted: Container[str] | None = None,
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` file of anybody's: no pickles, nothing allocated on its word.
 
@@ -209,20 +232,24 @@ def read_npz(
     ----------
     wanted : container of str, optional
         Names of the arrays to read; others are not touched. Without it, all of them.
+    shapes : mapping of str to tuple, optional
+        What shape an array must have: another is refused before anything is allocated.
 
     Raises
     ------
     UserError
-        If the file is missing, no npz, damaged, or announces more than its bytes can hold.
+        If the file is missing, no npz, damaged, or announces more than its bytes can hold, or
+        an array of another shape than is asked for.
     """
     path = Path(path)
     arrays = {}
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
                 if wanted is None or name in wanted:
-                    arrays[name] = _read_member(path, name, archive, member)
+                    wanted_shape = None if shapes is None else shapes.get(name)
+                    arrays[name] = _read_member(path, name, archive, member, wanted_shape)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     # zipfile raises the fourth for a compression that it does not know.
@@ -237,7 +264,7 @@ def map_npy(path: str | os.PathLike) -> np.ndarray:
     """The array of an ``.npy`` file of anybody's, mapped read-only: see :func:`read_npz`."""
     path = Path(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, str(path))
             if 0 in shape:  # which cannot be mapped
@@ -249,7 +276,11 @@ def map_npy(path: str | os.PathLike) -> np.ndarray:
 
 
 def _read_member(
-    path: Path, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo
+    path: Path,
+    name: str,
+    archive: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    wanted: tuple[int, ...] | None,
 ) -> np.ndarray:
     if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
         raise UserError(f"{path}: {name} announces more than its bytes can hold")
@@ -257,6 +288,8 @@ def _read_member(
         with archive.open(member) as file:
             header = _read_header(file.read(_HEAD), member.file_size, f"{path}: {name}")
         start, shape, fortran, dtype = header
+        if wanted is not None and shape != wanted:
+            raise UserError(f"{path}: {name} is of shape {shape}, not {wanted}")
         flat = np.empty(math.prod(shape), dtype)
         with archive.open(member) as file:
             file.read(start)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from words import sets
 
 from gcnmpi.checkpoint_files import stored
 from gcnmpi.record import read_run
@@ -56,9 +57,8 @@ def train(graph, out, *settings, epochs=EPOCHS, partition="rp-3", words=()):
     schemes = [setting for setting in settings if setting.startswith("scheme.name=")]
     if schemes and schemes[-1] != "scheme.name=p2p":  # the grids need none
         partition = None
-    settings = (*BASE, f"train.epochs={epochs}", *settings)
-    sets = [word for setting in settings for word in ("--set", setting)]
-    words = [*(["--partition", partition] if partition else []), *sets, *words]
+    given = sets(*BASE, f"train.epochs={epochs}", *settings)
+    words = [*(["--partition", partition] if partition else []), *given, *words]
     return ["train", graph, "--quiet", "--out", out, *words]
 
 

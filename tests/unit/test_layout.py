@@ -24,6 +24,7 @@ LAYERS = {
         ["partition.errors", "partition.registry", "partition.locks", "partition.records",
          "partition.startup"],
         ["partition.graph", "partition.hashing"],
+        ["partition.manifest"],
         ["partition.store"],
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
@@ -48,7 +49,7 @@ LAYERS = {
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs", "gcnmpi.settings"],
         ["gcnmpi.timing"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
@@ -89,6 +90,7 @@ OF_PARTITION = {
     "sampling",
     "synthetic",
     "startup",
+    "catalogue",
 }
 
 
