@@ -36,7 +36,7 @@ def status(run: Path) -> dict[str, Any]:
     """
     record = read_run(run) if (run / RECORD).exists() else None
     numbers = _numbers(run)
-    if record is None and not numbers and not (run / SCRIPT).exists():
+    if record is None and not numbers and not (run / SCRIPT).exists() and not holders(run):
         raise UserError(f"{run} is not the folder of a run")
     job, before = _newest_jobs(run, numbers, record)
     number = max([*numbers, _job_of(record) or 0, job.number if job else 0]) or None
@@ -107,6 +107,9 @@ def _state(
         stopped = mine and record is not None and record.stop is not None
         when = "" if mine else " before it wrote a record"
         return "stopped" if stopped else "failed", f"job {job.number}: {job}{when}; {again}"
+    runner = _runner(run, record)
+    if record is None and runner is not None:
+        return "loading", runner or None
     if record is None:
         what = f"job {number} has ended without a record" if number else "no job was submitted"
         return "failed", f"{what}; {again}"
@@ -114,14 +117,13 @@ def _state(
         return "finished", None
     if record.stop is not None:
         return "stopped", None
-    runner = _runner(run, record)
     if runner is not None:
         return "running", runner or None
     go_on = again if (run / SCRIPT).exists() else "the same command goes on"
     return "interrupted", f"nobody runs it any more; {go_on}"
 
 
-def _runner(run: Path, record: RunRecord) -> str | None:
+def _runner(run: Path, record: RunRecord | None) -> str | None:
     """Who runs it, as far as its lock says; None: nobody."""
     who = holders(run)
     try:
@@ -130,7 +132,7 @@ def _runner(run: Path, record: RunRecord) -> str | None:
     except UserError:
         return str(who[0]) if who else ""
     # Not every file system brings the locks of other hosts here.
-    fresh = time.time() - record.heard < FRESH
+    fresh = record is not None and time.time() - record.heard < FRESH
     return str(who[0]) if who and fresh else None
 
 

@@ -158,6 +158,9 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
         text = said(run, capsys)
     assert "running" in text
     assert "gcnmpi train (host " in text
+    (run / "run.jsonl").unlink()
+    with folder_lock(run, "gcnmpi train"):
+        assert "loading" in said(run, capsys)
     assert "left: 0:00:28" in text  # with evaluations: by the clock, not by the seconds of epochs
 
 
