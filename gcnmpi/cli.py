@@ -19,6 +19,7 @@ from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
+from partition.commands import Commands
 from partition.errors import EXIT_USER_ERROR, UserError
 from partition.records import make_room_for
 
@@ -30,26 +31,13 @@ def main() -> None:
     mistake is reported through MPI too: once.
     """
     try:
-        outcome = _parse()
+        outcome = cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
         if not callable(outcome):
             sys.exit(outcome)
         from gcnmpi import comm
     except UserError as error:
         _report(error)
     comm.run(outcome)
-
-
-def _parse() -> Job | int:
-    try:
-        return cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        return EXIT_USER_ERROR
-    except click.ClickException as error:
-        command = getattr(getattr(error, "ctx", None), "command_path", "gcnmpi")
-        raise UserError(error.format_message(), f"see {command} --help") from error
-    except click.Abort:
-        sys.exit(130)
 
 
 def _report(error: UserError) -> NoReturn:
@@ -67,7 +55,7 @@ def _report(error: UserError) -> NoReturn:
     sys.exit(EXIT_USER_ERROR)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gcnmpi")
 def cli() -> None:
     """Exact full-graph training and inference of graph neural networks over many machines.

@@ -20,41 +20,13 @@ from partition.cli_common import (
 from partition.cli_make import add, refine
 from partition.cli_minibatches import simulate
 from partition.cli_tools import export_model, import_parts
+from partition.commands import Commands
 from partition.describe import describe_graph, describe_partition
-from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
+from partition.errors import UserError, unknown_name
 from partition.graph import MASKS
 from partition.readers import READERS
 
-EXIT_INTERRUPTED = 130
 AUTOMATIC = "auto"
-
-
-class _Failure(click.ClickException):
-    """A UserError as click shows it."""
-
-    exit_code = EXIT_USER_ERROR
-
-    def __init__(self, error: UserError) -> None:
-        super().__init__(error.message)
-        self.hint = error.hint
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"error: {self.message}", err=True)
-        if self.hint:
-            click.echo(f"hint: {self.hint}", err=True)
-
-
-class _Commands(click.Group):
-    """Commands whose mistakes end in a message and an exit code, never in a traceback."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except UserError as error:
-            raise _Failure(error) from error
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
 
 
 def main() -> None:
@@ -63,7 +35,7 @@ def main() -> None:
 
 
 @click.group(
-    cls=_Commands,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 A first session:

@@ -21,8 +21,8 @@ MAX_LINES = 450
 # docs/architecture.md. The longest prefix of a module's name decides.
 LAYERS = {
     "partition": [
-        ["partition.errors", "partition.registry", "partition.locks", "partition.records",
-         "partition.startup"],
+        ["partition.commands", "partition.errors", "partition.registry", "partition.locks",
+         "partition.records", "partition.startup"],
         ["partition.graph", "partition.hashing"],
         ["partition.manifest"],
         ["partition.store"],
@@ -80,6 +80,7 @@ LAYERS = {
 }  # fmt: skip
 
 OF_PARTITION = {
+    "commands",
     "errors",
     "registry",
     "locks",

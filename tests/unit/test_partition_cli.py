@@ -21,7 +21,7 @@ EDGES = "# a comment\n10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n"
 
 def run(*words, code=0):
     """Run the command line; its result, after a look at the exit code."""
-    result = CliRunner().invoke(cli, [str(word) for word in words])
+    result = CliRunner().invoke(cli, [str(word) for word in words], prog_name="gcn-partition")
     assert result.exit_code == code, result.output
     return result
 
@@ -171,7 +171,10 @@ def test_import_parts(demo, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["info", "none.graph"], "error: there is no graph folder none.graph\nhint: gcn-partition"),
+        (
+            ["info", "none.graph"],
+            "error: there is no graph folder none.graph\n  hint: gcn-partition",
+        ),
         (["info", "DEMO", "hp-4"], "has no partition 'hp-4'"),
         (["add", "DEMO", "--model", "hp", "-k", "0"], "error: k = 0"),
         (["add", "DEMO", "--model", "hp", "-k", "201"], "201 parts, but demo has 200 vertices"),
@@ -188,7 +191,16 @@ def test_import_parts(demo, tmp_path):
         (["synth", "sbm", "x.txt"], "ends in .graph"),
         (["synth", "sbm", "DEMO"], "is there already"),
         (["import", "none.mtx", "x.graph"], "none.mtx"),
-        (["imprt", "none.mtx", "x.graph"], "No such command"),
+        (["imprt", "none.mtx", "x.graph"], "error: No such command 'imprt'"),
+        (["add", "DEMO", "--model", "gp"], "hint: see gcn-partition add --help"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "-k", "3"], "error: --parts is given twice"),
+        (["add", "DEMO", "--seed=1", "--model", "gp", "--seed", "1"], "--seed is given twice"),
+        (["synth", "rmat", "--shuffle", "x.graph", "--no-shuffle"], "--shuffle is given twice"),
+        (["add", "DEMO", "--model", "metis", "-k", "2"], "hint: METIS is gp"),
+        (["add", "DEMO", "--model", "PaToH", "-k", "2"], "hint: export-model writes its files"),
+        (["export-model", "DEMO", "x", "--format", "metis", "--model", "metis"], "METIS is gp"),
+        (["add", "DEMO", "--model", "gpp", "-k", "2"], "hint: did you mean 'gp'?"),
+        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: block, gp, hp, rp, shp"),
     ],
 )
 def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch, words, message):
