@@ -200,7 +200,7 @@ def test_import_parts(demo, tmp_path):
         (["add", "DEMO", "--model", "PaToH", "-k", "2"], "hint: export-model writes its files"),
         (["export-model", "DEMO", "x", "--format", "metis", "--model", "metis"], "METIS is gp"),
         (["add", "DEMO", "--model", "gpp", "-k", "2"], "hint: did you mean 'gp'?"),
-        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: block, gp, hp, rp, shp"),
+        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: auto, block, gp, hp, rp, shp"),
     ],
 )
 def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch, words, message):
