@@ -21,7 +21,6 @@ from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from partition.commands import Commands
 from partition.errors import EXIT_USER_ERROR, UserError
-from partition.records import make_room_for
 
 
 def main() -> None:
@@ -115,18 +114,20 @@ def train(
     """
     config = load_config(config_file, settings)
 
-    def job(comm: Any, asked: Callable[[], int], moved: Callable[[], None]) -> int:
+    def job(comm: Any, claims: Any, asked: Callable[[], int], moved: Callable[[], None]) -> int:
         from gcnmpi import trainer
         from gcnmpi.comm import agreed
         from gcnmpi.problem import open_problem
         from gcnmpi.report.progress import Progress
 
-        with agreed(comm):
-            for path in (save_weights, save_best):
-                if path is not None and comm.rank == 0:
-                    make_room_for(path)
+        for path in (save_weights, save_best):
+            if path is not None:
+                claims.file(path)
+        if out is not None:
+            claims.folder(out)
         problem = open_problem(comm, graph, partition, config)
-        folder = out or Path("runs") / cli_cluster.run_name(graph, partition)
+        name = cli_cluster.run_name(graph, partition)
+        folder = out or claims.new_folder(Path("runs"), name)
         with Progress(problem, quiet=quiet or comm.rank != 0) as progress:
 
             def on_epoch(epoch: Any) -> None:
@@ -156,12 +157,14 @@ def train(
         return 0
 
     def watched(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.comm import launched
 
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
-        with requests as asked, watchdog(config.comm.timeout, comm.rank) as moved:
-            return job(comm, asked, moved)
+        watch = watchdog(config.comm.timeout, comm.rank)
+        with Claims(comm) as claims, requests as asked, watch as moved:
+            return job(comm, claims, asked, moved)
 
     return watched
 

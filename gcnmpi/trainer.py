@@ -297,6 +297,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "graph": problem.stored.manifest.name,
         "graph_id": problem.stored.manifest.id,
+        "data_id": problem.stored.manifest.data_id,
         "n": problem.stored.manifest.n,
         "nnz": problem.stored.manifest.nnz,
         "partition": None if partition is None else partition.name,

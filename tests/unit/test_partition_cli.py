@@ -142,7 +142,7 @@ def test_import_with_files_beside(tmp_path):
     np.save(tmp_path / "y.npy", np.array([0, 1, 1, 0]))
     np.save(tmp_path / "train.npy", np.array([True, False, True, False]))
     words = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy"]
-    words += ["--train-mask", tmp_path / "train.npy"]
+    words += ["--train-mask", tmp_path / "train.npy", "--ids", "sorted"]
     made = as_json("import", tmp_path / "g.txt", tmp_path / "g.graph", *words)["manifest"]
     assert (made["features"], made["classes"], made["masks"]) == (2, 2, ["train"])
 
@@ -260,8 +260,8 @@ def test_ctrl_c_in_the_middle_of_a_tool(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["import"], ["synth"], ["synth", "sbm"], ["synth", "rmat"], ["info"], ["add"],
-                ["list"], ["compare"], ["import-parts"], ["remove"], ["models"]],
+    "command", [[], ["import"], ["attach"], ["synth"], ["synth", "sbm"], ["synth", "rmat"],
+                ["info"], ["add"], ["list"], ["compare"], ["import-parts"], ["remove"], ["models"]],
 )  # fmt: skip
 def test_every_command_has_help(command):
     assert "Usage" in run(*command, "--help").output
