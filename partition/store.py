@@ -40,7 +40,7 @@ from partition.manifest import (
     vertex_arrays,
     write_json,
 )
-from partition.records import atomic_file, atomic_folder, map_npy, read_npz, sweep
+from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
 
@@ -98,6 +98,7 @@ def write_graph(
         masks=tuple(name for name in MASKS if name in graph.masks),
         source=dict(source),
         data_id=data_id(graph),
+        class_names=graph.class_names or (),
     )
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
@@ -164,7 +165,8 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         features=load("features", (n, manifest.features), "f") if manifest.features else None,
         labels=load("labels", (n,), "i") if manifest.classes else None,
         masks={name: load(f"{name}_mask", (n,), "b") for name in manifest.masks},
-        ids=load("ids", (n,), "i") if (path / "ids.npy").exists() else None,
+        ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
+        class_names=manifest.class_names or None,
     )
     if graph.indptr[0] != 0 or graph.indptr[-1] != nnz:
         raise UserError(
@@ -351,12 +353,12 @@ def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
     if not path.exists():
         raise UserError(f"{path} is missing", "import the graph again")
     try:
-        array = map_npy(path)
+        array = map_npy(path, kinds=NUMBERS + TEXTS)
     except UserError as error:
         raise UserError(
             f"{path} is damaged or truncated: {error.message}", "import it again"
         ) from None
-    if array.shape != shape or array.dtype.kind != kind:
+    if array.shape != shape or array.dtype.kind not in kind:
         raise UserError(
             f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
             "import the graph again",

@@ -60,6 +60,7 @@ def partition_of(path, name="p", **changes):
 
 def arrays(graph):
     facts = asdict(graph)
+    assert facts.pop("class_names") is None
     return facts | facts.pop("masks")
 
 
