@@ -16,7 +16,7 @@ from partition.backends import TOOLS
 from partition.backends.process import TimeIsUp
 from partition.balance import DEFAULT as DEFAULT_BALANCE
 from partition.balance import constraint_weights, parse_balance
-from partition.catalogue import MODELS, all_options
+from partition.catalogue import AUTO, MODELS, all_options
 from partition.errors import UserError
 from partition.graph import Graph
 from partition.metrics import Metrics, measure
@@ -37,7 +37,6 @@ from partition.refining import check_effort
 from partition.solving import NODES_FIRST, make_parts, mapped, refined
 from partition.store import Partition, open_graph, write_partition
 
-AUTO = "auto"
 TIME_LIMIT = 120.0
 MARGIN = 0.9  # of the time limit is planned with
 TOOLS_SHARE = 0.3  # of that; the rest is for refinement

@@ -70,6 +70,21 @@ def test_a_session(demo):
     assert list_partitions(demo) == ["gp-vol-3", "hp-3"]
 
 
+def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
+    """So several jobs may make the partition that their runs need."""
+    words = ["add", demo, "--model", "rp", "-k", 3, "--name", "mine", "--if-missing"]
+    made, again = as_json(*words, "--seed", 1), as_json(*words, "--seed", 2)
+    assert made["id"] == again["id"]
+    assert "'mine' into 3 parts, not 4" in run(*words, "-k", 4, code=2).stderr
+    assert "excludes --force" in run(*words, "--force", code=2).stderr
+    assert "needs --name" in run(*words[:-3], "--if-missing", code=2).stderr
+    other = tmp_path / "other.graph"  # a partition of that name, but of another graph
+    run("synth", "sbm", other, "--vertices", 200, "--seed", 9)
+    for file in (demo / "partitions").iterdir():
+        (other / "partitions" / file.name).write_bytes(file.read_bytes())
+    assert "another graph" in run("add", other, *words[2:], code=2).stderr
+
+
 @pytest.mark.parametrize("nodes", [None, {"inter_volume": 1_234_567}])
 def test_a_comparison_fits_100_columns(capsys, nodes):
     figures = dict.fromkeys(COMPARED, 1234567) | {"volume": 12_345_678}
@@ -187,7 +202,7 @@ def test_import_parts(demo, tmp_path):
         (["add", "DEMO", "--model", "PaToH", "-k", "2"], "hint: export-model writes its files"),
         (["export-model", "DEMO", "x", "--format", "metis", "--model", "metis"], "METIS is gp"),
         (["add", "DEMO", "--model", "gpp", "-k", "2"], "hint: did you mean 'gp'?"),
-        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: block, gp, hp, rp, shp"),
+        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: auto, block, gp, hp, rp, shp"),
     ],
 )
 def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch, words, message):
