@@ -20,7 +20,7 @@ import numpy as np
 from gcnmpi import __version__, checkpoint, checkpoint_files
 from gcnmpi.comm import Comm, agreed, from_root, maxima, versions
 from gcnmpi.config import TrainConfig
-from gcnmpi.hosts import host_names
+from gcnmpi.hosts import host_names, slurm_job
 from gcnmpi.layers import Product
 from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
 from gcnmpi.optim import make_optimizer
@@ -290,6 +290,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "ranks": comm.size,
         "threads": problem.threads,
         "hosts": host_names(comm),
+        "job": slurm_job(),
         "devices": comm.allgather(problem.kernel.device),
         "reduction": problem.reduction,
         "versions": {

@@ -52,7 +52,7 @@ LAYERS = {
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.settings"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs", "gcnmpi.settings"],
         ["gcnmpi.timing"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
@@ -94,6 +94,7 @@ OF_PARTITION = {
     "sampling",
     "synthetic",
     "startup",
+    "catalogue",
 }
 
 
