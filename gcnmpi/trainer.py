@@ -21,7 +21,7 @@ import numpy as np
 from gcnmpi import __version__, checkpoint, checkpoint_files
 from gcnmpi.comm import Comm, agreed, from_root, maxima, versions
 from gcnmpi.config import TrainConfig
-from gcnmpi.hosts import host_names
+from gcnmpi.hosts import host_names, slurm_job
 from gcnmpi.layers import Product
 from gcnmpi.loading import write_rows
 from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
@@ -297,6 +297,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "graph": problem.stored.manifest.name,
         "graph_id": problem.stored.manifest.id,
+        "data_id": problem.stored.manifest.data_id,
         "n": problem.stored.manifest.n,
         "nnz": problem.stored.manifest.nnz,
         "partition": None if partition is None else partition.name,
@@ -308,6 +309,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "ranks": comm.size,
         "threads": problem.threads,
         "hosts": host_names(comm),
+        "job": slurm_job(),
         "devices": comm.allgather(problem.kernel.device),
         "reduction": problem.reduction,
         "versions": {

@@ -36,7 +36,9 @@ class Graph:
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
     masks : mapping of "train" / "val" / "test" to (n,) bool
-    ids : (n,) int64, optional
+    class_names : tuple of str, optional
+        Names of the classes, where they are not their numbers.
+    ids : (n,) int64 or str, optional
         The vertices' ids in the source file, where they were not 0..n−1.
     """
 
@@ -47,6 +49,7 @@ class Graph:
     labels: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     ids: np.ndarray | None = None
+    class_names: tuple[str, ...] | None = None
 
     @property
     def n(self) -> int:
@@ -181,6 +184,49 @@ def normalised(
             "use graph.normalize = 'row' or 'none' for graphs with negative weights",
         )
     return _divided(weights, np.sqrt(row_degree) * np.sqrt(column_degree))
+
+
+def check_arcs(graph: Graph, first: int, last: int) -> None:
+    """Refuse arcs of the vertices first..last−1 that no graph has, in bounded memory.
+
+    Whoever indexes by what is in a file has to do this before: compiled code does not look.
+
+    Raises
+    ------
+    UserError
+        If ``indptr`` does not increase or leaves the arcs, a target is outside 0..n−1, the targets
+        of a vertex do not increase, or a weight is not finite.
+    """
+    for start in range(first, last, _AT_ONCE):
+        ends = graph.indptr[start : min(start + _AT_ONCE, last) + 1]
+        if ends[0] < 0 or ends[-1] > graph.nnz or (ends[1:] < ends[:-1]).any():
+            raise UserError("indptr.npy does not increase", _AGAIN)
+    ends = graph.indptr[first : last + 1]
+    begin, end = int(ends[0]), int(ends[-1])
+    for start in range(begin, end, _AT_ONCE):
+        stop = min(start + _AT_ONCE, end)
+        target = np.asarray(graph.indices[max(start - 1, begin) : stop])
+        if target.min() < 0 or target.max() >= graph.n:
+            raise UserError(f"indices.npy has a vertex outside 0..{graph.n - 1}", _AGAIN)
+        falls = max(start - 1, begin) + 1 + np.flatnonzero(target[1:] <= target[:-1])
+        if (ends[np.searchsorted(ends, falls)] != falls).any():
+            raise UserError("the targets of a vertex in indices.npy do not increase", _AGAIN)
+        if graph.weights is not None and not np.isfinite(graph.weights[start:stop]).all():
+            raise UserError("weights.npy has a weight that is not finite", _AGAIN)
+
+
+_AT_ONCE = 1 << 20
+_AGAIN = "import the graph again"
+
+
+def check_labels(graph: Graph, classes: int) -> None:
+    """A UserError if a label is outside −1..classes−1."""
+    if graph.labels is None:
+        return
+    for start in range(0, graph.n, _AT_ONCE):
+        labels = graph.labels[start : start + _AT_ONCE]
+        if labels.min() < UNLABELLED or labels.max() >= classes:
+            raise UserError(f"labels.npy has a label outside -1..{classes - 1}", _AGAIN)
 
 
 def symmetry(graph: Graph) -> tuple[bool, bool]:

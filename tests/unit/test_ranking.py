@@ -268,6 +268,21 @@ def test_options_that_are_given_leave_other_variants_out(path):
     assert {p["options"].get("grid") for p in plans if p["scheme"] == "summa"} == {"2x2"}
     assert {p["scheme"] for p in plans} >= {"p2p", "bcast", "summa"}
     refused = CliRunner().invoke(cli, [*grid, "--schemes", "p2p,bcast"])
-    assert "scheme.grid is an option of schemes summa, " in str(refused.exception)
+    assert "scheme.grid is an option of schemes summa, " in refused.stderr
     refused = CliRunner().invoke(cli, [*words, "--set", "scheme.name=summa"])
-    assert "--schemes summa" in str(refused.exception)
+    assert "--schemes summa" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train"], "error: Missing argument 'GRAPH'\n  hint: see gcnmpi train --help\n"),
+        (["trian"], "error: No such command 'trian'"),
+        (["plan", "x", "-P", "2", "-P", "3"], "error: --ranks is given twice\n  hint: see gcnmpi"),
+        (["train", "x", "--out", "a", "--out=b"], "error: --out is given twice\n"),
+    ],
+)
+def test_mistakes_in_the_command_line(words, says):
+    done = CliRunner().invoke(cli, words, prog_name="gcnmpi")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(says)
