@@ -260,19 +260,30 @@ def info(as_json: bool) -> int:
     from gcnmpi.comm import versions
 
     tables = {r.kind: r.available() for r in (KERNELS, SCHEMES, MODELS, OPTIMIZERS)}
+    native = _native_facts() if tables["kernel"]["native"] is None else {}
     if as_json:
         config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
-        print(json.dumps({"versions": versions(), **tables, "config": config}))
+        facts = {"versions": versions(), **tables, "native": native, "config": config}
+        print(json.dumps(facts))
         return 0
     print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
     for kind, entries in tables.items():
         names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
         print(f"{kind}s: {', '.join(names)}")
+    print(f"native kernel: {', '.join(native.values()) or 'none'}")
     print("\nconfiguration keys (TOML file, or --set key=value):")
     for name, default, text in keys():
         shown = json.dumps(default)
         print(f"  {name:28} {shown:16} {text}")
     return 0
+
+
+def _native_facts() -> dict[str, str]:
+    """The instruction set that the native kernel uses here, and whether it has threads."""
+    from gcnmpi.kernels.native import NativeKernel, targets
+
+    threads = "threads by OpenMP" if NativeKernel.parallel else "one thread: built without OpenMP"
+    return {"target": targets()[0], "threads": threads}
 
 
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")

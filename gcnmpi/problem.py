@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.comm import Comm, agreed, from_root
+from gcnmpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.config import MODELS, Config, SchemeConfig
 from gcnmpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.kernels import resolve
@@ -110,14 +110,14 @@ def open_problem(
             )
         direction = resolved_direction(stored, config)
         scheme_entry = SCHEMES.get(config.scheme.name)
-    _, warning = resolve(config.kernel)
+    threads = config.threads or share_of_cores(comm)
+    _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     warnings = [] if warning is None else [warning]
     if found is not None and found.direction != direction and manifest.directed:
         warnings.append(
             f"partition {found.name!r} was made for direction {found.direction!r}, this run "
             f"uses {direction!r}: it works, with more communication than a partition for it"
         )
-    threads = config.threads or share_of_cores(comm)
     host, wanted, cores = most_crowded_node(comm, threads)
     if wanted > cores:
         warnings.append(
