@@ -93,8 +93,8 @@ def read_run(run: str | os.PathLike) -> RunRecord:
     times: list[tuple[int, float]] = []
     last: dict[str, Any] = {}
     resumes = 0
-    for record in read_records(path):
-        event = _checked(path, record).get("event")
+    for record in (_checked(path, record) for record in read_records(path)):
+        event = record.get("event")
         if event == "epoch":
             epochs[record["epoch"]] = record
             if "time" in record:
