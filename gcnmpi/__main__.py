@@ -1,4 +1,7 @@
-from gcnmpi.cli import main
+from partition.startup import leave_working_directory
 
 if __name__ == "__main__":
+    leave_working_directory()  # before anything else is imported
+    from gcnmpi.cli import main
+
     main()

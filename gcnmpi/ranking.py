@@ -6,14 +6,14 @@ volume of random rows is estimated. Nothing is of size P².
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from gcnmpi.config import Config, SchemeConfig
-from gcnmpi.costmodel import Case, Cost, Workload, memory, predict, workload
+from gcnmpi.config import Config, ModelConfig, SchemeConfig
+from gcnmpi.costmodel import KNOWN, Case, Cost, Workload, memory, predict, workload
 from gcnmpi.machine import Machine, read_machine
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.outline import make_facts
@@ -78,6 +78,8 @@ class Setting:
     ranks_per_node : int
     features, classes : int, optional
         Widths to assume instead of the graph's.
+    given : collection of str
+        Full names of the keys that the user gave: variants with other values are left out.
 
     Raises
     ------
@@ -93,8 +95,9 @@ class Setting:
         ranks_per_node: int,
         features: int | None = None,
         classes: int | None = None,
+        given: Collection[str] = (),
     ) -> None:
-        self.stored, self.config = stored, config
+        self.stored, self.config, self.given = stored, config, given
         self.machine, self.ranks_per_node = machine, ranks_per_node
         self.direction = resolved_direction(stored, config)
         self.work: Workload = workload(stored, config, features, classes)
@@ -191,7 +194,7 @@ def candidates(
     found: list[Candidate] = []
     skipped: list[Skipped] = []
     for name in _usable(schemes, skipped):
-        for scheme, options, parts in _variants(setting.config.scheme, name, size, skipped):
+        for scheme, options, parts in _variants(setting, name, size, skipped):
             if parts <= 1:
                 found.append(Candidate(scheme, options, parts, None))
                 continue
@@ -240,7 +243,9 @@ def resolved_grid(
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
     # A graph without labels may be meant for inference: a width that is missing decides nothing.
     ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
-    setting = Setting(stored, config, machine, ranks_per_node, *ends)
+    # Which grid is chosen changes no result: as for a gcn, if the cost model does not know better.
+    known = config if config.model.name in KNOWN else replace(config, model=ModelConfig())
+    setting = Setting(stored, known, machine, ranks_per_node, *ends)
 
     def seconds(scheme: SchemeConfig) -> float:
         return predict(setting.case(Candidate(scheme, {}, 0, partition), size)).seconds
@@ -307,17 +312,20 @@ def _usable(schemes: Iterable[str] | None, skipped: list[Skipped]) -> list[str]:
 
 
 def _variants(
-    config: SchemeConfig, name: str, size: int, skipped: list[Skipped]
+    setting: Setting, name: str, size: int, skipped: list[Skipped]
 ) -> list[tuple[SchemeConfig, dict[str, Any], int]]:
     """The variants of a scheme that run on so many ranks: options, what tells them apart, parts."""
+    config = setting.config.scheme
     entry, wanted = SCHEMES.get(name), replace(config, name=name)
     try:
         variants: list[SchemeConfig] = entry.variants(wanted, size)
     except UserError as error:
         skipped.append(Skipped(name, {}, error.message))
         return []
-    if config.grid != "auto":  # asked for by name; schemes without a grid keep their only variant
-        variants = [v for v in variants if v.grid == config.grid]
+    own = (f.name for f in fields(SchemeConfig) if name in SCHEMES.owners(f"scheme.{f.name}"))
+    for option in own:
+        if f"scheme.{option}" in setting.given and getattr(config, option) != "auto":
+            variants = [v for v in variants if getattr(v, option) == getattr(config, option)]
     if not variants:
         skipped.append(Skipped(name, {}, f"has no variant on {size} ranks"))
     names = [f.name for f in fields(SchemeConfig) if f.name not in ("name", "machine")]

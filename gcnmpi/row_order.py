@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 WINDOW = 512  # rows: what they gather stays as near as it was, for the caches
 FAR = 1 / 5  # of the rows; in a random order half the arcs are longer than 0.29 of them
@@ -39,6 +38,9 @@ def by_bandwidth(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray 
     """Reverse Cuthill–McKee: breadth first, so that neighbours are near each other."""
     if not len(row):
         return None
+    # Here, because it takes half a second to import on every rank, and most orders do without.
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
     entries = (np.ones(len(row), bool), (row, column))
     pattern = sp.coo_array(entries, shape=(count, count)).tocsr()
     pattern = pattern + pattern.T
@@ -59,7 +61,8 @@ def by_need(row: np.ndarray, column: np.ndarray, count: int) -> np.ndarray:
     CPU foresees.
     """
     first = None
-    if not len(row) or np.median(np.abs(row - column)) >= FAR * count:
+    # In a single window, lengths alone decide.
+    if count > WINDOW and len(row) and np.median(np.abs(row - column)) >= FAR * count:
         first = by_bandwidth(row, column, count)
     if first is None:
         first = np.arange(count)

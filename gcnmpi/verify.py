@@ -18,12 +18,15 @@ from typing import Any
 import numpy as np
 
 from gcnmpi import rng, serial
-from gcnmpi.comm import Comm, redistribute, rest_until_all
+from gcnmpi.comm import Comm, agreed, redistribute, rest_until_all
 from gcnmpi.config import Config
+from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.problem import Problem, open_problem
 from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.schemes.interface import Place
 from gcnmpi.trainer import Result, Step, train
+from gcnmpi.verify_steps import STEPS, STEPS_TOLERANCES, steps_apart
+from partition.errors import UserError
 from partition.graph import UNLABELLED, Graph
 from partition.metrics import measure
 from partition.store import read_partition
@@ -95,8 +98,15 @@ def verify(
     Raises
     ------
     UserError
-        As training does.
+        As training does, and of a model whose formulas :mod:`gcnmpi.serial` does not know.
     """
+    with agreed(comm):
+        if config.model.name not in serial.KNOWN:
+            raise UserError(
+                f"verify does not know model {config.model.name!r}: there is nothing to compare it "
+                f"with (known: {', '.join(serial.KNOWN)})",
+                "write its formulas in gcnmpi/serial.py: see docs/adding-a-model.md",
+            )
     epochs = min(config.train.epochs, EPOCHS)
     short = dataclasses.replace(
         config.train, epochs=epochs, eval_every=config.train.eval_every or epochs
@@ -119,6 +129,7 @@ def verify(
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
     difference = _finite_differences(problem, step) if tolerances.difference else None
     plans = comm.gather(_plan_figures(problem)) or []
+    steps = _optimizer_steps(problem)
 
     checks: list[Check] = []
     if comm.rank == 0:
@@ -136,6 +147,7 @@ def verify(
         ]
         if difference is not None:
             checks.append(Check("finite differences", difference, tolerances.difference))
+        checks += steps
         checks += _traffic(result.end)
         checks += _metrics(problem, plans)
     # The others sleep while rank 0 works.
@@ -258,6 +270,18 @@ def _finite_differences(
         if found == directions:
             return worst
     return math.inf
+
+
+def _optimizer_steps(problem: Problem) -> list[Check]:
+    """The optimizer by itself in both types, whatever the run's: an error of float32 shows."""
+    optimizer, checks = problem.config.train, []
+    for dtype, tolerance in STEPS_TOLERANCES.items():
+        config = dataclasses.replace(problem.config, dtype=dtype)
+        kernel = kernel_of_rank(problem.comm, config, problem.threads)
+        note = f"{optimizer.optimizer}, {STEPS} steps"
+        measured = steps_apart(kernel, optimizer)
+        checks.append(Check(f"optimizer in {dtype}", measured, tolerance, note))
+    return checks
 
 
 def _plan_figures(problem: Problem) -> dict[str, int] | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from partition.backends import Option, Tool, check_options
+from partition.backends import TOOLS, Option, Tool, check_options
+from partition.errors import UserError, unknown_name
 from partition.graph import Graph
 from partition.models import graph_model, hypergraph_model, row_model
 from partition.sampling import SAMPLERS
@@ -59,6 +60,48 @@ MODELS = {
         settle,
     ),
 }  # fmt: skip
+
+
+AUTO = "auto"  # beside the models: several are tried, and the best partition is kept
+
+
+def check_model(name: str) -> None:
+    """Refuse a model that there is not, or whose tool is not installed.
+
+    Raises
+    ------
+    UserError
+        If ``gcn-partition add --model NAME`` would.
+    """
+    if name == AUTO:
+        return
+    if name not in MODELS:
+        raise unknown_model(name)
+    TOOLS.get(MODELS[name].tools[0])
+
+
+# What people call the models, and tools that are not built in.
+ALSO_CALLED = {
+    "metis": "METIS is gp, or gp with --objective vol",
+    "kmetis": "METIS is gp, or gp with --objective vol",
+    "mtkahypar": "Mt-KaHyPar is hp",
+    "mt-kahypar": "Mt-KaHyPar is hp",
+    "kahypar": "KaHyPar is hp with --tool kahypar",
+    "random": "random rows are rp",
+    "graph": "the graph model is gp",
+    "hypergraph": "the hypergraph model is hp",
+    **dict.fromkeys(
+        ("patoh", "hmetis", "zoltan", "kahip", "kaminpar", "parmetis", "scotch"),
+        "export-model writes its files, import-parts reads its result",
+    ),
+}
+
+
+def unknown_model(name: str) -> UserError:
+    """The error for a model that there is not."""
+    if name.lower() in ALSO_CALLED:
+        return UserError(f"unknown model {name!r}", ALSO_CALLED[name.lower()])
+    return unknown_name("model", name, [*MODELS, AUTO])
 
 
 def describe(

@@ -20,15 +20,27 @@ class UserError(Exception):
     """
 
     def __init__(self, message: str, hint: str | None = None) -> None:
+        message = shown(message)
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint and "\n".join(shown(line) for line in hint.split("\n"))
 
     def __str__(self) -> str:
         return f"{self.message}\n  hint: {self.hint}" if self.hint else self.message
 
     def __reduce__(self) -> tuple:
         return type(self), (self.message, self.hint)
+
+
+def shown(text: str) -> str:
+    r"""A text that may come from a file, with all that could steer a terminal written out.
+
+    >>> print(shown("a" + chr(27) + "[2Jb"))
+    a\x1b[2Jb
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
@@ -44,6 +56,17 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
         The names there are.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    near = nearest(name, names)
+    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
     return UserError(f"unknown {kind} {name!r}", hint)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name that differs from ``name`` in a letter or two, whatever the case; None without one.
+
+    >>> nearest("graphblast", ["graphblas", "scipy"]), nearest("gp", ["hp", "rp"])
+    ('graphblas', None)
+    """
+    lower = {other.lower(): other for other in known}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.66)
+    return lower[found[0]] if found else None

@@ -1,6 +1,9 @@
 #!/usr/bin/env bash
 # Every test: a virtual environment with the test extra, then pytest; it starts the MPI tests under
-# mpirun itself, with 1 to 4 ranks and more. Arguments go to pytest.
+# mpirun itself, with 1 to 4 ranks and more. Arguments go to pytest; --quick is for everyday work:
+# the unit tests and a few launches of each kind, in less than two minutes.
 set -euo pipefail
 . "$(dirname "$0")/environment.sh" test
-exec python -m pytest "$@"
+# Two files of tests at a time: most tests wait for launchers and single processes. More would
+# take the cores from ranks that have to answer in time.
+exec python -m pytest -n 2 --dist loadfile --no-loadscope-reorder "$@"

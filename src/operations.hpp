@@ -50,9 +50,9 @@ struct Epilogue {
     T scale;
 };
 
-template <class T>
+// The factors of both moments and what is missing to 1; lr / (1 - beta1^t), sqrt(1 - beta2^t).
 struct AdamStep {
-    T beta1, beta2, size, root, eps;  // size: lr / (1 - beta1^t); root: sqrt(1 - beta2^t)
+    double beta1, rest1, beta2, rest2, size, root, eps;
 };
 
 template <class T>
@@ -78,7 +78,7 @@ struct Operations {
         Epilogue<T> then, T* packed, int threads
     );
     // out = xᵀ·g or out += xᵀ·g, and sums = the sums of g's columns unless it is null; `partial`
-    // has room for GROUPS × x.width × g.width, `partial_sums` for GROUPS × g.width.
+    // has room for GROUPS × x.width × g.width, `partial_sums`, if needed, for GROUPS × g.width.
     void (*gemm_over_rows)(
         Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* sums, T* partial,
         double* partial_sums, int threads
@@ -88,8 +88,8 @@ struct Operations {
         Rows<const T> logits, const std::int32_t* labels, T scale, Rows<T> grad, int threads
     );
     void (*column_sum)(Rows<const T> x, T* out, int threads);
-    void (*sgd)(T* param, const T* grad, T* velocity, Size n, T lr, T mu, int threads);
-    void (*adam)(T* param, const T* grad, T* first, T* second, Size n, AdamStep<T>, int threads);
+    void (*sgd)(T* param, const T* grad, T* velocity, Size n, T lr, double mu, int threads);
+    void (*adam)(T* param, const T* grad, T* first, T* second, Size n, AdamStep, int threads);
 };
 
 #define GCNMPI_DECLARE(target)                     \

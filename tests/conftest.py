@@ -15,7 +15,31 @@ from pathlib import Path
 
 import pytest
 
+from partition.startup import PYTHON
+
 PROGRAMS = Path(__file__).parent / "mpi" / "programs"
+PACKAGES = {"gcnmpi": "gcnmpi", "gcn-partition": "partition"}
+UNIT = Path(__file__).parent / "unit"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--quick",
+        action="store_true",
+        help="only tests/unit and the tests marked as quick: one or two launches of each kind",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what --quick leaves out."""
+    if not config.getoption("--quick"):
+        return
+
+    def is_quick(item: pytest.Item) -> bool:
+        return UNIT in item.path.parents or item.get_closest_marker("quick") is not None
+
+    config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
+    items[:] = [item for item in items if is_quick(item)]
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +79,7 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
         cwd: str | os.PathLike | None = None,
     ) -> subprocess.CompletedProcess:
         first, *rest = (str(word) for word in argv)
-        packages = {"gcnmpi": ["-m", "gcnmpi"], "gcn-partition": ["-m", "partition"]}
+        packages = {name: [*PYTHON[1:], package] for name, package in PACKAGES.items()}
         program = packages.get(first, [str(PROGRAMS / first)])
         command = [*launcher, "-n", str(nranks), sys.executable, *program, *rest]
         variables = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
@@ -74,7 +98,7 @@ def launched() -> Iterator[Callable[..., subprocess.Popen]]:
     launcher = _launcher()
 
     def start(nranks: int, *words: str | os.PathLike) -> subprocess.Popen:
-        command = [*launcher, "-n", str(nranks), sys.executable, "-m", "gcnmpi", *map(str, words)]
+        command = [*launcher, "-n", str(nranks), *PYTHON, "gcnmpi", *map(str, words)]
         process = subprocess.Popen(
             command,
             env={**os.environ, **MPI_ENVIRONMENT},
@@ -105,8 +129,7 @@ def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     commands.mkdir()
     programs = {
         "mpirun": _launcher(),
-        "gcnmpi": [sys.executable, "-m", "gcnmpi"],
-        "gcn-partition": [sys.executable, "-m", "partition"],
+        **{name: [*PYTHON, package] for name, package in PACKAGES.items()},
         "python": [sys.executable],
     }
     for name, words in programs.items():

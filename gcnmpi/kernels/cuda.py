@@ -147,23 +147,26 @@ extern "C" __global__ void subtract_at(
   AT(x, places[i], places_column[i]) -= value;
 }
 
+// Moving averages are made in float64 and rounded once: in float32, a factor such as 0.999 is so
+// far from it that what it adds up to, 1 / (1 - 0.999), is wrong in the fifth digit.
+
 extern "C" __global__ void sgd_step(
-    T* param, T* grad, T* velocity, I has_velocity, T lr, T mu, I rows, I columns) {
+    T* param, T* grad, T* velocity, I has_velocity, T lr, double mu, I rows, I columns) {
   const I i = ROW;
   if (i >= rows) return;
   T v = grad[i];
-  if (has_velocity) velocity[i] = v = mu * velocity[i] + v;
+  if (has_velocity) velocity[i] = v = (T)(mu * (double)velocity[i] + (double)v);
   param[i] -= lr * v;
 }
 
 extern "C" __global__ void adam_step(
-    T* param, const T* grad, T* first, T* second, T beta1, T rest1, T beta2, T rest2,
-    T size, T correction, T eps, I rows, I columns) {
+    T* param, const T* grad, T* first, T* second, double beta1, double rest1, double beta2,
+    double rest2, T size, T correction, T eps, I rows, I columns) {
   const I i = ROW;
   if (i >= rows) return;
-  const T g = grad[i];
-  const T m = first[i] = beta1 * first[i] + rest1 * g;
-  const T v = second[i] = beta2 * second[i] + rest2 * g * g;
+  const double g = grad[i];
+  const T m = first[i] = (T)(beta1 * (double)first[i] + rest1 * g);
+  const T v = second[i] = (T)(beta2 * (double)second[i] + rest2 * g * g);
   param[i] -= size * m / (sqrt(v) / correction + eps);
 }
 

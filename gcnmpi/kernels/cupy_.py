@@ -284,7 +284,7 @@ class CupyKernel(Epilogues):
         has_velocity, number = np.int64(velocity is not None), self.dtype.type
         state = grad if velocity is None else velocity
         self._launch(
-            "sgd_step", len(param), 1, param, grad, state, has_velocity, number(lr), number(mu)
+            "sgd_step", len(param), 1, param, grad, state, has_velocity, number(lr), np.float64(mu)
         )
 
     def adam_step(
@@ -300,15 +300,21 @@ class CupyKernel(Epilogues):
         """PyTorch's Adam (Kingma and Ba 2015, algorithm 1), step counted from 1."""
         beta1, beta2 = betas
         size, correction = lr / (1 - beta1**step), np.sqrt(1 - beta2**step)
-        numbers = (beta1, 1 - beta1, beta2, 1 - beta2, size, correction, eps)
-        self._launch(
-            "adam_step", len(param), 1, param, grad, *moments, *map(self.dtype.type, numbers)
-        )
+        factors = map(np.float64, (beta1, 1 - beta1, beta2, 1 - beta2))
+        numbers = map(self.dtype.type, (size, correction, eps))
+        self._launch("adam_step", len(param), 1, param, grad, *moments, *factors, *numbers)
 
     # Sparse products.
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """A copy of the matrix on the device, with values in the kernel's dtype."""
+        """A copy of the matrix on the device, with values in the kernel's dtype.
+
+        Raises
+        ------
+        ValueError
+            If an index is out of range: cuSPARSE does not look.
+        """
+        matrix.check_format()
         return SparseMatrix(matrix, self.dtype)
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:

@@ -273,8 +273,7 @@ class DenseArithmetic(Epilogues, ABC):
     def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):
         """PyTorch's SGD: v = mu·v + g; p −= lr·v."""
         if velocity is not None:
-            velocity *= mu
-            velocity += grad
+            _average(velocity, mu, grad)
             grad = velocity
         param -= self.dtype.type(lr) * grad
 
@@ -290,10 +289,9 @@ class DenseArithmetic(Epilogues, ABC):
     ) -> None:
         """PyTorch's Adam (Kingma and Ba 2015, algorithm 1), step counted from 1."""
         first, second = moments
-        first *= betas[0]
-        first += (1 - betas[0]) * grad
-        second *= betas[1]
-        second += (1 - betas[1]) * grad * grad
+        wide = grad.astype(np.float64, copy=False)
+        _average(first, betas[0], (1 - betas[0]) * wide)
+        _average(second, betas[1], (1 - betas[1]) * wide * wide)
         size = lr / (1 - betas[0] ** step)
         denominator = np.sqrt(second)
         denominator /= np.sqrt(1 - betas[1] ** step)
@@ -309,3 +307,12 @@ class DenseArithmetic(Epilogues, ABC):
     @abstractmethod
     def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
         """out = matrix · x, or out += matrix · x."""
+
+
+def _average(moving: Array, factor: float, new: Array) -> None:
+    """moving = factor · moving + new, in float64 and rounded once.
+
+    In float32, a factor such as 0.999 is so far from it that what it adds up to, 1 / (1 − 0.999),
+    is wrong in the fifth digit.
+    """
+    moving[...] = factor * moving.astype(np.float64, copy=False) + new

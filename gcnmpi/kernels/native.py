@@ -8,6 +8,7 @@ with NumPy's BLAS.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,13 +19,21 @@ from gcnmpi.kernels.dense import Array, DenseArithmetic
 from gcnmpi.kernels.epilogues import Activation, Epilogue, ReluBackward
 from partition.errors import UserError
 
+
+def _reason(error: ImportError) -> tuple[str, str]:
+    """Why the compiled part cannot be imported, and what helps."""
+    if not isinstance(error, ModuleNotFoundError):
+        return f"cannot be loaded: {error}", "load the modules that it was compiled with"
+    again = "install gcnmpi again, where there are a C++ compiler and the headers of Python"
+    for other in sorted(Path(__file__).parent.glob("_native.*")):
+        return f"was built for another Python: {other.name}", again
+    return f"was not built: there is none in {Path(__file__).parent}", again
+
+
 try:
     import gcnmpi.kernels._native as _native
-except ModuleNotFoundError as error:
-    raise UserError(
-        "not built: no C++ compiler",
-        "install one, and the headers of Python; then install gcnmpi again",
-    ) from error
+except ImportError as error:
+    raise UserError(*_reason(error)) from error
 
 _SMALL_WEIGHTS = 1 << 14  # entries: above, BLAS is as fast on one thread, and scales too
 
@@ -59,6 +68,8 @@ class NativeKernel(DenseArithmetic):
     """
 
     name = "native"
+    parallel = bool(getattr(_native, "openmp", True))  # an editable build may be an older one
+    """Whether it was built with OpenMP; otherwise it computes with one thread."""
 
     def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
         super().__init__(dtype, threads)
@@ -68,7 +79,14 @@ class NativeKernel(DenseArithmetic):
         self._epilogues = _native.Epilogue32 if single else _native.Epilogue64
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """The matrix with values in the kernel's dtype and the shortest indices that reach."""
+        """The matrix with values in the kernel's dtype and the shortest indices that reach.
+
+        Raises
+        ------
+        ValueError
+            If an index is out of range: products do not look.
+        """
+        matrix.check_format()
         columns = matrix.shape[1]
         short = columns <= np.iinfo(np.int32).max
         return SparseMatrix(

@@ -135,6 +135,9 @@ MISTAKES = {
     ),
     "no features": train("{0}/no-features.graph --partition rp-3", "has no features", "random:16"),
     "no labels": train("{0}/no-labels.graph --partition rp-3", "has no labels", "random:8"),
+    "no labels in shared memory": train(
+        "{0}/no-labels.graph --partition rp-3 --set scheme.transport=shared", "has no labels"
+    ),
     "nothing to train on": train(
         "{0}/no-train.graph --partition rp-3", "no labelled vertex to train on"
     ),
@@ -160,8 +163,17 @@ MISTAKES = {
         "one order of the vertices",
         "'single'",
     ),
-    "summa directed expand": train(
-        "{0}/good.graph --set scheme.name=summa --set scheme.backward=expand", "directed", "'fold'"
+    "replicated directed expand": train(
+        "{0}/good.graph --set scheme.name=replicated --set scheme.backward=expand "
+        "--set scheme.replication=3",
+        "directed",
+        "'fold'",
+    ),
+    "option of another scheme": train(
+        f"{GOOD} --set scheme.grid=3x1", "scheme.grid is an option of", "scheme p2p", "leave"
+    ),
+    "two orders of a grid": train(
+        f"{GOOD} --set scheme.name=summa --set scheme.permutation=none", "--partition gives"
     ),
     "no config": train(f"{GOOD} --config {{0}}/nothere.toml", "nothere.toml", "No such file"),
     "no TOML": train(f"{GOOD} --config {{0}}/broken.toml", "broken.toml is not valid TOML", "line"),
@@ -245,6 +257,7 @@ def complaints(gcnmpi_lines, folder):
     return dict(zip([*words, None], heard, strict=True))
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize("name", MISTAKES)
 def test_every_rank_hears_of_the_mistake(complaints, name):
     first, *others = complaints[name]

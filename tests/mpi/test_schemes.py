@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from words import latest
 
 from partition.assemble import build_graph
 from partition.metrics import measure
@@ -19,7 +20,8 @@ from partition.readers import Source
 from partition.store import Partition, write_graph, write_partition
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
-RANKS = (1, 2, 3, 4, 6, 8, 9, 12, 16)
+QUICK = [pytest.param(nranks, marks=pytest.mark.quick) for nranks in (1, 4)]
+RANKS = (*QUICK, 2, 3, 6, 8, 9, 12, 16)
 NUMBERS = {"loss curve", "first gradient", "final weights", "logits", "M·x", "Mᵀ·y"}
 NUMBERS |= {"⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", "training bytes", "training received", "evaluation received"}
 
@@ -81,7 +83,7 @@ def check_schemes(mpirun, schemes_folder, tmp_path, nranks, common=(), env=None,
         found = list(importlib.import_module(name).cases(nranks))
         for graph, partition, settings in found[:most]:
             path = str(schemes_folder / f"{graph}.graph")
-            settings = ["train.epochs=20", *settings, *common]
+            settings = latest("train.epochs=20", *settings, *common)
             case = {"graph": path, "partition": partition, "settings": settings, "fault": None}
             cases.append(case)
     (tmp_path / "cases.json").write_text(json.dumps(cases))

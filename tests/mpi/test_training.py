@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from words import sets
 
 from gcnmpi import rng, serial
 from gcnmpi.config import load_config
@@ -112,7 +113,7 @@ class Run:
         partition = ["--partition", f"{self.model}-{self.ranks}"] if self.ranks > 1 else []
         words = ["train", path, *partition, "--quiet", "--out", out]
         words += ["--save-weights", out / "w.npz"]
-        return [*words, *(word for each in (*BASE, *self.settings) for word in ("--set", each))]
+        return [*words, *sets(*BASE, *self.settings)]
 
 
 BASE = (
@@ -127,6 +128,7 @@ BASE = (
 )
 FLOAT32 = ("dtype=float32",)
 NO_DROPOUT = ("model.dropout=0.0", "model.input_dropout=0.0")
+LONG = (*NO_DROPOUT, "train.epochs=200", "train.eval_every=0")
 ONE_SGD_STEP = (*NO_DROPOUT, "train.optimizer=sgd", "train.lr=1.0", "train.epochs=1",
                 "train.weight_decay=0.0")  # fmt: skip
 VARIANTS = {
@@ -152,6 +154,13 @@ for _graph in ("directed", "undirected"):
 for _ranks in (1, 2, 4):
     RUNS[f"again {_ranks}"] = Run(_ranks, "directed", "gp", FLOAT32)
     RUNS[f"step {_ranks}"] = Run(_ranks, "directed", "rp", ONE_SGD_STEP)
+for _kernel in ("native", "graphblas", "scipy"):
+    RUNS[f"long {_kernel}"] = Run(1, "directed", "", (*LONG, *FLOAT32, f"kernel={_kernel}"))
+for _betas in ("[0.9, 0.999]", "[0.9, 0.99999999]"):
+    RUNS[f"long float64 {_betas}"] = Run(1, "directed", "", (*LONG, f"train.betas={_betas}"))
+RUNS["long float32 [0.9, 0.99999999]"] = Run(
+    1, "directed", "", (*LONG, *FLOAT32, "train.betas=[0.9, 0.99999999]")
+)
 RUNS |= {
     "constant 1": Run(1, "directed", "", NO_DROPOUT),
     "constant 4": Run(4, "directed", "hp", NO_DROPOUT),
@@ -238,6 +247,19 @@ def test_one_curve_for_every_rank_count_and_partition(runs, graph, dtype, tolera
 def test_one_curve_for_every_kernel_order_and_exchange(runs, graph, variant):
     expected = runs[f"{graph} float64 1"].losses
     np.testing.assert_allclose(runs[f"{graph} {variant}"].losses, expected, rtol=1e-10)
+
+
+def test_200_epochs_of_adam_in_float32_are_the_same_on_every_kernel(runs):
+    exact = runs["long float64 [0.9, 0.999]"].losses
+    curves = [runs[f"long {kernel}"].losses for kernel in ("native", "graphblas", "scipy")]
+    assert len(exact) == 200
+    for one, other in zip([exact, *curves], [*curves, exact], strict=True):
+        np.testing.assert_allclose(one, other, rtol=5e-6)
+
+
+def test_a_moment_that_hardly_forgets_is_right_in_float32(runs):
+    exact, found = (runs[f"long {dtype} [0.9, 0.99999999]"] for dtype in ("float64", "float32"))
+    np.testing.assert_allclose(found.losses, exact.losses, rtol=5e-6)
 
 
 def test_a_constant_input_may_be_kept_or_not(runs):
@@ -491,7 +513,7 @@ def test_matrix_values_are_not_rounded(runs, graphs):
     graph = open_graph(graphs / "small-weights.graph").graph
     assert 0 < np.abs(graph.weights).max() < 0.01
     run = RUNS["small weights"]
-    config = load_config(None, (*BASE, *run.settings))
+    config = load_config(None, BASE, over=run.settings)
     curve = serial.train(graph, "in", config, 8)
     np.testing.assert_allclose(runs["small weights"].losses, curve.losses, rtol=1e-10)
     rounded = changed(graph, weights=np.round(graph.weights, 2))

@@ -15,6 +15,7 @@ from gcnmpi.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.kernels.epilogues import Activation, ReluBackward
 from gcnmpi.optim import Parameters, make_optimizer
+from gcnmpi.verify_steps import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
@@ -62,13 +63,40 @@ def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch):
         assert resolve("auto") == ("native", None)
     monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
     monkeypatch.setitem(sys.modules, "gcnmpi.kernels._native", None)  # as if not compiled
-    assert KERNELS.available()["native"] == "not built: no C++ compiler"
+    assert KERNELS.available()["native"].startswith("was not built: there is none in /")
     name, warning = resolve("auto")
     assert name == "graphblas"
-    assert "not built" in warning
+    assert "native kernel was not built" in warning
     assert resolve("scipy") == ("scipy", None)
-    with pytest.raises(UserError, match="install one"):
+    with pytest.raises(UserError, match="install gcnmpi again"):
         KERNELS.get("native")
+
+
+def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):
+    class Broken:
+        """Finds the compiled part, whose libraries are missing."""
+
+        @staticmethod
+        def find_spec(name, path=None, target=None):
+            if name == "gcnmpi.kernels._native":
+                raise ImportError("libgomp.so.1: cannot open shared object file", name=name)
+
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels._native", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Broken, *sys.meta_path])
+    said = "cannot be loaded: libgomp.so.1: cannot open shared object file"
+    assert KERNELS.available()["native"] == said
+    assert resolve("auto") == ("graphblas", f"the native kernel {said}; using graphblas")
+
+
+@pytest.mark.skipif("native" not in USABLE, reason="not built")
+def test_without_openmp_the_native_kernel_is_for_one_thread(monkeypatch):
+    monkeypatch.setattr(KERNELS.get("native"), "parallel", False)
+    serial = "the native kernel was built without OpenMP: it has one thread, not 4"
+    assert resolve("auto", 1) == ("native", None)
+    assert resolve("auto", 4) == ("graphblas", f"{serial}; using graphblas")
+    assert resolve("native", 4) == ("native", serial)
+    assert resolve("native") == ("native", None)
 
 
 @pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("make")), reason="needs CMake")
@@ -86,6 +114,21 @@ def test_without_a_compiler_nothing_is_compiled(tmp_path):
 
 
 # Sparse products.
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 2**31 - 1])
+def test_a_matrix_with_a_column_out_of_range_is_refused(kernel, wrong):
+    matrix = sp.random_array((6, 5), density=0.5, rng=np.random.default_rng(0), format="csr")
+    matrix.indices[3] = wrong
+    with pytest.raises(ValueError, match="indices"):
+        kernel.sparse(matrix)
+
+
+def test_a_matrix_whose_rows_go_back_is_refused(kernel):
+    matrix = sp.csr_array(np.eye(6))
+    matrix.indptr[2] = 5
+    with pytest.raises(ValueError, match=r"indptr|index pointer"):
+        kernel.sparse(matrix)
 
 
 @pytest.mark.parametrize("width", [1, 3, 16])
@@ -397,6 +440,23 @@ def test_adam_step(kernel):
         m, v = beta1 * m + (1 - beta1) * g, beta2 * v + (1 - beta2) * g**2
         expected = expected - lr * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + eps)
         assert_near(kernel, param, expected)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {},
+        {"betas": [0.9, 0.99999999]},
+        {"betas": [0.999, 0.99], "weight_decay": 0.01, "lr": 0.3},
+        {"betas": [0.0, 0.0]},
+        {"optimizer": "sgd", "momentum": 0.999, "weight_decay": 0.01},
+    ],
+    ids=str,
+)
+def test_many_steps_are_those_of_the_oracle(kernel, table):
+    """In float32, factors such as 1 − 0.999 must not come from rounded numbers."""
+    measured = steps_apart(kernel, from_table({"train": table}).train)
+    assert measured <= STEPS_TOLERANCES[kernel.dtype.name]
 
 
 # Parameters after each of the three steps, from torch.optim 2 in float64.

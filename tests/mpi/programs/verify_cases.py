@@ -30,7 +30,7 @@ from gcnmpi.volume import Volume
 def main(comm):
     results = []
     for case in json.loads(Path(sys.argv[1]).read_text()):
-        config = load_config(None, ("dtype=float64", *case["settings"]))
+        config = load_config(None, ("dtype=float64",), over=case["settings"])
         printed = io.StringIO()
         fault = FAULTS[case["fault"]](comm) if case["fault"] else contextlib.nullcontext()
         with fault, contextlib.redirect_stdout(printed):
@@ -174,6 +174,18 @@ def adam_without_correction(comm):
     return wrapping(KERNELS.get(resolve("auto")[0]), "adam_step", make)
 
 
+def adam_wrong_in_float32(comm):
+    """Steps in float32 of a relative error that a curve in float32 would not show."""
+
+    def make(step):
+        def inexact(self, param, grad, moments, lr, *rest):
+            step(self, param, grad, moments, lr * (1 + 5e-6 * (self.dtype == np.float32)), *rest)
+
+        return inexact
+
+    return wrapping(KERNELS.get(resolve("auto")[0]), "adam_step", make)
+
+
 def decay_on_all_layers(comm):
     def make(decays):
         return lambda self: dict.fromkeys(decays(self), True)
@@ -216,7 +228,8 @@ FAULTS = {
         fold_overwrites, forward_instead_of_transposed, byte_not_counted, message_not_counted,
         reading_not_counted,
         row_too_many, other_initial_weight, gradient_counted_twice, bias_gradient_forgotten,
-        rows_not_in_original_order, one_more_right, adam_without_correction, decay_on_all_layers,
+        rows_not_in_original_order, one_more_right, adam_without_correction,
+        adam_wrong_in_float32, decay_on_all_layers,
         weights_never_updated, dropout_by_local_number, loss_of_rank_zero, nothing,
     )
 }  # fmt: skip

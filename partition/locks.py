@@ -1,0 +1,296 @@
+"""Locks on folders that end with the process that holds them.
+
+A lock is a folder, ``.lock`` unless it is named otherwise, inside the folder that it protects::
+
+    .lock/lock                    what the operating system locks (flock)
+    .lock/HOST-SPACE-PID-TOKEN    a record of each holder, in JSON, for messages
+
+The operating system releases the lock when its holder dies, however it dies, and network file
+systems do so for other hosts too. Where a file system has no locks, the records decide: then the
+record of a dead process on another host has to be deleted by hand, and the message says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import secrets
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from partition.errors import UserError, shown
+
+LOCK = ".lock"
+PATIENCE = 0.5  # seconds: locks that are held for an instant only are waited for
+_UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+_HELD = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK}
+_RECORD_BYTES = 1 << 14
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds a lock.
+
+    Attributes
+    ----------
+    space : str
+        Which process numbers ``pid`` is one of: containers have their own.
+    born : str
+        When the process started, as the kernel counts; process numbers come round again.
+    job : str
+        Number of the Slurm job; empty outside one.
+    since : float
+        Seconds since 1970.
+    """
+
+    purpose: str
+    exclusive: bool
+    host: str = field(default_factory=socket.gethostname)
+    space: str = field(default_factory=lambda: process_space())
+    pid: int = field(default_factory=os.getpid)
+    born: str = field(default_factory=lambda: _born(os.getpid()))
+    job: str = field(default_factory=lambda: os.environ.get("SLURM_JOB_ID", ""))
+    command: str = field(default_factory=lambda: " ".join(sys.argv)[:1000])
+    since: float = field(default_factory=time.time)
+
+    def __str__(self) -> str:
+        job = f", job {self.job}" if self.job else ""
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return shown(f"{self.purpose} (host {self.host}, process {self.pid}{job}, since {since})")
+
+
+@contextlib.contextmanager
+def folder_lock(
+    path: str | os.PathLike,
+    purpose: str,
+    *,
+    exclusive: bool = True,
+    name: str = LOCK,
+    patience: float = PATIENCE,
+) -> Iterator[None]:
+    """Hold a lock on the folder ``path``, which exists.
+
+    Parameters
+    ----------
+    purpose : str
+        What is done meanwhile, for the message to others: "gcnmpi train", "import".
+    exclusive : bool
+        Nobody else may hold the lock; otherwise, nobody else may hold it exclusively. A shared
+        lock in a folder that cannot be written to is not taken: nobody changes that folder.
+    name : str
+        Which lock of this folder: a file name that begins with a dot.
+    patience : float
+        Seconds to wait for others to release it.
+
+    Raises
+    ------
+    UserError
+        If another holds it, with who that is; or if the folder cannot be written to.
+    """
+    held = _wait(Path(path), purpose, exclusive, name, patience)
+    try:
+        yield
+    finally:
+        if held is not None:
+            _release(held)
+
+
+def holders(path: str | os.PathLike, name: str = LOCK) -> list[Holder]:
+    """Who holds a lock on the folder ``path``, as far as records say; none that is known dead."""
+    return [holder for _, holder in _records(Path(path) / name) if not holder_is_dead(holder)]
+
+
+def holder_is_dead(holder: Holder) -> bool:
+    """Whether a process is known to run no more: True only on its own host."""
+    if (holder.host, holder.space) != (socket.gethostname(), process_space()):
+        return False
+    return process_is_dead(holder.pid) or bool(holder.born and _born(holder.pid) != holder.born)
+
+
+def process_is_dead(pid: int) -> bool:
+    """Whether there is no process of this number on this host."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):  # a process of another user's lives
+        return False
+    return False
+
+
+def process_space() -> str:
+    """Which process numbers this process sees: those of the host, or of a container."""
+    try:
+        return str(os.stat("/proc/self/ns/pid").st_ino)
+    except OSError:
+        return "0"
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A lock that is held: its folder, the open file and the record of its holder."""
+
+    lock: Path
+    file: int
+    record: Path
+
+
+def _wait(path: Path, purpose: str, exclusive: bool, name: str, patience: float) -> _Held | None:
+    """Take the lock as soon as it is free; None for a shared one where nothing can be written."""
+    lock = path / name
+    holder = Holder(purpose, exclusive)
+    record = lock / f"{holder.host}-{holder.space}-{holder.pid}-{secrets.token_hex(4)}"
+    end = time.monotonic() + patience
+    while True:
+        try:
+            file = _open(lock)
+        except FileNotFoundError as error:
+            if not path.is_dir():
+                raise UserError(f"there is no folder {path}") from error
+            # Otherwise its holder took the lock's folder away between two system calls of ours.
+        except OSError as error:
+            if exclusive:
+                raise UserError(f"cannot lock {path}: {error.strerror or error}") from error
+            return None
+        else:
+            taken = False
+            try:
+                taken = _take(lock, file, holder, record)
+            except OSError as error:
+                raise UserError(f"cannot lock {path}: {error.strerror or error}") from error
+            finally:
+                if not taken:
+                    os.close(file)
+            if taken:
+                return _Held(lock, file, record)
+        if time.monotonic() > end:
+            raise _in_use(path, lock, exclusive)
+        time.sleep(0.02)
+
+
+def _open(lock: Path) -> int:
+    if lock.is_symlink():
+        raise OSError(errno.ELOOP, f"{lock} is a symbolic link")
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    try:
+        with contextlib.suppress(FileExistsError):
+            lock.mkdir()
+        return os.open(lock / "lock", flags | os.O_RDWR | os.O_CREAT, 0o666)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        # Network file systems take an exclusive lock only on a file that is open for writing;
+        # elsewhere, and for shared ones, reading is enough.
+        try:
+            return os.open(lock / "lock", flags | os.O_RDONLY)
+        except OSError:
+            raise error from None
+
+
+def _take(lock: Path, file: int, holder: Holder, record: Path) -> bool:
+    """Lock the open file and write the record; False if another has it, or it was removed."""
+    locked = _flock(file, fcntl.LOCK_EX if holder.exclusive else fcntl.LOCK_SH)
+    if locked is False or not _is_there(lock, file):
+        return False
+    text = json.dumps(asdict(holder))
+    if locked:
+        with contextlib.suppress(OSError):  # records are for messages only
+            for stale, other in _records(lock):  # of processes that were killed
+                if holder.exclusive or holder_is_dead(other):
+                    stale.unlink(missing_ok=True)
+            record.write_text(text, encoding="utf-8")
+        return True
+    # No locks here. Of two that write their records and then look, at least one sees the other.
+    record.write_text(text, encoding="utf-8")
+    if _conflicting(lock, holder.exclusive, record):
+        record.unlink(missing_ok=True)
+        return False
+    return True
+
+
+def _release(held: _Held) -> None:
+    with contextlib.suppress(OSError):
+        held.record.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        # Who is the last to leave takes the lock's folder away.
+        if _flock(held.file, fcntl.LOCK_EX) and _is_there(held.lock, held.file):
+            shutil.rmtree(held.lock, ignore_errors=True)
+    os.close(held.file)
+
+
+def _flock(file: int, kind: int) -> bool | None:
+    """Whether the file was locked; None if there are no locks on its file system."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _HELD:
+            return False
+        if error.errno in _UNSUPPORTED:
+            return None
+        raise
+    return True
+
+
+def _is_there(lock: Path, file: int) -> bool:
+    """Whether the open file is still the one that others find."""
+    try:
+        return os.path.samestat(os.stat(lock / "lock", follow_symlinks=False), os.fstat(file))
+    except OSError:
+        return False
+
+
+def _records(lock: Path) -> list[tuple[Path, Holder]]:
+    """The records of a lock that can be read, oldest first."""
+    found = []
+    with contextlib.suppress(OSError):
+        for path in lock.iterdir():
+            if path.name == "lock":
+                continue
+            with contextlib.suppress(OSError, ValueError, TypeError, RecursionError):
+                file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+                try:
+                    facts = json.loads(os.read(file, _RECORD_BYTES))
+                finally:
+                    os.close(file)
+                if all(type(facts.get(name)) is _KINDS.get(name, str) for name in _NAMES):
+                    found.append((path, Holder(**facts)))
+    return sorted(found, key=lambda pair: pair[1].since)
+
+
+_NAMES = tuple(Holder.__dataclass_fields__)
+_KINDS: dict[str, type] = {"pid": int, "exclusive": bool, "since": float}
+
+
+def _conflicting(lock: Path, exclusive: bool, own: Path | None = None) -> list[tuple[Path, Holder]]:
+    return [
+        (path, holder)
+        for path, holder in _records(lock)
+        if path != own and (exclusive or holder.exclusive) and not holder_is_dead(holder)
+    ]
+
+
+def _in_use(path: Path, lock: Path, exclusive: bool) -> UserError:
+    others = _conflicting(lock, exclusive)
+    hint = "wait until it ends, or choose another name"
+    if not others:
+        return UserError(f"{path} is in use by another process", hint)
+    record, holder = others[0]
+    if holder.host != socket.gethostname():
+        hint += f"; if that process is dead, delete {record}"
+    return UserError(f"{path} is in use: {holder}", hint)
+
+
+def _born(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[19].decode()
+    except (OSError, IndexError):
+        return ""

@@ -1,0 +1,165 @@
+"""Locks on folders: who is refused, what is said, and what a dead process leaves."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+
+from partition import locks
+from partition.errors import UserError, shown
+from partition.locks import Holder, folder_lock, holder_is_dead, holders
+
+HOLD = """
+import sys
+from partition.locks import folder_lock
+with folder_lock(sys.argv[1], "another run", exclusive=sys.argv[2] == "exclusive"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def another():
+    """Start another process that holds a lock until it is told to end, or killed."""
+    started = []
+
+    def start(path, kind="exclusive"):
+        environment = os.environ | {"SLURM_JOB_ID": "4711"}
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", HOLD, path, kind],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+        )
+        started.append(process)
+        assert process.stdout.readline() == b"held\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(params=["flock", "records"])
+def way(request, monkeypatch):
+    """With locks of the file system, and where it has none."""
+    if request.param == "records":
+
+        def unsupported(*_):
+            raise OSError(errno.ENOLCK, "No locks available")
+
+        monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    return request.param
+
+
+def refused(path, **options):
+    with pytest.raises(UserError) as caught, folder_lock(path, "x", patience=0.1, **options):
+        pass
+    return str(caught.value)
+
+
+def test_one_holds_it_exclusively_or_several_share_it(tmp_path, way):
+    with folder_lock(tmp_path, "first"):
+        assert f"{tmp_path} is in use: first (host {socket.gethostname()}" in refused(tmp_path)
+        refused(tmp_path, exclusive=False)
+        with folder_lock(tmp_path, "of another thing", name=".p.lock"):
+            pass
+    with (
+        folder_lock(tmp_path, "one", exclusive=False),
+        folder_lock(tmp_path, "two", exclusive=False),
+    ):
+        assert [holder.purpose for holder in holders(tmp_path)] == ["one", "two"]
+        refused(tmp_path)
+    with folder_lock(tmp_path, "last"):
+        pass
+    if way == "flock":
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_ends_with_its_process(tmp_path, another):
+    process = another(tmp_path)
+    message = refused(tmp_path)
+    assert f"another run (host {socket.gethostname()}, process {process.pid}, job 4711" in message
+    assert "wait until it ends" in message
+    process.kill()
+    process.wait()
+    with folder_lock(tmp_path, "next"):
+        assert [holder.purpose for holder in holders(tmp_path)] == ["next"]
+
+
+def test_records_decide_where_there_are_no_locks(tmp_path, another, monkeypatch):
+    process = another(tmp_path, "shared")
+
+    def unsupported(*_):
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    refused(tmp_path)
+    with folder_lock(tmp_path, "reader", exclusive=False):
+        pass
+    process.kill()
+    process.wait()
+    with folder_lock(tmp_path, "next"):
+        pass
+    # Of a process on another host nobody knows whether it lives.
+    theirs = Holder("train", True, host="elsewhere")
+    (tmp_path / ".lock" / "elsewhere").write_text(json.dumps(asdict(theirs)))
+    assert f"delete {tmp_path}/.lock/elsewhere" in refused(tmp_path)
+
+
+def test_a_lock_of_a_folder_that_was_replaced_meanwhile(tmp_path):
+    folder = tmp_path / "g"
+    folder.mkdir()
+    with folder_lock(folder, "replace"):
+        folder.rename(tmp_path / "old")
+        folder.mkdir()
+        with folder_lock(folder, "of the new one"):
+            pass
+    assert not (folder / ".lock").exists()
+
+
+def test_folders_that_cannot_be_written_to(tmp_path, monkeypatch):
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(locks.Path, "mkdir", read_only)
+    with folder_lock(tmp_path, "read", exclusive=False):
+        pass
+    assert "Read-only file system" in refused(tmp_path)
+
+
+def test_no_folder_and_odd_things_in_the_place_of_locks(tmp_path):
+    assert "there is no folder" in refused(tmp_path / "none")
+    (tmp_path / ".file").write_text("")
+    assert "cannot lock" in refused(tmp_path, name=".file")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".link").symlink_to(tmp_path / "elsewhere")
+    assert "cannot lock" in refused(tmp_path, name=".link")
+    (tmp_path / ".fifo").mkdir()
+    os.mkfifo(tmp_path / ".fifo" / "record")
+    (tmp_path / ".fifo" / "other").write_text('{"pid": "x"}')
+    (tmp_path / ".fifo" / "third").write_text("[" * 9999)
+    with folder_lock(tmp_path, "x", name=".fifo"):
+        pass
+
+
+def test_who_is_dead():
+    assert not holder_is_dead(Holder("x", True))
+    assert holder_is_dead(Holder("x", True, born="1"))
+    assert holder_is_dead(Holder("x", True, pid=2**22 + 1))
+    assert not holder_is_dead(Holder("x", True, pid=2**22 + 1, host="elsewhere"))
+    assert not holder_is_dead(Holder("x", True, pid=2**22 + 1, space="9"))
+
+
+def test_what_steers_a_terminal_is_written_out():
+    assert shown("plain Ünïcode") == "plain Ünïcode"
+    assert shown("a\x1b[2J\r\n\u202eb\udcff") == r"a\x1b[2J\r\n\u202eb\udcff"
+    assert "\x1b" not in str(UserError("\x1b]0;title\x07", "do\nthis \x9b1m"))

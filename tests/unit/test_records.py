@@ -1,0 +1,105 @@
+"""Files and folders that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from partition.errors import UserError
+from partition.records import atomic_file, atomic_folder, make_room_for, sweep, temporary_name
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path):
+    with atomic_file(tmp_path / "a", "w") as file:
+        file.write("ä")
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a").read_bytes() == "ä".encode()
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def write_half_a_file(path, error):
+    with atomic_file(path) as file:
+        file.write(b"new")
+        raise error
+
+
+def write_half_a_folder(path, error):
+    with atomic_folder(path, overwrite=True) as folder:
+        (folder / "new").touch()
+        raise error
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_leaves_what_was_there(tmp_path, error):
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "old").touch()
+    with pytest.raises((UserError, KeyboardInterrupt)):
+        write_half_a_file(tmp_path / "a", error)
+    with pytest.raises((UserError, KeyboardInterrupt)):
+        write_half_a_folder(tmp_path / "b", error)
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+    assert (tmp_path / "a").read_text() == "old"
+    assert os.listdir(tmp_path / "b") == ["old"]
+
+
+def test_a_folder_replaces_another_only_when_told(tmp_path):
+    for number, overwrite in enumerate([False, True]):
+        with atomic_folder(tmp_path / "x" / "b", overwrite=overwrite) as folder:
+            (folder / str(number)).touch()
+    assert os.listdir(tmp_path / "x") == ["b"]
+    assert os.listdir(tmp_path / "x" / "b") == ["1"]
+    with pytest.raises(UserError, match="cannot write"), atomic_folder(tmp_path / "x" / "b"):
+        pass
+    assert os.listdir(tmp_path / "x" / "b") == ["1"]
+
+
+def test_the_old_folder_returns_if_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+    rename, calls = os.rename, []
+
+    def fail_once(source, target):
+        calls.append(source)
+        if len(calls) == 2:
+            raise OSError(5, "Input/output error")
+        rename(source, target)
+
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "old").touch()
+    monkeypatch.setattr(os, "rename", fail_once)
+    with (
+        pytest.raises(UserError, match="Input/output"),
+        atomic_folder(tmp_path / "b", overwrite=True),
+    ):
+        pass
+    assert os.listdir(tmp_path) == ["b"]
+    assert os.listdir(tmp_path / "b") == ["old"]
+
+
+def test_nothing_is_written_through_links_or_onto_devices(tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "a").symlink_to("precious")
+    with atomic_file(tmp_path / "a", "w") as file:
+        file.write("new")
+    assert (tmp_path / "precious").read_text() == "precious"
+    assert not (tmp_path / "a").is_symlink()
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(UserError, match="no regular file"), atomic_file(tmp_path / "fifo"):
+        pass
+    with pytest.raises(UserError, match="no regular file"):
+        make_room_for(tmp_path / "fifo")
+
+
+def test_what_dead_processes_left_is_swept(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    living = temporary_name(tmp_path / "g.graph")
+    stale = living.with_name(living.name.replace(f"-{os.getpid()}-", f"-{dead.pid}-"))
+    elsewhere = stale.with_name(f".elsewhere{stale.name}")
+    (stale / "partitions").mkdir(parents=True)
+    living.mkdir()
+    elsewhere.mkdir()
+    (tmp_path / ".other.tmp").touch()
+    sweep(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == sorted([".other.tmp", living.name, elsewhere.name])
