@@ -202,6 +202,7 @@ def _facts(problem: Problem, model: Any) -> dict[str, Any]:
         "version": files.VERSION,
         "graph": manifest.name,
         "graph_id": manifest.id,
+        "data_id": manifest.data_id,
         "partition_id": None if partition is None else partition.id,
         "ranks": problem.comm.size,
         "scheme": problem.scheme.name,
@@ -217,6 +218,13 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
     manifest, config = problem.stored.manifest, problem.config
     if facts["graph_id"] != manifest.id:
         raise UserError(f"the checkpoint {path} is of another graph than {manifest.name}", hint)
+    # Neither is known of folders and checkpoints of earlier versions.
+    if facts["data_id"] and manifest.data_id and facts["data_id"] != manifest.data_id:
+        raise UserError(
+            f"the checkpoint {path} was made with other features, labels or masks than "
+            f"{problem.stored.path} has now",
+            f"import what it was made with again, or {hint}",
+        )
     before = dict(_flat(facts["config"])) | {"direction of the matrix": facts["direction"]}
     now = dict(_flat(_plain(asdict(config)))) | {"direction of the matrix": problem.direction}
     for name, value in now.items():

@@ -24,7 +24,8 @@ from partition.errors import UserError
 from partition.records import read_npz, sync_folder, to_json
 
 FORMAT = "gcnmpi-checkpoint"
-VERSION = 2  # 1: without data_id
+VERSION = 2
+READABLE = (1, 2)  # version 1 has no data_id
 FOLDER = "checkpoints"
 PREVIOUS = "checkpoints.previous"
 KEPT = 2  # the newest, and the one before in case the newest is damaged
@@ -238,12 +239,13 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DamagedError(f"the checkpoint {path} has no readable manifest: {error!r}") from error
     if checksum != _checksum(facts):
         raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
-    if facts.get("format") != FORMAT or facts.get("version") not in (1, VERSION):
+    if facts.get("format") != FORMAT or facts.get("version") not in READABLE:
         raise UserError(
             f"{path} is a checkpoint of version {facts.get('version')}, "
             f"this program reads {VERSION}",
             "go on with the program that wrote it, or start over with --resume never",
         )
+    facts.setdefault("data_id", "")
     if not _is_well_formed(facts):
         raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
     return facts
@@ -254,7 +256,6 @@ def _is_well_formed(facts: Mapping[str, Any]) -> bool:
     best, pieces = facts.get("best"), facts.get("files")
     return (
         all(type(facts.get(name)) is kind for name, kind in KINDS.items())
-        and type(facts.get("data_id")) in (str, type(None))
         and isinstance(best, dict)
         and set(best) == {"epoch", "val_accuracy"}
         and type(best["epoch"]) is int
@@ -268,8 +269,8 @@ def _is_well_formed(facts: Mapping[str, Any]) -> bool:
 
 
 KINDS: dict[str, type] = {
-    "epoch": int, "steps": int, "graph_id": str, "direction": str, "widths": list,
-    "config": dict, "files": list,
+    "epoch": int, "steps": int, "graph_id": str, "data_id": str, "direction": str, "widths": list,
+    "config": dict,
 }  # fmt: skip
 
 

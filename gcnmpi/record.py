@@ -145,8 +145,9 @@ _EPOCH_FIELDS = [field.name for field in fields(Epoch)]
 
 # Of records of a start, a resume, a stop and an end, where they have them.
 _KINDS: dict[str, tuple[type, ...]] = {
-    "graph": (str,), "graph_id": (str,), "partition": (str, type(None)), "scheme": (str,),
-    "kernel": (str,), "ranks": (int,), "config": (dict,), "hosts": (list,), "warnings": (list,),
+    "graph": (str,), "graph_id": (str,), "data_id": (str,), "scheme": (str,),
+    "partition": (str, type(None)), "kernel": (str,), "ranks": (int,),
+    "config": (dict,), "hosts": (list,), "warnings": (list,),
     "epoch": (int,), "epochs": (int,), "epochs_run": (int,), "signal": (int,),
     "checkpoint": (str,), "seconds_per_epoch": (int, float), "bytes_sent": (list,),
     "messages_sent": (list,), "phases": (dict,),
@@ -215,6 +216,18 @@ def new_folder(parent: Path, name: str) -> Path:
     raise AssertionError
 
 
+def make_folder(out: Path) -> None:
+    """Make the folder of a run, if need be.
+
+    Raises
+    ------
+    UserError
+        If no record could be written there.
+    """
+    with _writing(out / RECORD):
+        out.mkdir(parents=True, exist_ok=True)
+
+
 def new_record(out: Path) -> Path:
     """An empty record in the folder of a run; the one of an earlier run is kept beside it.
 
@@ -224,8 +237,8 @@ def new_record(out: Path) -> Path:
         If the folder or the file cannot be written.
     """
     path = out / RECORD
+    make_folder(out)
     with _writing(path):
-        out.mkdir(parents=True, exist_ok=True)
         if path.exists():
             path.replace(out / PREVIOUS)
         path.touch()
@@ -245,8 +258,8 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
     """
     path = out / RECORD
     kept: list[Any] = []
+    make_folder(out)
     with _writing(path):
-        out.mkdir(parents=True, exist_ok=True)
         if path.exists():
             with open(path, "rb"):  # what cannot be read now may be whole
                 pass

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 
-from partition import assemble, comparison, pipeline, store, synthetic, tables
+from partition import comparison, pipeline, store, synthetic, tables
 from partition.backends import TOOLS
 from partition.cli_common import (
     GRAPH,
@@ -16,24 +18,28 @@ from partition.cli_common import (
     emit,
     force_option,
     json_option,
+    note,
 )
+from partition.cli_import import attach, import_
 from partition.cli_make import add, refine
 from partition.cli_minibatches import simulate
 from partition.cli_tools import export_model, import_parts
 from partition.commands import Commands
 from partition.describe import describe_graph, describe_partition
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError
 from partition.figures import check_figure
-from partition.graph import MASKS
 from partition.plots import plot_comparison
-from partition.readers import READERS
-
-AUTOMATIC = "auto"
 
 
 def main() -> None:
     """Entry point of ``gcn-partition`` and of ``python -m partition``."""
+    signal.signal(signal.SIGTERM, _terminated)
     cli.main(prog_name="gcn-partition")
+
+
+def _terminated(number: int, _: object) -> None:
+    """End as on Ctrl-C: temporary files are deleted and other processes stopped on the way out."""
+    sys.exit(128 + number)
 
 
 @click.group(
@@ -54,65 +60,6 @@ def cli() -> None:
     A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
     gcnmpi, reads both; how much it has to communicate is decided here.
     """
-
-
-@cli.command(
-    "import",
-    epilog="""\b
-Examples:
-  gcn-partition import soc-Slashdot0902.mtx.gz slashdot.graph --features random:16
-  gcn-partition import planetoid/ind.cora cora.graph
-  gcn-partition import links.txt links.graph --undirected --features x.npy --labels y.npy""",
-)
-@click.argument("source", type=click.Path(path_type=Path))
-@click.argument("out", metavar="OUT.graph", type=GRAPH)
-@click.option(
-    "--format",
-    type=click.Choice([AUTOMATIC, *READERS]),
-    default=AUTOMATIC,
-    show_default=True,
-    help="Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
-    "common prefix), or the npz of gnn-benchmark; auto looks at the file.",
-)
-@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
-@direction_option("Whether a vertex sums over the arcs that enter it or leave it.  [default: in]")
-@click.option(
-    "--duplicates",
-    type=click.Choice(assemble.DUPLICATES),
-    default="merge",
-    show_default=True,
-    help="What becomes of arcs that are listed more than once: the first counts, their weights "
-    "are added, or the import fails.",
-)
-@click.option(
-    "--self-loops",
-    type=click.Choice(assemble.SELF_LOOPS),
-    default="keep",
-    show_default=True,
-    help="What becomes of arcs from a vertex to itself.",
-)
-@click.option("--features", metavar="X.npy|random:D", help="Features: a file, or D random columns.")
-@click.option("--labels", metavar="Y.npy|random:C", help="Labels: a file, or C random classes.")
-@click.option("--train-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to train on.")
-@click.option("--val-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to validate on.")
-@click.option("--test-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to test on.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of random features, labels.")
-@force_option
-@json_option
-def import_(
-    source: Path, out: Path, direction: str | None, force: bool, as_json: bool, **options: Any
-) -> None:
-    """Read the graph in the file SOURCE and write it to the folder OUT.graph."""
-    masks = {name: options.pop(f"{name}_mask") for name in MASKS}
-    manifest = assemble.import_graph(
-        source,
-        out,
-        direction=direction or "in",
-        masks={name: file for name, file in masks.items() if file is not None},
-        overwrite=force,
-        **options,
-    )
-    _show_written(out, manifest, as_json)
 
 
 @cli.group()
@@ -211,10 +158,10 @@ def compare(
     rows = comparison.compare(graph, names, direction)
     if not rows and not as_json:
         raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
-    emit(rows, as_json, tables.show_comparison)
     if plot is not None:
         title = store.open_graph(graph).manifest.name
         plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
+    emit(rows, as_json, tables.show_comparison)
 
 
 @cli.command()
@@ -224,11 +171,7 @@ def compare(
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Delete partitions."""
     store.open_graph(graph, check=False)
-    for name in names:  # all or none
-        if not store.has_partition(graph, name):
-            raise unknown_name(f"partition of {graph}", name, store.list_partitions(graph))
-    for name in dict.fromkeys(names):
-        store.remove_partition(graph, name)
+    store.remove_partition(graph, *names)
     emit({"removed": list(names)}, as_json, lambda facts: click.echo(f"removed {', '.join(names)}"))
 
 
@@ -262,9 +205,9 @@ def _write_synthetic(
     out: Path, kind: str, graph: Any, options: dict[str, Any], force: bool, as_json: bool
 ) -> None:
     source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
-    manifest = store.write_graph(out, graph, source=source, overwrite=force)
+    manifest = store.write_graph(out, graph, source=source, overwrite=force, report=note)
     _show_written(out, manifest, as_json)
 
 
-for _command in (add, export_model, import_parts, refine, simulate):
+for _command in (import_, attach, add, export_model, import_parts, refine, simulate):
     cli.add_command(_command)

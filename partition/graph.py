@@ -36,7 +36,9 @@ class Graph:
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
     masks : mapping of "train" / "val" / "test" to (n,) bool
-    ids : (n,) int64, optional
+    class_names : tuple of str, optional
+        Names of the classes, where they are not their numbers.
+    ids : (n,) int64 or str, optional
         The vertices' ids in the source file, where they were not 0..n−1.
     """
 
@@ -47,6 +49,7 @@ class Graph:
     labels: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     ids: np.ndarray | None = None
+    class_names: tuple[str, ...] | None = None
 
     @property
     def n(self) -> int:

@@ -44,6 +44,8 @@ class Manifest:
         Width of the feature rows and number of classes; 0 where there are none.
     masks : tuple of str
         Which of "train", "val", "test" there are.
+    class_names : tuple of str
+        Names of the classes; empty where they are their numbers.
     source : mapping
         Where the graph came from, and what became of its self-loops and duplicate arcs.
     """
@@ -61,6 +63,7 @@ class Manifest:
     classes: int
     masks: tuple[str, ...]
     source: Mapping[str, Any]
+    class_names: tuple[str, ...] = ()
     data_id: str = ""
     format: str = FORMAT
     version: int = VERSION
@@ -121,10 +124,12 @@ def content_id(graph: Graph) -> str:
 def data_id(graph: Graph) -> str:
     """Hash of what belongs to the vertices: features, labels, masks, ids; 32 hex digits.
 
-    Which of them there are counts too, with their types and shapes.
+    Which of them there are counts too, with their types and shapes, and the names of the classes.
     """
     arrays = vertex_arrays(graph)
-    facts = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+    facts: dict[str, Any] = {
+        name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()
+    } | {"class_names": list(graph.class_names or ())}
     head = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     return _digest(graph.n, head, *arrays.values())
 
@@ -167,7 +172,12 @@ def read_manifest(path: Path) -> Manifest:
             "import the graph again",
         )
     _check_fields(file, facts, Manifest, _MANIFEST)
-    return Manifest(**(facts | {"masks": tuple(facts["masks"])}))
+    lists = {key: tuple(facts.get(key, ())) for key in ("masks", "class_names")}
+    if lists["class_names"] and len(lists["class_names"]) != facts["classes"]:
+        raise UserError(
+            f"{file} is damaged: class_names are not those of {facts['classes']} classes"
+        )
+    return Manifest(**(facts | lists))
 
 
 def read_description(file: Path) -> dict[str, Any]:
@@ -267,6 +277,10 @@ def _is_masks(value: Any) -> bool:  # they name files
     return names and len(set(value)) == len(value)
 
 
+def _is_names(value: Any) -> bool:
+    return isinstance(value, list) and all(type(name) is str for name in value)
+
+
 def _is_by_direction(value: Any) -> bool:
     return type(value) is dict and all(
         key in DIRECTIONS and type(facts) is dict for key, facts in value.items()
@@ -278,6 +292,7 @@ _MANIFEST: dict[str, Callable[[Any], bool]] = {
     "symmetric_pattern": _is_flag, "symmetric_values": _is_flag, "weighted": _is_flag,
     "direction": _is_direction, "features": _is_count, "classes": _is_count, "masks": _is_masks,
     "source": _is_object, "data_id": _is_text,
+    "class_names": _is_names,
 }  # fmt: skip
 
 _PARTITION: dict[str, Callable[[Any], bool]] = {

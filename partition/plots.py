@@ -9,7 +9,7 @@ from typing import Any
 
 from partition.comparison import BASELINE
 from partition.errors import UserError
-from partition.figures import COLOURS, new_figure, save_figure
+from partition.figures import COLOURS, logarithmic, new_figure, save_figure
 
 PANELS = {
     "volume_avg": "volume",
@@ -65,10 +65,7 @@ def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) 
                 textcoords="offset points", ha="left" if above else "right", va="center",
             )  # fmt: skip
         axis.axvline(1, color="black", linewidth=0.8)
-        axis.set_xscale("log")
-        axis.set_xlim(*_limits([value for value, _, _ in found]))
-        axis.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
-        axis.xaxis.set_minor_formatter(lambda x, _: "")
+        logarithmic(axis, *_limits([value for value, _, _ in found]))
         axis.set_title(title, fontsize=9)
         axis.set_xlabel("relative to random rows", fontsize=8)
         axis.tick_params(labelsize=8)

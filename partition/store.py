@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,7 @@ from partition.manifest import (
     vertex_arrays,
     write_json,
 )
-from partition.records import atomic_file, atomic_folder, map_npy, read_npz, sweep
+from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
 
@@ -61,6 +61,7 @@ def write_graph(
     source: Mapping[str, Any],
     direction: str = "in",
     overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Manifest:
     """Write a graph folder: all of it, or nothing.
 
@@ -74,6 +75,8 @@ def write_graph(
         Recorded as the graph's own direction.
     overwrite : bool
         Replace a folder of that name. The partitions in it are kept if the arcs are the same.
+    report : callable
+        Told which partitions were kept, and which were not.
 
     Raises
     ------
@@ -98,7 +101,9 @@ def write_graph(
         masks=tuple(name for name in MASKS if name in graph.masks),
         source=dict(source),
         data_id=data_id(graph),
+        class_names=graph.class_names or (),
     )
+    before: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
         for name, array in _arrays(graph).items():
@@ -108,7 +113,13 @@ def write_graph(
         if path.exists():
             # Until the new folder is in its place.
             stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))
+            before = list_partitions(path)
             _keep_partitions(path, temporary, graph, manifest)
+    kept = list_partitions(path)
+    if kept:
+        report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
+    if lost := [name for name in before if name not in kept]:
+        report(f"partitions deleted, of other arcs or damaged: {', '.join(lost)}")
     return manifest
 
 
@@ -164,7 +175,8 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         features=load("features", (n, manifest.features), "f") if manifest.features else None,
         labels=load("labels", (n,), "i") if manifest.classes else None,
         masks={name: load(f"{name}_mask", (n,), "b") for name in manifest.masks},
-        ids=load("ids", (n,), "i") if (path / "ids.npy").exists() else None,
+        ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
+        class_names=manifest.class_names or None,
     )
     if graph.indptr[0] != 0 or graph.indptr[-1] != nnz:
         raise UserError(
@@ -220,9 +232,12 @@ def write_partition(
     Raises
     ------
     UserError
-        If the name is malformed or taken, or the files cannot be written.
+        If the name is malformed or taken, the partition is of another graph, or the files cannot be
+        written.
     """
     vector, description = _partition_files(path, partition.name)
+    if read_manifest(Path(path)).id != partition.graph_id:
+        raise UserError(f"{path} is another graph than the partition was made for")
     parts = np.asarray(partition.parts, np.int32)
     stored = replace(partition, parts=parts, id=parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
@@ -309,17 +324,21 @@ def has_partition(path: str | os.PathLike, name: str) -> bool:
     return _partition_files(path, name)[1].exists()
 
 
-def remove_partition(path: str | os.PathLike, name: str) -> None:
-    """Delete the partition ``name``; a UserError if there is none, or it is in use."""
-    vector, description = _partition_files(path, name)
-    if not description.exists():
-        raise unknown_name(f"partition of {path}", name, list_partitions(path))
-    try:
-        with partition_lock(path, name, "gcn-partition remove"):
-            description.unlink(missing_ok=True)
-            vector.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot remove {description}: {error.strerror}") from error
+def remove_partition(path: str | os.PathLike, *names: str) -> None:
+    """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
+    files = [_partition_files(path, name) for name in names]
+    for name, (_, description) in zip(names, files, strict=True):
+        if not description.exists():
+            raise unknown_name(f"partition of {path}", name, list_partitions(path))
+    with contextlib.ExitStack() as stack:
+        for name in dict.fromkeys(names):
+            stack.enter_context(partition_lock(path, name, "gcn-partition remove"))
+        try:
+            for vector, description in files:
+                description.unlink(missing_ok=True)
+                vector.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot remove {description}: {error.strerror}") from error
 
 
 def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> None:
@@ -351,12 +370,12 @@ def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
     if not path.exists():
         raise UserError(f"{path} is missing", "import the graph again")
     try:
-        array = map_npy(path)
+        array = map_npy(path, kinds=NUMBERS + TEXTS)
     except UserError as error:
         raise UserError(
             f"{path} is damaged or truncated: {error.message}", "import it again"
         ) from None
-    if array.shape != shape or array.dtype.kind != kind:
+    if array.shape != shape or array.dtype.kind not in kind:
         raise UserError(
             f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
             "import the graph again",

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from words import sets
 from gcnmpi.checkpoint_files import stored
 from gcnmpi.record import read_run
 from gcnmpi.watch import EXIT_REQUEUE
+from gcnmpi.weights import read_facts
 from partition.pipeline import add_partition
 from partition.store import write_graph
 from partition.synthetic import sbm
@@ -49,6 +51,14 @@ def graph(tmp_path_factory):
     other = sbm(300, 3, degree=8, intra=0.9, features=6, noise=1.5, train=0.3, val=0.2, seed=1)
     write_graph(path.with_name("other.graph"), other, source={})
     add_partition(path.with_name("other.graph"), "rp", 3)
+    # The same arcs, imported with other features, labels or masks.
+    for name, change in {
+        "features": {"features": made.features + 1},
+        "labels": {"labels": (made.labels + 1) % 3},
+        "masks": {"masks": made.masks | {"train": made.masks["val"], "val": made.masks["train"]}},
+    }.items():
+        write_graph(path.with_name(f"{name}.graph"), replace(made, **change), source={})
+        add_partition(path.with_name(f"{name}.graph"), "rp", 3)
     return path
 
 
@@ -84,6 +94,10 @@ def runs(gcnmpi_lines, graph, tmp_path_factory):
         settings = (*settings, "kernel=scipy", "scheme.name=p2p", "loading.order=degree")
         words = train(graph, root / f"{name} gp", *settings, partition="gp-3", words=resume)
         lines.append(words)
+    words = (*resume, "--save-best", root / "unevaluated.npz")
+    lines.append(
+        train(graph, root / "unevaluated", *VARIANTS[name], "train.eval_every=0", words=words)
+    )
     assert gcnmpi_lines(3, lines, timeout=120) == [[None] * 3] * len(lines)
     lines = [
         train(graph, root / f"{name} two", *settings, "scheme.name=summa",
@@ -106,6 +120,15 @@ def test_interrupted_is_uninterrupted_bit_for_bit(runs, name):
     for ending in (".npz", *([".features.npy"] if trained else [])):
         contents = [(runs / f"{name} {which}{ending}").read_bytes() for which in ("full", "rest")]
         assert contents[0] == contents[1]
+
+
+def test_the_best_weights_survive_a_rest_without_evaluations(runs):
+    *_, name = VARIANTS
+    epochs = read_run(runs / f"{name} half").epochs
+    best = max(epochs, key=lambda epoch: epoch["val_accuracy"] or 0.0)
+    facts = read_facts(runs / "unevaluated.npz")
+    assert (facts["epoch"], facts["loss"]) == (best["epoch"], best["loss"])
+    assert read_run(runs / "unevaluated").end["best_epoch"] == best["epoch"]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -184,9 +207,24 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     assert curve(out) == long_curve
 
 
-def test_ranks_whose_launcher_was_killed_end_too(launched, open_mpi, graph, tmp_path):
-    process = launched(3, *train(graph, tmp_path / "run", epochs=10**6))
+def test_a_run_shares_nothing_and_ends_with_its_launcher(
+    launched, gcnmpi_lines, open_mpi, graph, tmp_path
+):
+    weights = ("--save-weights", tmp_path / "w.npz")
+    process = launched(3, *train(graph, tmp_path / "run", epochs=10**6, words=weights))
     wait_for_epochs(tmp_path / "run", 5, process)
+    before = (tmp_path / "run" / "run.jsonl").stat().st_ino
+    lines = [
+        train(graph, tmp_path / "run"),
+        train(graph, tmp_path / "run", words=("--resume", "never")),
+        train(graph, tmp_path / "other", words=weights),
+        train(graph, tmp_path / "other", words=("--save-best", tmp_path / "w.npz")),
+    ]
+    for told in gcnmpi_lines(3, lines):
+        assert told[1:] == told[:1] * 2
+        assert "is in use: gcnmpi train" in told[0]
+    assert (tmp_path / "run" / "run.jsonl").stat().st_ino == before
+    assert not (tmp_path / "run" / "run.previous.jsonl").exists()
     ranks = ranks_of(process)
     assert len(ranks) == 3
     process.kill()
@@ -248,19 +286,33 @@ def test_a_rank_killed_at_any_moment_costs_no_more_than_the_epochs_since(
         assert sorted(left) == ["epoch-000010", "epoch-000012"], name
 
 
-@pytest.mark.parametrize(("rank", "call", "number"), [(2, "os.fsync", 5), (0, "os.fsync", 16)])
+# Who finds the disk full, at which of its calls of what; the checkpoints that there are then.
+FULL = {
+    "features": (2, "os.fsync", 5, ["epoch-000005"]),
+    "state": (0, "os.fsync", 16, ["epoch-000005"]),
+    "record": (0, "os.write", 9, ["epoch-000005"]),
+    "start of the record": (0, "os.write", 1, []),
+    "end of the record": (0, "os.write", EPOCHS + 2, ["epoch-000010", "epoch-000012"]),
+}
+
+
 def test_a_full_disk_is_one_error_and_the_checkpoint_before_is_whole(
-    mpirun, graph, runs, tmp_path, rank, call, number
+    mpirun, gcnmpi_lines, graph, runs, tmp_path
 ):
-    words = train(graph, tmp_path / "run", *VARIANTS["trained features"])
-    done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("error: ") == 1
-    assert "No space left on device" in done.stderr
-    assert os.listdir(tmp_path / "run" / "checkpoints") == ["epoch-000005"]
-    done = mpirun(3, "gcnmpi", *words)
-    assert done.returncode == 0, done.stderr
-    assert curve(tmp_path / "run") == curve(runs / "trained features full")
+    lines = []
+    for name, (rank, call, number, left) in FULL.items():
+        words = train(graph, tmp_path / name, *VARIANTS["trained features"])
+        done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60)
+        assert done.returncode == 2, (name, done.stderr)
+        assert done.stderr.count("error: ") == 1, (name, done.stderr)
+        assert "No space left on device" in done.stderr, name
+        assert "Traceback" not in done.stderr, name
+        checkpoints = tmp_path / name / "checkpoints"
+        assert (sorted(os.listdir(checkpoints)) if checkpoints.exists() else []) == left, name
+        lines.append(words)
+    assert gcnmpi_lines(3, lines, timeout=60) == [[None] * 3] * len(lines)
+    for name in FULL:
+        assert curve(tmp_path / name) == curve(runs / "trained features full"), name
 
 
 def truncate(path):
@@ -290,6 +342,13 @@ def test_what_cannot_be_resumed_says_why(gcnmpi_lines, graph, runs, tmp_path):
         "graph": (
             train(graph.with_name("other.graph"), tmp_path / "b", words=half), "another graph"
         ),
+        **{
+            name: (
+                train(graph.with_name(f"{name}.graph"), tmp_path / "b", words=half),
+                "other features, labels or masks",
+            )
+            for name in ("features", "labels", "masks")
+        },
     }  # fmt: skip
     heard = gcnmpi_lines(3, [words for words, _ in cases.values()], timeout=60)
     for (name, (_, says)), told in zip(cases.items(), heard, strict=True):

@@ -19,7 +19,8 @@ from partition.errors import UserError
 WEIGHT = np.arange(6.0).reshape(2, 3)
 FACTS = {
     "format": files.FORMAT, "version": files.VERSION, "epoch": 0, "steps": 3, "graph_id": "1" * 32,
-    "direction": "in", "widths": [2, 3], "config": {}, "best": {"epoch": 0, "val_accuracy": -1.0},
+    "data_id": "", "direction": "in", "widths": [2, 3], "config": {},
+    "best": {"epoch": 0, "val_accuracy": -1.0},
 }  # fmt: skip
 
 

@@ -43,13 +43,16 @@ LAYERS = {
         ["partition.study", "partition.plots"],
         ["partition.describe", "partition.tables"],
         ["partition.cli_common"],
-        ["partition.cli_make", "partition.cli_minibatches", "partition.cli_tools"],
+        [
+            "partition.cli_import", "partition.cli_make", "partition.cli_minibatches",
+            "partition.cli_tools",
+        ],
         ["partition.cli"],
         ["partition.__main__"],
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.settings"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs", "gcnmpi.settings"],
         ["gcnmpi.timing"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
@@ -66,7 +69,7 @@ LAYERS = {
         ["gcnmpi.ranking"],
         ["gcnmpi.comparison"],
         ["gcnmpi.problem"],
-        ["gcnmpi.checkpoint_files"],
+        ["gcnmpi.checkpoint_files", "gcnmpi.claims", "gcnmpi.weights"],
         ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor", "gcnmpi.submit"],
@@ -92,6 +95,7 @@ OF_PARTITION = {
     "sampling",
     "synthetic",
     "startup",
+    "catalogue",
 }
 
 
