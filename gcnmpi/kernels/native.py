@@ -68,7 +68,7 @@ class NativeKernel(DenseArithmetic):
     """
 
     name = "native"
-    parallel = bool(_native.openmp)
+    parallel = bool(getattr(_native, "openmp", True))  # an editable build may be an older one
     """Whether it was built with OpenMP; otherwise it computes with one thread."""
 
     def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
