@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from partition.backends import Option, Tool, check_options
+from partition.backends import TOOLS, Option, Tool, check_options
 from partition.errors import UserError, unknown_name
 from partition.graph import Graph
 from partition.models import graph_model, hypergraph_model, row_model
@@ -62,6 +62,24 @@ MODELS = {
 }  # fmt: skip
 
 
+AUTO = "auto"  # beside the models: several are tried, and the best partition is kept
+
+
+def check_model(name: str) -> None:
+    """Refuse a model that there is not, or whose tool is not installed.
+
+    Raises
+    ------
+    UserError
+        If ``gcn-partition add --model NAME`` would.
+    """
+    if name == AUTO:
+        return
+    if name not in MODELS:
+        raise unknown_model(name)
+    TOOLS.get(MODELS[name].tools[0])
+
+
 # What people call the models, and tools that are not built in.
 ALSO_CALLED = {
     "metis": "METIS is gp, or gp with --objective vol",
@@ -83,7 +101,7 @@ def unknown_model(name: str) -> UserError:
     """The error for a model that there is not."""
     if name.lower() in ALSO_CALLED:
         return UserError(f"unknown model {name!r}", ALSO_CALLED[name.lower()])
-    return unknown_name("model", name, MODELS)
+    return unknown_name("model", name, [*MODELS, AUTO])
 
 
 def describe(

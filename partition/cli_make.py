@@ -12,7 +12,7 @@ import click
 
 from partition import balance, pipeline
 from partition.backends import TOOLS
-from partition.catalogue import MODELS
+from partition.catalogue import AUTO, MODELS
 from partition.cli_common import (
     GRAPH,
     collected_warnings,
@@ -26,10 +26,11 @@ from partition.cli_common import (
 )
 from partition.describe import describe_partition
 from partition.errors import UserError, unknown_name
-from partition.portfolio import AUTO, TIME_LIMIT, Network, add_best
+from partition.portfolio import TIME_LIMIT, Network, add_best
 from partition.refine import Objective
 from partition.refining import refine_partition
 from partition.solving import MAPPINGS, NODES_FIRST
+from partition.store import Partition, has_partition, read_partition
 
 
 def weigh_option(command: Callable) -> Callable:
@@ -111,15 +112,23 @@ Examples:
 @click.option("--alpha", type=float, help="Of auto: seconds per message.  [default: 5e-7]")
 @click.option("--beta", type=float, help="Of auto: seconds per byte.  [default: 1e-10]")
 @click.option("--width", type=int, help="Of auto: float32 columns of a row.  [default: 64]")
+@click.option(
+    "--if-missing", is_flag=True, help="Do nothing if there is one of that --name, into K parts."
+)
 @force_option
 @json_option
 def add(
     graph: Path, model: str, k: int, tool: str | None, objective: str | None,
     settings: tuple[str, ...], refine: bool, weigh: tuple[str, ...], time_limit: float | None,
-    alpha: float | None, beta: float | None, width: int | None, force: bool, as_json: bool,
-    **arguments: Any,
+    alpha: float | None, beta: float | None, width: int | None, if_missing: bool, force: bool,
+    as_json: bool, **arguments: Any,
 ) -> None:  # fmt: skip
     """Partition a graph and store the result in its folder."""
+    if if_missing:
+        there = _found(graph, arguments["name"], k, force)
+        if there is not None:
+            emit(describe_partition(there) | {"warnings": []}, as_json, show_added)
+            return
     options = parse_settings(settings)
     if objective is not None:
         options["objective"] = objective
@@ -146,6 +155,21 @@ def add(
             )
     facts = describe_partition(made) | {"warnings": messages}
     emit(facts, as_json, show_added)
+
+
+def _found(graph: Path, name: str | None, k: int, force: bool) -> Partition | None:
+    """The partition of that name, of this graph and into k parts; None if there is none."""
+    if name is None or force:
+        raise UserError("--if-missing needs --name, and excludes --force")
+    if not has_partition(graph, name):
+        return None
+    found = read_partition(graph, name)
+    if found.k != k:
+        raise UserError(
+            f"{graph} has a partition {name!r} into {found.k} parts, not {k}",
+            "give another --name, or remove it first",
+        )
+    return found
 
 
 @click.command(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import shutil
 import signal
@@ -23,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.records import to_json
+from partition.records import sweep, temporary_name, to_json
 from partition.startup import PYTHON
 
 PR_SET_PDEATHSIG = 1
@@ -51,18 +52,14 @@ def run_apart(
     Raises
     ------
     UserError
-        If the tool raises one, fails or is killed; with the last line that it printed. If the
-        model does not fit into the folder for temporary files.
+        If the tool raises one, fails or is killed; with the last line that it printed.
     TimeIsUp
         If it was stopped.
     """
+    kind = f"{type(model).__module__}:{type(model).__name__}"
+    task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
     with _temporary_folder() as folder:
-        arrays = {part.name: getattr(model, part.name) for part in fields(model)}
-        _save(folder, {key: array for key, array in arrays.items() if array is not None})
-        kind = f"{type(model).__module__}:{type(model).__name__}"
-        task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
-        (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
-
+        _write_task(folder, task, model)
         command = [*PYTHON, "partition.backends.process", str(folder)]
         # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
         # ignores signals.
@@ -85,33 +82,37 @@ def run_apart(
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
+    """A folder for one tool; those of tools whose process was killed are deleted."""
     try:
-        folder = tempfile.TemporaryDirectory(prefix="gcn-partition-")
+        parent = Path(tempfile.gettempdir())
+        sweep(parent)
+        folder = temporary_name(parent / "gcn-partition")
+        folder.mkdir(mode=0o700)
     except OSError as error:
-        raise UserError(
-            f"there is no folder for temporary files: {error.strerror}", "set TMPDIR to one"
-        ) from error
-    with folder as name:
-        yield Path(name)
-
-
-def _save(folder: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write the model, if there is room for it and for the parts."""
-    need = sum(array.nbytes for array in arrays.values())
-    free = shutil.disk_usage(folder).free
-    place = f"the folder for temporary files, {folder.parent},"
-    if need > free:
-        raise UserError(
-            f"{place} has {free / 2**20:,.0f} MiB free, the model takes {need / 2**20:,.0f}",
-            "set TMPDIR to a folder with more room",
-        )
+        raise UserError(f"no folder for temporary files: {error}", _TMPDIR) from error
     try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_TMPDIR = "let the environment variable TMPDIR name a folder with room for the graph"
+
+
+def _write_task(folder: Path, task: Mapping[str, Any], model: Any) -> None:
+    arrays = {part.name: getattr(model, part.name) for part in fields(model)}
+    needed = sum(array.nbytes for array in arrays.values() if array is not None)
+    try:
+        free = shutil.disk_usage(folder).free
+        if free < needed:
+            raise OSError(errno.ENOSPC, f"{needed >> 20} MiB are needed, {free >> 20} are free")
         for key, array in arrays.items():
-            np.save(folder / f"{key}.npy", array, allow_pickle=False)
+            if array is not None:
+                np.save(folder / f"{key}.npy", array, allow_pickle=False)
+        (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
     except OSError as error:
         raise UserError(
-            f"{place} cannot be written to: {error.strerror or error}",
-            "set TMPDIR to another folder",
+            f"cannot write the model to {folder.parent}: {error.strerror or error}", _TMPDIR
         ) from error
 
 
