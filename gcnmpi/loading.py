@@ -5,7 +5,10 @@ No rank ever holds the whole graph. The partition vector is kept once a node.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from gcnmpi.comm import Comm, agreed, from_root, node_array, once_a_node, redist
 from gcnmpi.config import GraphConfig
 from partition.errors import UserError
 from partition.graph import Graph, check_arcs, index_dtype, normalised, row_sums
+from partition.records import temporary_name
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # entries that are looked at at once
@@ -205,26 +209,57 @@ def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
     ----------
     rows : array
         Rows ``slice_of(n, rank, size)``.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if it cannot be written; nothing of it is left then.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     shape = (n, *rows.shape[1:])
-
-    def make() -> int:
-        try:
-            np.lib.format.open_memmap(temporary, mode="w+", dtype=rows.dtype, shape=shape)
-            return temporary.stat().st_size - int(np.prod(shape)) * rows.dtype.itemsize
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
-
-    header_bytes = from_root(comm, make)
     row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
-    with agreed(comm):
-        try:
-            with open(temporary, "r+b") as file:
-                file.seek(header_bytes + slice_of(n, comm.rank, comm.size).start * row_bytes)
-                file.write(rows.tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
-    from_root(comm, lambda: temporary.replace(path))
+    temporary = from_root(comm, lambda: temporary_name(path))
+    try:
+        start = from_root(comm, lambda: _write_header(path, temporary, rows.dtype, shape))
+        with agreed(comm), _writing(path):
+            start += slice_of(n, comm.rank, comm.size).start * row_bytes
+            _write_at(temporary, start, np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
+        from_root(comm, lambda: _rename(temporary, path))
+    except UserError:
+        if comm.rank == 0:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_header(path: Path, temporary: Path, dtype: np.dtype, shape: tuple[int, ...]) -> int:
+    """Make the file in its full size; returns the bytes of its header."""
+    facts = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, facts)
+    with _writing(path):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
+            file.truncate(header.tell() + int(np.prod(shape)) * dtype.itemsize)
+            file.write(header.getvalue())
+    return header.tell()
+
+
+def _write_at(path: Path, start: int, data: memoryview) -> None:
+    """Write bytes into a file; without a buffer, which would be written once more on closing."""
+    with open(path, "r+b", buffering=0) as file:
+        file.seek(start)
+        while data:
+            data = data[file.write(data) :]
+        os.fsync(file.fileno())
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    with _writing(path):
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from partition.cli_common import (
     emit,
     force_option,
     json_option,
+    note,
 )
 from partition.cli_import import attach, import_
 from partition.cli_make import add, refine
@@ -23,12 +26,18 @@ from partition.cli_minibatches import simulate
 from partition.cli_tools import export_model, import_parts
 from partition.commands import Commands
 from partition.describe import describe_graph, describe_partition
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError
 
 
 def main() -> None:
     """Entry point of ``gcn-partition`` and of ``python -m partition``."""
+    signal.signal(signal.SIGTERM, _terminated)
     cli.main(prog_name="gcn-partition")
+
+
+def _terminated(number: int, _: object) -> None:
+    """End as on Ctrl-C: temporary files are deleted and other processes stopped on the way out."""
+    sys.exit(128 + number)
 
 
 @click.group(
@@ -147,11 +156,7 @@ def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json:
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Delete partitions."""
     store.open_graph(graph, check=False)
-    for name in names:  # all or none
-        if not store.has_partition(graph, name):
-            raise unknown_name(f"partition of {graph}", name, store.list_partitions(graph))
-    for name in dict.fromkeys(names):
-        store.remove_partition(graph, name)
+    store.remove_partition(graph, *names)
     emit({"removed": list(names)}, as_json, lambda facts: click.echo(f"removed {', '.join(names)}"))
 
 
@@ -185,7 +190,7 @@ def _write_synthetic(
     out: Path, kind: str, graph: Any, options: dict[str, Any], force: bool, as_json: bool
 ) -> None:
     source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
-    manifest = store.write_graph(out, graph, source=source, overwrite=force)
+    manifest = store.write_graph(out, graph, source=source, overwrite=force, report=note)
     _show_written(out, manifest, as_json)
 
 

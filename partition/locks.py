@@ -181,7 +181,8 @@ def _open(lock: Path) -> int:
         raise OSError(errno.ELOOP, f"{lock} is a symbolic link")
     flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        lock.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            lock.mkdir()
         return os.open(lock / "lock", flags | os.O_RDWR | os.O_CREAT, 0o666)
     except FileNotFoundError:
         raise

@@ -22,13 +22,13 @@ from partition.graph import Graph
 from partition.metrics import Metrics, measure
 from partition.pipeline import (
     check_direction,
-    check_name,
     check_nodes,
     check_numbers,
     check_parts_wanted,
     measure_both,
     measure_nodes,
     name_of_nodes,
+    new_partition,
     step,
     warn_of_imbalance,
 )
@@ -204,58 +204,57 @@ def add_best(
     check_network(network)
     constraint_weights(graph, direction, constraints)
     name = f"{AUTO}-{k}{name_of_nodes(ranks_per_node)}" if name is None else name
-    check_name(stored.path, name, overwrite)
+    with new_partition(stored.path, name, "gcn-partition add", overwrite):
+        run = _Run(
+            graph, k, time.perf_counter(), time_limit, objective, network, report,
+            {"imbalance": imbalance, "seed": seed, "direction": direction, "balance": balance},
+            {"ranks_per_node": ranks_per_node, "mapping": mapping},
+        )  # fmt: skip
+        trials = run.all()
+        made = [(trial, trial.parts) for trial in trials if trial.parts is not None]
+        if not made:
+            raise trials[0].error or UserError("no candidate could be tried")
+        # Of candidates that are predicted to be as fast, the one that burdens the network least.
+        limit = AS_FAST * min(trial.row["predicted"] for trial, _ in made)
+        fast = [pair for pair in made if pair[0].row["predicted"] <= limit]
+        best, parts = min(fast, key=lambda pair: (pair[0].row["volume"], pair[0].row["predicted"]))
+        best.row["chosen"] = True
+        if ranks_per_node is not None:
+            parts = mapped(graph, parts, k, ranks_per_node, direction, seed)
+        seconds = time.perf_counter() - run.begun
 
-    run = _Run(
-        graph, k, time.perf_counter(), time_limit, objective, network, report,
-        {"imbalance": imbalance, "seed": seed, "direction": direction, "balance": balance},
-        {"ranks_per_node": ranks_per_node, "mapping": mapping},
-    )  # fmt: skip
-    trials = run.all()
-    made = [(trial, trial.parts) for trial in trials if trial.parts is not None]
-    if not made:
-        raise trials[0].error or UserError("no candidate could be tried")
-    # Of candidates that are predicted to be as fast, the one that burdens the network least.
-    limit = AS_FAST * min(trial.row["predicted"] for trial, _ in made)
-    fast = [pair for pair in made if pair[0].row["predicted"] <= limit]
-    best, parts = min(fast, key=lambda pair: (pair[0].row["volume"], pair[0].row["predicted"]))
-    best.row["chosen"] = True
-    if ranks_per_node is not None:
-        parts = mapped(graph, parts, k, ranks_per_node, direction, seed)
-    seconds = time.perf_counter() - run.begun
-
-    candidate = best.candidate
-    tool = MODELS[candidate.model].tools[0]
-    record = {
-        "candidate": candidate.name,
-        **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
-        "refine": asdict(objective) | {"effort": best.effort} if best.effort else None,
-        "network": asdict(network),
-        "time_limit": time_limit,
-    }
-    record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
-    record |= {} if ranks_per_node is None else run.nodes
-    metrics = measure_both(graph, stored.manifest, parts, k)
-    partition = Partition(
-        name=name,
-        parts=parts,
-        k=k,
-        graph_id=stored.manifest.id,
-        model=AUTO,
-        tool=tool,
-        tool_version=version(TOOLS.get(tool).distribution or "gcnmpi"),
-        direction=direction,
-        seed=seed,
-        imbalance=imbalance,
-        options=record,
-        metrics={key: asdict(value) for key, value in metrics.items()},
-        nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
-        history=[trial.row for trial in trials],
-        seconds=seconds,
-        deterministic=all(trial.deterministic for trial in trials),
-    )
-    warn_of_imbalance(graph, metrics[direction], imbalance, constraints)
-    return write_partition(stored.path, partition, overwrite=overwrite)
+        candidate = best.candidate
+        tool = MODELS[candidate.model].tools[0]
+        record = {
+            "candidate": candidate.name,
+            **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
+            "refine": asdict(objective) | {"effort": best.effort} if best.effort else None,
+            "network": asdict(network),
+            "time_limit": time_limit,
+        }
+        record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
+        record |= {} if ranks_per_node is None else run.nodes
+        metrics = measure_both(graph, stored.manifest, parts, k)
+        partition = Partition(
+            name=name,
+            parts=parts,
+            k=k,
+            graph_id=stored.manifest.id,
+            model=AUTO,
+            tool=tool,
+            tool_version=version(TOOLS.get(tool).distribution or "gcnmpi"),
+            direction=direction,
+            seed=seed,
+            imbalance=imbalance,
+            options=record,
+            metrics={key: asdict(value) for key, value in metrics.items()},
+            nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
+            history=[trial.row for trial in trials],
+            seconds=seconds,
+            deterministic=all(trial.deterministic for trial in trials),
+        )
+        warn_of_imbalance(graph, metrics[direction], imbalance, constraints)
+        return write_partition(stored.path, partition, overwrite=overwrite)
 
 
 @dataclass

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,7 @@ def write_graph(
     source: Mapping[str, Any],
     direction: str = "in",
     overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Manifest:
     """Write a graph folder: all of it, or nothing.
 
@@ -74,6 +75,8 @@ def write_graph(
         Recorded as the graph's own direction.
     overwrite : bool
         Replace a folder of that name. The partitions in it are kept if the arcs are the same.
+    report : callable
+        Told which partitions were kept, and which were not.
 
     Raises
     ------
@@ -100,6 +103,7 @@ def write_graph(
         data_id=data_id(graph),
         class_names=graph.class_names or (),
     )
+    before: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
         for name, array in _arrays(graph).items():
@@ -109,7 +113,13 @@ def write_graph(
         if path.exists():
             # Until the new folder is in its place.
             stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))
+            before = list_partitions(path)
             _keep_partitions(path, temporary, graph, manifest)
+    kept = list_partitions(path)
+    if kept:
+        report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
+    if lost := [name for name in before if name not in kept]:
+        report(f"partitions deleted, of other arcs or damaged: {', '.join(lost)}")
     return manifest
 
 
@@ -222,9 +232,12 @@ def write_partition(
     Raises
     ------
     UserError
-        If the name is malformed or taken, or the files cannot be written.
+        If the name is malformed or taken, the partition is of another graph, or the files cannot be
+        written.
     """
     vector, description = _partition_files(path, partition.name)
+    if read_manifest(Path(path)).id != partition.graph_id:
+        raise UserError(f"{path} is another graph than the partition was made for")
     parts = np.asarray(partition.parts, np.int32)
     stored = replace(partition, parts=parts, id=parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
@@ -311,17 +324,21 @@ def has_partition(path: str | os.PathLike, name: str) -> bool:
     return _partition_files(path, name)[1].exists()
 
 
-def remove_partition(path: str | os.PathLike, name: str) -> None:
-    """Delete the partition ``name``; a UserError if there is none, or it is in use."""
-    vector, description = _partition_files(path, name)
-    if not description.exists():
-        raise unknown_name(f"partition of {path}", name, list_partitions(path))
-    try:
-        with partition_lock(path, name, "gcn-partition remove"):
-            description.unlink(missing_ok=True)
-            vector.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot remove {description}: {error.strerror}") from error
+def remove_partition(path: str | os.PathLike, *names: str) -> None:
+    """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
+    files = [_partition_files(path, name) for name in names]
+    for name, (_, description) in zip(names, files, strict=True):
+        if not description.exists():
+            raise unknown_name(f"partition of {path}", name, list_partitions(path))
+    with contextlib.ExitStack() as stack:
+        for name in dict.fromkeys(names):
+            stack.enter_context(partition_lock(path, name, "gcn-partition remove"))
+        try:
+            for vector, description in files:
+                description.unlink(missing_ok=True)
+                vector.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot remove {description}: {error.strerror}") from error
 
 
 def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> None:

@@ -18,6 +18,7 @@ from words import sets
 from gcnmpi.checkpoint_files import stored
 from gcnmpi.record import read_run
 from gcnmpi.watch import EXIT_REQUEUE
+from gcnmpi.weights import read_facts
 from partition.pipeline import add_partition
 from partition.store import write_graph
 from partition.synthetic import sbm
@@ -93,6 +94,10 @@ def runs(gcnmpi_lines, graph, tmp_path_factory):
         settings = (*settings, "kernel=scipy", "scheme.name=p2p", "loading.order=degree")
         words = train(graph, root / f"{name} gp", *settings, partition="gp-3", words=resume)
         lines.append(words)
+    words = (*resume, "--save-best", root / "unevaluated.npz")
+    lines.append(
+        train(graph, root / "unevaluated", *VARIANTS[name], "train.eval_every=0", words=words)
+    )
     assert gcnmpi_lines(3, lines, timeout=120) == [[None] * 3] * len(lines)
     lines = [
         train(graph, root / f"{name} two", *settings, "scheme.name=summa",
@@ -115,6 +120,15 @@ def test_interrupted_is_uninterrupted_bit_for_bit(runs, name):
     for ending in (".npz", *([".features.npy"] if trained else [])):
         contents = [(runs / f"{name} {which}{ending}").read_bytes() for which in ("full", "rest")]
         assert contents[0] == contents[1]
+
+
+def test_the_best_weights_survive_a_rest_without_evaluations(runs):
+    *_, name = VARIANTS
+    epochs = read_run(runs / f"{name} half").epochs
+    best = max(epochs, key=lambda epoch: epoch["val_accuracy"] or 0.0)
+    facts = read_facts(runs / "unevaluated.npz")
+    assert (facts["epoch"], facts["loss"]) == (best["epoch"], best["loss"])
+    assert read_run(runs / "unevaluated").end["best_epoch"] == best["epoch"]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -272,19 +286,33 @@ def test_a_rank_killed_at_any_moment_costs_no_more_than_the_epochs_since(
         assert sorted(left) == ["epoch-000010", "epoch-000012"], name
 
 
-@pytest.mark.parametrize(("rank", "call", "number"), [(2, "os.fsync", 5), (0, "os.fsync", 16)])
+# Who finds the disk full, at which of its calls of what; the checkpoints that there are then.
+FULL = {
+    "features": (2, "os.fsync", 5, ["epoch-000005"]),
+    "state": (0, "os.fsync", 16, ["epoch-000005"]),
+    "record": (0, "os.write", 9, ["epoch-000005"]),
+    "start of the record": (0, "os.write", 1, []),
+    "end of the record": (0, "os.write", EPOCHS + 2, ["epoch-000010", "epoch-000012"]),
+}
+
+
 def test_a_full_disk_is_one_error_and_the_checkpoint_before_is_whole(
-    mpirun, graph, runs, tmp_path, rank, call, number
+    mpirun, gcnmpi_lines, graph, runs, tmp_path
 ):
-    words = train(graph, tmp_path / "run", *VARIANTS["trained features"])
-    done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("error: ") == 1
-    assert "No space left on device" in done.stderr
-    assert os.listdir(tmp_path / "run" / "checkpoints") == ["epoch-000005"]
-    done = mpirun(3, "gcnmpi", *words)
-    assert done.returncode == 0, done.stderr
-    assert curve(tmp_path / "run") == curve(runs / "trained features full")
+    lines = []
+    for name, (rank, call, number, left) in FULL.items():
+        words = train(graph, tmp_path / name, *VARIANTS["trained features"])
+        done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60)
+        assert done.returncode == 2, (name, done.stderr)
+        assert done.stderr.count("error: ") == 1, (name, done.stderr)
+        assert "No space left on device" in done.stderr, name
+        assert "Traceback" not in done.stderr, name
+        checkpoints = tmp_path / name / "checkpoints"
+        assert (sorted(os.listdir(checkpoints)) if checkpoints.exists() else []) == left, name
+        lines.append(words)
+    assert gcnmpi_lines(3, lines, timeout=60) == [[None] * 3] * len(lines)
+    for name in FULL:
+        assert curve(tmp_path / name) == curve(runs / "trained features full"), name
 
 
 def truncate(path):

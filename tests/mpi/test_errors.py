@@ -135,6 +135,9 @@ MISTAKES = {
     ),
     "no features": train("{0}/no-features.graph --partition rp-3", "has no features", "random:16"),
     "no labels": train("{0}/no-labels.graph --partition rp-3", "has no labels", "random:8"),
+    "no labels in shared memory": train(
+        "{0}/no-labels.graph --partition rp-3 --set scheme.transport=shared", "has no labels"
+    ),
     "nothing to train on": train(
         "{0}/no-train.graph --partition rp-3", "no labelled vertex to train on"
     ),
