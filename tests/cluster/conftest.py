@@ -67,7 +67,7 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
     def run(*words: str | os.PathLike, check: bool = True) -> subprocess.CompletedProcess:
         done = subprocess.run(
             [str(program), *map(str, words)], env=environment, cwd=folder, text=True,
-            capture_output=True, timeout=300, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=900, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
