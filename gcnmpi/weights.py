@@ -26,7 +26,7 @@ from gcnmpi.models import from_state, to_parameters, to_state
 from gcnmpi.problem import Problem
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
-from partition.records import atomic_file, read_npz
+from partition.records import atomic_file, open_regular, read_npz
 
 FORMAT, VERSION = "gcnmpi-weights", 1
 # How a network is trained and computed, not what it computes.
@@ -177,9 +177,9 @@ def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
     """
     path = Path(path)
     try:
-        with zipfile.ZipFile(path) as archive:
-            comment = archive.comment
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
+            with zipfile.ZipFile(file) as archive:
+                comment = archive.comment
             file.seek(max(0, os.fstat(file.fileno()).st_size - _END_AND_COMMENT))
             tail = file.read()
     except OSError as error:

@@ -256,8 +256,6 @@ def read_npz(
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
-                if name in arrays:
-                    raise UserError(f"{path} is damaged: it holds {name} twice")
                 if wanted is None or name in wanted:
                     shape = None if shapes is None else shapes.get(name)
                     arrays[name] = _read_member(path, name, archive, member, kinds, shape)

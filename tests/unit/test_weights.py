@@ -131,7 +131,7 @@ def test_an_array_that_is_there_twice_is_refused(path):
     write_weights(path, STATE, FACTS)
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("convs.0.bias.npy", b"")
-    with pytest.raises(UserError, match=r"holds convs\.0\.bias twice"):
+    with pytest.raises(UserError, match=r"holds 'convs\.0\.bias' twice"):
         read_weights(path, CONFIG)
 
 
