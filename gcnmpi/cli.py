@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-import numpy as np
 
 from gcnmpi import __version__, cli_bench, cli_cluster, cli_schemes
 from gcnmpi.cli_common import Job, common
-from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
+from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config, read_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
@@ -115,7 +114,7 @@ def train(
     config = load_config(config_file, settings)
 
     def job(comm: Any, claims: Any, asked: Callable[[], int], moved: Callable[[], None]) -> int:
-        from gcnmpi import trainer
+        from gcnmpi import trainer, weights
         from gcnmpi.comm import agreed
         from gcnmpi.problem import open_problem
         from gcnmpi.report.progress import Progress
@@ -146,13 +145,20 @@ def train(
             return EXIT_REQUEUE
         if save_weights is not None:
             flat = result.model.parameters.flat
-            trainer.save_weights(save_weights, problem, result.model, flat)
+            last = result.epochs[-1]
+            weights.save_weights(
+                save_weights, problem, result.model, flat, epoch=last.epoch, loss=last.loss
+            )
         if save_best is not None:
             with agreed(comm):
                 if not result.best.epoch:
                     hint = "it needs a validation mask, and train.eval_every above 0"
                     raise UserError("--save-best: nothing was validated", hint)
-            trainer.save_weights(save_best, problem, result.model, result.best.flat)
+            best = result.epochs[result.best.epoch - 1]
+            weights.save_weights(
+                save_best, problem, result.model, result.best.flat,
+                epoch=best.epoch, loss=best.loss,
+            )  # fmt: skip
         if comm.rank == 0 and not quiet:
             print(f"{result.end['seconds_per_epoch']:.4g} s per epoch; record: {folder}/run.jsonl")
         return 0
@@ -205,20 +211,21 @@ def infer(
     W.npz holds GCNConv weights, from --save-weights or from PyTorch Geometric. Y.npy gets one row
     a vertex, in the order of the graph: logits, predicted classes, or hidden embeddings.
     """
-    config = load_config(config_file, settings)
+    config, given = read_config(config_file, settings)
     if classes and layer is not None:
         raise UserError("--classes and --layer exclude each other")
 
     def job(comm: Any) -> int:
         from gcnmpi.claims import Claims
         from gcnmpi.inference import infer as run
+        from gcnmpi.report.outcome import print_inference
 
+        options: dict[str, Any] = {"given": given, "layer": layer, "classes": classes}
         with Claims(comm, "gcnmpi infer") as claims:
             claims.graph(graph, partition)
-            run(comm, graph, partition, config, weights, out, layer=layer, classes=classes)
+            done = run(comm, graph, partition, config, weights, out, **options)
         if comm.rank == 0:
-            written = np.load(out, mmap_mode="r")
-            print(f"{out}: {' × '.join(map(str, written.shape))} {written.dtype}")
+            print_inference(out, done)
         return 0
 
     return job
@@ -260,19 +267,30 @@ def info(as_json: bool) -> int:
     from gcnmpi.comm import versions
 
     tables = {r.kind: r.available() for r in (KERNELS, SCHEMES, MODELS, OPTIMIZERS)}
+    native = _native_facts() if tables["kernel"]["native"] is None else {}
     if as_json:
         config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
-        print(json.dumps({"versions": versions(), **tables, "config": config}))
+        facts = {"versions": versions(), **tables, "native": native, "config": config}
+        print(json.dumps(facts))
         return 0
     print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
     for kind, entries in tables.items():
         names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
         print(f"{kind}s: {', '.join(names)}")
+    print(f"native kernel: {', '.join(native.values()) or 'none'}")
     print("\nconfiguration keys (TOML file, or --set key=value):")
     for name, default, text in keys():
         shown = json.dumps(default)
         print(f"  {name:28} {shown:16} {text}")
     return 0
+
+
+def _native_facts() -> dict[str, str]:
+    """The instruction set that the native kernel uses here, and whether it has threads."""
+    from gcnmpi.kernels.native import NativeKernel, targets
+
+    threads = "threads by OpenMP" if NativeKernel.parallel else "one thread: built without OpenMP"
+    return {"target": targets()[0], "threads": threads}
 
 
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")

@@ -51,6 +51,7 @@ from partition.errors import UserError
 from partition.graph import Graph, index_dtype, training_vertices
 from partition.store import StoredGraph
 
+KNOWN = ("gcn",)  # models whose products are described here
 # How often an operation reads or writes each number of its matrix.
 BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
 # Products that compute; the others only move what is there.
@@ -137,8 +138,15 @@ def workload(
     Raises
     ------
     UserError
-        If the graph has no features or no labels, and none are given.
+        If the model is not known here, or the graph has no features or no labels, and none are
+        given.
     """
+    if config.model.name not in KNOWN:
+        raise UserError(
+            f"the cost model does not know model {config.model.name!r}: it would describe another "
+            f"network ({', '.join(KNOWN)})",
+            "describe its products in gcnmpi/costmodel.py; train runs it without",
+        )
     manifest = stored.manifest
     ends = (features or manifest.features, classes or manifest.classes)
     for what, width in zip(("features", "labels"), ends, strict=True):

@@ -44,7 +44,14 @@ class GraphBLASKernel(DenseArithmetic):
         self._lent: dict[tuple[int, ...], tuple[Any, Any]] = {}
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """A copy of the matrix in GraphBLAS's memory, with values in the kernel's dtype."""
+        """A copy of the matrix in GraphBLAS's memory, with values in the kernel's dtype.
+
+        Raises
+        ------
+        ValueError
+            If an index is out of range: GraphBLAS does not look.
+        """
+        matrix.check_format()
         if not matrix.nnz:
             return SparseMatrix(gb.Matrix(self.dtype, *matrix.shape), empty=True)
         arrays = {

@@ -18,6 +18,7 @@ from words import sets
 from gcnmpi.checkpoint_files import stored
 from gcnmpi.record import read_run
 from gcnmpi.watch import EXIT_REQUEUE
+from gcnmpi.weights import read_facts
 from partition.errors import UserError
 from partition.pipeline import add_partition
 from partition.store import open_graph, remove_partition, write_graph
@@ -94,6 +95,10 @@ def runs(gcnmpi_lines, graph, tmp_path_factory):
         settings = (*settings, "kernel=scipy", "scheme.name=p2p", "loading.order=degree")
         words = train(graph, root / f"{name} gp", *settings, partition="gp-3", words=resume)
         lines.append(words)
+    words = (*resume, "--save-best", root / "unevaluated.npz")
+    lines.append(
+        train(graph, root / "unevaluated", *VARIANTS[name], "train.eval_every=0", words=words)
+    )
     assert gcnmpi_lines(3, lines, timeout=120) == [[None] * 3] * len(lines)
     lines = [
         train(graph, root / f"{name} two", *settings, "scheme.name=summa",
@@ -116,6 +121,15 @@ def test_interrupted_is_uninterrupted_bit_for_bit(runs, name):
     for ending in (".npz", *([".features.npy"] if trained else [])):
         contents = [(runs / f"{name} {which}{ending}").read_bytes() for which in ("full", "rest")]
         assert contents[0] == contents[1]
+
+
+def test_the_best_weights_survive_a_rest_without_evaluations(runs):
+    *_, name = VARIANTS
+    epochs = read_run(runs / f"{name} half").epochs
+    best = max(epochs, key=lambda epoch: epoch["val_accuracy"] or 0.0)
+    facts = read_facts(runs / "unevaluated.npz")
+    assert (facts["epoch"], facts["loss"]) == (best["epoch"], best["loss"])
+    assert read_run(runs / "unevaluated").end["best_epoch"] == best["epoch"]
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -16,23 +16,22 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi import checkpoint_files
-from gcnmpi.config import load_config
-from gcnmpi.models import from_state
+from gcnmpi.config import Config, load_config
 from gcnmpi.record import Epoch, read_run
+from gcnmpi.weights import read_weights
 from partition.errors import UserError
 from partition.graph import Graph
 from partition.metrics import measure
 from partition.partfile import read_parts
 from partition.pipeline import add_partition
 from partition.readers import read_source
-from partition.records import read_npz
 from partition.store import open_graph, read_partition, write_graph
 from partition.vertex_data import attach
 
@@ -164,7 +163,15 @@ def _npz() -> Target:
 
 def _weights() -> Target:
     arrays = {"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(2)}
-    return _of_npz("w.npz", arrays, lambda folder: from_state(read_npz(folder / "w.npz")))
+    facts = {
+        "format": "gcnmpi-weights", "version": 1, "model": {"name": "gcn", "hidden": []},
+        "activation": "relu", "widths": [3, 2], "graph": {"direction": "in"},
+    }  # fmt: skip
+    target = _of_npz("w.npz", arrays, lambda folder: read_weights(folder / "w.npz", Config()))
+    stream = io.BytesIO(target.files["w.npz"])
+    with zipfile.ZipFile(stream, "a") as archive:
+        archive.comment = json.dumps(facts).encode()
+    return replace(target, files={"w.npz": stream.getvalue()})
 
 
 def _of_npz(file: str, arrays: dict, read: Callable[[Path], object]) -> Target:
@@ -231,7 +238,7 @@ def _config() -> Target:
 def _record() -> Target:
     lines = [
         {"event": "start", "graph": "g", "config": {"dtype": "float32"}, "ranks": 2},
-        {"event": "epoch", "epoch": 1, "loss": 0.5},
+        {"event": "epoch", **asdict(Epoch(1, 0.5, None, 0.25, None, 0.1)), "time": 1.0},
         {"event": "resume", "epoch": 1, "ranks": 3},
         {"event": "end", "finished": True},
     ]
@@ -274,7 +281,7 @@ def _checkpoint(out: Path) -> Target:
     }  # fmt: skip
     epochs = [Epoch(k, 0.5, None, None, None, 0.1) for k in (1, 2)]
     whole = {"weights": {"1.weight": np.ones((2, 2))}}
-    path = checkpoint_files.finish(folder, whole, epochs, facts, [])
+    path = checkpoint_files.finish(folder, whole, checkpoint_files.History(epochs), facts, [])
     files = {file.name: file.read_bytes() for file in path.iterdir()}
 
     def read(folder: Path) -> None:

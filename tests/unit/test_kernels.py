@@ -89,6 +89,16 @@ def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):
     assert resolve("auto") == ("graphblas", f"the native kernel {said}; using graphblas")
 
 
+@pytest.mark.skipif("native" not in USABLE, reason="not built")
+def test_without_openmp_the_native_kernel_is_for_one_thread(monkeypatch):
+    monkeypatch.setattr(KERNELS.get("native"), "parallel", False)
+    serial = "the native kernel was built without OpenMP: it has one thread, not 4"
+    assert resolve("auto", 1) == ("native", None)
+    assert resolve("auto", 4) == ("graphblas", f"{serial}; using graphblas")
+    assert resolve("native", 4) == ("native", serial)
+    assert resolve("native") == ("native", None)
+
+
 @pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("make")), reason="needs CMake")
 def test_without_a_compiler_nothing_is_compiled(tmp_path):
     source = Path(__file__).parents[2]
@@ -104,6 +114,21 @@ def test_without_a_compiler_nothing_is_compiled(tmp_path):
 
 
 # Sparse products.
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 2**31 - 1])
+def test_a_matrix_with_a_column_out_of_range_is_refused(kernel, wrong):
+    matrix = sp.random_array((6, 5), density=0.5, rng=np.random.default_rng(0), format="csr")
+    matrix.indices[3] = wrong
+    with pytest.raises(ValueError, match="indices"):
+        kernel.sparse(matrix)
+
+
+def test_a_matrix_whose_rows_go_back_is_refused(kernel):
+    matrix = sp.csr_array(np.eye(6))
+    matrix.indptr[2] = 5
+    with pytest.raises(ValueError, match=r"indptr|index pointer"):
+        kernel.sparse(matrix)
 
 
 @pytest.mark.parametrize("width", [1, 3, 16])

@@ -207,10 +207,10 @@ def test_weights_go_out_and_in_under_the_names_of_pytorch_geometric():
     "names",
     [
         ("conv1.lin.weight", "conv1.bias", "conv2.lin.weight", "conv2.bias"),
-        ("convs.3.lin.weight", "convs.3.bias", "convs.10.lin.weight", "convs.10.bias"),
+        ("convs.1.lin.weight", "convs.1.bias", "convs.2.lin.weight", "convs.2.bias"),
         ("model.convs.0.lin.weight", "model.convs.0.bias", "model.convs.1.lin.weight",
          "model.convs.1.bias"),
-        ("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"),
+        ("gcn_0.lin.weight", "gcn_0.bias", "gcn_1.lin.weight", "gcn_1.bias"),
     ],
 )  # fmt: skip
 def test_other_names_are_taken_in_the_order_of_their_numbers(names):
@@ -230,6 +230,22 @@ def test_other_names_are_taken_in_the_order_of_their_numbers(names):
         ({"convs.0.att_src": np.ones((1, 2))}, "is not a weight"),
         ({"convs.0.bias": np.ones(2)}, "a bias but no weight"),
         ({"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(3)}, "do not fit"),
+        # Of PyTorch Geometric's SAGEConv, GATConv, SGConv, JumpingKnowledge and a linear layer.
+        (
+            {f"convs.0.lin_{side}.weight": np.ones((2, 3)) for side in "lr"},
+            "'convs.0.lin_l.weight' is not a weight of a GCNConv layer",
+        ),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.att_src": np.ones((1, 2))}, "att_src"),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.lin.bias": np.ones(2)}, "lin.bias"),
+        ({"lins.0.weight": np.ones((2, 3)), "lins.0.bias": np.ones(2)}, "is not a weight"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.01.lin.weight": np.ones((2, 2))}, "01"),
+        (
+            {"convs.0.lin.weight": np.ones((2, 3)), "other.0.bias": np.ones(2)},
+            "two stacks of layers: 'convs.' and 'other.'",
+        ),
+        # The width of what is left out is that of its neighbours.
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (0, 2)}, "layer 1 of the weights is"),
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (2, 3)}, "layer 1 of the weights is"),
         (
             {"convs.0.lin.weight": np.ones((2, 3)), "convs.1.lin.weight": np.ones((2, 3))},
             "shapes of layer 1",

@@ -69,7 +69,7 @@ LAYERS = {
         ["gcnmpi.ranking"],
         ["gcnmpi.comparison"],
         ["gcnmpi.problem"],
-        ["gcnmpi.checkpoint_files", "gcnmpi.claims"],
+        ["gcnmpi.checkpoint_files", "gcnmpi.claims", "gcnmpi.weights"],
         ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor", "gcnmpi.submit"],
