@@ -252,7 +252,7 @@ def test_vertices_that_do_not_fit_are_refused(place):
     assert "GiB of memory" in refused("--vertices", "0..2999999999999", source="few.txt")
     message = refused("--features", "x.npy", "--ids", "sorted", source="few.txt")
     assert "has 6 rows, the graph has 2 vertices" in message
-    assert "announced at the import: --vertices N" in message
+    assert "import it with --vertices N or --ids FILE" in message
 
 
 # Columns
@@ -411,6 +411,8 @@ def test_the_summary_says_what_came_out(place):
 
 def test_options_of_one_format_are_refused_with_others(place):
     (place / "m.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n")
+    assert "but there is no file" in refused("--ids", "m.mtx", source="m.mtx")
+    assert "but there is no file" in refused("--ids", "sorted", "--labels", "random:2")
     for words in (["--vertices", 3], ["--columns", "source,target"], ["--string-ids"]):
         message = refused(*words, source="m.mtx")
         assert f"m.mtx has the format mtx: {words[0]} is for edges" in message
