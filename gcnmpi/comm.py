@@ -21,7 +21,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from partition.errors import EXIT_USER_ERROR, UserError
+from partition.errors import EXIT_USER_ERROR, UserError, printing
 
 try:
     import mpi4py
@@ -110,9 +110,10 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     code = 1
     try:
         check_together(comm.size, os.environ)
-        code = main(comm)
+        with printing():
+            code = main(comm)
     except UserError as error:
-        if not getattr(error, "agreed", False):
+        if comm.size > 1 and not getattr(error, "agreed", False):
             _abort(comm, f"rank {comm.rank}: error: {error}", EXIT_USER_ERROR)
         if comm.rank == 0:
             print(f"error: {error}", file=sys.stderr, flush=True)
