@@ -12,11 +12,13 @@ import mmap
 import os
 import re
 import sys
+import tempfile
 import time
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
@@ -104,8 +106,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
     if not MPI.Is_initialized():
-        os.environ.setdefault(*_ONE_ORDER_OF_SUMS)
-        MPI.Init_thread(MPI.THREAD_FUNNELED)
+        _initialise()
     comm = MPI.COMM_WORLD
     code = 1
     try:
@@ -135,6 +136,34 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     elif code and size > 1:
         time.sleep(_LAST_SECONDS)
     sys.exit(code)
+
+
+def _initialise() -> None:
+    os.environ.setdefault(*_ONE_ORDER_OF_SUMS)
+    if not Path("/sys/class/infiniband").exists():
+        os.environ.setdefault(*_WITHOUT_INFINIBAND)
+    if launched():
+        MPI.Init_thread(MPI.THREAD_FUNNELED)
+        return
+    # Open MPI gives a process alone 16 MiB in /dev/shm and folders, and nobody removes them. It
+    # needs no memory to share, and the folders only while it starts.
+    os.environ["OMPI_MCA_btl"] = "self"
+    with contextlib.suppress(OSError), tempfile.TemporaryDirectory(prefix="gcnmpi-") as folder:
+        before = os.environ.get("TMPDIR")
+        os.environ["TMPDIR"] = folder
+        try:
+            MPI.Init_thread(MPI.THREAD_FUNNELED)
+        finally:
+            os.environ.pop("TMPDIR")
+            if before is not None:
+                os.environ["TMPDIR"] = before
+    if not MPI.Is_initialized():  # there is no room for temporary folders
+        MPI.Init_thread(MPI.THREAD_FUNNELED)
+
+
+# Open MPI's component for windows over UCX cannot work without such a network, and says so in a
+# line at each start.
+_WITHOUT_INFINIBAND = ("OMPI_MCA_osc", "^ucx")
 
 
 @contextlib.contextmanager
@@ -423,5 +452,6 @@ def _row_bytes(array: np.ndarray) -> int:
 def _abort(comm: Comm, message: str, code: int) -> NoReturn:
     print(message, file=sys.stderr, flush=True)
     sys.stdout.flush()
-    comm.Abort(code)
-    os._exit(code)  # Abort does not return; this says so to the type checker
+    if comm.size > 1 or launched():
+        comm.Abort(code)
+    os._exit(code)  # alone; else Abort does not return, which this tells the type checker

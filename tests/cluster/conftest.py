@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 # mpirun inside a job is that of this environment; the nodes share this machine's cores.
-SETUP = '. "$CLUSTER_LAB/mpienv.sh"\nexport OMPI_MCA_osc=^ucx\n'
+SETUP = '. "$CLUSTER_LAB/mpienv.sh"\n'
 
 
 @dataclass(frozen=True)
