@@ -124,6 +124,7 @@ def train(
                 claims.file(path)
         if out is not None:
             claims.folder(out)
+        claims.graph(graph, partition)
         problem = open_problem(comm, graph, partition, config)
         name = cli_cluster.run_name(graph, partition)
         folder = out or claims.new_folder(Path("runs"), name)
@@ -169,7 +170,7 @@ def train(
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
         watch = watchdog(config.comm.timeout, comm.rank)
-        with Claims(comm) as claims, requests as asked, watch as moved:
+        with Claims(comm, "gcnmpi train") as claims, requests as asked, watch as moved:
             return job(comm, claims, asked, moved)
 
     return watched
@@ -215,11 +216,14 @@ def infer(
         raise UserError("--classes and --layer exclude each other")
 
     def job(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.inference import infer as run
         from gcnmpi.report.outcome import print_inference
 
         options: dict[str, Any] = {"given": given, "layer": layer, "classes": classes}
-        done = run(comm, graph, partition, config, weights, out, **options)
+        with Claims(comm, "gcnmpi infer") as claims:
+            claims.graph(graph, partition)
+            done = run(comm, graph, partition, config, weights, out, **options)
         if comm.rank == 0:
             print_inference(out, done)
         return 0
@@ -246,9 +250,12 @@ def verify(
     config = load_config(config_file, ("dtype=float64",), over=settings)
 
     def job(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.verify import verify as run
 
-        return run(comm, graph, partition, config, as_json=as_json)
+        with Claims(comm, "gcnmpi verify") as claims:
+            claims.graph(graph, partition)
+            return run(comm, graph, partition, config, as_json=as_json)
 
     return job
 
@@ -289,11 +296,21 @@ def _native_facts() -> dict[str, str]:
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def report(runs: tuple[Path, ...], as_json: bool) -> int:
-    """Compare finished RUNS (folders with a run.jsonl): volume, time, accuracy."""
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a line a run.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw loss and accuracy over the epochs into FILE: .png, .pdf or .svg.",
+)
+def report(runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | None) -> int:
+    """Compare finished RUNS: volume, time, accuracy.
+
+    RUNS are folders with a run.jsonl, or folders with such folders somewhere below them.
+    """
     from gcnmpi.report.table import print_runs
 
-    print_runs(runs, as_json=as_json)
+    print_runs(runs, as_json=as_json, as_csv=as_csv, plot=plot)
     return 0
 
 

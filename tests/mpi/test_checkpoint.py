@@ -19,8 +19,9 @@ from gcnmpi.checkpoint_files import stored
 from gcnmpi.record import read_run
 from gcnmpi.watch import EXIT_REQUEUE
 from gcnmpi.weights import read_facts
+from partition.errors import UserError
 from partition.pipeline import add_partition
-from partition.store import write_graph
+from partition.store import open_graph, remove_partition, write_graph
 from partition.synthetic import sbm
 
 EPOCHS, HALF = 12, 5
@@ -207,6 +208,24 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     assert curve(out) == long_curve
 
 
+def test_ctrl_c_leaves_a_stop_in_the_record(launched, graph, tmp_path):
+    # Open MPI gives its ranks half a second, which a machine that is busy may need for less.
+    for attempt in range(3):
+        out = tmp_path / str(attempt)
+        process = launched(3, *train(graph, out, epochs=10**6))
+        wait_for_epochs(out, 5, process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode != 0
+        run = read_run(out)
+        assert run.end is None
+        if run.stop is not None:
+            break
+    assert run.stop["signal"] in (signal.SIGINT, signal.SIGTERM)
+    assert run.stop["epoch"] == len(run.epochs)
+    assert (out / "checkpoints" / run.stop["checkpoint"] / "manifest.json").exists()
+
+
 def test_a_run_shares_nothing_and_ends_with_its_launcher(
     launched, gcnmpi_lines, open_mpi, graph, tmp_path
 ):
@@ -223,6 +242,13 @@ def test_a_run_shares_nothing_and_ends_with_its_launcher(
     for told in gcnmpi_lines(3, lines):
         assert told[1:] == told[:1] * 2
         assert "is in use: gcnmpi train" in told[0]
+    add_partition(graph, "rp", 2, overwrite=True)  # which nobody uses
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        add_partition(graph, "rp", 3, overwrite=True)
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        remove_partition(graph, "rp-3")
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        write_graph(graph, open_graph(graph).graph, source={}, overwrite=True)
     assert (tmp_path / "run" / "run.jsonl").stat().st_ino == before
     assert not (tmp_path / "run" / "run.previous.jsonl").exists()
     ranks = ranks_of(process)
@@ -326,11 +352,14 @@ def test_what_cannot_be_resumed_says_why(gcnmpi_lines, graph, runs, tmp_path):
     for epoch in (10, 12):
         truncate(tmp_path / "both" / "checkpoints" / f"epoch-{epoch:06d}" / "epochs.jsonl")
     shutil.rmtree(tmp_path / "none" / "checkpoints")
+    (tmp_path / "unreadable").mkdir()
+    (tmp_path / "unreadable" / "checkpoints").symlink_to(tmp_path / "a disk that is not mounted")
     half = ("--resume", runs / "adam half")
     cases = {
         "newest": (train(graph, tmp_path / "newest"), None),
         "none": (train(graph, tmp_path / "none"), None),
         "both": (train(graph, tmp_path / "both"), "epochs.jsonl is truncated"),
+        "unreadable": (train(graph, tmp_path / "unreadable"), "cannot read"),
         "damaged path": (
             train(graph, tmp_path / "b", words=("--resume", tmp_path / "both")), "damaged"
         ),

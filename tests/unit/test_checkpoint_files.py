@@ -289,7 +289,9 @@ def written(path, *events):
         '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
         '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
         '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "time": "noon"}',
-        '{"event": "start", "config": 3}', '{"event": "resume", "epoch": "x"}',
+        '{"event": "start", "config": 3}', '{"event": "start", "config": {"train": []}}',
+        '{"event": "resume", "config": {"train": {"epochs": "9"}}}',
+        '{"event": "resume", "epoch": "x"}',
         '{"event": "end", "bytes_sent": 3}', '{"event": "stop", "signal": null}',
     ],
 )  # fmt: skip
