@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 EXIT_USER_ERROR = 2
@@ -40,7 +41,10 @@ def shown(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    # Spaces other than the usual one count as not printable, and do no harm.
+    return "".join(
+        c if c.isprintable() or unicodedata.category(c) == "Zs" else repr(c)[1:-1] for c in text
+    )
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
