@@ -41,8 +41,9 @@ def main() -> None:
 def _report(error: UserError) -> NoReturn:
     with contextlib.suppress(UserError):
         from gcnmpi import comm
+        from gcnmpi.launch import launched
 
-        if comm.launched():
+        if launched():
 
             def fail(world: Any) -> int:
                 with comm.agreed(world):
@@ -165,7 +166,7 @@ def train(
 
     def watched(comm: Any) -> int:
         from gcnmpi.claims import Claims
-        from gcnmpi.comm import launched
+        from gcnmpi.launch import launched
 
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
