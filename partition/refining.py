@@ -16,7 +16,8 @@ from partition.pipeline import (
     REFINED,
     USUAL_IMBALANCE,
     check_direction,
-    check_numbers,
+    check_imbalance,
+    check_seed,
     measure_both,
     measure_nodes,
     name_of_numbers,
@@ -51,8 +52,8 @@ def refine_partition(
     start : str
         Name of any partition, imported ones too.
     name : str, optional
-        Default: ``START+refined``; ``-s1`` and ``-e0.03`` follow for another seed than 0 and another
-        imbalance than that of ``start``.
+        Default: ``START+refined``; ``-s1`` and ``-e0.03`` follow for another seed than 0 and
+        another imbalance than that of ``start``.
     objective : Objective, optional
         What is to be small: see :class:`partition.refine.Objective`.
     imbalance : float, optional
@@ -87,11 +88,12 @@ def refine_partition(
     objective = objective or Objective()
     usual = USUAL_IMBALANCE if before.imbalance is None else before.imbalance
     imbalance = usual if imbalance is None else imbalance
+    check_imbalance(imbalance, graph, k, direction)
+    check_seed(seed)
+    check_effort(effort, time_limit)
     if name is None:
         differs = USUAL_IMBALANCE if imbalance == usual else imbalance
         name = start + REFINED + name_of_numbers(differs, seed)
-    check_numbers(imbalance, seed)
-    check_effort(effort, time_limit)
     with new_partition(stored.path, name, "gcn-partition refine", overwrite):
         balance = before.options.get("balance", DEFAULT_BALANCE)
 
