@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__, cli_bench, cli_cluster, cli_schemes
-from gcnmpi.cli_common import Job, common
+from gcnmpi.cli_common import Job, common, watched
 from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config, read_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
@@ -164,17 +164,17 @@ def train(
             print(f"{result.end['seconds_per_epoch']:.4g} s per epoch; record: {folder}/run.jsonl")
         return 0
 
-    def watched(comm: Any) -> int:
+    def whole(comm: Any) -> int:
         from gcnmpi.claims import Claims
         from gcnmpi.launch import launched
 
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
         watch = watchdog(config.comm.timeout, comm.rank)
-        with Claims(comm, "gcnmpi train") as claims, requests as asked, watch as moved:
+        with watch as moved, Claims(comm, "gcnmpi train") as claims, requests as asked:
             return job(comm, claims, asked, moved)
 
-    return watched
+    return whole
 
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
@@ -229,7 +229,7 @@ def infer(
             print_inference(out, done)
         return 0
 
-    return job
+    return watched(config.comm.timeout, job)
 
 
 @cli.command(short_help="Prove that a run equals one serial process.")
@@ -254,9 +254,10 @@ def verify(
         from gcnmpi.claims import Claims
         from gcnmpi.verify import verify as run
 
-        with Claims(comm, "gcnmpi verify") as claims:
+        watch = watchdog(config.comm.timeout, comm.rank)
+        with watch as moved, Claims(comm, "gcnmpi verify") as claims:
             claims.graph(graph, partition)
-            return run(comm, graph, partition, config, as_json=as_json)
+            return run(comm, graph, partition, config, as_json=as_json, moved=moved)
 
     return job
 
