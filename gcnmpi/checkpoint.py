@@ -134,6 +134,7 @@ def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, l
             return _read(problem, path), warnings
         except DamagedError as error:
             if path == paths[-1]:
+                error.hint = "--resume PATH takes another checkpoint, --resume never starts over"
                 raise
             warnings.append(f"{error.message}; going on from the one before it")
     return None, warnings

@@ -290,11 +290,21 @@ def _native_facts() -> dict[str, str]:
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def report(runs: tuple[Path, ...], as_json: bool) -> int:
-    """Compare finished RUNS (folders with a run.jsonl): volume, time, accuracy."""
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a line a run.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw loss and accuracy over the epochs into FILE: .png, .pdf or .svg.",
+)
+def report(runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | None) -> int:
+    """Compare finished RUNS: volume, time, accuracy.
+
+    RUNS are folders with a run.jsonl, or folders with such folders somewhere below them.
+    """
     from gcnmpi.report.table import print_runs
 
-    print_runs(runs, as_json=as_json)
+    print_runs(runs, as_json=as_json, as_csv=as_csv, plot=plot)
     return 0
 
 

@@ -169,7 +169,7 @@ def submit(
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: Path, as_json: bool) -> int:
-    """How a run is doing: state, epoch, loss, time per epoch, time left."""
+    """How a run is doing: state, epoch, loss, time per epoch, time left, or what became of it."""
     from gcnmpi.report.status import print_status
     from gcnmpi.report.status import status as look
 

@@ -44,6 +44,7 @@ SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
 T = TypeVar("T")
 
 EXCHANGE_TAG = 1
+REDUCED_AT_ONCE = 1 << 24  # bytes; the network is as fast on pieces of this size as on one
 _SORTING_BYTES = 16  # for each item of a redistribution, while it is brought in order
 _LAST_SECONDS = 0.5
 
@@ -322,7 +323,18 @@ def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
 
 def sum_in_place(comm: Comm, array: np.ndarray) -> None:
     """Sum an array over ranks, into it, on every rank."""
-    comm.Allreduce(MPI.IN_PLACE, array)
+    reduce_in_pieces(comm, array, MPI.SUM)
+
+
+def reduce_in_pieces(comm: Comm, array: Any, op: Any) -> None:
+    """Reduce a contiguous array over ranks, in place: ``REDUCED_AT_ONCE`` bytes at a time.
+
+    The library takes room of its own for what it is given at once, and counts it in 32 bits.
+    """
+    flat = array.reshape(-1)
+    step = REDUCED_AT_ONCE // array.itemsize
+    for start in range(0, max(1, len(flat)), step):
+        comm.Allreduce(MPI.IN_PLACE, flat[start : start + step], op)
 
 
 def maximum(comm: Comm, value: float) -> float:

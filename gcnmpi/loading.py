@@ -22,7 +22,7 @@ from partition.records import temporary_name
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # entries that are looked at at once
-ROWS_AT_ONCE = 1 << 14  # that change places, where they do among themselves
+PERMUTED_AT_ONCE = 16  # the share of the columns that change places
 
 
 @dataclass(frozen=True)
@@ -162,20 +162,18 @@ def load_rows(
 
 
 def permute(rows: np.ndarray, first: np.ndarray) -> None:
-    """rows = rows[first], in place: a copy is made of what changes places among itself only.
+    """rows = rows[first], in place: a sixteenth of the columns at a time are copied.
 
     >>> rows = np.array([10, 11, 12, 13])
     >>> permute(rows, np.array([1, 0, 3, 2]))
     >>> rows.tolist()
     [11, 10, 13, 12]
     """
-    # Where the largest so far is the last, those before it have changed places among themselves.
-    ends = np.flatnonzero(np.maximum.accumulate(first) == np.arange(len(first))) + 1
-    start = 0
-    while start < len(first):
-        end = ends[np.searchsorted(ends, min(start + ROWS_AT_ONCE, len(first)))]
-        rows[start:end] = rows[first[start:end]]
-        start = end
+    columns = rows.reshape(len(rows), -1) if rows.size else rows[:, np.newaxis]
+    step = max(1, columns.shape[1] // PERMUTED_AT_ONCE)
+    for start in range(0, columns.shape[1], step):
+        some = slice(start, start + step)
+        columns[:, some] = columns[first, some]
 
 
 def original_rows(comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float):

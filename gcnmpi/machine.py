@@ -74,7 +74,7 @@ class Machine:
     dense_flop: float = 4e-11
     copy_byte: float = 1e-10
     dropout_number: float = 2e-9
-    process_bytes: float = 1.6e8
+    process_bytes: float = 1e8
 
     def sparse_seconds(
         self, work: Sparse, itemsize: int, distances: np.ndarray | None = None

@@ -11,7 +11,14 @@ import numpy as np
 from gcnmpi import rng
 from gcnmpi.config import Config
 from gcnmpi.kernels.epilogues import Activation, Epilogue, ReluBackward
-from gcnmpi.layers import GraphConvolution, Product, Workspace, choose_orders, network_products
+from gcnmpi.layers import (
+    GraphConvolution,
+    Product,
+    Workspace,
+    aggregate_input,
+    choose_orders,
+    network_products,
+)
 from gcnmpi.optim import Parameters
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
@@ -27,7 +34,8 @@ class GCN:
     scheme, kernel : scheme and kernel
     config : Config
     features : array
-        This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained.
+        This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained. It
+        belongs to the model, which may put something else there.
     widths : sequence of int
         Widths of H⁰ … Hᴸ: features, hidden layers, classes.
 
@@ -65,9 +73,7 @@ class GCN:
         self._input = features
         self._dropped = None
         if orders[0] == "given":
-            self._input = scheme.empty(Place(1, aggregated=True), widths[0])
-            scheme.aggregate(1, features, self._input)
-            scheme.release()
+            self._input = aggregate_input(scheme, kernel, features, widths[0])
         elif exchanged or model.train_features:
             self._input = scheme.empty(Place(0), widths[0], exchanged)
             if not model.train_features:

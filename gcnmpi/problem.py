@@ -160,7 +160,8 @@ def load_features(problem: Problem) -> Any:
         features = _there(problem.stored, "features", problem.stored.graph.features, "random:16")
     normalised = problem.config.graph.feature_norm == "row"
     with problem.phases.as_one("load"):
-        rows = scheme.load(Place(0), RowNormalised(features) if normalised else features)
+        dtype = problem.kernel.dtype
+        rows = scheme.load(Place(0), RowNormalised(features, dtype) if normalised else features)
     with agreed(problem.comm):
         # A sum in float64 finds every NaN and infinity, and allocates nothing.
         if not np.isfinite(rows.sum(dtype=np.float64)):
@@ -184,26 +185,33 @@ def _there(stored: StoredGraph, what: str, array: np.ndarray | None, example: st
 
 
 class RowNormalised:
-    """An (n, width) array on disk, read with each row divided by its sum, in float64."""
+    """An (n, width) array on disk, read with each row divided by its sum, as numbers of a dtype.
 
-    def __init__(self, features: np.ndarray) -> None:
-        self._features = features
-        self.shape, self.ndim = features.shape, features.ndim
-        self.dtype = np.dtype(np.float64)
+    As of an array, a slice is another view: nothing is read before rows are picked by numbers.
+    """
+
+    def __init__(self, features: np.ndarray, dtype: np.dtype, columns: slice = slice(None)) -> None:
+        self._columns, self.dtype, self.ndim = columns, dtype, 2
+        self.shape = (len(features), len(range(*columns.indices(features.shape[1]))))
+        self.base, self.flags = features, features.flags
 
     def __len__(self) -> int:
-        return len(self._features)
+        return len(self.base)
 
-    def __getitem__(self, key: Any) -> np.ndarray:
-        rows, *columns = key if isinstance(key, tuple) else (key,)
-        return row_normalised(self._features[rows])[:, *columns]
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, self._columns)
+        if isinstance(rows, slice):
+            return RowNormalised(self.base[rows], self.dtype, columns)
+        return row_normalised(self.base[rows])[:, columns].astype(self.dtype)
 
 
 def row_normalised(features: np.ndarray) -> np.ndarray:
     """Each row divided by its sum in float64; a row that sums to 0 becomes 0."""
     rows = features.astype(np.float64)
     sums = rows.sum(axis=1, keepdims=True)
-    return np.divide(rows, sums, out=np.zeros_like(rows), where=sums != 0)
+    np.divide(rows, sums, out=rows, where=sums != 0)
+    rows[sums[:, 0] == 0] = 0
+    return rows
 
 
 def load_targets(problem: Problem, last: Place) -> Targets:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -27,17 +26,22 @@ from partition.cli_tools import export_model, import_parts
 from partition.commands import Commands
 from partition.describe import describe_graph, describe_partition
 from partition.errors import UserError
+from partition.figures import check_figure
+from partition.plots import plot_comparison
 
 
 def main() -> None:
     """Entry point of ``gcn-partition`` and of ``python -m partition``."""
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _end)
     cli.main(prog_name="gcn-partition")
 
 
-def _terminated(number: int, _: object) -> None:
+def _end(number: int, _: object) -> None:
     """End as on Ctrl-C: temporary files are deleted and other processes stopped on the way out."""
-    sys.exit(128 + number)
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 @click.group(
@@ -140,12 +144,25 @@ def list_(graph: Path, as_json: bool) -> None:
 @click.argument("graph", metavar="G.graph", type=GRAPH)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @direction_option("Direction of the aggregation.  [default: the graph's]")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
+)
 @json_option
-def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json: bool) -> None:
+def compare(
+    graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None, as_json: bool
+) -> None:
     """Compare partitions (all, or those named) with each other and with random rows."""
+    if plot is not None:
+        check_figure(plot)
     rows = comparison.compare(graph, names, direction)
     if not rows and not as_json:
         raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
+    if plot is not None:
+        title = store.open_graph(graph).manifest.name
+        plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
     emit(rows, as_json, tables.show_comparison)
 
 

@@ -207,6 +207,24 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     assert curve(out) == long_curve
 
 
+def test_ctrl_c_leaves_a_stop_in_the_record(launched, graph, tmp_path):
+    # Open MPI gives its ranks half a second, which a machine that is busy may need for less.
+    for attempt in range(3):
+        out = tmp_path / str(attempt)
+        process = launched(3, *train(graph, out, epochs=10**6))
+        wait_for_epochs(out, 5, process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode != 0
+        run = read_run(out)
+        assert run.end is None
+        if run.stop is not None:
+            break
+    assert run.stop["signal"] in (signal.SIGINT, signal.SIGTERM)
+    assert run.stop["epoch"] == len(run.epochs)
+    assert (out / "checkpoints" / run.stop["checkpoint"] / "manifest.json").exists()
+
+
 def test_a_run_shares_nothing_and_ends_with_its_launcher(
     launched, gcnmpi_lines, open_mpi, graph, tmp_path
 ):
@@ -328,11 +346,14 @@ def test_what_cannot_be_resumed_says_why(gcnmpi_lines, graph, runs, tmp_path):
     for epoch in (10, 12):
         truncate(tmp_path / "both" / "checkpoints" / f"epoch-{epoch:06d}" / "epochs.jsonl")
     shutil.rmtree(tmp_path / "none" / "checkpoints")
+    (tmp_path / "unreadable").mkdir()
+    (tmp_path / "unreadable" / "checkpoints").symlink_to(tmp_path / "a disk that is not mounted")
     half = ("--resume", runs / "adam half")
     cases = {
         "newest": (train(graph, tmp_path / "newest"), None),
         "none": (train(graph, tmp_path / "none"), None),
         "both": (train(graph, tmp_path / "both"), "epochs.jsonl is truncated"),
+        "unreadable": (train(graph, tmp_path / "unreadable"), "cannot read"),
         "damaged path": (
             train(graph, tmp_path / "b", words=("--resume", tmp_path / "both")), "damaged"
         ),

@@ -289,7 +289,9 @@ def written(path, *events):
         '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
         '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
         '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "time": "noon"}',
-        '{"event": "start", "config": 3}', '{"event": "resume", "epoch": "x"}',
+        '{"event": "start", "config": 3}', '{"event": "start", "config": {"train": []}}',
+        '{"event": "resume", "config": {"train": {"epochs": "9"}}}',
+        '{"event": "resume", "epoch": "x"}',
         '{"event": "end", "bytes_sent": 3}', '{"event": "stop", "signal": null}',
     ],
 )  # fmt: skip
@@ -302,6 +304,14 @@ def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
     continued_record(tmp_path, {"ranks": 1}, epochs(2))
     assert [Epoch(**_fields(e)) for e in read_run(tmp_path).epochs] == epochs(2)
     assert (tmp_path / "run.previous.jsonl").exists()
+
+
+def test_texts_of_a_record_steer_no_terminal(tmp_path):
+    path = new_record(tmp_path)
+    record(path, ("start", {"graph": "\x1b[2Jg", "hosts": ["a\x07"], "config": {"x\n": "\x9b"}}))
+    start = read_run(tmp_path).start
+    assert start["graph"] == "\\x1b[2Jg"
+    assert str(start).isprintable()
 
 
 def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):

@@ -6,7 +6,13 @@ import scipy.sparse as sp
 
 from gcnmpi.kernels.epilogues import Activation, ReluBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
-from gcnmpi.layers import GraphConvolution, Workspace, choose_order, layer_products
+from gcnmpi.layers import (
+    GraphConvolution,
+    Workspace,
+    aggregate_input,
+    choose_order,
+    layer_products,
+)
 from gcnmpi.models import from_state, to_state
 from gcnmpi.schemes.interface import Block, Place
 from partition.errors import UserError
@@ -59,6 +65,17 @@ def test_an_order_that_the_scheme_cannot_do():
         choose_order(2, 9, 3, wanted="combine", possible=("aggregate",), **options)
 
 
+def test_wide_features_are_aggregated_some_columns_at_a_time_where_they_lie():
+    random, kernel = np.random.default_rng(0), SciPyKernel(np.float64)
+    for width, asked in ((100, [100]), (300, [75] * 4), (8000, [500] * 16)):
+        matrix, features = random.random((N, N)), random.random((N, width))
+        expected, scheme = matrix @ features, OneProcess(matrix, kernel)
+        found = aggregate_input(scheme, kernel, features, width)
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+        assert [columns for _, _, columns in scheme.asked] == asked
+        assert np.shares_memory(found, features) == (width > 127)
+
+
 class OneProcess:
     """A scheme without communication that notes which products it was asked for."""
 
@@ -73,6 +90,9 @@ class OneProcess:
 
     def empty(self, place, width, exchanged=False):
         return np.full((self.matrix.shape[0], width), np.nan)
+
+    def release(self):
+        pass
 
     def aggregate(self, k, x, out, then=None):
         self.asked.append(("aggregate", k, x.shape[1]))

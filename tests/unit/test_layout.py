@@ -21,8 +21,8 @@ MAX_LINES = 450
 # docs/architecture.md. The longest prefix of a module's name decides.
 LAYERS = {
     "partition": [
-        ["partition.commands", "partition.errors", "partition.registry", "partition.locks",
-         "partition.records", "partition.startup"],
+        ["partition.commands", "partition.errors", "partition.figures", "partition.registry",
+         "partition.locks", "partition.records", "partition.startup"],
         ["partition.graph", "partition.hashing"],
         ["partition.manifest"],
         ["partition.store"],
@@ -86,6 +86,7 @@ LAYERS = {
 OF_PARTITION = {
     "commands",
     "errors",
+    "figures",
     "registry",
     "locks",
     "records",

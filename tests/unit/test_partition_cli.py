@@ -72,12 +72,13 @@ def test_a_session(demo):
 
 def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
     """So several jobs may make the partition that their runs need."""
-    words = ["add", demo, "--model", "rp", "-k", 3, "--name", "mine", "--if-missing"]
+    bare = ["add", demo, "--model", "rp", "--if-missing"]
+    words = [*bare, "-k", 3, "--name", "mine"]
     made, again = as_json(*words, "--seed", 1), as_json(*words, "--seed", 2)
     assert made["id"] == again["id"]
-    assert "'mine' into 3 parts, not 4" in run(*words, "-k", 4, code=2).stderr
+    assert "'mine' into 3 parts, not 4" in run(*bare, "--name", "mine", "-k", 4, code=2).stderr
     assert "excludes --force" in run(*words, "--force", code=2).stderr
-    assert "needs --name" in run(*words[:-3], "--if-missing", code=2).stderr
+    assert "needs --name" in run(*bare, "-k", 3, code=2).stderr
     other = tmp_path / "other.graph"  # a partition of that name, but of another graph
     run("synth", "sbm", other, "--vertices", 200, "--seed", 9)
     for file in (demo / "partitions").iterdir():
