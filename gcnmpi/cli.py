@@ -43,8 +43,9 @@ def main() -> None:
 def _report(error: UserError) -> NoReturn:
     with contextlib.suppress(UserError):
         from gcnmpi import comm
+        from gcnmpi.launch import launched
 
-        if comm.launched():
+        if launched():
 
             def fail(world: Any) -> int:
                 with comm.agreed(world):
@@ -132,6 +133,7 @@ def train(
             claims.file(path)
         if out is not None:
             claims.folder(out)
+        claims.graph(graph, partition)
         record = check_training(comm, asked)
         if record is not None:
             if comm.rank == 0:
@@ -162,12 +164,12 @@ def train(
 
     def watched(comm: Any) -> int:
         from gcnmpi.claims import Claims
-        from gcnmpi.comm import launched
+        from gcnmpi.launch import launched
 
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
         watch = watchdog(config.comm.timeout, comm.rank)
-        with Claims(comm) as claims, requests as asked, watch as moved:
+        with Claims(comm, "gcnmpi train") as claims, requests as asked, watch as moved:
             return job(comm, claims, asked, moved)
 
     return watched
@@ -216,11 +218,14 @@ def infer(
     check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
 
     def job(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.inference import infer as run
         from gcnmpi.report.outcome import print_inference
 
         options: dict[str, Any] = {"given": given, "layer": layer, "classes": classes}
-        done = run(comm, graph, partition, config, weights, out, **options)
+        with Claims(comm, "gcnmpi infer") as claims:
+            claims.graph(graph, partition)
+            done = run(comm, graph, partition, config, weights, out, **options)
         if comm.rank == 0:
             print_inference(out, done)
         return 0
@@ -247,9 +252,12 @@ def verify(
     config = load_config(config_file, ("dtype=float64",), over=settings)
 
     def job(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.verify import verify as run
 
-        return run(comm, graph, partition, config, as_json=as_json)
+        with Claims(comm, "gcnmpi verify") as claims:
+            claims.graph(graph, partition)
+            return run(comm, graph, partition, config, as_json=as_json)
 
     return job
 

@@ -225,13 +225,14 @@ def partition_lock(
         If the name is malformed, or another process holds a lock that excludes this one.
     """
     folder = _partition_files(path, name)[0].parent
-    if not folder.is_symlink():
-        with contextlib.suppress(OSError):  # the lock says what is wrong
-            folder.mkdir(exist_ok=True)
-    with (
-        folder_lock(path, purpose, exclusive=False),
-        folder_lock(folder, f"{purpose} {name}", exclusive=exclusive, name=f".{name}.lock"),
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder_lock(path, purpose, exclusive=False))
+        if exclusive and not folder.is_symlink():
+            with contextlib.suppress(OSError):  # the lock says what is wrong
+                folder.mkdir(exist_ok=True)
+        if exclusive or folder.is_dir():
+            lock, what = f".{name}.lock", f"{purpose} {name}"
+            stack.enter_context(folder_lock(folder, what, exclusive=exclusive, name=lock))
         if exclusive:
             sweep(folder)
         yield
