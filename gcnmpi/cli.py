@@ -41,8 +41,9 @@ def main() -> None:
 def _report(error: UserError) -> NoReturn:
     with contextlib.suppress(UserError):
         from gcnmpi import comm
+        from gcnmpi.launch import launched
 
-        if comm.launched():
+        if launched():
 
             def fail(world: Any) -> int:
                 with comm.agreed(world):
@@ -124,6 +125,7 @@ def train(
                 claims.file(path)
         if out is not None:
             claims.folder(out)
+        claims.graph(graph, partition)
         problem = open_problem(comm, graph, partition, config)
         name = cli_cluster.run_name(graph, partition)
         folder = out or claims.new_folder(Path("runs"), name)
@@ -164,12 +166,12 @@ def train(
 
     def watched(comm: Any) -> int:
         from gcnmpi.claims import Claims
-        from gcnmpi.comm import launched
+        from gcnmpi.launch import launched
 
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
         watch = watchdog(config.comm.timeout, comm.rank)
-        with Claims(comm) as claims, requests as asked, watch as moved:
+        with Claims(comm, "gcnmpi train") as claims, requests as asked, watch as moved:
             return job(comm, claims, asked, moved)
 
     return watched
@@ -215,11 +217,14 @@ def infer(
         raise UserError("--classes and --layer exclude each other")
 
     def job(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.inference import infer as run
         from gcnmpi.report.outcome import print_inference
 
         options: dict[str, Any] = {"given": given, "layer": layer, "classes": classes}
-        done = run(comm, graph, partition, config, weights, out, **options)
+        with Claims(comm, "gcnmpi infer") as claims:
+            claims.graph(graph, partition)
+            done = run(comm, graph, partition, config, weights, out, **options)
         if comm.rank == 0:
             print_inference(out, done)
         return 0
@@ -246,9 +251,12 @@ def verify(
     config = load_config(config_file, ("dtype=float64",), over=settings)
 
     def job(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.verify import verify as run
 
-        return run(comm, graph, partition, config, as_json=as_json)
+        with Claims(comm, "gcnmpi verify") as claims:
+            claims.graph(graph, partition)
+            return run(comm, graph, partition, config, as_json=as_json)
 
     return job
 

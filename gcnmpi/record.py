@@ -160,13 +160,16 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
         if not isinstance(record, dict) or not isinstance(record.get("event"), str | None):
             raise ValueError(f"no record: {str(record)[:80]}")
         if record.get("event") == "epoch":
-            to_epoch(record)
             if not _is_number(record.get("time", 0.0)):
                 raise ValueError(f"time is {record['time']!r}")
-        elif record.get("event") in ("start", "resume", "stop", "end"):
+            return record | asdict(to_epoch(record))
+        if record.get("event") in ("start", "resume", "stop", "end"):
             for name, kinds in _KINDS.items():
                 if name in record and type(record[name]) not in kinds:
                     raise ValueError(f"{name} is {str(record[name])[:80]!r}")
+            train = record.get("config", {}).get("train", {})
+            if not isinstance(train, dict) or type(train.get("epochs", 1)) is not int:
+                raise ValueError(f"config has train {str(train)[:80]!r}")
             return _shown(record)
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,13 +32,16 @@ from partition.plots import plot_comparison
 
 def main() -> None:
     """Entry point of ``gcn-partition`` and of ``python -m partition``."""
-    signal.signal(signal.SIGTERM, _terminated)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _end)
     cli.main(prog_name="gcn-partition")
 
 
-def _terminated(number: int, _: object) -> None:
+def _end(number: int, _: object) -> None:
     """End as on Ctrl-C: temporary files are deleted and other processes stopped on the way out."""
-    sys.exit(128 + number)
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 @click.group(

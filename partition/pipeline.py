@@ -20,7 +20,7 @@ from partition.balance import DEFAULT as DEFAULT_BALANCE
 from partition.balance import constraint_weights, part_loads
 from partition.catalogue import MODELS, all_options, settled
 from partition.errors import UserError, unknown_name
-from partition.graph import DIRECTIONS, Graph
+from partition.graph import DIRECTIONS, Graph, row_sizes
 from partition.metrics import Metrics, NodeTraffic, exchange_matrix, measure, node_traffic
 from partition.partfile import read_parts
 from partition.solving import (
@@ -127,7 +127,8 @@ def add_partition(
     settings = all_options(stored.graph, model, chosen, backend, options)
     names = check_balance(balance, chosen, backend)
     check_parts_wanted(k, stored.manifest)
-    check_numbers(imbalance, seed)
+    check_imbalance(imbalance, stored.graph, k, direction)
+    check_seed(seed)
     check_nodes(ranks_per_node, mapping)
     if name is None:
         name = default_name(model, k, backend, settings) + name_of_nodes(ranks_per_node)
@@ -189,6 +190,7 @@ def import_parts(
     name: str,
     k: int | None = None,
     *,
+    first: int = 0,
     direction: str | None = None,
     overwrite: bool = False,
 ) -> Partition:
@@ -198,6 +200,8 @@ def import_parts(
     ----------
     k : int, optional
         Number of parts; default: the largest part number + 1. Parts may be empty.
+    first : int
+        The number of the first part in the file: 0 or 1.
 
     Raises
     ------
@@ -207,7 +211,7 @@ def import_parts(
     stored = open_graph(path)
     direction = check_direction(direction or stored.manifest.direction)
     with new_partition(stored.path, name, "gcn-partition import-parts", overwrite):
-        parts = read_parts(file, stored.manifest.n, k)
+        parts = read_parts(file, stored.manifest.n, k, first)
         if k is None:
             k = int(parts.max(initial=0)) + 1
         check_parts_wanted(k, stored.manifest)
@@ -297,10 +301,26 @@ def check_direction(direction: str) -> str:
     return direction
 
 
-def check_numbers(imbalance: float, seed: int) -> None:
-    """A UserError unless both are in range."""
-    if not 0 <= imbalance < float("inf"):
+def check_imbalance(imbalance: float, graph: Graph, k: int, direction: str) -> None:
+    """A UserError unless it is a fraction; above 1 only if one row alone weighs so much.
+
+    Otherwise "3", meant as three percent, would put a small graph into a single part.
+    """
+    if not 0 <= imbalance < math.inf:
         raise UserError(f"imbalance = {imbalance}: it is a fraction, 0.01 for one percent")
+    if imbalance < 1:
+        return
+    sizes = row_sizes(graph, direction)
+    alone = int(sizes.max(initial=1)) * k / max(int(sizes.sum()), 1) - 1
+    if imbalance > max(1.0, 1.1 * alone):
+        raise UserError(
+            f"imbalance = {imbalance:g}: a part could weigh {1 + imbalance:g} times the average",
+            f"it is a fraction: {imbalance / 100:g} for {imbalance:g} percent",
+        )
+
+
+def check_seed(seed: int) -> None:
+    """A UserError unless it is in range."""
     if not 0 <= seed < 2**31:
         raise UserError(f"seed = {seed} is not in 0..{2**31 - 1}")
 

@@ -22,9 +22,10 @@ from partition.graph import Graph
 from partition.metrics import Metrics, measure
 from partition.pipeline import (
     check_direction,
+    check_imbalance,
     check_nodes,
-    check_numbers,
     check_parts_wanted,
+    check_seed,
     measure_both,
     measure_nodes,
     name_of_nodes,
@@ -198,7 +199,8 @@ def add_best(
     network, objective = network or Network(), objective or Objective()
     constraints = parse_balance(balance)
     check_parts_wanted(k, stored.manifest)
-    check_numbers(imbalance, seed)
+    check_imbalance(imbalance, graph, k, direction)
+    check_seed(seed)
     check_nodes(ranks_per_node, mapping)
     check_effort(1.0, time_limit)
     check_network(network)

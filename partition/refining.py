@@ -15,7 +15,8 @@ from partition.metrics import measure
 from partition.pipeline import (
     REFINED,
     check_direction,
-    check_numbers,
+    check_imbalance,
+    check_seed,
     measure_both,
     measure_nodes,
     new_partition,
@@ -84,7 +85,8 @@ def refine_partition(
     objective = objective or Objective()
     if imbalance is None:
         imbalance = 0.01 if before.imbalance is None else before.imbalance
-    check_numbers(imbalance, seed)
+    check_imbalance(imbalance, graph, k, direction)
+    check_seed(seed)
     check_effort(effort, time_limit)
     name = start + REFINED if name is None else name
     with new_partition(stored.path, name, "gcn-partition refine", overwrite):

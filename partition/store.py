@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -103,10 +104,12 @@ def write_graph(
         data_id=data_id(graph),
         class_names=graph.class_names or (),
     )
+    arrays = _arrays(graph)
+    _check_room(path, sum(array.nbytes for array in arrays.values()))
     before: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
-        for name, array in _arrays(graph).items():
+        for name, array in arrays.items():
             with atomic_file(temporary / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
         write_json(temporary / "manifest.json", asdict(manifest))
@@ -121,6 +124,16 @@ def write_graph(
     if lost := [name for name in before if name not in kept]:
         report(f"partitions deleted, of other arcs or damaged: {', '.join(lost)}")
     return manifest
+
+
+def _check_room(path: Path, nbytes: int) -> None:
+    """A UserError if a folder of that size does not fit beside ``path``."""
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    free = shutil.disk_usage(parent).free
+    if nbytes > free:
+        raise UserError(
+            f"cannot write {path}: it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
+        )
 
 
 def check_target(path: Path, overwrite: bool = False) -> None:
@@ -212,13 +225,14 @@ def partition_lock(
         If the name is malformed, or another process holds a lock that excludes this one.
     """
     folder = _partition_files(path, name)[0].parent
-    if not folder.is_symlink():
-        with contextlib.suppress(OSError):  # the lock says what is wrong
-            folder.mkdir(exist_ok=True)
-    with (
-        folder_lock(path, purpose, exclusive=False),
-        folder_lock(folder, f"{purpose} {name}", exclusive=exclusive, name=f".{name}.lock"),
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder_lock(path, purpose, exclusive=False))
+        if exclusive and not folder.is_symlink():
+            with contextlib.suppress(OSError):  # the lock says what is wrong
+                folder.mkdir(exist_ok=True)
+        if exclusive or folder.is_dir():
+            lock, what = f".{name}.lock", f"{purpose} {name}"
+            stack.enter_context(folder_lock(folder, what, exclusive=exclusive, name=lock))
         if exclusive:
             sweep(folder)
         yield

@@ -19,8 +19,9 @@ from gcnmpi.checkpoint_files import stored
 from gcnmpi.record import read_run
 from gcnmpi.watch import EXIT_REQUEUE
 from gcnmpi.weights import read_facts
+from partition.errors import UserError
 from partition.pipeline import add_partition
-from partition.store import write_graph
+from partition.store import open_graph, remove_partition, write_graph
 from partition.synthetic import sbm
 
 EPOCHS, HALF = 12, 5
@@ -241,6 +242,13 @@ def test_a_run_shares_nothing_and_ends_with_its_launcher(
     for told in gcnmpi_lines(3, lines):
         assert told[1:] == told[:1] * 2
         assert "is in use: gcnmpi train" in told[0]
+    add_partition(graph, "rp", 2, overwrite=True)  # which nobody uses
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        add_partition(graph, "rp", 3, overwrite=True)
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        remove_partition(graph, "rp-3")
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        write_graph(graph, open_graph(graph).graph, source={}, overwrite=True)
     assert (tmp_path / "run" / "run.jsonl").stat().st_ino == before
     assert not (tmp_path / "run" / "run.previous.jsonl").exists()
     ranks = ranks_of(process)

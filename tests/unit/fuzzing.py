@@ -113,6 +113,7 @@ def targets(folder: Path) -> dict[str, Target]:
         "npz": _npz(),
         "planetoid": _planetoid(),
         "vertex data": _vertex_data(),
+        "vertex tables": _vertex_tables(),
         "part file": Target({"parts": b"0\n1\n2\n0\n"}, lambda f: read_parts(f / "parts", 4, 3)),
         "config": _config(),
         "weights": _weights(),
@@ -139,7 +140,13 @@ def _mtx() -> Target:
 
 def _edges() -> Target:
     text = b"# a\n10 20\n20 30\n-5 10\n"
-    files = {"a.txt": text, "b.txt.gz": gzip.compress(text), "c.csv": b"1,2,0.5\n2,3,1\n"}
+    stream = io.BytesIO()
+    np.save(stream, np.array([[0, 1, 2], [1, 2, 0]]))
+    files = {
+        "a.txt": text, "b.txt.gz": gzip.compress(text), "c.csv": b"1,2,0.5\n2,3,1\n",
+        "d.csv": b'\xef\xbb\xbfTarget;Source;Weight\r\n"a b";c;0.5\r\nc;"a b";1\r\n',
+        "e.npy": stream.getvalue(),
+    }  # fmt: skip
 
     def read(folder: Path) -> None:
         for name in files:
@@ -215,7 +222,7 @@ def _vertex_data() -> Target:
     graph = Graph(np.array([0, 1, 1, 1]), np.array([1], np.int32))
     arrays = {
         "x.npy": np.ones((3, 2), np.float32), "y.npy": np.array([0, 1, 0]),
-        "m.npy": np.array([True, False, True]), "v.npy": np.array([0, 2]),
+        "m.npy": np.array([True, False, True]), "v.npy": np.array([1]),
     }  # fmt: skip
     files = {}
     for name, array in arrays.items():
@@ -226,6 +233,27 @@ def _vertex_data() -> Target:
     def read(folder: Path) -> None:
         masks = {"train": folder / "m.npy", "val": folder / "v.npy"}
         attach(graph, features=folder / "x.npy", labels=folder / "y.npy", masks=masks)
+
+    return Target(files, read)
+
+
+def _vertex_tables() -> Target:
+    graph = Graph(np.array([0, 1, 1, 1]), np.array([1], np.int32))
+    stream = io.BytesIO()
+    sp.save_npz(stream, sp.csr_matrix(np.eye(3, 2, dtype=np.float32)))
+    files = {
+        "x.csv": b"id,a,b\n2,0.5,1\n0,1,-2e3\n1,0,0\n",
+        "y.csv": b"label\ncat\ndog\ncat\n",
+        "m.txt": b"true\nfalse\ntrue\n",
+        "i.txt": b"2\n1\n0\n",
+        "s.npz": stream.getvalue(),
+    }
+
+    def read(folder: Path) -> None:
+        masks = {"train": folder / "m.txt"}
+        attach(graph, labels=folder / "y.csv", masks=masks, ids=folder / "i.txt")
+        attach(graph, features=folder / "x.csv")
+        attach(graph, features=folder / "s.npz")
 
     return Target(files, read)
 

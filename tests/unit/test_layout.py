@@ -54,6 +54,7 @@ LAYERS = {
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
          "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs", "gcnmpi.settings"],
         ["gcnmpi.timing"],
+        ["gcnmpi.launch"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
         ["gcnmpi.kernels", "gcnmpi.exchange", "gcnmpi.transports", "gcnmpi.node_memory",

@@ -76,7 +76,8 @@ def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
     words = [*bare, "-k", 3, "--name", "mine"]
     made, again = as_json(*words, "--seed", 1), as_json(*words, "--seed", 2)
     assert made["id"] == again["id"]
-    assert "'mine' into 3 parts, not 4" in run(*bare, "--name", "mine", "-k", 4, code=2).stderr
+    four = [4 if word == 3 else word for word in words]
+    assert "'mine' into 3 parts, not 4" in run(*four, code=2).stderr
     assert "excludes --force" in run(*words, "--force", code=2).stderr
     assert "needs --name" in run(*bare, "-k", 3, code=2).stderr
     other = tmp_path / "other.graph"  # a partition of that name, but of another graph
@@ -203,6 +204,10 @@ def test_import_parts(demo, tmp_path):
         (["add", "DEMO", "--model", "PaToH", "-k", "2"], "hint: export-model writes its files"),
         (["export-model", "DEMO", "x", "--format", "metis", "--model", "metis"], "METIS is gp"),
         (["add", "DEMO", "--model", "gpp", "-k", "2"], "hint: did you mean 'gp'?"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "--mapping", "flat"], "--ranks-per-node"),
+        (["add", "DEMO", "--model", "rp", "-k", "2", "--imbalance", "0.1"], "does not balance"),
+        (["add", "DEMO", "--model", "block", "-k", "2", "--seed", "1"], "nothing is random"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "--imbalance", "3"], "0.03 for 3 percent"),
         (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: auto, block, gp, hp, rp, shp"),
     ],
 )
