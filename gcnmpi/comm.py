@@ -304,10 +304,14 @@ def maxima(comm: Comm, *values: float) -> list[float]:
     return largest.tolist()
 
 
-def rest_until_all(comm: Comm, seconds: float = 0.02) -> None:
-    """A barrier that sleeps while it waits, where one rank works for long and cores are shared."""
+def rest_until_all(comm: Comm, moved: Callable[[], None], seconds: float = 0.02) -> None:
+    """A barrier that sleeps while it waits, where one rank works for long and cores are shared.
+
+    ``moved`` is called now and then.
+    """
     request = comm.Ibarrier()
     while not request.Test():
+        moved()
         time.sleep(seconds)
 
 

@@ -7,6 +7,7 @@ import difflib
 import errno
 import os
 import sys
+import unicodedata
 from collections.abc import Iterable, Iterator
 
 EXIT_USER_ERROR = 2
@@ -44,7 +45,10 @@ def shown(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    # Spaces other than the usual one count as not printable, and do no harm.
+    return "".join(
+        c if c.isprintable() or unicodedata.category(c) == "Zs" else repr(c)[1:-1] for c in text
+    )
 
 
 @contextlib.contextmanager
