@@ -8,7 +8,19 @@ from typing import Any
 
 import click
 
+from gcnmpi.watch import watchdog
+
 Job = Callable[[Any], int]  # takes the communicator, returns the exit code
+
+
+def watched(timeout: float, job: Job) -> Job:
+    """The job, which is ended where a rank does not move for so many seconds; 0: never."""
+
+    def run(comm: Any) -> int:
+        with watchdog(timeout, comm.rank):
+            return job(comm)
+
+    return run
 
 
 def configured(function: Callable) -> Callable:

@@ -15,13 +15,14 @@ import sys
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
-from partition.errors import EXIT_USER_ERROR, UserError
+from gcnmpi.launch import check_together, launched, start_environment
+from partition.errors import EXIT_USER_ERROR, UserError, printing
 
 try:
     import mpi4py
@@ -49,53 +50,6 @@ _SORTING_BYTES = 16  # for each item of a redistribution, while it is brought in
 _LAST_SECONDS = 0.5
 
 
-# What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
-_LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
-
-
-def launched() -> bool:
-    """Whether this process was started by mpirun or srun, as one of several or alone."""
-    return any(name in os.environ for name in _LAUNCHER_VARIABLES)
-
-
-def check_together(size: int, environment: Mapping[str, str]) -> None:
-    """Refuse to be one of several processes each of which believes that it is alone.
-
-    Raises
-    ------
-    UserError
-        If there is one rank and the launcher says that it started more; agreed, since every
-        process finds the same. All but the launcher's first exit at once, so that it is said once.
-    """
-    for started, place, launcher in _LAUNCHED_AS:
-        if size == 1 and int(environment.get(started) or 1) > 1:
-            if environment.get(place, "0") != "0":
-                sys.exit(0)
-            error = UserError(
-                f"{environment[started]} processes were started by {launcher}, and MPI sees but "
-                "one in each: they do not find each other",
-                "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
-                f"mpi4py uses, {versions()['mpi']}",
-            )
-            error.agreed = True  # type: ignore[attr-defined]
-            raise error
-        if started in environment:
-            return
-
-
-# Number of processes and number of this one; of several launchers in each other the innermost.
-_LAUNCHED_AS = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"),
-    ("PMI_SIZE", "PMI_RANK", "a launcher of MPICH's kind"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
-)
-
-
-# After so many calls MPICH adds up within a node in another order: a run that was resumed would
-# not end on the same bits as one that was not.
-_ONE_ORDER_OF_SUMS = ("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", str(2**31 - 1))
-
-
 def run(main: Callable[[Comm], int]) -> NoReturn:
     """Initialise MPI, run ``main(world)``, finalise, and exit with what it returns.
 
@@ -104,15 +58,16 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
     if not MPI.Is_initialized():
-        os.environ.setdefault(*_ONE_ORDER_OF_SUMS)
-        MPI.Init_thread(MPI.THREAD_FUNNELED)
+        with start_environment():
+            MPI.Init_thread(MPI.THREAD_FUNNELED)
     comm = MPI.COMM_WORLD
     code = 1
     try:
-        check_together(comm.size, os.environ)
-        code = main(comm)
+        check_together(comm.size, os.environ, versions()["mpi"])
+        with printing():
+            code = main(comm)
     except UserError as error:
-        if not getattr(error, "agreed", False):
+        if comm.size > 1 and not getattr(error, "agreed", False):
             _abort(comm, f"rank {comm.rank}: error: {error}", EXIT_USER_ERROR)
         if comm.rank == 0:
             print(f"error: {error}", file=sys.stderr, flush=True)
@@ -349,10 +304,14 @@ def maxima(comm: Comm, *values: float) -> list[float]:
     return largest.tolist()
 
 
-def rest_until_all(comm: Comm, seconds: float = 0.02) -> None:
-    """A barrier that sleeps while it waits, where one rank works for long and cores are shared."""
+def rest_until_all(comm: Comm, moved: Callable[[], None], seconds: float = 0.02) -> None:
+    """A barrier that sleeps while it waits, where one rank works for long and cores are shared.
+
+    ``moved`` is called now and then.
+    """
     request = comm.Ibarrier()
     while not request.Test():
+        moved()
         time.sleep(seconds)
 
 
@@ -423,5 +382,6 @@ def _row_bytes(array: np.ndarray) -> int:
 def _abort(comm: Comm, message: str, code: int) -> NoReturn:
     print(message, file=sys.stderr, flush=True)
     sys.stdout.flush()
-    comm.Abort(code)
-    os._exit(code)  # Abort does not return; this says so to the type checker
+    if comm.size > 1 or launched():
+        comm.Abort(code)
+    os._exit(code)  # alone; else Abort does not return, which this tells the type checker

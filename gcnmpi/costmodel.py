@@ -2,8 +2,8 @@
 
 An epoch is a list of products, which follow from the widths and the orders of the layers. The
 scheme's outline says what each of them moves and computes on any rank, and where every matrix
-lies; :class:`~gcnmpi.machine.Machine` says how long that takes. Nobody waits for nobody within a
-product, and everybody for the slowest rank at its end:
+lies; :class:`~gcnmpi.machine.Machine` gives the time of each step. Ranks are taken not to wait for
+each other within a product; at its end all wait for the slowest one:
 
 ======== =========================================================================================
 what     an epoch takes

@@ -11,7 +11,7 @@ from partition.errors import UserError, unknown_name
 from partition.graph import Graph
 from partition.models import graph_model, hypergraph_model, row_model
 from partition.sampling import SAMPLERS
-from partition.stochastic import settle, stochastic_model
+from partition.stochastic import MOST_BATCHES, THETA, settle, stochastic_model
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,11 @@ MODELS = {
             "owners": Option(
                 "all", "nets of all vertices, or of a batch's own (the paper)", ("all", "batch")
             ),
-            "theta": Option(0.02, "error of the mean connectivity; decides the number of nets"),
+            "theta": Option(
+                0.0,
+                "error of the mean connectivity; decides the number of nets; 0: "
+                f"{THETA}, or more where that takes more than {MOST_BATCHES:,} batches",
+            ),
             "delta": Option(0.1, "probability of a larger error"),
             "batches": Option(0, "mini-batches; 0: what theta and delta ask for"),
         },

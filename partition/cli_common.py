@@ -75,6 +75,8 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
             raise UserError(
                 f"--set {pair}: {key} has an option of its own, --{key.replace('_', '-')}"
             )
+        if key in options:
+            raise UserError(f"--set {pair}: {key} is given twice")
         options[key] = value
     return options
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from partition import balance, pipeline
 from partition.backends import TOOLS
@@ -29,7 +30,7 @@ from partition.errors import UserError, unknown_name
 from partition.portfolio import TIME_LIMIT, Network, add_best
 from partition.refine import Objective
 from partition.refining import refine_partition
-from partition.solving import MAPPINGS, NODES_FIRST
+from partition.solving import MAPPINGS, NODES_FIRST, choose_tool
 from partition.store import Partition, has_partition, read_partition
 
 
@@ -67,7 +68,7 @@ Examples:
     type=float,
     default=0.01,
     show_default=True,
-    help="What the heaviest part may weigh above the average; 0.01 is one percent.",
+    help="How much more than the average part the heaviest may weigh; 0.01 is one percent.",
 )
 @click.option(
     "--balance",
@@ -80,13 +81,21 @@ Examples:
     "does, its Python wrapper does not), so they are summed, and vertices are moved afterwards.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the tool.")
-@click.option("--name", help="Name of the partition.  [default: MODEL-K, such as hp-16]")
+@click.option(
+    "--name",
+    help="Name of the partition.  [default: MODEL-K, such as hp-16; hp-16-s1-e0.03 with "
+    "another seed and imbalance than the usual ones]",
+)
 @click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
 @click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
 @click.option(
     "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Model, tool options."
 )
-@click.option("--refine", is_flag=True, help="Refine it: less volume, and a busiest rank less so.")
+@click.option(
+    "--refine",
+    is_flag=True,
+    help="Refine the result: fewer rows sent in total, and by the busiest rank.",
+)
 @weigh_option
 @click.option(
     "--ranks-per-node",
@@ -133,6 +142,7 @@ def add(
     if objective is not None:
         options["objective"] = objective
     wanted = parse_objective(weigh) if refine or weigh else None
+    _refuse_unused(model, tool, wanted is not None)
     network = {"alpha": alpha, "beta": beta, "width": width}
     given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
     with collected_warnings() as messages, working("partitioning") as report:
@@ -155,6 +165,26 @@ def add(
             )
     facts = describe_partition(made) | {"warnings": messages}
     emit(facts, as_json, show_added)
+
+
+def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:
+    """Refuse an option that was given and that nothing here would look at."""
+    context = click.get_current_context()
+
+    def given(name: str) -> bool:
+        return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+    if given("mapping") and not given("ranks_per_node"):
+        raise UserError("--mapping needs --ranks-per-node")
+    if model == AUTO or refine:
+        return
+    chosen, backend = choose_tool(model, tool)
+    if given("imbalance") and not backend.balanced:
+        raise UserError(
+            f"--imbalance: the tool {chosen!r} does not balance parts", "leave it out, or --refine"
+        )
+    if given("seed") and not backend.seeded and not MODELS[model].options:
+        raise UserError(f"--seed: nothing is random in the tool {chosen!r}", "leave it out")
 
 
 def _found(graph: Path, name: str | None, k: int, force: bool) -> Partition | None:

@@ -20,7 +20,7 @@ from partition.balance import DEFAULT as DEFAULT_BALANCE
 from partition.balance import constraint_weights, part_loads
 from partition.catalogue import MODELS, all_options, settled
 from partition.errors import UserError, unknown_name
-from partition.graph import DIRECTIONS, Graph
+from partition.graph import DIRECTIONS, Graph, row_sizes
 from partition.metrics import Metrics, NodeTraffic, exchange_matrix, measure, node_traffic
 from partition.partfile import read_parts
 from partition.solving import (
@@ -82,7 +82,8 @@ def add_partition(
         models that do not balance.
     seed : int
     name : str, optional
-        Default: ``MODEL-K``, or ``MODEL-OBJECTIVE-K`` for an objective that is not the default.
+        Default: ``MODEL-K``, or ``MODEL-OBJECTIVE-K`` for an objective that is not the default;
+        ``-s1`` and ``-e0.03`` follow for another seed than 0 and another imbalance than 0.01.
     tool : str, optional
         One of the model's tools; default: its first.
     direction : {"in", "out"}, optional
@@ -127,11 +128,17 @@ def add_partition(
     settings = all_options(stored.graph, model, chosen, backend, options)
     names = check_balance(balance, chosen, backend)
     check_parts_wanted(k, stored.manifest)
-    check_numbers(imbalance, seed)
+    check_imbalance(imbalance, stored.graph, k, direction)
+    check_seed(seed)
     check_nodes(ranks_per_node, mapping)
     if name is None:
-        name = default_name(model, k, backend, settings) + name_of_nodes(ranks_per_node)
-        name += REFINED if refine is not None else ""
+        moved = refine is not None
+        numbers = name_of_numbers(
+            imbalance if backend.balanced or moved else USUAL_IMBALANCE,
+            seed if backend.seeded or moved else 0,
+        )
+        name = default_name(model, k, backend, settings) + numbers + name_of_nodes(ranks_per_node)
+        name += REFINED if moved else ""
     with new_partition(stored.path, name, "gcn-partition add", overwrite):
         start = time.perf_counter()
         settings = settled(stored.graph, model, k, seed, direction, settings)
@@ -189,6 +196,7 @@ def import_parts(
     name: str,
     k: int | None = None,
     *,
+    first: int = 0,
     direction: str | None = None,
     overwrite: bool = False,
 ) -> Partition:
@@ -198,6 +206,8 @@ def import_parts(
     ----------
     k : int, optional
         Number of parts; default: the largest part number + 1. Parts may be empty.
+    first : int
+        The number of the first part in the file: 0 or 1.
 
     Raises
     ------
@@ -207,7 +217,7 @@ def import_parts(
     stored = open_graph(path)
     direction = check_direction(direction or stored.manifest.direction)
     with new_partition(stored.path, name, "gcn-partition import-parts", overwrite):
-        parts = read_parts(file, stored.manifest.n, k)
+        parts = read_parts(file, stored.manifest.n, k, first)
         if k is None:
             k = int(parts.max(initial=0)) + 1
         check_parts_wanted(k, stored.manifest)
@@ -266,6 +276,19 @@ def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
     return {"step": name, "seconds": seconds, "direction": metrics.direction} | metrics.summary()
 
 
+USUAL_IMBALANCE = 0.01
+
+
+def name_of_numbers(imbalance: float, seed: int) -> str:
+    """What default names say of a seed and an imbalance that are not the usual ones.
+
+    >>> name_of_numbers(0.01, 0), name_of_numbers(0.03, 1)
+    ('', '-s1-e0.03')
+    """
+    of_imbalance = "" if imbalance == USUAL_IMBALANCE else f"-e{imbalance:g}"
+    return (f"-s{seed}" if seed else "") + of_imbalance
+
+
 def name_of_nodes(ranks_per_node: int | None) -> str:
     """What default names of partitions that are mapped to nodes end in."""
     return "" if ranks_per_node is None else f"-{ranks_per_node}pernode"
@@ -297,10 +320,26 @@ def check_direction(direction: str) -> str:
     return direction
 
 
-def check_numbers(imbalance: float, seed: int) -> None:
-    """A UserError unless both are in range."""
-    if not 0 <= imbalance < float("inf"):
+def check_imbalance(imbalance: float, graph: Graph, k: int, direction: str) -> None:
+    """A UserError unless it is a fraction; above 1 only if one row alone weighs so much.
+
+    Otherwise "3", meant as three percent, would put a small graph into a single part.
+    """
+    if not 0 <= imbalance < math.inf:
         raise UserError(f"imbalance = {imbalance}: it is a fraction, 0.01 for one percent")
+    if imbalance < 1:
+        return
+    sizes = row_sizes(graph, direction)
+    alone = int(sizes.max(initial=1)) * k / max(int(sizes.sum()), 1) - 1
+    if imbalance > max(1.0, 1.1 * alone):
+        raise UserError(
+            f"imbalance = {imbalance:g}: a part could weigh {1 + imbalance:g} times the average",
+            f"it is a fraction: {imbalance / 100:g} for {imbalance:g} percent",
+        )
+
+
+def check_seed(seed: int) -> None:
+    """A UserError unless it is in range."""
     if not 0 <= seed < 2**31:
         raise UserError(f"seed = {seed} is not in 0..{2**31 - 1}")
 

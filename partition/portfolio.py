@@ -22,12 +22,14 @@ from partition.graph import Graph
 from partition.metrics import Metrics, measure
 from partition.pipeline import (
     check_direction,
+    check_imbalance,
     check_nodes,
-    check_numbers,
     check_parts_wanted,
+    check_seed,
     measure_both,
     measure_nodes,
     name_of_nodes,
+    name_of_numbers,
     new_partition,
     step,
     warn_of_imbalance,
@@ -198,12 +200,14 @@ def add_best(
     network, objective = network or Network(), objective or Objective()
     constraints = parse_balance(balance)
     check_parts_wanted(k, stored.manifest)
-    check_numbers(imbalance, seed)
+    check_imbalance(imbalance, graph, k, direction)
+    check_seed(seed)
     check_nodes(ranks_per_node, mapping)
     check_effort(1.0, time_limit)
     check_network(network)
     constraint_weights(graph, direction, constraints)
-    name = f"{AUTO}-{k}{name_of_nodes(ranks_per_node)}" if name is None else name
+    if name is None:
+        name = f"{AUTO}-{k}{name_of_numbers(imbalance, seed)}{name_of_nodes(ranks_per_node)}"
     with new_partition(stored.path, name, "gcn-partition add", overwrite):
         run = _Run(
             graph, k, time.perf_counter(), time_limit, objective, network, report,

@@ -15,7 +15,7 @@ import pytest
 from partition.startup import PYTHON
 
 # The nodes share this machine's cores. Not of the lab: mpirun, which submit brings into reach.
-SETUP = 'unset VENV\n. "$CLUSTER_LAB/mpienv.sh"\nexport OMPI_MCA_osc=^ucx OMPI_MCA_btl=^ofi\n'
+SETUP = 'unset VENV\n. "$CLUSTER_LAB/mpienv.sh"\nexport OMPI_MCA_btl=^ofi\n'
 
 
 @dataclass(frozen=True)

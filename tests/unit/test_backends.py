@@ -21,6 +21,9 @@ from partition.metrics import measure
 from partition.models import RowModel
 from partition.partfile import read_parts
 from partition.pipeline import PartitionWarning, add_partition
+from partition.portfolio import add_best
+from partition.refine import Objective
+from partition.refining import refine_partition
 from partition.solving import make_parts
 from partition.store import list_partitions, read_partition, write_graph
 from partition.synthetic import sbm
@@ -103,8 +106,8 @@ def test_random_and_block_sizes_and_seed():
 
 def test_what_is_recorded(folder):
     made = add_partition(folder, "gp", 3, objective="vol", seed=5, imbalance=0.2)
-    assert made.name == "gp-vol-3"
-    stored = read_partition(folder, "gp-vol-3")
+    assert made.name == "gp-vol-3-s5-e0.2"
+    stored = read_partition(folder, made.name)
     np.testing.assert_array_equal(stored.parts, made.parts)
     assert replace(stored, parts=None) == replace(made, parts=None)
     assert (stored.tool, stored.options, stored.seed) == (
@@ -167,11 +170,25 @@ def test_mistakes_are_told_and_nothing_is_written(folder, arguments, message):
     assert list((folder / "partitions").iterdir()) == []
 
 
+def test_default_names_tell_seeds_and_imbalances_apart(folder):
+    """So that a study of them needs one folder."""
+    add = lambda *words, **more: add_partition(folder, *words, **more).name  # noqa: E731
+    assert [add("rp", 2), add("rp", 2, seed=1)] == ["rp-2", "rp-2-s1"]
+    assert add("gp", 2, seed=3, imbalance=0.03) == "gp-2-s3-e0.03"
+    # Neither changes contiguous rows, until they are refined.
+    assert add("block", 2, seed=1, imbalance=0.1) == "block-2"
+    refined = add("block", 2, seed=1, imbalance=0.1, refine=Objective())
+    assert refined == "block-2-s1-e0.1+refined"
+    assert refine_partition(folder, "rp-2", seed=2).name == "rp-2+refined-s2"
+    assert refine_partition(folder, "gp-2-s3-e0.03").name == "gp-2-s3-e0.03+refined"
+    assert refine_partition(folder, "rp-2", imbalance=0.2).name == "rp-2+refined-e0.2"
+
+
 def test_a_name_is_taken_once_unless_forced(folder):
     first = add_partition(folder, "rp", 2)
     with pytest.raises(UserError, match="has a partition 'rp-2' already"):
-        add_partition(folder, "rp", 2, seed=1)
-    second = add_partition(folder, "rp", 2, seed=1, overwrite=True)
+        add_partition(folder, "rp", 2, seed=1, name="rp-2")
+    second = add_partition(folder, "rp", 2, seed=1, name="rp-2", overwrite=True)
     assert (first.parts != second.parts).any()
     assert read_partition(folder, "rp-2").seed == 1
 
@@ -239,6 +256,34 @@ def test_a_tool_that_fails_is_reported_and_nothing_is_written(folder, fake, beha
     assert list((folder / "partitions").iterdir()) == []
 
 
+def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatch):
+    fake(FAKES["raises"])
+    tool = replace(solving.TOOLS.get("fake"), distribution=None)
+    monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
+    message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
+    with pytest.raises(UserError, match=message):
+        make_parts(random_graph(40, 150), "fake", 2)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6, 0.9, 1])
+@pytest.mark.parametrize("objective", ["cut", "vol"])
+def test_gp_makes_nearly_as_many_parts_as_there_are_vertices(objective, share):
+    parts = make_parts(random_graph(100, 300), "gp", int(100 * share), objective=objective)
+    assert len(np.unique(parts)) == int(100 * share)
+
+
+def test_imbalance_is_a_fraction(folder):
+    for make in (
+        lambda: add_partition(folder, "gp", 8, imbalance=3),
+        lambda: add_best(folder, 8, imbalance=3),
+        lambda: add_partition(folder, "rp", 8, imbalance=3),
+    ):
+        with pytest.raises(UserError, match=r"4 times the average\n  hint: .* 0.03 for 3 percent"):
+            make()
+    with pytest.raises(UserError, match="imbalance = -1"):
+        add_partition(folder, "gp", 2, imbalance=-1)
+
+
 def test_a_tool_that_returns_too_few_parts(folder, fake):
     fake(FAKES["lazy"])
     with pytest.raises(UserError, match="returned only 1 of 5 parts"):
@@ -287,13 +332,27 @@ def test_the_tool_of_the_documentation(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(solving, "TOOLS", replace(TOOLS, entries={"deal": "deal:TOOL"}))
     monkeypatch.setitem(MODELS, "lpt", replace(MODELS["rp"], tools=("deal",)))
     made = add_partition(folder, "lpt", 4, order="rising", imbalance=0.2)
-    assert (made.name, made.seed, made.options) == ("lpt-4", None, {"order": "rising"})
+    assert (made.name, made.seed, made.options) == ("lpt-4-e0.2", None, {"order": "rising"})
     assert add_partition(folder, "lpt", 3, imbalance=0.02).metrics["in"]["k"] == 3
 
 
 def test_options_are_converted():
     tool = Tool(lambda: None, {"threads": Option(0, "…"), "mode": Option("a", "…", ("a", "b"))})
     assert check_options("t", tool, {"threads": "3"}) == {"threads": 3, "mode": "a"}
+
+
+def test_part_files_that_count_from_one(tmp_path):
+    file = tmp_path / "parts.txt"
+    file.write_text("1\n3\n2\n")
+    with pytest.raises(UserError, match="no vertex in part 0\n  hint: --first 1 if") as caught:
+        read_parts(file, 3)
+    assert "-k 4 if part 0 is meant to be empty" in caught.value.hint
+    with pytest.raises(UserError, match=r"part 3 is not one of 0..2\n  hint: --first 1"):
+        read_parts(file, 3, 3)
+    assert read_parts(file, 3, first=1).tolist() == read_parts(file, 3, 3, 1).tolist() == [0, 2, 1]
+    assert read_parts(file, 3, 4).tolist() == [1, 3, 2]
+    with pytest.raises(UserError, match=r"part 3 is not one of 1..2"):
+        read_parts(file, 3, 2, 1)
 
 
 def test_read_parts(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gcnmpi import checkpoint_files as files
-from gcnmpi.comm import check_together
+from gcnmpi.launch import check_together
 from gcnmpi.record import Epoch, Writer, continued_record, new_folder, new_record, read_run
 from gcnmpi.watch import stop_requests, watchdog
 from partition.errors import UserError
@@ -424,13 +424,13 @@ def test_the_watchdog_lets_live_what_moves_or_says_so():
 )
 def test_processes_that_do_not_find_each_other_are_told_once(environment):
     with pytest.raises(UserError, match=r"(?s)4 processes .* --mpi=pmix"):
-        check_together(1, environment)
-    check_together(4, environment)
+        check_together(1, environment, "Open MPI")
+    check_together(4, environment, "Open MPI")
     others = {name: "1" if value == "0" else value for name, value in environment.items()}
     with pytest.raises(SystemExit):
-        check_together(1, others)
+        check_together(1, others, "Open MPI")
 
 
 def test_one_rank_of_mpirun_in_a_job_of_several_tasks_is_meant():
-    check_together(1, {"OMPI_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "4"})
-    check_together(1, {"SLURM_NTASKS": "4"})
+    check_together(1, {"OMPI_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "4"}, "Open MPI")
+    check_together(1, {"SLURM_NTASKS": "4"}, "Open MPI")
