@@ -115,7 +115,7 @@ def show_partition(facts: Mapping[str, Any]) -> None:
     figures = facts["summary"]
     for direction in figures:
         totals.add_column(direction, justify="right")
-    for key in next(iter(figures.values())):
+    for key in next(iter(figures.values()), ()):
         row = [_number(values[key]) for values in figures.values()]
         totals.add_row(key.replace("_", " "), *row)
     out.print(totals)
@@ -125,7 +125,7 @@ def show_partition(facts: Mapping[str, Any]) -> None:
     if facts["nodes"]:
         show_nodes(facts["nodes"], facts["node_summary"])
 
-    metrics = facts["metrics"][facts["direction"]]
+    metrics = facts["metrics"].get(facts["direction"], {})
     lists = [key for key, value in metrics.items() if isinstance(value, list)]
     parts = Table(title=f"per part, direction {facts['direction']}", title_justify="left")
     for key in ("part", *lists):

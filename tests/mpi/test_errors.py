@@ -244,7 +244,7 @@ def folder(tmp_path_factory):
     store(root / "bare.graph", directed_graph())
     store(root / "same-size.graph", directed_graph(seed=1), 3)
     shutil.copytree(root / "good.graph", root / "same-but-parts.graph")
-    add_partition(root / "same-but-parts.graph", "rp", 3, seed=5, overwrite=True)
+    add_partition(root / "same-but-parts.graph", "rp", 3, seed=5, name="rp-3", overwrite=True)
     store(root / "no-train.graph", directed_graph(masks={"train": np.zeros(N, bool)}), 3)
     store(
         root / "two.graph",
