@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__, cli_bench, cli_cluster, cli_schemes
-from gcnmpi.cli_common import Job, common, watched
+from gcnmpi.cli_common import Job, common, same_words, watched
 from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config, read_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.outputs import RESULTS, WEIGHTS, Training, check_distinct, check_suffix, features_path
@@ -164,6 +164,8 @@ def train(
             print_run(asked, folder, result.epochs, result.end, time.monotonic() - began)
         return 0
 
+    check = same_words(config)
+
     def whole(comm: Any) -> int:
         from gcnmpi.claims import Claims
         from gcnmpi.launch import launched
@@ -172,6 +174,7 @@ def train(
         requests = stop_requests(launcher, tell=comm.rank == 0)
         watch = watchdog(config.comm.timeout, comm.rank)
         with watch as moved, Claims(comm, "gcnmpi train") as claims, requests as asked:
+            check(comm)
             return job(comm, claims, asked, moved)
 
     return whole
@@ -232,7 +235,7 @@ def infer(
             print_inference(out, done)
         return 0
 
-    return watched(config.comm.timeout, job)
+    return watched(config, job)
 
 
 @cli.command(short_help="Prove that a run equals one serial process.")
@@ -253,12 +256,15 @@ def verify(
     """
     config = load_config(config_file, ("dtype=float64",), over=settings)
 
+    check = same_words(config)
+
     def job(comm: Any) -> int:
         from gcnmpi.claims import Claims
         from gcnmpi.verify import verify as run
 
         watch = watchdog(config.comm.timeout, comm.rank)
         with watch as moved, Claims(comm, "gcnmpi verify") as claims:
+            check(comm)
             claims.graph(graph, partition)
             return run(comm, graph, partition, config, as_json=as_json, moved=moved)
 
@@ -314,7 +320,7 @@ def config(name: str | None) -> int:
     if name is None:
         for each, text in sorted(there.items()):
             about = text.splitlines()[0].removeprefix("# ")
-            print(f"{each:14} {re.split('[:.,] |[:.]$', about)[0]}")
+            print(f"{each:14} {re.split('[:.] |[:.]$', about)[0]}")
     elif name.removesuffix(".toml") not in there:
         raise unknown_name("configuration", name, there)
     else:

@@ -186,7 +186,7 @@ def _checked(job: Job, out: Path | None, config: Config) -> Job:
             from_root(comm, lambda: make_room_for(out))
         return job(comm)
 
-    return watched(config.comm.timeout, checked)
+    return watched(config, checked)
 
 
 def _words(text: str | None) -> list[str]:

@@ -56,7 +56,7 @@ def doctor(
             print_findings(seats, links, findings)
         return int(any(finding.problem for finding in findings))
 
-    return watched(config.comm.timeout, job)
+    return watched(config, job)
 
 
 @click.command(short_help="Train on a Slurm cluster, through as many jobs as it takes.")

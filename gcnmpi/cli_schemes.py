@@ -185,7 +185,7 @@ def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) ->
             print_machine(machine, facts, out)
         return 0
 
-    return watched(config.comm.timeout, job)
+    return watched(config, job)
 
 
 @click.command("bench-schemes", short_help="Measure every scheme that fits, beside its prediction.")
@@ -229,7 +229,7 @@ def bench_schemes(
             print_bench(lines)
         return 0
 
-    return watched(config.comm.timeout, job)
+    return watched(config, job)
 
 
 def parse_bytes(text: str, option: str = "--memory") -> float:

@@ -97,7 +97,7 @@ def open_problem(
     with agreed(comm):
         if config != first:
             raise UserError(
-                f"rank {comm.rank} read another configuration than rank 0",
+                f"rank {comm.rank} has another configuration than rank 0",
                 "put the configuration file where all hosts see the same one",
             )
         config = dataclasses.replace(config, scheme=scheme_config)

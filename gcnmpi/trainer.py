@@ -356,8 +356,8 @@ def _open_record(
     if found is None:
         checkpoint_files.set_aside(out)
         return str(new_record(out))
-    epoch = found.facts["epoch"]
-    if epoch == epochs and is_finished(out):
+    epoch, of_out = found.facts["epoch"], found.path.parent == out / checkpoint_files.FOLDER
+    if epoch == epochs and of_out and is_finished(out):
         return None
     start |= {"epoch": epoch, "checkpoint": str(found.path)}
     checkpoint_files.discard_after(out, epoch)

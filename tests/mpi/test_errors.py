@@ -344,6 +344,7 @@ def test_a_mistake_is_told_once_with_exit_code_2(mpirun, folder, name):
     [
         ("good.graph", "good.graph --config {0}/nothere.toml", "cannot read"),
         ("good.graph", "good.graph --set train.epochs=9", "another configuration than rank 0"),
+        ("good.graph", "good.graph --save-best {0}/w.npz", "rank 1 has another --save-best than"),
         ("good.graph", "same-size.graph", "another graph or partition"),
         ("good.graph", "same-but-parts.graph", "another graph or partition"),
     ],

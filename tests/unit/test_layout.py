@@ -24,11 +24,12 @@ LAYERS = {
         ["partition.commands", "partition.errors", "partition.figures", "partition.registry",
          "partition.locks", "partition.records", "partition.startup"],
         ["partition.graph", "partition.hashing"],
+        ["partition.metrics"],
         ["partition.manifest"],
         ["partition.store"],
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
-            "partition.synthetic", "partition.models", "partition.metrics", "partition.partfile",
+            "partition.synthetic", "partition.models", "partition.partfile",
             "partition.sampling", "partition.mapping", "partition.hierarchy", "partition.refine",
             "partition.refine_core", "partition.refine_levels", "partition.refine_moves",
         ],
