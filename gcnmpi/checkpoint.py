@@ -5,7 +5,7 @@
     RUN/checkpoints/epoch-000123/
         manifest.json    of which run it is, and the checksums of the other files
         state.npz        weights, biases, moments of the optimizer, the best weights so far
-        epochs.jsonl     what was recorded of each epoch
+        epochs.jsonl     what was recorded of each epoch, in its first bytes
         [weights.features.npy …]    trained features, and what belongs to them, (n, width)
 
 Arrays are in canonical form, whole and in the order of the graph, so that a run may go on with
@@ -15,9 +15,10 @@ other ranks, another partition or another scheme.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,10 +69,10 @@ def save(
     out: Path,
     model: Any,
     arrays: Mapping[str, Any],
-    epochs: Sequence[Epoch],
+    history: files.History,
     facts: Mapping[str, Any],
 ) -> Path:
-    """Write the checkpoint after the last of ``epochs``, and remove all but the one before.
+    """Write the checkpoint after the last epoch of ``history``; remove all but the one before.
 
     Parameters
     ----------
@@ -88,7 +89,7 @@ def save(
         On all ranks, if it cannot be written; the checkpoints before it are as they were.
     """
     comm, folder = problem.comm, out / files.FOLDER
-    temporary = folder / f".{files.name_of(epochs[-1].epoch)}.tmp"
+    temporary = folder / f".{files.name_of(history.last)}.tmp"
     whole = {name: model.whole(flat) for name, flat in arrays.items()}
     try:
         from_root(comm, lambda: files.make_folder(temporary))
@@ -97,9 +98,9 @@ def save(
             for name, flat in arrays.items():
                 pieces.append(_write_features(problem, temporary, name, model, flat))
         every = comm.gather(pieces) or []
-        facts = _facts(problem, model) | {"epoch": epochs[-1].epoch, **facts}
+        facts = _facts(problem, model) | {"epoch": history.last, **facts}
         more = [piece for rank in every for piece in rank]
-        return from_root(comm, lambda: files.finish(temporary, whole, epochs, facts, more))
+        return from_root(comm, lambda: files.finish(temporary, whole, history, facts, more))
     except UserError:
         if comm.rank == 0:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -179,7 +180,7 @@ def _candidates(out: Path, resume: str) -> list[Path]:
     if resume == "auto":
         return files.stored(out / files.FOLDER)
     path = Path(resume)
-    if (path / files.MANIFEST).exists():
+    if os.path.exists(path / files.MANIFEST):
         return [path]
     found = files.stored(path / files.FOLDER)
     if not found:
@@ -201,6 +202,7 @@ def _facts(problem: Problem, model: Any) -> dict[str, Any]:
         "version": files.VERSION,
         "graph": manifest.name,
         "graph_id": manifest.id,
+        "data_id": manifest.data_id,
         "partition_id": None if partition is None else partition.id,
         "ranks": problem.comm.size,
         "scheme": problem.scheme.name,
@@ -216,6 +218,13 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
     manifest, config = problem.stored.manifest, problem.config
     if facts["graph_id"] != manifest.id:
         raise UserError(f"the checkpoint {path} is of another graph than {manifest.name}", hint)
+    # Neither is known of folders and checkpoints of earlier versions.
+    if facts["data_id"] and manifest.data_id and facts["data_id"] != manifest.data_id:
+        raise UserError(
+            f"the checkpoint {path} was made with other features, labels or masks than "
+            f"{problem.stored.path} has now",
+            f"import what it was made with again, or {hint}",
+        )
     before = dict(_flat(facts["config"])) | {"direction of the matrix": facts["direction"]}
     now = dict(_flat(_plain(asdict(config)))) | {"direction of the matrix": problem.direction}
     for name, value in now.items():

@@ -19,8 +19,8 @@ from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
+from partition.commands import Commands
 from partition.errors import EXIT_USER_ERROR, UserError
-from partition.records import make_room_for
 
 
 def main() -> None:
@@ -30,26 +30,13 @@ def main() -> None:
     mistake is reported through MPI too: once.
     """
     try:
-        outcome = _parse()
+        outcome = cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
         if not callable(outcome):
             sys.exit(outcome)
         from gcnmpi import comm
     except UserError as error:
         _report(error)
     comm.run(outcome)
-
-
-def _parse() -> Job | int:
-    try:
-        return cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        return EXIT_USER_ERROR
-    except click.ClickException as error:
-        command = getattr(getattr(error, "ctx", None), "command_path", "gcnmpi")
-        raise UserError(error.format_message(), f"see {command} --help") from error
-    except click.Abort:
-        sys.exit(130)
 
 
 def _report(error: UserError) -> NoReturn:
@@ -67,7 +54,7 @@ def _report(error: UserError) -> NoReturn:
     sys.exit(EXIT_USER_ERROR)
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="gcnmpi")
 def cli() -> None:
     """Exact full-graph training and inference of graph neural networks over many machines.
@@ -127,18 +114,20 @@ def train(
     """
     config = load_config(config_file, settings)
 
-    def job(comm: Any, asked: Callable[[], int], moved: Callable[[], None]) -> int:
+    def job(comm: Any, claims: Any, asked: Callable[[], int], moved: Callable[[], None]) -> int:
         from gcnmpi import trainer
         from gcnmpi.comm import agreed
         from gcnmpi.problem import open_problem
         from gcnmpi.report.progress import Progress
 
-        with agreed(comm):
-            for path in (save_weights, save_best):
-                if path is not None and comm.rank == 0:
-                    make_room_for(path)
+        for path in (save_weights, save_best):
+            if path is not None:
+                claims.file(path)
+        if out is not None:
+            claims.folder(out)
         problem = open_problem(comm, graph, partition, config)
-        folder = out or Path("runs") / cli_cluster.run_name(graph, partition)
+        name = cli_cluster.run_name(graph, partition)
+        folder = out or claims.new_folder(Path("runs"), name)
         with Progress(problem, quiet=quiet or comm.rank != 0) as progress:
 
             def on_epoch(epoch: Any) -> None:
@@ -168,12 +157,14 @@ def train(
         return 0
 
     def watched(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.comm import launched
 
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
-        with requests as asked, watchdog(config.comm.timeout, comm.rank) as moved:
-            return job(comm, asked, moved)
+        watch = watchdog(config.comm.timeout, comm.rank)
+        with Claims(comm) as claims, requests as asked, watch as moved:
+            return job(comm, claims, asked, moved)
 
     return watched
 
@@ -245,7 +236,7 @@ def verify(
     weights, dot test, finite differences, and counted against predicted bytes. Rank 0 holds the
     whole graph. Computes in float64, unless --set dtype=float32 asks for the looser check.
     """
-    config = load_config(config_file, ("dtype=float64", *settings))
+    config = load_config(config_file, ("dtype=float64",), over=settings)
 
     def job(comm: Any) -> int:
         from gcnmpi.verify import verify as run

@@ -124,7 +124,7 @@ def epoch(
     the bandwidth of all ranks together.
     """
     configs = {"as given": load_config(config_file, settings)}
-    configs |= {change: load_config(config_file, (*settings, change)) for change in beside}
+    configs |= {change: load_config(config_file, settings, over=(change,)) for change in beside}
 
     def job(comm: Any) -> int:
         from gcnmpi.bench.epoch import bench_epoch

@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from gcnmpi.cli_common import Job, configured
-from gcnmpi.config import load_config
+from gcnmpi.config import Config, load_config, read_config
 from gcnmpi.machine import Machine, read_machine, write_machine
+from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError
 from partition.records import make_room_for
 from partition.store import open_graph
@@ -78,10 +79,10 @@ def plan(
     from gcnmpi.ranking import Setting, rank_schemes
     from gcnmpi.report.costs import print_plan
 
-    config = load_config(config_file, settings)
+    config, given = _read(config_file, settings, schemes)
     machine, facts = _constants(machine_file, config)
     per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
-    setting = Setting(open_graph(graph), config, machine, per_node, features, classes)
+    setting = Setting(open_graph(graph), config, machine, per_node, features, classes, given)
     limit = None if memory is None else parse_bytes(memory)
     ranked, skipped = rank_schemes(
         setting, ranks, schemes=_names(schemes), partitions=partitions, memory_limit=limit
@@ -148,7 +149,7 @@ def bench_schemes(
     rank), received bytes and peak memory of the rank that has most. What cannot run is named with
     the reason.
     """
-    config = load_config(config_file, settings)
+    config, given = _read(config_file, settings, schemes)
     machine, _ = _constants(machine_file, config)
     names = _names(schemes)
 
@@ -157,7 +158,8 @@ def bench_schemes(
         from gcnmpi.report.costs import print_bench, print_line
 
         lines = bench(
-            comm, graph, config, machine, schemes=names, partitions=partitions, epochs=epochs,
+            comm, graph, config, machine, schemes=names, partitions=partitions, given=given,
+            epochs=epochs,
             on_line=print_line if as_json and comm.rank == 0 else lambda line: None,
         )  # fmt: skip
         if comm.rank == 0 and not as_json:
@@ -182,6 +184,20 @@ def parse_bytes(text: str, option: str = "--memory") -> float:
 
 
 USUAL_RANKS_PER_NODE = 16
+
+
+def _read(
+    config_file: Path | None, settings: tuple[str, ...], schemes: str | None
+) -> tuple[Config, frozenset[str]]:
+    """The configuration for several schemes, and the keys that were given: one of them reads each.
+
+    The file may name the scheme that runs will use.
+    """
+    for setting in settings:
+        name, _, scheme = setting.partition("=")
+        if name.strip() == "scheme.name":
+            raise UserError("--set scheme.name: several schemes are tried", f"--schemes {scheme}")
+    return read_config(config_file, settings, schemes=_names(schemes) or SCHEMES)
 
 
 def _names(schemes: str | None) -> list[str] | None:

@@ -1,29 +1,40 @@
 """The configuration: TOML and ``--set key=value`` into frozen dataclasses.
 
 Every key, its default and what it means stand once, in the classes below; an unknown key, a
-value of the wrong type or out of range is a :class:`UserError` that names the key.
+value of the wrong type or out of range is a :class:`UserError` that names the key and shows how it
+is spelled. Which keys only some schemes, optimizers or kernels read, their registries say.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import tomllib
-import types
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from gcnmpi.kernels import AUTO, KERNELS
 from gcnmpi.schemes import SCHEMES, TRANSPORTS
-from partition.errors import UserError, unknown_name
+from gcnmpi.settings import (
+    checked,
+    names_of,
+    read_value,
+    spelled,
+    spelled_in_toml,
+    unknown_key,
+)
+from partition.errors import UserError
 from partition.graph import DIRECTIONS, NORMALIZATIONS
 from partition.registry import Registry
 
 MODELS = Registry("model", {"gcn": "gcnmpi.models:GCN"})
-OPTIMIZERS = Registry("optimizer", {"adam": "gcnmpi.optim:Adam", "sgd": "gcnmpi.optim:SGD"})
+OPTIMIZERS = Registry(
+    "optimizer",
+    {"adam": "gcnmpi.optim:Adam", "sgd": "gcnmpi.optim:SGD"},
+    options={"adam": ("train.betas", "train.eps"), "sgd": ("train.momentum",)},
+)
 ROW_ORDERS = Registry(
     "order of rows",
     {
@@ -44,8 +55,16 @@ def key(
     low: float | None = None,
     below: float | None = None,
     positive: bool = False,
+    example: Any = None,
+    joined: str = "",
+    needs: tuple[str, Any] | None = None,
 ) -> Any:
-    """A configuration key: default, one-line meaning and the values it may take."""
+    """A configuration key: default, one-line meaning and the values it may take.
+
+    ``example`` is shown where a value is refused, in place of the default; the numbers of a list
+    are ``joined`` to the string that is meant; ``needs`` is the value of another key without which
+    this one has no effect, wherever the scheme has that one.
+    """
     metadata = {
         "doc": doc,
         "choices": choices,  # a registry stays one: what is added to it later counts
@@ -53,6 +72,9 @@ def key(
         "low": low,
         "below": below,
         "positive": positive,
+        "example": default if example is None else example,
+        "joined": joined,
+        "needs": needs,
     }
     return field(default=default, metadata=metadata)
 
@@ -76,9 +98,9 @@ class ModelConfig:
     """``[model]``: the network."""
 
     name: str = key("gcn", "network", choices=MODELS)
-    hidden: tuple[int, ...] = key((16,), "widths of the hidden layers", low=1)
-    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1)
-    input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1)
+    hidden: tuple[int, ...] = key((16,), "widths of the hidden layers", low=1, example=(64, 32))
+    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
+    input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
     bias: bool = key(True, "add a bias to each layer")
     order: str = key(
         "auto",
@@ -97,10 +119,10 @@ class TrainConfig:
     seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
     optimizer: str = key("adam", "optimizer, with PyTorch's meaning", choices=OPTIMIZERS)
     lr: float = key(0.01, "learning rate", low=0)
-    momentum: float = key(0.0, "momentum of sgd", low=0)
+    momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
     betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
     eps: float = key(1e-8, "adam's guard against division by zero", low=0)
-    weight_decay: float = key(0.0, "L2 penalty, added to the gradient", low=0)
+    weight_decay: float = key(0.0, "L2 penalty, added to the gradient", low=0, example=5e-4)
     weight_decay_layers: str = key(
         "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
     )
@@ -109,6 +131,9 @@ class TrainConfig:
     checkpoint_minutes: float = key(
         15.0, "checkpoint after so many minutes without one; 0: never", low=0
     )
+
+
+SPARSE = ("scheme.sparse", True)
 
 
 @dataclass(frozen=True)
@@ -120,19 +145,37 @@ class SchemeConfig:
         "auto",
         "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
         choices=("auto", "expand", "fold"),
+        needs=SPARSE,
     )
-    transport: str = key("persistent", "p2p, replicated: what carries the rows", choices=TRANSPORTS)
+    transport: str = key(
+        "persistent",
+        "p2p, replicated: what carries the rows",
+        choices=TRANSPORTS,
+        needs=SPARSE,
+    )
     progress_chunks: int = key(
-        4, "p2p, replicated: row blocks of the own product, MPI looked after in between", low=1
+        4,
+        "p2p, replicated: row blocks of the own product, MPI looked after in between",
+        low=1,
+        needs=SPARSE,
     )
     grid: str = key(
-        "auto", "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model"
+        "auto",
+        "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model",
+        example="2x2",
+        joined="x",
     )
-    machine: str = key("", "file of 'gcnmpi calibrate' for grid = 'auto'; empty: usual constants")
+    machine: str = key(
+        "",
+        "file of 'gcnmpi calibrate' for grid = 'auto'; empty: usual constants",
+        example="machine.json",
+    )
     replication: int = key(2, "replicated: how often each part is stored", low=1)
     sparse: bool = key(True, "replicated: send only the rows that are needed")
     overlap: bool = key(
-        True, "bcast, replicated: receive a block while the one before is multiplied"
+        True,
+        "bcast, replicated: receive a block while the one before is multiplied",
+        needs=("scheme.sparse", False),
     )
     block: int = key(0, "summa: columns that are broadcast at once in T·W; 0: all", low=0)
     permutation: str = key(
@@ -195,7 +238,20 @@ class Config:
     comm: CommConfig = field(default_factory=CommConfig)
 
 
-def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] = ()) -> Config:
+# The keys that choose an entry of a registry.
+SELECTORS = {
+    "scheme.name": SCHEMES,
+    "train.optimizer": OPTIMIZERS,
+    "model.name": MODELS,
+    "kernel": KERNELS,
+}
+
+
+def load_config(
+    path: str | os.PathLike | None = None,
+    settings: Iterable[str] = (),
+    over: Iterable[str] = (),
+) -> Config:
     """Read a TOML file, then apply ``key=value`` settings over it.
 
     Parameters
@@ -203,46 +259,76 @@ def load_config(path: str | os.PathLike | None = None, settings: Iterable[str] =
     path : path, optional
         TOML file; without it, the defaults.
     settings : iterable of str
-        ``"train.epochs=20"``; the value is TOML, or a bare word.
+        ``"train.epochs=20"``; the value is TOML, or a bare word, or a list without brackets.
+    over : iterable of str
+        More settings, which replace those of the same key.
 
     Raises
     ------
     UserError
-        If the file is missing or no TOML, or a key or value is not one there is.
+        If the file is missing or no TOML, a key or value is not one there is, a key is given twice,
+        or the chosen scheme, optimizer, model or kernel does not read it.
     """
-    table: dict[str, Any] = {}
-    if path is not None:
-        try:
-            table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{path} is not valid TOML: {error}") from error
-    for setting in settings:
-        name, equals, text = setting.partition("=")
-        if not equals:
-            raise UserError(f"--set {setting!r} is not of the form key=value")
-        _put(table, name.strip().split("."), _value(text.strip()))
-    return from_table(table)
+    return read_config(path, settings, over)[0]
+
+
+def read_config(
+    path: str | os.PathLike | None = None,
+    settings: Iterable[str] = (),
+    over: Iterable[str] = (),
+    *,
+    schemes: Iterable[str] = (),
+) -> tuple[Config, frozenset[str]]:
+    """:func:`load_config`, and the full names of the keys that the file and the settings give.
+
+    Parameters
+    ----------
+    schemes : iterable of str
+        The schemes that will be tried, where it is not ``scheme.name`` alone: a key is refused
+        that none of them reads.
+    """
+    table = {} if path is None else _read_toml(path)
+    config, given = from_table(table), list(names_of(table))
+    for layer in (settings, over):
+        values = _read_settings(layer)
+        for name, value in values.items():
+            config = _with(config, name, value)
+        given += values
+    _check_together(config)
+    _check_owners(given, config, list(schemes))
+    return config, frozenset(given)
 
 
 def from_table(table: Mapping[str, Any]) -> Config:
     """A checked :class:`Config` from nested mappings (parsed TOML, or a record's config)."""
     config = _build(Config, table, "")
-    if len(config.train.betas) != 2 or max(config.train.betas) >= 1:
-        raise UserError("train.betas takes two numbers below 1")
+    _check_together(config)
     return config
 
 
 def keys() -> Iterator[tuple[str, Any, str]]:
     """Every key with its default and its meaning, for help texts and documentation."""
+    for name, entry, _ in key_fields():
+        yield name, entry.default, _meaning(entry)
+
+
+def value_of(config: Config, name: str) -> Any:
+    """The value of a key, given its full name."""
+    section, _, last = name.rpartition(".")
+    return getattr(getattr(config, section) if section else config, last)
+
+
+def key_fields() -> Iterator[tuple[str, dataclasses.Field, Any]]:
+    """Full name, field and type of every key."""
+    top = get_type_hints(Config)
     for entry in dataclasses.fields(Config):
         if entry.metadata:
-            yield entry.name, entry.default, _meaning(entry)
+            yield entry.name, entry, top[entry.name]
     for section in dataclasses.fields(Config):
         if not section.metadata:
-            for entry in dataclasses.fields(_class_of(section)):
-                yield f"{section.name}.{entry.name}", entry.default, _meaning(entry)
+            hints = get_type_hints(top[section.name])
+            for entry in dataclasses.fields(top[section.name]):
+                yield f"{section.name}.{entry.name}", entry, hints[entry.name]
 
 
 def _meaning(entry: dataclasses.Field) -> str:
@@ -250,8 +336,51 @@ def _meaning(entry: dataclasses.Field) -> str:
     return entry.metadata["doc"] + (f" ({', '.join(choices)})" if choices else "")
 
 
-def _class_of(entry: dataclasses.Field) -> type:
-    return get_type_hints(Config)[entry.name]
+def _read_toml(path: str | os.PathLike) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """Full name → checked value of each ``key=value``."""
+    entries = {name: (entry.metadata, hint) for name, entry, hint in key_fields()}
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals:
+            raise UserError(f"--set {setting!r} is not of the form key=value", _such_as(name))
+        if name in get_type_hints(Config) and name not in entries:
+            raise UserError(f"{name} is a table of keys, not a value", _such_as(name))
+        if name not in entries:
+            raise unknown_key(name, entries)
+        if name in values:
+            raise UserError(f"--set {name} is given twice", "give each key once")
+        limits, hint = entries[name]
+        try:
+            values[name] = checked(name, read_value(text, hint), hint, limits)
+        except UserError as error:
+            raise UserError(error.message, error.hint or _such_as(name)) from None
+    return values
+
+
+def _such_as(name: str) -> str:
+    """How the key is given, or the first key of the section, or any."""
+    entries = {key: entry for key, entry, _ in key_fields()}
+    fitting = [key for key in entries if key == name or key.startswith(f"{name}.")]
+    key = fitting[0] if fitting else "train.epochs"
+    return f"such as --set {key}={spelled(entries[key].metadata['example'])}"
+
+
+def _with(config: Config, name: str, value: Any) -> Config:
+    section, _, last = name.rpartition(".")
+    if not section:
+        return dataclasses.replace(config, **{last: value})
+    changed = dataclasses.replace(getattr(config, section), **{last: value})
+    return dataclasses.replace(config, **{section: changed})
 
 
 def _build(cls: type, table: Mapping[str, Any], prefix: str) -> Any:
@@ -260,53 +389,51 @@ def _build(cls: type, table: Mapping[str, Any], prefix: str) -> Any:
     values = {}
     for name, value in table.items():
         if name not in entries:
-            raise unknown_name("config key", prefix + name, [full for full, _, _ in keys()])
-        if entries[name].metadata:
-            values[name] = _checked(prefix + name, value, hints[name], entries[name].metadata)
+            raise unknown_key(prefix + name, [full for full, _, _ in key_fields()])
+        limits = entries[name].metadata
+        if limits:
+            try:
+                values[name] = checked(prefix + name, value, hints[name], limits)
+            except UserError as error:
+                example = f"such as {name} = {spelled_in_toml(limits['example'])}"
+                raise UserError(error.message, error.hint or example) from None
         elif isinstance(value, Mapping):
             values[name] = _build(hints[name], value, f"{prefix}{name}.")
         else:
-            raise UserError(f"{prefix}{name} is a table of keys, not a value")
+            raise UserError(f"{prefix}{name} is a table of keys, not a value", f"[{prefix}{name}]")
     return cls(**values)
 
 
-def _checked(name: str, value: Any, hint: Any, limits: types.MappingProxyType) -> Any:
-    if get_origin(hint) is tuple:
-        if not isinstance(value, list | tuple):
-            raise UserError(f"{name} takes a list, not {value!r}")
-        return tuple(_checked(name, item, get_args(hint)[0], limits) for item in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value) if abs(value) < 2**1023 else math.inf
-    if type(value) is not hint:
-        raise UserError(f"{name} takes {_TYPE_NAMES[hint]}, not {value!r}")
-    choices = [*limits["also"], *limits["choices"]]
-    if choices and value not in choices:
-        raise unknown_name(name, value, choices)
-    if hint is float and not math.isfinite(value):
-        raise UserError(f"{name} takes a finite number, not {value}")
-    if limits["low"] is not None and not value >= limits["low"]:
-        raise UserError(f"{name} is at least {limits['low']}, not {value}")
-    if limits["below"] is not None and not value < limits["below"]:
-        raise UserError(f"{name} is below {limits['below']}, not {value}")
-    if limits["positive"] and not value > 0:
-        raise UserError(f"{name} is more than 0, not {value}")
-    return value
+def _check_together(config: Config) -> None:
+    if len(config.train.betas) != 2 or max(config.train.betas) >= 1:
+        raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
 
 
-_TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> None:
+    """Refuse keys that were given and that what is chosen does not read."""
+    needs = {name: entry.metadata["needs"] for name, entry, _ in key_fields()}
+    for selector, registry in SELECTORS.items():
+        several = schemes if selector == "scheme.name" else []
+        chosen = several or [value_of(config, selector)]
+        for name in given:
+            owners = registry.owners(name)
+            if not owners:
+                continue
+            if not set(owners) & set(chosen):
+                raise UserError(
+                    f"{name} is an option of {_any_of(registry.kind, owners)}, "
+                    f"not of {_any_of(registry.kind, chosen)}",
+                    f"--set {selector}={owners[0]}, or leave {name} out",
+                )
+            other, value = needs[name] or ("", None)
+            reads = not several and chosen[0] in registry.owners(other)
+            if reads and value_of(config, other) != value:
+                raise UserError(
+                    f"{name} has no effect with {other} = {spelled(value_of(config, other))}",
+                    f"--set {other}={spelled(value)}, or leave {name} out",
+                )
 
 
-def _value(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except (ValueError, RecursionError):
-        return text
-
-
-def _put(table: dict[str, Any], path: list[str], value: Any) -> None:
-    for name in path[:-1]:
-        inner = table.setdefault(name, {})
-        if not isinstance(inner, dict):
-            raise UserError(f"--set {'.'.join(path)}: {name} is a value, not a table of keys")
-        table = inner
-    table[path[-1]] = value
+def _any_of(kind: str, names: list[str]) -> str:
+    """ "scheme p2p", "schemes p2p, bcast"."""
+    return f"{kind}{'s' * (len(names) > 1)} {', '.join(names)}"

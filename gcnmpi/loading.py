@@ -14,7 +14,7 @@ import numpy as np
 from gcnmpi.comm import Comm, agreed, from_root, node_array, once_a_node, redistribute, slice_of
 from gcnmpi.config import GraphConfig
 from partition.errors import UserError
-from partition.graph import Graph, index_dtype, normalised
+from partition.graph import Graph, check_arcs, index_dtype, normalised, row_sums
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # entries that are looked at at once
@@ -109,9 +109,10 @@ def load_m(
         return Entries(row, column, weight)
     bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
     owner = np.searchsorted(bounds, row, side="right").astype(np.int32)
-    (rows, weights), _ = redistribute(comm, owner, [row, weight], max_bytes)
-    del owner
-    sums = np.bincount(rows - mine.start, weights, minlength=mine.stop - mine.start)
+    arrays = [row] if graph.weights is None else [row, weight]
+    (rows, *weights), _ = redistribute(comm, owner, arrays, max_bytes)
+    del owner, arrays
+    sums = row_sums(rows - mine.start, weights[0] if weights else None, mine.stop - mine.start)
     del rows, weights
     degree = once_a_node(comm, sums, graph.n)
     values = np.empty(len(row))
@@ -128,12 +129,12 @@ def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
     """The arcs of this rank's contiguous 1/P of the rows on disk."""
     mine = slice_of(graph.n, comm.rank, comm.size)
     with agreed(comm):
+        try:
+            check_arcs(graph, mine.start, mine.stop)
+        except UserError as error:
+            raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
         indptr = np.asarray(graph.indptr[mine.start : mine.stop + 1])
-        if (np.diff(indptr) < 0).any() or indptr[0] < 0 or indptr[-1] > graph.nnz:
-            raise UserError("the graph folder is damaged: indptr.npy does not increase")
         target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
-        if len(target) and not 0 <= target.min() <= target.max() < graph.n:
-            raise UserError(f"the graph folder is damaged: a vertex outside 0..{graph.n - 1}")
     source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
     row, column = (target, source) if direction == "in" else (source, target)
     if graph.weights is None:

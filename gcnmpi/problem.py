@@ -101,7 +101,7 @@ def open_problem(
                 "put the configuration file where all hosts see the same one",
             )
         config = dataclasses.replace(config, scheme=scheme_config)
-        stored = open_graph(path)
+        stored = open_graph(path, check=False)  # each rank checks what it reads
         same = found is None or read_partition(path, found.name, parts=False).id == found.id
         if not same or stored.manifest != manifest:
             raise UserError(
@@ -263,11 +263,16 @@ def _check(
 
     And the configuration, with the options of the scheme as they are resolved here.
     """
-    stored = open_graph(path)
+    stored = open_graph(path, check=False)
     manifest = stored.manifest
     if size > manifest.n:
         raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
     partition = None if name is None else read_partition(path, name, parts=False)
+    if partition is not None and config.scheme.permutation != "auto":
+        raise UserError(
+            "scheme.permutation is the order of a grid's vertices, and --partition gives one",
+            "leave one of the two out",
+        )
     scheme = resolved_grid(stored, partition, config, size, ranks_per_node)
     needed = SCHEMES.get(scheme.name).parts(scheme, size)
     if partition is None and needed > 1:

@@ -6,7 +6,7 @@ volume of random rows is estimated. Nothing is of size P².
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -78,6 +78,8 @@ class Setting:
     ranks_per_node : int
     features, classes : int, optional
         Widths to assume instead of the graph's.
+    given : collection of str
+        Full names of the keys that the user gave: variants with other values are left out.
 
     Raises
     ------
@@ -93,8 +95,9 @@ class Setting:
         ranks_per_node: int,
         features: int | None = None,
         classes: int | None = None,
+        given: Collection[str] = (),
     ) -> None:
-        self.stored, self.config = stored, config
+        self.stored, self.config, self.given = stored, config, given
         self.machine, self.ranks_per_node = machine, ranks_per_node
         self.direction = resolved_direction(stored, config)
         self.work: Workload = workload(stored, config, features, classes)
@@ -191,7 +194,7 @@ def candidates(
     found: list[Candidate] = []
     skipped: list[Skipped] = []
     for name in _usable(schemes, skipped):
-        for scheme, options, parts in _variants(setting.config.scheme, name, size, skipped):
+        for scheme, options, parts in _variants(setting, name, size, skipped):
             if parts <= 1:
                 found.append(Candidate(scheme, options, parts, None))
                 continue
@@ -307,17 +310,20 @@ def _usable(schemes: Iterable[str] | None, skipped: list[Skipped]) -> list[str]:
 
 
 def _variants(
-    config: SchemeConfig, name: str, size: int, skipped: list[Skipped]
+    setting: Setting, name: str, size: int, skipped: list[Skipped]
 ) -> list[tuple[SchemeConfig, dict[str, Any], int]]:
     """The variants of a scheme that run on so many ranks: options, what tells them apart, parts."""
+    config = setting.config.scheme
     entry, wanted = SCHEMES.get(name), replace(config, name=name)
     try:
         variants: list[SchemeConfig] = entry.variants(wanted, size)
     except UserError as error:
         skipped.append(Skipped(name, {}, error.message))
         return []
-    if config.grid != "auto":  # asked for by name; schemes without a grid keep their only variant
-        variants = [v for v in variants if v.grid == config.grid]
+    own = (f.name for f in fields(SchemeConfig) if name in SCHEMES.owners(f"scheme.{f.name}"))
+    for option in own:
+        if f"scheme.{option}" in setting.given and getattr(config, option) != "auto":
+            variants = [v for v in variants if getattr(v, option) == getattr(config, option)]
     if not variants:
         skipped.append(Skipped(name, {}, f"has no variant on {size} ranks"))
     names = [f.name for f in fields(SchemeConfig) if f.name not in ("name", "machine")]

@@ -7,15 +7,16 @@ A run that was interrupted and resumed has one record: what a "resume" says take
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from partition.errors import UserError
-from partition.records import append_record, atomic_file, read_records, to_json
+from partition.records import atomic_file, read_records, to_json
 
 RECORD = "run.jsonl"
 PREVIOUS = "run.previous.jsonl"
@@ -53,13 +54,19 @@ class RunRecord:
     start : mapping
         The first record, with what the last "resume" says over it.
     epochs : list of mapping
-        One for each epoch, the one that was recorded last, in order.
+        One for each epoch, the one that was recorded last, in order. A run that went on from a
+        checkpoint has none after that checkpoint but its own.
     end : mapping or None
         None unless the last launch finished.
     stop : mapping or None
         Of a run that was asked to stop and has not been resumed.
     resumes : int
         How often it was resumed.
+    pace : float or None
+        Seconds from epoch to epoch in the last launch, with evaluations and checkpoints; None
+        before its second epoch.
+    heard : float
+        When the record was last written to, in seconds since 1970.
     """
 
     start: dict[str, Any]
@@ -67,6 +74,8 @@ class RunRecord:
     end: dict[str, Any] | None
     stop: dict[str, Any] | None
     resumes: int
+    pace: float | None
+    heard: float
 
 
 def read_run(run: str | os.PathLike) -> RunRecord:
@@ -75,24 +84,30 @@ def read_run(run: str | os.PathLike) -> RunRecord:
     Raises
     ------
     UserError
-        If there is none, or it is none of a run.
+        If there is none, it is none of a run, or a field of it is not what it should be.
     """
     path = Path(run)
     path = path / RECORD if path.is_dir() else path
     start: dict[str, Any] | None = None
     epochs: dict[int, dict[str, Any]] = {}
+    times: list[tuple[int, float]] = []
     last: dict[str, Any] = {}
     resumes = 0
     for record in read_records(path):
-        event = record.get("event") if isinstance(record, dict) else None
-        if event == "epoch" and isinstance(record.get("epoch"), int):
+        event = _checked(path, record).get("event")
+        if event == "epoch":
             epochs[record["epoch"]] = record
+            if "time" in record:
+                times.append((record["epoch"], record["time"]))
             continue
+        if event in ("start", "resume"):
+            times = []
         if event == "start":
             start = record
         elif event == "resume" and start is not None:
             resumes += 1
             start |= {name: record[name] for name in start.keys() & record.keys() - {"event"}}
+            epochs = _until(epochs, record)
         last = record if event is not None else last
     if start is None:
         raise UserError(f"{path} is not the record of a run")
@@ -102,7 +117,75 @@ def read_run(run: str | os.PathLike) -> RunRecord:
         last if last.get("event") == "end" else None,
         last if last.get("event") == "stop" else None,
         resumes,
+        _pace(times),
+        path.stat().st_mtime,
     )
+
+
+def to_epoch(record: Any) -> Epoch:
+    """The epoch that a record tells of.
+
+    Raises
+    ------
+    ValueError
+        If a field is missing, or not what it should be.
+    """
+    values: list[Any] = []
+    if isinstance(record, dict):
+        values = [record.get(name) for name in _EPOCH_FIELDS]
+    number, loss, *accuracies, seconds = values or (None, None, None)
+    if type(number) is not int or number < 1 or not _is_number(loss) or not _is_number(seconds):
+        raise ValueError(f"no epoch: {str(record)[:80]}")
+    if not all(value is None or _is_number(value) for value in accuracies):
+        raise ValueError(f"no accuracies: {str(record)[:80]}")
+    return Epoch(*values)
+
+
+_EPOCH_FIELDS = [field.name for field in fields(Epoch)]
+
+# Of records of a start, a resume, a stop and an end, where they have them.
+_KINDS: dict[str, tuple[type, ...]] = {
+    "graph": (str,), "graph_id": (str,), "data_id": (str,), "scheme": (str,),
+    "partition": (str, type(None)), "kernel": (str,), "ranks": (int,),
+    "config": (dict,), "hosts": (list,), "warnings": (list,),
+    "epoch": (int,), "epochs": (int,), "epochs_run": (int,), "signal": (int,),
+    "checkpoint": (str,), "seconds_per_epoch": (int, float), "bytes_sent": (list,),
+    "messages_sent": (list,), "phases": (dict,),
+}  # fmt: skip
+
+
+def _checked(path: Path, record: Any) -> dict[str, Any]:
+    """A record whose fields are what those who read them expect."""
+    try:
+        if not isinstance(record, dict) or not isinstance(record.get("event"), str | None):
+            raise ValueError(f"no record: {str(record)[:80]}")
+        if record.get("event") == "epoch":
+            to_epoch(record)
+            if not _is_number(record.get("time", 0.0)):
+                raise ValueError(f"time is {record['time']!r}")
+        elif record.get("event") in ("start", "resume", "stop", "end"):
+            for name, kinds in _KINDS.items():
+                if name in record and type(record[name]) not in kinds:
+                    raise ValueError(f"{name} is {str(record[name])[:80]!r}")
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: {error}") from error
+    return record
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float)
+
+
+def _until(epochs: dict[int, Any], resume: dict[str, Any]) -> dict[int, Any]:
+    """The epochs that a run had when it was resumed."""
+    last = resume.get("epoch", max(epochs, default=0))
+    return {number: record for number, record in epochs.items() if number <= last}
+
+
+def _pace(times: list[tuple[int, float]]) -> float | None:
+    if len(times) < 2 or times[-1][0] <= times[0][0]:
+        return None
+    return max(0.0, times[-1][1] - times[0][1]) / (times[-1][0] - times[0][0])
 
 
 def is_finished(out: Path) -> bool:
@@ -111,6 +194,38 @@ def is_finished(out: Path) -> bool:
         return read_run(out).end is not None
     except UserError:
         return False
+
+
+def new_folder(parent: Path, name: str) -> Path:
+    """Make a folder that nobody else has: ``parent/name``, or ``parent/name-2``, and so on.
+
+    Raises
+    ------
+    UserError
+        If no folder can be made there.
+    """
+    with _writing(parent / name):
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in itertools.count(1):
+            path = parent / (name if number == 1 else f"{name}-{number}")
+            try:
+                path.mkdir()
+            except FileExistsError:
+                continue
+            return path
+    raise AssertionError
+
+
+def make_folder(out: Path) -> None:
+    """Make the folder of a run, if need be.
+
+    Raises
+    ------
+    UserError
+        If no record could be written there.
+    """
+    with _writing(out / RECORD):
+        out.mkdir(parents=True, exist_ok=True)
 
 
 def new_record(out: Path) -> Path:
@@ -122,8 +237,8 @@ def new_record(out: Path) -> Path:
         If the folder or the file cannot be written.
     """
     path = out / RECORD
+    make_folder(out)
     with _writing(path):
-        out.mkdir(parents=True, exist_ok=True)
         if path.exists():
             path.replace(out / PREVIOUS)
         path.touch()
@@ -133,51 +248,107 @@ def new_record(out: Path) -> Path:
 def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) -> Path:
     """The record of the run in ``out``, to be continued after the last of ``epochs``.
 
-    Epochs that it lacks are added: a checkpoint outlives a record that a crash has cut off, and
-    may be resumed in another folder.
+    Epochs that it lacks, or has otherwise, are added: a checkpoint outlives a record that a crash
+    has cut off, and may be resumed in another folder.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read or written; one that is damaged is put aside.
     """
     path = out / RECORD
-    with _writing(path):
-        out.mkdir(parents=True, exist_ok=True)
     kept: list[Any] = []
-    try:
+    make_folder(out)
+    with _writing(path):
         if path.exists():
-            kept = [record for record in read_records(path) if isinstance(record, dict)]
-    except UserError:  # its own copy of the epochs is as good
-        path.replace(out / PREVIOUS)
-    if not kept:
-        kept = [{"event": "start", **start}]
-    there = {record.get("epoch") for record in kept if record.get("event") == "epoch"}
-    kept += [{"event": "epoch", **asdict(e)} for e in epochs if e.epoch not in there]
+            with open(path, "rb"):  # what cannot be read now may be whole
+                pass
+            try:
+                kept = [_checked(path, record) for record in read_records(path)]
+            except UserError:  # the checkpoint's copy of the epochs is as good
+                path.replace(out / PREVIOUS)
+    if not any(record.get("event") == "start" for record in kept):
+        kept = [{"event": "start", **start}, *kept]
+    there: dict[int, Epoch] = {}
+    for record in kept:
+        if record.get("event") == "epoch":
+            there[record["epoch"]] = to_epoch(record)
+        elif record.get("event") == "resume":
+            there = _until(there, record)
+    kept += [{"event": "epoch", **asdict(e)} for e in epochs if there.get(e.epoch) != e]
     with atomic_file(path, "w") as file:
         file.writelines(json.dumps(record, default=to_json) + "\n" for record in kept)
     return path
 
 
-@contextlib.contextmanager
-def opened(path: str | os.PathLike | None) -> Iterator[Callable[..., None]]:
-    """``write(event, **values)`` that appends to a record; without a path it does nothing.
+class Writer:
+    """Appends records to a file, each a whole line or not at all; without a path it does nothing.
 
-    Raises
-    ------
-    UserError
-        From ``write``, if the record cannot be written.
+    One rank writes, and all must hear of it when it cannot: the first error is kept, and
+    :meth:`check` raises it where the ranks agree on errors.
+
+    Parameters
+    ----------
+    path : path or None
+    hint : str, optional
+        What whoever hears that it cannot be written is to do.
     """
-    if path is None:
-        yield lambda event, **values: None
-        return
-    with open(path, "a", encoding="utf-8") as file:
 
-        def write(event: str, **values: Any) -> None:
-            with _writing(path):
-                append_record(file, event, **values)
+    def __init__(self, path: str | os.PathLike | None, hint: str | None = None) -> None:
+        self._path, self._hint = path, hint
+        self._error: UserError | None = None
+        self._file: int | None = None
+        if path is not None:
+            with _writing(path, hint):
+                self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
 
-        yield write
+    @property
+    def failed(self) -> bool:
+        """Whether a record could not be written; nothing is written after it."""
+        return self._error is not None
+
+    def __call__(self, event: str, **values: Any) -> None:
+        if self._file is None or self.failed:
+            return
+        line = json.dumps({"event": event, **values}, default=to_json) + "\n"
+        try:
+            with _writing(self._path, self._hint):
+                _append(self._file, line.encode())
+        except UserError as error:
+            self._error = error
+
+    def check(self) -> None:
+        """Raise the error of what could not be written."""
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Close the file; some file systems say only then that it could not be written."""
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        try:
+            with _writing(self._path, self._hint):
+                os.close(file)
+        except UserError as error:
+            self._error = self._error or error
+
+
+def _append(file: int, data: bytes) -> None:
+    """Write all of it, or leave the file as it was."""
+    before, left = os.fstat(file).st_size, memoryview(data)
+    try:
+        while left:
+            left = left[os.write(file, left) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, before)
+        raise
 
 
 @contextlib.contextmanager
-def _writing(path: str | os.PathLike) -> Iterator[None]:
+def _writing(path: str | os.PathLike | None, hint: str | None = None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        raise UserError(f"cannot write {path}: {error.strerror or error}", hint) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 import platform
@@ -9,7 +10,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi import __version__, checkpoint, checkpoint_files
-from gcnmpi.comm import agreed, from_root, maxima, versions
+from gcnmpi.comm import Comm, agreed, from_root, maxima, versions
 from gcnmpi.config import TrainConfig
 from gcnmpi.hosts import host_names
 from gcnmpi.layers import Product
@@ -27,7 +28,7 @@ from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
 from gcnmpi.models import to_state
 from gcnmpi.optim import make_optimizer
 from gcnmpi.problem import Problem, Targets, features_path, load_targets, make_model, make_sum
-from gcnmpi.record import Epoch, continued_record, is_finished, new_record, opened
+from gcnmpi.record import Epoch, Writer, continued_record, is_finished, new_record
 from gcnmpi.schemes.interface import Place
 from gcnmpi.volume import NOTHING, Volume
 from partition.errors import UserError
@@ -112,6 +113,7 @@ def train(
     step = Step(problem)
     model, targets = step.model, step.targets
     epochs, best = _restored(problem, step, found)
+    history = checkpoint_files.History(epochs)
     before, saved, since = len(epochs), found is not None, time.monotonic()
     file = None
     if out is not None:
@@ -127,19 +129,24 @@ def train(
             "versions": start["versions"],
         }
         with problem.phases.as_one("checkpoint"), problem.traffic.during("checkpoint"):
-            return checkpoint.save(problem, out, model, arrays, epochs, facts).name  # type: ignore
+            return checkpoint.save(problem, out, model, arrays, history, facts).name  # type: ignore
 
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
-    with quiet, opened(file if comm.rank == 0 else None) as write:
+    with quiet, _recording(comm, file) as write:
         write("start" if found is None else "resume", **start)
+        with agreed(comm):
+            write.check()
         for number in range(before + 1, config.epochs + 1):
             began = time.perf_counter()
             value = step(number)
             seconds = time.perf_counter() - began
             minutes = (time.monotonic() - since) / 60
             # One reduction lets all ranks decide alike.
-            seconds, signal, minutes = maxima(comm, seconds, stop(), minutes)
+            seconds, signal, minutes, failed = maxima(comm, seconds, stop(), minutes, write.failed)
+            if failed:
+                with agreed(comm):
+                    write.check()
             if not np.isfinite(value):
                 error = UserError(f"the loss is {value} in epoch {number}", "lower train.lr")
                 with agreed(comm):
@@ -155,7 +162,7 @@ def train(
             if best.flat is not None and accuracies.get("val", -1.0) > best.val_accuracy:
                 problem.kernel.copy(model.parameters.flat, best.flat)
                 best = replace(best, epoch=number, val_accuracy=accuracies["val"])
-            write("epoch", **asdict(epoch))
+            write("epoch", **asdict(epoch), time=round(time.time(), 3))
             on_epoch(epoch)
             if out is None:
                 continue
@@ -170,6 +177,20 @@ def train(
         end = _end_record(problem, step, epochs, before, best)
         write("end", **end)
     return Result(epochs, model, best, end)
+
+
+@contextlib.contextmanager
+def _recording(comm: Comm, path: str | None) -> Iterator[Writer]:
+    """The record, written to by rank 0; all ranks raise what could not be written, at the end."""
+    with agreed(comm):
+        hint = "once that is mended, the same command goes on from the last checkpoint"
+        write = Writer(path if comm.rank == 0 else None, hint)
+    try:
+        yield write
+    finally:
+        write.close()
+    with agreed(comm):
+        write.check()
 
 
 class Step:
@@ -276,6 +297,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "graph": problem.stored.manifest.name,
         "graph_id": problem.stored.manifest.id,
+        "data_id": problem.stored.manifest.data_id,
         "n": problem.stored.manifest.n,
         "nnz": problem.stored.manifest.nnz,
         "partition": None if partition is None else partition.name,

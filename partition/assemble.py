@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,11 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, Graph, index_dtype
-from partition.readers import Source, read_source
-from partition.store import Manifest, check_target, write_graph
-from partition.vertex_data import attach, check_vertex_data
+from partition.readers import Layout, Source, read_source
+from partition.store import Manifest, check_target, open_graph, write_graph
+from partition.vertex_data import SORTED, attach, check_vertex_data
 
-__all__ = ["attach", "build_graph", "import_graph"]
+__all__ = ["attach", "attach_files", "build_graph", "import_graph"]
 
 DUPLICATES = ("merge", "sum", "error")
 SELF_LOOPS = ("keep", "drop")
@@ -28,6 +29,7 @@ def import_graph(
     out_path: str | os.PathLike,
     *,
     format: str = "auto",
+    layout: Layout | None = None,
     undirected: bool = False,
     direction: str = "in",
     duplicates: str = "merge",
@@ -35,6 +37,7 @@ def import_graph(
     features: str | os.PathLike | None = None,
     labels: str | os.PathLike | None = None,
     masks: Mapping[str, str | os.PathLike] | None = None,
+    mask_numbers: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
 ) -> Manifest:
@@ -42,13 +45,14 @@ def import_graph(
 
     Parameters
     ----------
-    source_path, format
-        See :func:`partition.readers.read_source`.
+    source_path, format, layout
+        See :func:`partition.readers.read_source`. ``layout.ids`` may also be "sorted", and is for
+        the files of features, labels and masks, too.
     out_path, direction, overwrite
         See :func:`partition.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
-    features, labels, masks, seed
+    features, labels, masks, mask_numbers, seed
         See :func:`attach`.
 
     Raises
@@ -61,10 +65,13 @@ def import_graph(
     _check_rules(duplicates, self_loops)
     if direction not in DIRECTIONS:
         raise unknown_name("direction", direction, DIRECTIONS)
-    check_vertex_data(features, labels, masks or {}, seed)
+    layout = layout or Layout()
+    ids = layout.ids
+    check_vertex_data(features, labels, masks or {}, seed, ids, mask_numbers)
     check_target(out_path, overwrite)
 
-    source = read_source(source_path, format)
+    in_order = replace(layout, ids=None) if str(ids) == SORTED else layout
+    source = read_source(source_path, format, in_order)
     try:
         graph, facts = build_graph(
             source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
@@ -72,16 +79,77 @@ def import_graph(
     except UserError as error:
         raise UserError(f"{source_path}: {error.message}", error.hint) from error
     del source
-    graph = attach(graph, features=features, labels=labels, masks=masks, seed=seed)
-
+    graph = attach(
+        graph,
+        features=features,
+        labels=labels,
+        masks=masks,
+        ids=ids,
+        mask_numbers=mask_numbers,
+        seed=seed,
+    )
     facts = {"file": source_path.name} | facts
-    given = {"features": features, "labels": labels} | dict(masks or {})
+    facts |= attached_facts(features, labels, masks, ids, seed)
+    return write_graph(out_path, graph, source=facts, direction=direction, overwrite=overwrite)
+
+
+def attach_files(
+    path: str | os.PathLike,
+    *,
+    features: str | os.PathLike | None = None,
+    labels: str | os.PathLike | None = None,
+    masks: Mapping[str, str | os.PathLike] | None = None,
+    ids: str | os.PathLike | None = None,
+    mask_numbers: str | None = None,
+    seed: int = 0,
+) -> Manifest:
+    """Add vertex data to a graph folder; arcs and partitions stay as they are.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    features, labels, masks, ids, mask_numbers, seed
+        See :func:`attach`.
+
+    Raises
+    ------
+    UserError
+        As :func:`attach`; or if the folder cannot be written.
+    """
+    check_vertex_data(features, labels, masks or {}, seed, ids, mask_numbers)
+    stored = open_graph(path)
+    graph = attach(
+        stored.graph,
+        features=features,
+        labels=labels,
+        masks=masks,
+        ids=ids,
+        mask_numbers=mask_numbers,
+        seed=seed,
+    )
+    facts = dict(stored.manifest.source)
+    new = attached_facts(features, labels, masks, ids, seed)
+    new["attached"] = facts.get("attached", {}) | new["attached"]
+    return write_graph(
+        path, graph, source=facts | new, direction=stored.manifest.direction, overwrite=True
+    )
+
+
+def attached_facts(
+    features: str | os.PathLike | None,
+    labels: str | os.PathLike | None,
+    masks: Mapping[str, str | os.PathLike] | None,
+    ids: str | os.PathLike | None,
+    seed: int,
+) -> dict[str, Any]:
+    """What the manifest says of vertex data: the names of the files, and the seed."""
+    given = {"features": features, "labels": labels} | dict(masks or {}) | {"ids": ids}
     attached = {name: Path(value).name for name, value in given.items() if value is not None}
-    if attached:
-        facts["attached"] = attached
+    facts: dict[str, Any] = {"attached": attached} if attached else {}
     if any(value.startswith("random:") for value in attached.values()):
         facts["seed"] = seed
-    return write_graph(out_path, graph, source=facts, direction=direction, overwrite=overwrite)
+    return facts
 
 
 def build_graph(
@@ -139,6 +207,7 @@ def build_graph(
         features=source.features,
         labels=source.labels,
         masks=dict(source.masks),
+        class_names=source.class_names,
         ids=source.ids,
     )
     facts = {
@@ -148,7 +217,7 @@ def build_graph(
         "self_loops": {"found": nloops, "rule": self_loops},
         "duplicates": {"found": ncopies, "rule": duplicates},
         "undirected": undirected,
-    }
+    } | dict(source.notes)
     return graph, facts
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from partition.backends import Option, Tool, check_options
+from partition.errors import UserError, unknown_name
 from partition.graph import Graph
 from partition.models import graph_model, hypergraph_model, row_model
 from partition.sampling import SAMPLERS
@@ -59,6 +60,30 @@ MODELS = {
         settle,
     ),
 }  # fmt: skip
+
+
+# What people call the models, and tools that are not built in.
+ALSO_CALLED = {
+    "metis": "METIS is gp, or gp with --objective vol",
+    "kmetis": "METIS is gp, or gp with --objective vol",
+    "mtkahypar": "Mt-KaHyPar is hp",
+    "mt-kahypar": "Mt-KaHyPar is hp",
+    "kahypar": "KaHyPar is hp with --tool kahypar",
+    "random": "random rows are rp",
+    "graph": "the graph model is gp",
+    "hypergraph": "the hypergraph model is hp",
+    **dict.fromkeys(
+        ("patoh", "hmetis", "zoltan", "kahip", "kaminpar", "parmetis", "scotch"),
+        "export-model writes its files, import-parts reads its result",
+    ),
+}
+
+
+def unknown_model(name: str) -> UserError:
+    """The error for a model that there is not."""
+    if name.lower() in ALSO_CALLED:
+        return UserError(f"unknown model {name!r}", ALSO_CALLED[name.lower()])
+    return unknown_name("model", name, MODELS)
 
 
 def describe(

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from partition import assemble, comparison, pipeline, store, synthetic, tables
+from partition import comparison, pipeline, store, synthetic, tables
 from partition.backends import TOOLS
 from partition.cli_common import (
     GRAPH,
@@ -17,44 +17,13 @@ from partition.cli_common import (
     force_option,
     json_option,
 )
+from partition.cli_import import attach, import_
 from partition.cli_make import add, refine
 from partition.cli_minibatches import simulate
 from partition.cli_tools import export_model, import_parts
+from partition.commands import Commands
 from partition.describe import describe_graph, describe_partition
-from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
-from partition.graph import MASKS
-from partition.readers import READERS
-
-EXIT_INTERRUPTED = 130
-AUTOMATIC = "auto"
-
-
-class _Failure(click.ClickException):
-    """A UserError as click shows it."""
-
-    exit_code = EXIT_USER_ERROR
-
-    def __init__(self, error: UserError) -> None:
-        super().__init__(error.message)
-        self.hint = error.hint
-
-    def show(self, file: Any = None) -> None:
-        click.echo(f"error: {self.message}", err=True)
-        if self.hint:
-            click.echo(f"hint: {self.hint}", err=True)
-
-
-class _Commands(click.Group):
-    """Commands whose mistakes end in a message and an exit code, never in a traceback."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except UserError as error:
-            raise _Failure(error) from error
-        except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+from partition.errors import UserError, unknown_name
 
 
 def main() -> None:
@@ -63,7 +32,7 @@ def main() -> None:
 
 
 @click.group(
-    cls=_Commands,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
 A first session:
@@ -80,65 +49,6 @@ def cli() -> None:
     A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
     gcnmpi, reads both; how much it has to communicate is decided here.
     """
-
-
-@cli.command(
-    "import",
-    epilog="""\b
-Examples:
-  gcn-partition import soc-Slashdot0902.mtx.gz slashdot.graph --features random:16
-  gcn-partition import planetoid/ind.cora cora.graph
-  gcn-partition import links.txt links.graph --undirected --features x.npy --labels y.npy""",
-)
-@click.argument("source", type=click.Path(path_type=Path))
-@click.argument("out", metavar="OUT.graph", type=GRAPH)
-@click.option(
-    "--format",
-    type=click.Choice([AUTOMATIC, *READERS]),
-    default=AUTOMATIC,
-    show_default=True,
-    help="Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
-    "common prefix), or the npz of gnn-benchmark; auto looks at the file.",
-)
-@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
-@direction_option("Whether a vertex sums over the arcs that enter it or leave it.  [default: in]")
-@click.option(
-    "--duplicates",
-    type=click.Choice(assemble.DUPLICATES),
-    default="merge",
-    show_default=True,
-    help="What becomes of arcs that are listed more than once: the first counts, their weights "
-    "are added, or the import fails.",
-)
-@click.option(
-    "--self-loops",
-    type=click.Choice(assemble.SELF_LOOPS),
-    default="keep",
-    show_default=True,
-    help="What becomes of arcs from a vertex to itself.",
-)
-@click.option("--features", metavar="X.npy|random:D", help="Features: a file, or D random columns.")
-@click.option("--labels", metavar="Y.npy|random:C", help="Labels: a file, or C random classes.")
-@click.option("--train-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to train on.")
-@click.option("--val-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to validate on.")
-@click.option("--test-mask", metavar="FILE.npy", type=click.Path(), help="Vertices to test on.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of random features, labels.")
-@force_option
-@json_option
-def import_(
-    source: Path, out: Path, direction: str | None, force: bool, as_json: bool, **options: Any
-) -> None:
-    """Read the graph in the file SOURCE and write it to the folder OUT.graph."""
-    masks = {name: options.pop(f"{name}_mask") for name in MASKS}
-    manifest = assemble.import_graph(
-        source,
-        out,
-        direction=direction or "in",
-        masks={name: file for name, file in masks.items() if file is not None},
-        overwrite=force,
-        **options,
-    )
-    _show_written(out, manifest, as_json)
 
 
 @cli.group()
@@ -210,7 +120,7 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
 @json_option
 def list_(graph: Path, as_json: bool) -> None:
     """List the partitions of a graph."""
-    store.open_graph(graph)
+    store.open_graph(graph, check=False)
     names = store.list_partitions(graph)
     partitions = (store.read_partition(graph, name, parts=False) for name in names)
     facts = [describe_partition(partition, lists=False) for partition in partitions]
@@ -236,7 +146,7 @@ def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json:
 @json_option
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Delete partitions."""
-    store.open_graph(graph)
+    store.open_graph(graph, check=False)
     for name in names:  # all or none
         if not store.has_partition(graph, name):
             raise unknown_name(f"partition of {graph}", name, store.list_partitions(graph))
@@ -279,5 +189,5 @@ def _write_synthetic(
     _show_written(out, manifest, as_json)
 
 
-for _command in (add, export_model, import_parts, refine, simulate):
+for _command in (import_, attach, add, export_model, import_parts, refine, simulate):
     cli.add_command(_command)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from partition.graph import Graph, chunks
+from partition.graph import UNLABELLED, Graph, chunks
 from partition.metrics import Metrics, NodeTraffic
 from partition.store import Partition, StoredGraph, list_partitions, read_partition
 
@@ -38,6 +38,52 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
     summary = {key: Metrics(**value).summary() for key, value in partition.metrics.items()}
     nodes = {key: NodeTraffic(**value).summary() for key, value in partition.nodes.items()}
     return facts | {"summary": summary, "node_summary": nodes}
+
+
+def describe_data(stored: StoredGraph) -> dict[str, Any]:
+    """What came out of an import, to be held against what was meant: see the keys.
+
+    ``ids`` has ``first`` and ``last``, as they are numbered; ``features`` ``columns``, ``min``,
+    ``max`` and ``zeros`` (a share); ``classes`` their vertices by name; ``masks`` theirs.
+    """
+    graph, manifest = stored.graph, stored.manifest
+    features, labels, classes = None, None, {}
+    if graph.features is not None and graph.n:
+        features = _range(graph.features)
+    if graph.labels is not None:
+        names = graph.class_names or tuple(map(str, range(graph.classes)))
+        sizes = np.bincount(graph.labels[graph.labels != UNLABELLED], minlength=len(names))
+        classes = dict(zip(names, sizes.tolist(), strict=False))
+        labels = int(sizes.sum())
+    ids = None
+    if graph.ids is not None and graph.n:
+        ids = {"first": graph.ids[0].item(), "last": graph.ids[-1].item()}
+    weights = None
+    if graph.weights is not None and graph.nnz:
+        weights = {"min": float(graph.weights.min()), "max": float(graph.weights.max())}
+    return {
+        "vertices": graph.n,
+        "arcs": graph.nnz,
+        "directed": manifest.directed,
+        "weights": weights,
+        "ids": ids,
+        "features": features,
+        "labels": labels,
+        "classes": classes,
+        "masks": {name: int(np.count_nonzero(mask)) for name, mask in graph.masks.items()},
+    }
+
+
+def _range(features: np.ndarray) -> dict[str, Any]:
+    """Least and largest entry and the share of zeros, a slice at a time."""
+    step = max(1, (1 << 24) // features.shape[1])
+    slices = [features[start : start + step] for start in range(0, len(features), step)]
+    return {
+        "columns": int(features.shape[1]),
+        "min": min(float(piece.min()) for piece in slices),
+        "max": max(float(piece.max()) for piece in slices),
+        "zeros": 1 - sum(int(np.count_nonzero(piece)) for piece in slices) / features.size,
+    }
 
 
 def degrees(graph: Graph) -> dict[str, Any]:

@@ -56,6 +56,17 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
         The names there are.
     """
     names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
+    near = nearest(name, names)
+    hint = f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
     return UserError(f"unknown {kind} {name!r}", hint)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The name that differs from ``name`` in a letter or two, whatever the case; None without one.
+
+    >>> nearest("graphblast", ["graphblas", "scipy"]), nearest("gp", ["hp", "rp"])
+    ('graphblas', None)
+    """
+    lower = {other.lower(): other for other in known}
+    found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.66)
+    return lower[found[0]] if found else None

@@ -18,6 +18,7 @@ DIRECTIONS = ("in", "out")
 NORMALIZATIONS = ("sym", "row", "none")
 MASKS = ("train", "val", "test")
 UNLABELLED = -1
+_STEP = 1 << 20  # entries that are looked at at once
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,9 @@ class Graph:
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
     masks : mapping of "train" / "val" / "test" to (n,) bool
-    ids : (n,) int64, optional
+    class_names : tuple of str, optional
+        Names of the classes, where they are not their numbers.
+    ids : (n,) int64 or str, optional
         The vertices' ids in the source file, where they were not 0..n−1.
     """
 
@@ -46,6 +49,7 @@ class Graph:
     labels: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     ids: np.ndarray | None = None
+    class_names: tuple[str, ...] | None = None
 
     @property
     def n(self) -> int:
@@ -106,10 +110,48 @@ def aggregation_matrix(
     # From coordinates, because a sum of two CSR matrices would lose entries that are stored zeros.
     matrix = sp.coo_array((data, (row, column)), shape=(graph.n, graph.n)).tocsr()
     matrix.sort_indices()
-    degree = matrix.sum(axis=1)
     rows = np.repeat(np.arange(graph.n), np.diff(matrix.indptr))
+    degree = row_sums(rows, None if graph.weights is None else matrix.data, graph.n)
     matrix.data = normalised(matrix.data, degree[rows], degree[matrix.indices], normalize)
     return matrix
+
+
+def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray:
+    """The sum of the weights of each row of Ã, the same bits for every order of the entries.
+
+    So M does not depend on who adds up what. The weights of a row are rounded to multiples of
+    2⁻⁵³ times its largest one, in two halves of which float64 adds 2²⁷ exactly. What cancels up to
+    the rounding errors of the weights themselves is 0: 0.1 + 0.2 − 0.3 must not become a divisor.
+
+    Parameters
+    ----------
+    rows : (m,) integers below n
+        The row of each entry.
+    weights : (m,) floating-point numbers, or None
+        1 where None.
+
+    Returns
+    -------
+    (n,) float64
+    """
+    counts = np.bincount(rows, minlength=n)
+    if weights is None:
+        return counts.astype(np.float64)
+    pieces = [slice(i, i + max(n, _STEP)) for i in range(0, len(rows), max(n, _STEP))]
+    largest, high, low, sizes = np.zeros((4, n))
+    for piece in pieces:
+        np.maximum.at(largest, rows[piece], np.abs(weights[piece]))
+    exponents = np.frexp(largest)[1] - 26
+    for piece in pieces:
+        row = rows[piece]
+        scaled = np.ldexp(weights[piece], -exponents[row])
+        halves = np.rint(scaled)
+        high += np.bincount(row, halves, minlength=n)
+        low += np.bincount(row, np.rint((scaled - halves) * 2.0**27), minlength=n)
+        sizes += np.bincount(row, np.abs(halves), minlength=n)
+    sums = high + low / 2.0**27
+    sums[np.abs(sums) <= counts * sizes * 2.0**-53] = 0
+    return np.ldexp(sums, exponents)
 
 
 def normalised(
@@ -118,13 +160,14 @@ def normalised(
     """The entries of M from the entries of Ã and the row sums of Ã.
 
     ``"sym"``: w / (√d_row · √d_column), which is PyTorch Geometric's ``gcn_norm``;
-    ``"row"``: w / d_row; ``"none"``: w. A degree of 0 makes the entry 0.
+    ``"row"``: w / d_row; ``"none"``: w. A degree of 0 makes the entry 0. Symmetric weights give
+    symmetric entries, to the bit.
 
     Parameters
     ----------
-    weights, row_degree, column_degree : (m,) float64
-        Weight of each entry, and the row sums of Ã (oriented as M) of the vertex of its row
-        and of the vertex of its column.
+    weights, row_degree, column_degree : (m,) numbers
+        Weight of each entry, and the row sums of Ã (oriented as M, by :func:`row_sums`) of the
+        vertex of its row and of the vertex of its column.
 
     Raises
     ------
@@ -134,13 +177,56 @@ def normalised(
     if normalize == "none":
         return weights
     if normalize == "row":
-        return weights * _inverse(row_degree)
+        return _divided(weights, row_degree)
     if (row_degree < 0).any() or (column_degree < 0).any():
         raise UserError(
             "graph.normalize = 'sym' needs row sums of A + I that are not negative",
             "use graph.normalize = 'row' or 'none' for graphs with negative weights",
         )
-    return weights * _inverse(np.sqrt(row_degree)) * _inverse(np.sqrt(column_degree))
+    return _divided(weights, np.sqrt(row_degree) * np.sqrt(column_degree))
+
+
+def check_arcs(graph: Graph, first: int, last: int) -> None:
+    """Refuse arcs of the vertices first..last−1 that no graph has, in bounded memory.
+
+    Whoever indexes by what is in a file has to do this before: compiled code does not look.
+
+    Raises
+    ------
+    UserError
+        If ``indptr`` does not increase or leaves the arcs, a target is outside 0..n−1, the targets
+        of a vertex do not increase, or a weight is not finite.
+    """
+    for start in range(first, last, _AT_ONCE):
+        ends = graph.indptr[start : min(start + _AT_ONCE, last) + 1]
+        if ends[0] < 0 or ends[-1] > graph.nnz or (ends[1:] < ends[:-1]).any():
+            raise UserError("indptr.npy does not increase", _AGAIN)
+    ends = graph.indptr[first : last + 1]
+    begin, end = int(ends[0]), int(ends[-1])
+    for start in range(begin, end, _AT_ONCE):
+        stop = min(start + _AT_ONCE, end)
+        target = np.asarray(graph.indices[max(start - 1, begin) : stop])
+        if target.min() < 0 or target.max() >= graph.n:
+            raise UserError(f"indices.npy has a vertex outside 0..{graph.n - 1}", _AGAIN)
+        falls = max(start - 1, begin) + 1 + np.flatnonzero(target[1:] <= target[:-1])
+        if (ends[np.searchsorted(ends, falls)] != falls).any():
+            raise UserError("the targets of a vertex in indices.npy do not increase", _AGAIN)
+        if graph.weights is not None and not np.isfinite(graph.weights[start:stop]).all():
+            raise UserError("weights.npy has a weight that is not finite", _AGAIN)
+
+
+_AT_ONCE = 1 << 20
+_AGAIN = "import the graph again"
+
+
+def check_labels(graph: Graph, classes: int) -> None:
+    """A UserError if a label is outside −1..classes−1."""
+    if graph.labels is None:
+        return
+    for start in range(0, graph.n, _AT_ONCE):
+        labels = graph.labels[start : start + _AT_ONCE]
+        if labels.min() < UNLABELLED or labels.max() >= classes:
+            raise UserError(f"labels.npy has a label outside -1..{classes - 1}", _AGAIN)
 
 
 def symmetry(graph: Graph) -> tuple[bool, bool]:
@@ -214,5 +300,5 @@ def chunks(indptr: np.ndarray, limit: int = 1 << 22) -> Iterator[tuple[int, int]
         first = last
 
 
-def _inverse(values: np.ndarray) -> np.ndarray:
-    return np.divide(1.0, values, out=np.zeros_like(values), where=values != 0)
+def _divided(weights: np.ndarray, degrees: np.ndarray) -> np.ndarray:
+    return np.divide(weights, degrees, out=np.zeros(len(weights)), where=degrees != 0)

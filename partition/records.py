@@ -11,9 +11,10 @@ import re
 import secrets
 import shutil
 import socket
+import stat
 import zipfile
 import zlib
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -53,7 +54,8 @@ def read_records(path: str | os.PathLike) -> list[dict[str, Any]]:
     """
     path = Path(path)
     try:
-        lines = path.read_bytes().split(b"\n")
+        with open_regular(path) as file:
+            lines = file.read().split(b"\n")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     records = []
@@ -196,12 +198,39 @@ def sync_folder(path: str | os.PathLike) -> None:
         os.close(folder)
 
 
+def open_regular(path: str | os.PathLike) -> IO[bytes]:
+    """Open a file of anybody's for reading; never a pipe or a device, which may have no end.
+
+    Raises
+    ------
+    UserError
+        If it is no regular file.
+    OSError
+        If it cannot be opened.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for who writes to it.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise UserError(f"cannot read {path}: it is no regular file")
+    return os.fdopen(file, "rb")
+
+
 # Deflate cannot expand a byte to more than this (RFC 1951: 258 bytes out of 2 bits).
 DEFLATE_RATIO = 1032
 
 
+# Kinds of dtypes, as NumPy calls them.
+NUMBERS = "biufc"
+TEXTS = "SU"
+
+
 def read_npz(
-    path: str | os.PathLike, wanted: Container[str] | None = None
+    path: str | os.PathLike,
+    wanted: Container[str] | None = None,
+    *,
+    kinds: str = NUMBERS,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
 ) -> dict[str, np.ndarray]:
     """The arrays of an ``.npz`` file of anybody's: no pickles, nothing allocated on its word.
 
@@ -209,20 +238,27 @@ def read_npz(
     ----------
     wanted : container of str, optional
         Names of the arrays to read; others are not touched. Without it, all of them.
+    kinds : str
+        What arrays may hold.
+    shapes : mapping of str to tuple, optional
+        What shape an array must have: another is refused before anything is allocated.
 
     Raises
     ------
     UserError
-        If the file is missing, no npz, damaged, or announces more than its bytes can hold.
+        If the file is missing, no npz, damaged, or announces more than its bytes can hold, or
+        an array of another shape than is asked for.
     """
     path = Path(path)
     arrays = {}
+    npz_names(path)
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
                 if wanted is None or name in wanted:
-                    arrays[name] = _read_member(path, name, archive, member)
+                    shape = None if shapes is None else shapes.get(name)
+                    arrays[name] = _read_member(path, name, archive, member, kinds, shape)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     # zipfile raises the fourth for a compression that it does not know.
@@ -233,13 +269,32 @@ def read_npz(
     return arrays
 
 
-def map_npy(path: str | os.PathLike) -> np.ndarray:
+def npz_names(path: str | os.PathLike) -> set[str]:
+    """Names of the arrays of an ``.npz``; a UserError if it is none, or two have one name."""
+    try:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
+        with open_regular(path) as file:
+            head = file.read(16)
+        if head.startswith(b"PK"):
+            raise UserError(f"{path} is truncated or damaged: {error}") from error
+        raise UserError(f"{path} is no npz: it begins with {head!r}") from error
+    twice = {name for name in names if names.count(name) > 1} if len(names) < 1 << 10 else {"…"}
+    if twice:
+        raise UserError(f"{path} holds {min(twice)!r} twice, or very many arrays")
+    return set(names)
+
+
+def map_npy(path: str | os.PathLike, *, kinds: str = NUMBERS) -> np.ndarray:
     """The array of an ``.npy`` file of anybody's, mapped read-only: see :func:`read_npz`."""
     path = Path(path)
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, str(path))
+            start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, str(path), kinds)
             if 0 in shape:  # which cannot be mapped
                 return np.empty(shape, dtype)
             order: Any = "F" if fortran else "C"
@@ -248,25 +303,71 @@ def map_npy(path: str | os.PathLike) -> np.ndarray:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
+def read_npy(
+    open_file: Callable[[], IO[bytes]],
+    size: int,
+    where: str,
+    *,
+    kinds: str = NUMBERS,
+    wanted: tuple[int, ...] | None = None,
+) -> np.ndarray:
+    """The array of an ``.npy`` that cannot be mapped, of ``size`` bytes at most.
+
+    Parameters
+    ----------
+    open_file : callable
+        Opens it at its begin; called twice.
+    where : str
+        What to call it in messages.
+    wanted : tuple of int, optional
+        The shape that it must have.
+    """
+    with open_file() as file:
+        start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, where, kinds)
+    if wanted is not None and shape != wanted:
+        raise UserError(f"{where} is of shape {shape}, not {wanted}")
+    check_memory(math.prod(shape) * dtype.itemsize, where)
+    flat = np.empty(math.prod(shape), dtype)
+    with open_file() as file:
+        file.read(start)
+        raw = flat.view(np.uint8)
+        for at in range(0, len(raw), _HEAD):
+            piece = file.read(min(_HEAD, len(raw) - at))
+            if len(piece) < min(_HEAD, len(raw) - at):
+                raise UserError(f"{where} is truncated")
+            raw[at : at + _HEAD] = np.frombuffer(piece, np.uint8)
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def check_memory(nbytes: int, what: str) -> None:
+    """Refuse an array larger than this machine's memory, before it is allocated.
+
+    Raises
+    ------
+    UserError
+        Naming ``what``, what it would take and what there is.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes > memory:
+        need, have = nbytes / 2**30, memory / 2**30
+        raise UserError(f"{what} would take {need:.3g} GiB of memory, this machine has {have:.3g}")
+
+
 def _read_member(
-    path: Path, name: str, archive: zipfile.ZipFile, member: zipfile.ZipInfo
+    path: Path,
+    name: str,
+    archive: zipfile.ZipFile,
+    member: zipfile.ZipInfo,
+    kinds: str,
+    wanted: tuple[int, ...] | None,
 ) -> np.ndarray:
     if member.file_size > member.compress_size * DEFLATE_RATIO + DEFLATE_RATIO:
         raise UserError(f"{path}: {name} announces more than its bytes can hold")
     try:
-        with archive.open(member) as file:
-            header = _read_header(file.read(_HEAD), member.file_size, f"{path}: {name}")
-        start, shape, fortran, dtype = header
-        flat = np.empty(math.prod(shape), dtype)
-        with archive.open(member) as file:
-            file.read(start)
-            raw = flat.view(np.uint8)
-            for at in range(0, len(raw), _HEAD):
-                piece = file.read(min(_HEAD, len(raw) - at))
-                if len(piece) < min(_HEAD, len(raw) - at):
-                    raise UserError(f"{path}: {name} is truncated")
-                raw[at : at + _HEAD] = np.frombuffer(piece, np.uint8)
-        return flat.reshape(shape, order="F" if fortran else "C")
+        where = f"{path}: {name}"
+        return read_npy(
+            lambda: archive.open(member), member.file_size, where, kinds=kinds, wanted=wanted
+        )
     except (ValueError, RuntimeError) as error:
         raise UserError(f"{path}: cannot read {name}: {error}") from error
     except MemoryError as error:
@@ -276,7 +377,9 @@ def _read_member(
 _HEAD = 1 << 16  # bytes that hold any header that NumPy accepts
 
 
-def _read_header(head: bytes, size: int, where: str) -> tuple[int, tuple[int, ...], bool, np.dtype]:
+def _read_header(
+    head: bytes, size: int, where: str, kinds: str
+) -> tuple[int, tuple[int, ...], bool, np.dtype]:
     """Length of the header of an ``.npy``, shape, order and dtype.
 
     Raises
@@ -296,8 +399,14 @@ def _read_header(head: bytes, size: int, where: str) -> tuple[int, tuple[int, ..
         raise UserError(f"{where} is truncated or damaged, or no array: {reason}") from error
     if dtype.hasobject:
         raise UserError(f"{where}: Object arrays are not read, they are programs")
-    if dtype.kind not in "biufc" or any(type(extent) is not int or extent < 0 for extent in shape):
-        raise UserError(f"{where} holds no numbers, but {dtype} {shape}")
+    if (
+        dtype.kind not in kinds
+        or not dtype.itemsize
+        or any(type(extent) is not int or extent < 0 for extent in shape)
+    ):
+        raise UserError(
+            f"{where} holds no numbers{' or texts' if 'U' in kinds else ''}, but {dtype} {shape}"
+        )
     # Without its zeros, because NumPy has no empty array of 2⁶³ rows either.
     extent = math.prod(filter(None, shape)) * dtype.itemsize
     if extent > size - stream.tell() and (all(shape) or extent >= 2**63):

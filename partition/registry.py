@@ -26,11 +26,15 @@ class Registry:
         Name → ``"module:attribute"``.
     extras : mapping of str to str
         Name → the extra of this distribution that installs what the entry needs.
+    options : mapping of str to tuple of str
+        Name → the keys of the configuration that this entry reads and not every other one does.
+        Entries that are not named read none of them.
     """
 
     kind: str
     entries: Mapping[str, str]
     extras: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def get(self, name: str) -> Any:
         """The object that ``name`` stands for.
@@ -52,6 +56,10 @@ class Registry:
             hint = f"pip install 'gcnmpi[{extra}]'" if extra else f"pip install {error.name}"
             message = f"{self.kind} {name!r} needs the Python package {error.name!r}"
             raise UserError(message, hint) from error
+
+    def owners(self, option: str) -> list[str]:
+        """The entries that read a key of the configuration; none for a key of all."""
+        return [name for name, options in self.options.items() if option in options]
 
     def available(self) -> dict[str, str | None]:
         """Every name, with None where it can be used and the reason where it cannot."""

@@ -12,8 +12,8 @@ from partition.backends import TOOLS, Tool
 from partition.backends.process import run_apart
 from partition.balance import DEFAULT as DEFAULT_BALANCE
 from partition.balance import constraint_weights, parse_balance, repair, single_weight
-from partition.catalogue import MODELS, all_options, describe
-from partition.errors import UserError, unknown_name
+from partition.catalogue import MODELS, all_options, describe, unknown_model
+from partition.errors import UserError
 from partition.graph import Graph
 from partition.hierarchy import partition_nodes_first
 from partition.mapping import map_to_nodes
@@ -143,7 +143,7 @@ def mapped(
 def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
     """A tool that takes the model, by name or the default; a UserError for anything else."""
     if model not in MODELS:
-        raise unknown_name("model", model, MODELS)
+        raise unknown_model(model)
     tools = MODELS[model].tools
     chosen = tool or tools[0]
     if chosen in TOOLS and chosen not in tools:

@@ -10,7 +10,8 @@ from partition.assemble import attach, build_graph
 from partition.errors import UserError
 from partition.graph import Graph, index_dtype
 from partition.readers import Source
-from partition.readers.files import MAX_CLASSES, check_memory
+from partition.readers.classes import MAX_CLASSES
+from partition.readers.files import check_memory
 from partition.vertex_data import generator
 
 ARCS_STREAM, VERTICES_STREAM = 3, 4

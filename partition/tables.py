@@ -9,6 +9,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from partition.errors import shown
 from partition.store import Manifest
 
 MANY_PARTS = 64
@@ -49,6 +50,52 @@ def show_graph(facts: Mapping[str, Any]) -> None:
         show_list(facts["partitions"])
     else:
         out.print(f"no partitions yet: gcn-partition add {facts['path']} --model hp -k 4")
+
+
+def show_data(facts: Mapping[str, Any]) -> None:
+    """What ``import`` and ``attach`` print: what is in the folder now, for a check at a glance."""
+    data, manifest = facts["summary"], facts["manifest"]
+    table = _facts(facts["path"])
+    table.add_row("vertices", f"{data['vertices']:,}")
+    kind = "directed" if data["directed"] else "undirected"
+    table.add_row("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")
+    for key in ("self_loops", "duplicates"):
+        found = manifest.source.get(key, {})
+        if found.get("found"):
+            rule = RULES.get(found["rule"], found["rule"])
+            table.add_row("", f"{found['found']:,} {key.replace('_', '-')} {rule}")
+    if "columns" in manifest.source:
+        table.add_row("columns", shown(manifest.source["columns"]))
+    if data["ids"]:
+        first, last = (shown(str(data["ids"][key])) for key in ("first", "last"))
+        table.add_row("ids", f"row 0 is vertex {first}, row {data['vertices'] - 1:,} is {last}")
+    else:
+        table.add_row("ids", f"0 to {data['vertices'] - 1:,}: row i is vertex i")
+    features = data["features"]
+    table.add_row(
+        "features",
+        f"{features['columns']:,} columns{_span(',', features)}, {features['zeros']:.1%} zeros"
+        if features
+        else "none",
+    )
+    sizes = [f"{shown(name)}: {size:,}" for name, size in data["classes"].items()]
+    more = f" and {len(sizes) - MANY_CLASSES:,} more" if len(sizes) > MANY_CLASSES else ""
+    table.add_row(
+        "classes", f"{len(sizes):,} ({', '.join(sizes[:MANY_CLASSES])}{more})" if sizes else "none"
+    )
+    if data["labels"] is not None and data["labels"] < data["vertices"]:
+        table.add_row("", f"{data['vertices'] - data['labels']:,} vertices without a label")
+    masks = ", ".join(f"{name} {count:,}" for name, count in data["masks"].items())
+    table.add_row("masks", masks or ("none: all with a label train" if sizes else "none"))
+    console().print(table)
+
+
+RULES = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
+MANY_CLASSES = 20
+
+
+def _span(before: str, values: Mapping[str, float] | None) -> str:
+    return f"{before} from {values['min']:g} to {values['max']:g}" if values else ""
 
 
 def show_partition(facts: Mapping[str, Any]) -> None:

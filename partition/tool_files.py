@@ -15,7 +15,7 @@ import numpy as np
 
 from partition.backends import check_options
 from partition.balance import DEFAULT, constraint_weights, parse_balance
-from partition.catalogue import MODELS, describe, settled
+from partition.catalogue import MODELS, describe, settled, unknown_model
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, chunks
 from partition.models import GraphModel, HypergraphModel
@@ -79,7 +79,7 @@ def export_model(
         raise unknown_name("direction", direction, DIRECTIONS)
     model = model or ("gp" if format == "metis" else "hp")
     if model not in MODELS:
-        raise unknown_name("model", model, MODELS)
+        raise unknown_model(model)
     settings = check_options(model, MODELS[model], options, "model")
     if k is None and MODELS[model].settle is not None:
         raise UserError(f"the model {model!r} depends on the number of parts", "give -k")

@@ -13,9 +13,10 @@ from pathlib import Path
 import click
 
 from gcnmpi.comparison import counted_rows, crossovers, predicted_rows, table, write_csv
-from gcnmpi.config import load_config
+from gcnmpi.config import read_config
 from gcnmpi.machine import Machine, read_machine
 from gcnmpi.ranking import Setting
+from gcnmpi.schemes import SCHEMES
 from partition.errors import EXIT_USER_ERROR, UserError
 from partition.store import open_graph
 
@@ -52,9 +53,11 @@ def main(
 ):  # fmt: skip
     """Compare what a rank receives in an epoch under every scheme, on few and on many ranks."""
     try:
-        config = load_config(config_file, settings)
+        config, given = read_config(config_file, settings, schemes=schemes or SCHEMES)
         constants = read_machine(machine)[0] if machine else Machine()
-        setting = Setting(open_graph(graph), config, constants, ranks_per_node, features, classes)
+        setting = Setting(
+            open_graph(graph), config, constants, ranks_per_node, features, classes, given
+        )
         rows, skipped = predicted_rows(setting, sizes, schemes or None)
         rows += counted_rows(records)
         out.mkdir(parents=True, exist_ok=True)

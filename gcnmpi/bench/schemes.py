@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import os
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -34,6 +34,7 @@ def bench(
     *,
     schemes: Iterable[str] | None = None,
     partitions: Sequence[str] = (),
+    given: Collection[str] = (),
     epochs: int = 5,
     on_line: Callable[[dict[str, Any]], None] = lambda line: None,
 ) -> list[dict[str, Any]]:
@@ -43,6 +44,8 @@ def bench(
     ----------
     schemes, partitions
         Only these; without them all schemes, and all partitions that fit.
+    given : collection of str
+        Full names of the keys that the user gave: variants with other values are left out.
     epochs : int
         Measured epochs a variant, after one that is not.
     on_line : callable
@@ -59,7 +62,7 @@ def bench(
     per_node = most_ranks_a_node(comm)
 
     def prepare() -> tuple[list[tuple[Candidate, dict[str, Any]]], list[Skipped]]:
-        setting = Setting(open_graph(graph), config, machine, per_node)
+        setting = Setting(open_graph(graph), config, machine, per_node, given=given)
         return _prepare(setting, comm.size, schemes, partitions)
 
     found, missing = from_root(comm, prepare)

@@ -12,6 +12,7 @@ KERNELS = Registry(
         "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
     },
     extras={"cupy": "cuda"},
+    options={"cupy": ("comm.cuda_aware", "comm.nccl")},
 )
 AUTO = "auto"
 

@@ -13,7 +13,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.comm import Comm
+from gcnmpi.comm import Comm, agreed
+from gcnmpi.record import Writer
 from partition.records import append_record
 
 Record = Mapping[str, Any]
@@ -28,20 +29,23 @@ class Report(contextlib.AbstractContextManager):
         File to append the records to.
     as_json : bool
         Print each record when it is there, and no table.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the file cannot be written.
     """
 
     def __init__(self, comm: Comm, out: Path | None, as_json: bool) -> None:
-        self._prints, self._as_json = comm.rank == 0, as_json
+        self._comm, self._prints, self._as_json = comm, comm.rank == 0, as_json
         self._records: list[Record] = []
-        self._file = None
-        if out is not None and self._prints:
-            self._file = open(out, "a", encoding="utf-8")  # noqa: SIM115
+        with agreed(comm):
+            self._write = Writer(out if self._prints else None)
 
     def __call__(self, event: str, **values: Any) -> None:
         if not self._prints:
             return
-        if self._file is not None:
-            append_record(self._file, event, **values)
+        self._write(event, **values)
         if self._as_json:
             append_record(sys.stdout, event, **values)
         else:
@@ -53,8 +57,10 @@ class Report(contextlib.AbstractContextManager):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._file is not None:
-            self._file.close()
+        self._write.close()
+        if kind is None:
+            with agreed(self._comm):
+                self._write.check()
         if kind is None and self._records:
             print_records(self._records)
 

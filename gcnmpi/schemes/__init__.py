@@ -5,6 +5,11 @@ And the transports of those that exchange rows.
 
 from partition.registry import Registry
 
+# Keys of the configuration: of those that exchange rows, of grids, of those that keep rows whole.
+_ROWS = ("scheme.backward", "scheme.transport", "scheme.progress_chunks")
+_GRID = ("scheme.grid", "scheme.permutation")
+_WHOLE = ("loading.order",)
+
 SCHEMES = Registry(
     "scheme",
     {
@@ -14,6 +19,14 @@ SCHEMES = Registry(
         "summa": "gcnmpi.schemes.summa:ENTRY",
         "split3d": "gcnmpi.schemes.split3d:ENTRY",
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
+    },
+    options={
+        "p2p": (*_WHOLE, *_ROWS),
+        "bcast": (*_WHOLE, "scheme.overlap"),
+        "replicated": (*_WHOLE, *_ROWS, "scheme.replication", "scheme.sparse", "scheme.overlap"),
+        "summa": (*_GRID, "scheme.block"),
+        "split3d": (*_GRID, "scheme.block"),
+        "tensor3d": (*_GRID, "scheme.chunks", "scheme.transpose_grad"),
     },
 )
 

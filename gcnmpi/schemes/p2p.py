@@ -39,7 +39,7 @@ from gcnmpi.schemes.whole_rows import WholeRows
 from gcnmpi.timing import Phases, Traffic
 from gcnmpi.transports import Persistent
 from gcnmpi.volume import NOTHING, Kept, Volume
-from partition.graph import chunks, normalised
+from partition.graph import chunks, normalised, row_sums
 from partition.store import Partition, StoredGraph
 
 
@@ -296,7 +296,11 @@ def _degrees(
     """Row sums of Ã for own and halo vertices, (nown + nhalo,) float64: one expand of width 1."""
     transport = Persistent(comm, plan, KERNELS.get("scipy")(np.float64))
     exchange = Exchange(transport, 1, traffic, phases)
-    exchange.own[:, 0] = weights.sum(axis=1)
+    starts, weighted = weights.indptr, weights.dtype.kind == "f"
+    for first, last in chunks(starts, STEP):
+        rows = np.repeat(np.arange(last - first), np.diff(starts[first : last + 1]))
+        values = weights.data[starts[first] : starts[last]] if weighted else None
+        exchange.own[first:last, 0] = row_sums(rows, values, last - first)
     exchange.start_expand()
     exchange.finish_expand()
     return exchange.whole[:, 0]

@@ -1,7 +1,7 @@
 """Graph files of other programs: one module per format, one line in the table each.
 
-A reader is a function ``read(path) -> Source``. It hands over the arcs as the file has them, in
-the file's order; what becomes of duplicates and self-loops is decided in
+A reader is a function ``read(path, layout) -> Source``. It hands over the arcs as the file has
+them, in the file's order; what becomes of duplicates and self-loops is decided in
 :mod:`partition.assemble`.
 """
 
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.readers.files import open_plain_or_gzip, read_errors
+from partition.readers.files import check_file, open_plain_or_gzip, read_errors
 from partition.registry import Registry
 
 READERS = Registry(
@@ -25,12 +26,20 @@ READERS = Registry(
         "edges": "partition.readers.edge_list:read",
         "planetoid": "partition.readers.planetoid:read",
         "npz": "partition.readers.gnn_benchmark:read",
+        "npy": "partition.readers.edge_index:read",
     },
 )
+
+# The fields of a Layout that a format has a use for.
+LAYOUTS = {
+    "edges": ("columns", "header", "string_ids", "vertices", "ids"),
+    "npy": ("vertices", "ids"),
+}
 
 SUFFIXES = {
     ".mtx": "mtx",
     ".npz": "npz",
+    ".npy": "npy",
     ".txt": "edges",
     ".edges": "edges",
     ".edgelist": "edges",
@@ -38,6 +47,31 @@ SUFFIXES = {
     ".tsv": "edges",
     ".csv": "edges",
 }
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the user says of a list of arcs, where the list does not say it itself.
+
+    Attributes
+    ----------
+    columns : str, optional
+        Their meaning in their order: "source,target,-,weight"; columns beyond are not read.
+    header : bool, optional
+        Whether the first line names the columns; judged by the first two lines where None.
+    string_ids : bool
+        Ids are texts, even if they look like integers.
+    vertices : str, optional
+        "N" or "A..B": which vertices there are, with an arc or without.
+    ids : path, optional
+        A file with the id of each vertex, in the order that they shall have.
+    """
+
+    columns: str | None = None
+    header: bool | None = None
+    string_ids: bool = False
+    vertices: str | None = None
+    ids: str | os.PathLike | None = None
 
 
 @dataclass(frozen=True)
@@ -56,12 +90,16 @@ class Source:
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
     masks : mapping of "train" / "val" / "test" to (n,) bool
-    ids : (n,) int64, optional
+    class_names : tuple of str, optional
+        Names of the classes, where they are not their numbers.
+    ids : (n,) int64 or str, optional
         Ids of the vertices in the file, where they are not 0..n−1.
     symmetric : bool
         Each undirected edge is listed once and stands for both its arcs.
     format : str
         Name of the format in ``READERS``.
+    notes : mapping
+        What else the reader found, for the manifest.
     """
 
     n: int
@@ -71,12 +109,16 @@ class Source:
     features: np.ndarray | None = None
     labels: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
+    class_names: tuple[str, ...] | None = None
     ids: np.ndarray | None = None
     symmetric: bool = False
     format: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
-def read_source(path: str | os.PathLike, format: str = "auto") -> Source:
+def read_source(
+    path: str | os.PathLike, format: str = "auto", layout: Layout | None = None
+) -> Source:
     """Read a graph file.
 
     Parameters
@@ -85,22 +127,25 @@ def read_source(path: str | os.PathLike, format: str = "auto") -> Source:
         The file; for ``planetoid`` the prefix that its eight files share, ``DIR/ind.cora``.
     format : str
         A name in ``READERS``, or ``"auto"``: judged by the name and the first bytes.
+    layout : Layout, optional
+        What the file does not say itself.
 
     Raises
     ------
     UserError
-        If the format is unknown, or the file is missing, truncated or malformed; the message
-        names the file and the place in it.
+        If the format is unknown or has no use for what ``layout`` says, or the file is missing,
+        truncated or malformed; the message names the file and the place in it.
     """
-    path = Path(path)
+    path, layout = Path(path), layout or Layout()
     if format == "auto":
         format = guess_format(path)
     elif format not in READERS:
         raise unknown_name(READERS.kind, format, ["auto", *READERS])
-    elif format != "planetoid" and not path.is_file():
-        raise UserError(f"there is no file {path}")
+    elif format != "planetoid":
+        check_file(path)
+    _check_layout(path, format, layout)
     with read_errors(path):
-        return READERS.get(format)(path)
+        return READERS.get(format)(path, layout)
 
 
 def guess_format(path: Path) -> str:
@@ -110,8 +155,7 @@ def guess_format(path: Path) -> str:
     if path.is_dir():
         hint = "a planetoid source is the prefix of its files, such as DIR/ind.cora"
         raise UserError(f"{path} is a folder, not a graph file", hint)
-    if not path.is_file():
-        raise UserError(f"there is no file {path}")
+    check_file(path)
     with read_errors(path), open_plain_or_gzip(path) as file:
         if file.read(14).lower() == b"%%matrixmarket":
             return "mtx"
@@ -123,3 +167,15 @@ def guess_format(path: Path) -> str:
         return "edges"
     known = ", ".join(READERS)
     raise UserError(f"cannot tell the format of {path} by its name", f"give --format: {known}")
+
+
+def _check_layout(path: Path, format: str, layout: Layout) -> None:
+    """Refuse what the format itself says, or has no place for."""
+    for option in fields(layout):
+        given = getattr(layout, option.name) != option.default
+        # Files of features may list ids in any order, whatever the arcs come from.
+        if given and option.name != "ids" and option.name not in LAYOUTS.get(format, ()):
+            takes = ", ".join(name for name in LAYOUTS if option.name in LAYOUTS[name])
+            raise UserError(
+                f"{path} has the format {format}: --{option.name.replace('_', '-')} is for {takes}"
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import stat
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -15,22 +16,83 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError
-from partition.records import DEFLATE_RATIO
+from partition.records import DEFLATE_RATIO, check_memory, open_regular
 
-MAX_CLASSES = 1 << 20
 # Sparse features may have so many columns without an entry for each.
 SPARSE_WIDTH = 1 << 16
+# Lists of arcs and tables of numbers shrink to a tenth or so in a gzip file, hardly further.
+TEXT_RATIO = 100
+FREE_CONTENT = 1 << 26
 
 
-def open_plain_or_gzip(path: Path) -> IO[bytes]:
-    """Open for reading bytes, through gzip where the file's first bytes say so."""
-    file = open(path, "rb")  # noqa: SIM115
+def open_plain_or_gzip(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
+    """Open for reading bytes, through gzip where the file's first bytes say so.
+
+    Parameters
+    ----------
+    ratio : int
+        Content of more than ``FREE_CONTENT`` that is more than so many times as long as the gzip
+        file is refused while it is read.
+
+    Raises
+    ------
+    UserError
+        If ``path`` is a pipe, a device or a folder, from which nothing is read.
+    """
+    file = open_regular(path)
     magic = file.read(2)
     file.seek(0)
-    if magic != b"\x1f\x8b":
-        return file
-    file.close()
-    return cast(IO[bytes], gzip.open(path, "rb"))
+    return cast(IO[bytes], _Gzip(path, file, ratio)) if magic == b"\x1f\x8b" else file
+
+
+def check_file(path: str | os.PathLike) -> None:
+    """A UserError if ``path`` does not exist or is not a regular file."""
+    try:
+        kind = os.stat(path).st_mode
+    except (OSError, ValueError):
+        raise UserError(f"there is no file {path}") from None
+    check_regular(path, kind)
+
+
+def check_regular(path: str | os.PathLike, mode: int) -> None:
+    """A UserError if ``mode`` (of :func:`os.stat`) is not that of a regular file."""
+    if not stat.S_ISREG(mode):
+        known = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
+        kind = known.get(stat.S_IFMT(mode), "a device")
+        hint = None if stat.S_ISDIR(mode) else "write its content to a file first"
+        raise UserError(f"{path} is {kind}, not a file", hint)
+
+
+class _Gzip(gzip.GzipFile):
+    """The content of a gzip file, refused where it is out of proportion to the file."""
+
+    def __init__(self, path: Path, file: IO[bytes], ratio: int) -> None:
+        super().__init__(fileobj=file, mode="rb")
+        self._path, self._below, self._ratio = path, file, ratio
+        self._most = max(FREE_CONTENT, os.fstat(file.fileno()).st_size * ratio)
+
+    def read(self, size: int | None = -1) -> bytes:
+        return self._within(super().read(size))
+
+    def readline(self, size: int | None = -1) -> bytes:
+        return self._within(super().readline(size))
+
+    def close(self) -> None:
+        super().close()
+        self._below.close()
+
+    def _within(self, content: bytes) -> bytes:
+        if self.tell() > self._most:
+            raise UserError(
+                f"{self._path} unpacks to more than {self._ratio} times its size",
+                "if you trust it, unpack it with gunzip and give the unpacked file",
+            )
+        return content
+
+
+def quoted(text: str, most: int = 60) -> str:
+    """A piece of a file for a message: in quotes, shortened, and without control characters."""
+    return repr(str(text if len(text) <= most else text[: most - 1] + "…"))
 
 
 def content_limit(path: Path) -> int:
@@ -52,20 +114,6 @@ def read_errors(path: Path) -> Iterator[None]:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except MemoryError as error:
         raise UserError(f"{path} does not fit into the memory of this machine") from error
-
-
-def check_memory(nbytes: int, what: str) -> None:
-    """Refuse an array larger than this machine's memory, before it is allocated.
-
-    Raises
-    ------
-    UserError
-        Naming ``what``, what it would take and what there is.
-    """
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if nbytes > memory:
-        need, have = nbytes / 2**30, memory / 2**30
-        raise UserError(f"{what} would take {need:.3g} GiB of memory, this machine has {have:.3g}")
 
 
 def check_csr(
@@ -130,29 +178,6 @@ def finite_features(features: np.ndarray, where: str) -> np.ndarray:
                 "NaN, infinities and values beyond float32 are not accepted",
             )
     return features
-
-
-def class_labels(labels: np.ndarray, where: str) -> np.ndarray:
-    """``labels`` as int32.
-
-    Raises
-    ------
-    UserError
-        If it is no vector of integers, or a label is outside −1..MAX_CLASSES−1.
-    """
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise UserError(
-            f"{where}: labels must be a vector of integers, not {labels.dtype} {labels.shape}",
-            "one class 0, 1, 2 … per vertex, -1 where it has none",
-        )
-    wrong = (labels < -1) | (labels >= MAX_CLASSES)
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        raise UserError(
-            f"{where}: label {labels[at]} of vertex {at} is outside -1..{MAX_CLASSES - 1}",
-            "classes are 0, 1, 2 …; -1 marks a vertex without a label",
-        )
-    return labels.astype(np.int32)
 
 
 def dense_features(

@@ -15,7 +15,7 @@ from typing import IO
 import scipy.io
 
 from partition.errors import UserError
-from partition.readers import Source
+from partition.readers import Layout, Source
 from partition.readers.files import content_limit, finite_weights, open_plain_or_gzip
 
 SHORTEST_ENTRY = len(b"1 1\n")
@@ -25,7 +25,7 @@ VERTICES_PER_ENTRY = 64
 LONGEST_LINE = 1 << 16
 
 
-def read(path: Path) -> Source:
+def read(path: Path, layout: Layout | None = None) -> Source:
     """Read a Matrix Market file; row = source of an arc, column = target.
 
     Raises

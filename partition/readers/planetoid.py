@@ -16,7 +16,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph import UNLABELLED
-from partition.readers import Source
+from partition.readers import Layout, Source
 from partition.readers.files import check_memory, finite_features, read_errors
 from partition.readers.unpickle import as_array, as_dense, unpickle
 
@@ -24,7 +24,7 @@ PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")
 VALIDATION = 500
 
 
-def read(prefix: Path) -> Source:
+def read(prefix: Path, layout: Layout | None = None) -> Source:
     """Read the eight files ``PREFIX.*`` with the public split.
 
     Training: the vertices of ``y``; validation: the 500 after them; test: ``test.index``.

@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from words import sets
 
 from gcnmpi.checkpoint_files import stored
 from gcnmpi.record import read_run
@@ -48,6 +50,14 @@ def graph(tmp_path_factory):
     other = sbm(300, 3, degree=8, intra=0.9, features=6, noise=1.5, train=0.3, val=0.2, seed=1)
     write_graph(path.with_name("other.graph"), other, source={})
     add_partition(path.with_name("other.graph"), "rp", 3)
+    # The same arcs, imported with other features, labels or masks.
+    for name, change in {
+        "features": {"features": made.features + 1},
+        "labels": {"labels": (made.labels + 1) % 3},
+        "masks": {"masks": made.masks | {"train": made.masks["val"], "val": made.masks["train"]}},
+    }.items():
+        write_graph(path.with_name(f"{name}.graph"), replace(made, **change), source={})
+        add_partition(path.with_name(f"{name}.graph"), "rp", 3)
     return path
 
 
@@ -56,9 +66,8 @@ def train(graph, out, *settings, epochs=EPOCHS, partition="rp-3", words=()):
     schemes = [setting for setting in settings if setting.startswith("scheme.name=")]
     if schemes and schemes[-1] != "scheme.name=p2p":  # the grids need none
         partition = None
-    settings = (*BASE, f"train.epochs={epochs}", *settings)
-    sets = [word for setting in settings for word in ("--set", setting)]
-    words = [*(["--partition", partition] if partition else []), *sets, *words]
+    given = sets(*BASE, f"train.epochs={epochs}", *settings)
+    words = [*(["--partition", partition] if partition else []), *given, *words]
     return ["train", graph, "--quiet", "--out", out, *words]
 
 
@@ -184,9 +193,24 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     assert curve(out) == long_curve
 
 
-def test_ranks_whose_launcher_was_killed_end_too(launched, open_mpi, graph, tmp_path):
-    process = launched(3, *train(graph, tmp_path / "run", epochs=10**6))
+def test_a_run_shares_nothing_and_ends_with_its_launcher(
+    launched, gcnmpi_lines, open_mpi, graph, tmp_path
+):
+    weights = ("--save-weights", tmp_path / "w.npz")
+    process = launched(3, *train(graph, tmp_path / "run", epochs=10**6, words=weights))
     wait_for_epochs(tmp_path / "run", 5, process)
+    before = (tmp_path / "run" / "run.jsonl").stat().st_ino
+    lines = [
+        train(graph, tmp_path / "run"),
+        train(graph, tmp_path / "run", words=("--resume", "never")),
+        train(graph, tmp_path / "other", words=weights),
+        train(graph, tmp_path / "other", words=("--save-best", tmp_path / "w.npz")),
+    ]
+    for told in gcnmpi_lines(3, lines):
+        assert told[1:] == told[:1] * 2
+        assert "is in use: gcnmpi train" in told[0]
+    assert (tmp_path / "run" / "run.jsonl").stat().st_ino == before
+    assert not (tmp_path / "run" / "run.previous.jsonl").exists()
     ranks = ranks_of(process)
     assert len(ranks) == 3
     process.kill()
@@ -290,6 +314,13 @@ def test_what_cannot_be_resumed_says_why(gcnmpi_lines, graph, runs, tmp_path):
         "graph": (
             train(graph.with_name("other.graph"), tmp_path / "b", words=half), "another graph"
         ),
+        **{
+            name: (
+                train(graph.with_name(f"{name}.graph"), tmp_path / "b", words=half),
+                "other features, labels or masks",
+            )
+            for name in ("features", "labels", "masks")
+        },
     }  # fmt: skip
     heard = gcnmpi_lines(3, [words for words, _ in cases.values()], timeout=60)
     for (name, (_, says)), told in zip(cases.items(), heard, strict=True):

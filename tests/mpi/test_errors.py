@@ -160,8 +160,17 @@ MISTAKES = {
         "one order of the vertices",
         "'single'",
     ),
-    "summa directed expand": train(
-        "{0}/good.graph --set scheme.name=summa --set scheme.backward=expand", "directed", "'fold'"
+    "replicated directed expand": train(
+        "{0}/good.graph --set scheme.name=replicated --set scheme.backward=expand "
+        "--set scheme.replication=3",
+        "directed",
+        "'fold'",
+    ),
+    "option of another scheme": train(
+        f"{GOOD} --set scheme.grid=3x1", "scheme.grid is an option of", "scheme p2p", "leave"
+    ),
+    "two orders of a grid": train(
+        f"{GOOD} --set scheme.name=summa --set scheme.permutation=none", "--partition gives"
     ),
     "no config": train(f"{GOOD} --config {{0}}/nothere.toml", "nothere.toml", "No such file"),
     "no TOML": train(f"{GOOD} --config {{0}}/broken.toml", "broken.toml is not valid TOML", "line"),

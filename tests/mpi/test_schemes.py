@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from words import latest
 
 from partition.assemble import build_graph
 from partition.metrics import measure
@@ -82,7 +83,7 @@ def check_schemes(mpirun, schemes_folder, tmp_path, nranks, common=(), env=None,
         found = list(importlib.import_module(name).cases(nranks))
         for graph, partition, settings in found[:most]:
             path = str(schemes_folder / f"{graph}.graph")
-            settings = ["train.epochs=20", *settings, *common]
+            settings = latest("train.epochs=20", *settings, *common)
             case = {"graph": path, "partition": partition, "settings": settings, "fault": None}
             cases.append(case)
     (tmp_path / "cases.json").write_text(json.dumps(cases))

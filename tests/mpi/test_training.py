@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from words import sets
 
 from gcnmpi import rng, serial
 from gcnmpi.config import load_config
@@ -112,7 +113,7 @@ class Run:
         partition = ["--partition", f"{self.model}-{self.ranks}"] if self.ranks > 1 else []
         words = ["train", path, *partition, "--quiet", "--out", out]
         words += ["--save-weights", out / "w.npz"]
-        return [*words, *(word for each in (*BASE, *self.settings) for word in ("--set", each))]
+        return [*words, *sets(*BASE, *self.settings)]
 
 
 BASE = (
@@ -512,7 +513,7 @@ def test_matrix_values_are_not_rounded(runs, graphs):
     graph = open_graph(graphs / "small-weights.graph").graph
     assert 0 < np.abs(graph.weights).max() < 0.01
     run = RUNS["small weights"]
-    config = load_config(None, (*BASE, *run.settings))
+    config = load_config(None, BASE, over=run.settings)
     curve = serial.train(graph, "in", config, 8)
     np.testing.assert_allclose(runs["small weights"].losses, curve.losses, rtol=1e-10)
     rounded = changed(graph, weights=np.round(graph.weights, 2))

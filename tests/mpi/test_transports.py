@@ -5,6 +5,7 @@ import os
 
 import pytest
 from test_schemes import NUMBERS, make_graph
+from words import latest, sets
 
 from gcnmpi.record import read_run
 from gcnmpi.schemes import TRANSPORTS
@@ -32,7 +33,7 @@ def test_every_transport_equals_the_serial_run(mpirun, schemes_folder, tmp_path,
         {
             "graph": str(schemes_folder / f"{graph}.graph"),
             "partition": f"uneven-{nranks}",
-            "settings": ["train.epochs=10", f"scheme.transport={transport}", *settings],
+            "settings": latest("train.epochs=10", f"scheme.transport={transport}", *settings),
             "fault": None,
         }
         for transport in TRANSPORTS
@@ -93,9 +94,9 @@ def test_mistakes_are_heard_by_all(gcnmpi_lines, path):
 
 
 def small_run(path, out, transport, *settings, epochs=3):
-    words = ["train", path, "--partition", "rp-2", "--out", out, "--set", "kernel=scipy"]
-    settings = (f"scheme.transport={transport}", f"train.epochs={epochs}", *settings)
-    return [*words, *(word for setting in settings for word in ("--set", setting))]
+    words = ["train", path, "--partition", "rp-2", "--out", out]
+    always = ("kernel=scipy", f"scheme.transport={transport}", f"train.epochs={epochs}")
+    return [*words, *sets(*always, *settings)]
 
 
 def test_what_does_not_work_here_is_a_warning_of_one_line(mpirun, path, tmp_path):

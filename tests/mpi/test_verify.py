@@ -5,6 +5,7 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from words import latest
 
 from gcnmpi.kernels import resolve
 from partition.assemble import build_graph
@@ -13,7 +14,7 @@ from partition.readers import Source
 from partition.store import Partition, write_graph, write_partition
 from partition.synthetic import sbm
 
-KINDS = ("directed", "mirrored", "undirected", "arcless")
+KINDS = ("directed", "mirrored", "undirected", "arcless", "bipartite", "one", "cancelling")
 DOT = "⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩"
 TRAFFIC = [f"{when} {what}" for when in ("training", "evaluation")
            for what in ("bytes", "received", "messages")]  # fmt: skip
@@ -22,10 +23,39 @@ STEPS = ["optimizer in float64", "optimizer in float32"]
 NUMBERS = ["loss curve", "final weights", "logits"]
 
 
+# Vertices, and (source, target, weight) of the arcs.
+CANCELLING = [(0, 4, 0.1), (1, 4, 0.2), (2, 4, -0.3), (3, 5, 1e16), (4, 5, 1.0), (5, 5, -1e16),
+              *((i, 6, 0.1) for i in range(6)), (7, 6, -0.6), (8, 7, 0.7), (0, 7, 0.2),
+              (1, 8, 1 / 3), (2, 8, -1 / 3), (4, 8, 0.5), (6, 8, -0.4)]  # fmt: skip
+SMALL = {
+    "bipartite": (4, [(0, 2, 1.0), (0, 3, 1.0), (1, 2, 1.0), (1, 3, 1.0)]),
+    "one": (1, []),
+    "cancelling": (9, CANCELLING),
+}
+
+
+def small_graph(n, entries):
+    """Without weights where all are 1."""
+    source, target, weights = np.array(entries, np.float64).reshape(-1, 3).T
+    graph, _ = build_graph(
+        Source(
+            n=n,
+            source=source.astype(int),
+            target=target.astype(int),
+            weights=None if (weights == 1).all() else weights,
+            features=np.random.default_rng(1).standard_normal((n, 3)).astype(np.float32),
+            labels=(np.arange(n) % 2).astype(np.int32),
+        )
+    )
+    return graph
+
+
 def make_graph(kind):
     """Weighted and directed with isolated vertices; or of symmetric pattern only; …"""
     if kind == "undirected":
         return sbm(90, 3, degree=6, features=4, train=0.4, val=0.2)
+    if kind in SMALL:
+        return small_graph(*SMALL[kind])
     rng = np.random.default_rng(5)
     n, narcs = (7, 0) if kind == "arcless" else (61, 230)
     source, target = rng.integers(0, max(1, n - 9), (2, narcs))
@@ -87,8 +117,8 @@ def run_cases(mpirun, folder, tmp_path, nranks, cases):
     table = [
         {
             "graph": str(folder / f"{kind}.graph"),
-            "partition": f"{(*rest, 'uneven')[0]}-{nranks}",
-            "settings": ["train.epochs=6", *settings],
+            "partition": partition_of(settings, nranks, *rest),
+            "settings": latest("train.epochs=6", *settings),
             "fault": fault,
         }
         for kind, settings, fault, *rest in cases
@@ -97,6 +127,13 @@ def run_cases(mpirun, folder, tmp_path, nranks, cases):
     done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=90)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def partition_of(settings, nranks, name="uneven"):
+    """Two copies of one part with "replicated"; other schemes than p2p need none."""
+    scheme = next((word[12:] for word in settings if word.startswith("scheme.name=")), "p2p")
+    parts = {"p2p": nranks, "replicated": max(1, nranks // 2)}.get(scheme)
+    return parts and f"{name}-{parts}"
 
 
 DROPOUT = ["model.dropout=0.5", "model.input_dropout=0.3"]
@@ -131,6 +168,28 @@ def test_sound_runs_pass(mpirun, folder, tmp_path, nranks):
         assert (result["code"], result["missed"]) == (0, []), case
         assert set(result["checks"]) >= {*NUMBERS, *TRAFFIC, DOT, "plan = metrics"}
         assert ("finite differences" in result["checks"]) == ("dtype=float32" not in case[1])
+
+
+LOOPLESS = ["graph.self_loops=false", "train.epochs=2", "model.dropout=0.3"]
+SCHEMES = ("p2p", "bcast", "replicated", "summa", "split3d", "tensor3d")
+
+
+@pytest.mark.parametrize(
+    ("nranks", "kinds"), [(1, ["one"]), (2, ["arcless", "bipartite", "cancelling"])]
+)
+def test_every_normalisation_where_rows_sum_to_nothing(mpirun, folder, tmp_path, nranks, kinds):
+    """Ranks without arcs; rows whose sums cancel, up to rounding errors that depend on an order."""
+    cases = [
+        (kind, [*LOOPLESS, f"scheme.name={scheme}", f"graph.normalize={normalize}"], None)
+        for kind in kinds
+        for normalize in ("sym", "row", "none")
+        for scheme in SCHEMES
+        if (scheme, nranks) != ("replicated", 1)
+        if kind != "cancelling" or normalize == "row"
+    ]
+    results = run_cases(mpirun, folder, tmp_path, nranks, cases)
+    for case, result in zip(cases, results, strict=True):
+        assert result["missed"] == [], case
 
 
 FOLD = ["model.hidden=[7]", "model.order=combine"]

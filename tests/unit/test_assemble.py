@@ -174,7 +174,7 @@ def test_attach_random_is_a_function_of_the_seed(graph):
         ("labels", np.zeros(4), r"labels must be a vector of integers"),
         ("labels", np.zeros((4, 1), int), r"labels must be a vector of integers"),
         ("labels", np.array([0, 0, 0, -2]), r"label -2 of vertex 3 is outside"),
-        ("labels", np.array([0, 2**31, 0, 0]), r"label 2147483648 of vertex 1 is outside"),
+        ("labels", np.array(["0.5", "1", "1", "1"]), r"the label '0.5' is a number, not a class"),
         ("train", np.ones(3, bool), r"has 3 rows"),
         ("train", np.ones(4), r"a mask is a vector of bool or of vertex numbers"),
         ("train", np.array([0, 4]), r"names a vertex outside 0\.\.3"),

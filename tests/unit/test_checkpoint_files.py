@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import threading
 import time
@@ -11,14 +12,15 @@ import pytest
 
 from gcnmpi import checkpoint_files as files
 from gcnmpi.comm import check_together
-from gcnmpi.record import Epoch, continued_record, new_record, opened, read_run
+from gcnmpi.record import Epoch, Writer, continued_record, new_folder, new_record, read_run
 from gcnmpi.watch import stop_requests, watchdog
 from partition.errors import UserError
 
 WEIGHT = np.arange(6.0).reshape(2, 3)
 FACTS = {
     "format": files.FORMAT, "version": files.VERSION, "epoch": 0, "steps": 3, "graph_id": "1" * 32,
-    "direction": "in", "widths": [2, 3], "config": {}, "best": {"epoch": 0, "val_accuracy": -1.0},
+    "data_id": "", "direction": "in", "widths": [2, 3], "config": {},
+    "best": {"epoch": 0, "val_accuracy": -1.0},
 }  # fmt: skip
 
 
@@ -30,7 +32,8 @@ def write(out, count):
     temporary = out / files.FOLDER / f".{files.name_of(count)}.tmp"
     files.make_folder(temporary)
     whole = {"weights": {"1.weight": WEIGHT * count}}
-    return files.finish(temporary, whole, epochs(count), FACTS | {"epoch": count}, [])
+    history = files.History(epochs(count))
+    return files.finish(temporary, whole, history, FACTS | {"epoch": count}, [])
 
 
 def read(path):
@@ -120,6 +123,95 @@ def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, monkeypatch, call):
     assert files.stored(tmp_path / files.FOLDER) == [before]
 
 
+def test_checkpoints_append_to_the_epochs_of_the_one_before_the_last(tmp_path):
+    ran = epochs(4)
+    history = files.History(ran)
+
+    def save():
+        count = len(ran)
+        temporary = tmp_path / files.FOLDER / f".{files.name_of(count)}.tmp"
+        files.make_folder(temporary)
+        facts = FACTS | {"epoch": count}
+        return files.finish(temporary, {"weights": {"1.weight": WEIGHT}}, history, facts, [])
+
+    inodes = []
+    for count in range(4, 12):
+        ran[:] = epochs(count)
+        path = save()
+        inodes.append((path / "epochs.jsonl").stat().st_ino)
+        for kept in files.stored(path.parent):
+            assert read(kept)[0] == epochs(files.epoch_of(kept))
+    assert inodes[2:] == inodes[:2] * 3
+    # Whatever somebody does to those files: a checkpoint is whole when it has been written.
+    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"{")):
+        for kept in files.stored(tmp_path / files.FOLDER):
+            damage(kept / "epochs.jsonl")
+        ran[:] = epochs(len(ran) + 1)
+        assert read(save())[0] == ran
+
+
+def test_without_hard_links_every_checkpoint_has_all_epochs(tmp_path, monkeypatch):
+    def none(*arguments):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("os.link", none)
+    ran = epochs(2)
+    history = files.History(ran)
+    for count in range(3, 7):
+        ran[:] = epochs(count)
+        temporary = tmp_path / files.FOLDER / f".{files.name_of(count)}.tmp"
+        files.make_folder(temporary)
+        path = files.finish(temporary, {}, history, FACTS | {"epoch": count}, [])
+        assert read(path)[0] == ran
+
+
+def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkeypatch):
+    assert files.stored(tmp_path / files.FOLDER) == []
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "gone").symlink_to(tmp_path / "a disk that is not mounted")
+    (tmp_path / "file").touch()
+    for name in ("loop", "gone", "file"):
+        with pytest.raises(UserError, match=f"cannot read .*{name}: "):
+            files.stored(tmp_path / name)
+    path = write(tmp_path, 2)
+
+    def broken(*arguments, **options):
+        raise OSError(5, "Input/output error")
+
+    def newest():
+        return read(files.stored(path.parent)[0])
+
+    for call in ("builtins.open", "pathlib.Path.read_text", "os.listdir"):
+        with monkeypatch.context() as patch:
+            patch.setattr(call, broken)
+            with pytest.raises(UserError) as caught:
+                newest()
+        assert "Input/output error" in str(caught.value)
+        assert not isinstance(caught.value, files.DamagedError), call
+    monkeypatch.setattr("shutil.rmtree", broken)
+    with pytest.raises(UserError, match="out of the way"):
+        files.discard_after(tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"best": None}, {"best": {"epoch": "1", "val_accuracy": 0.5}}, {"widths": []},
+        {"files": [["state.npz", 0, "9", 1]]}, {"files": [7]}, {"files": []}, {"data_id": 7},
+        {"files": [[[], 0, 1, 1], ["state.npz", 0, 1, 1], ["epochs.jsonl", 0, None, 1]]},
+        {"config": []}, {"steps": True},
+    ],
+)  # fmt: skip
+def test_a_manifest_with_malformed_fields_is_damaged(tmp_path, change):
+    path = write(tmp_path, 2)
+    facts = json.loads((path / "manifest.json").read_text())
+    del facts["checksum"]
+    facts |= change
+    (path / "manifest.json").write_text(json.dumps(facts | {"checksum": files._checksum(facts)}))
+    with pytest.raises(files.DamagedError, match=r"manifest of the checkpoint .* is damaged"):
+        files.read_manifest(path)
+
+
 def test_checkpoints_of_an_earlier_run_are_set_aside(tmp_path):
     files.set_aside(tmp_path)
     for count in (5, 7):
@@ -130,9 +222,11 @@ def test_checkpoints_of_an_earlier_run_are_set_aside(tmp_path):
 
 
 def record(path, *events):
-    with opened(path) as add:
-        for event, values in events:
-            add(event, **values)
+    add = Writer(path)
+    for event, values in events:
+        add(event, **values)
+    add.close()
+    add.check()
 
 
 def test_of_several_records_of_an_epoch_the_last_counts(tmp_path):
@@ -147,12 +241,97 @@ def test_of_several_records_of_an_epoch_the_last_counts(tmp_path):
     record(path, ("resume", {"ranks": 2, "epoch": 1}), *new)
     run = read_run(tmp_path)
     assert run.start == {"event": "start", "ranks": 2, "partition": "hp-4"}
-    assert [epoch["loss"] for epoch in run.epochs] == [9.0, 0.5, 3.0]
+    assert [epoch["loss"] for epoch in run.epochs] == [9.0, 0.5]
     assert (run.end, run.stop, run.resumes) == (None, None, 1)
     record(path, ("end", {"finished": True}))
     assert read_run(path).end == {"event": "end", "finished": True}
     record(path, ("resume", {"epoch": 2}))
     assert read_run(path).end is None
+
+
+def test_the_record_of_another_run_gives_way_to_the_epochs_of_the_checkpoint(tmp_path):
+    path = new_record(tmp_path)
+    old = [("epoch", vars(e)) for e in epochs(9, loss=9.0)]
+    record(path, ("start", {"ranks": 4}), *old)
+    continued_record(tmp_path, {"ranks": 2}, epochs(4, loss=1.0))
+    record(path, ("resume", {"ranks": 2, "epoch": 4}))
+    run = read_run(tmp_path)
+    assert [Epoch(**_fields(e)) for e in run.epochs] == epochs(4, loss=1.0)
+    size = path.stat().st_size
+    continued_record(tmp_path, {"ranks": 2}, epochs(4, loss=1.0))
+    assert path.stat().st_size == size
+
+
+def test_the_pace_counts_what_happens_between_epochs(tmp_path):
+    path = new_record(tmp_path)
+    assert read_run(written(path, ("start", {}), at(1, 50.0))).pace is None
+    assert read_run(written(path, at(2, 60.0), at(3, 70.0))).pace == 10.0
+    assert read_run(written(path, ("resume", {"epoch": 2}), at(3, 1000.0))).pace is None
+    run = read_run(written(path, at(4, 1004.0), at(7, 1012.0)))
+    assert run.pace == 3.0
+    assert abs(run.heard - time.time()) < 60
+
+
+def at(epoch, moment):
+    return "epoch", vars(Epoch(epoch, 1.0, None, None, None, 0.5)) | {"time": moment}
+
+
+def written(path, *events):
+    record(path, *events)
+    return path
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '7', '{"event": ["epoch"]}', '{"event": "epoch"}',
+        '{"event": "epoch", "epoch": true, "loss": 1.0, "seconds": 1.0}',
+        '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
+        '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
+        '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "time": "noon"}',
+        '{"event": "start", "config": 3}', '{"event": "resume", "epoch": "x"}',
+        '{"event": "end", "bytes_sent": 3}', '{"event": "stop", "signal": null}',
+    ],
+)  # fmt: skip
+def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
+    (tmp_path / "run.jsonl").write_text('{"event": "start"}\n' + line + '\n{"event": "x"}\n')
+    with pytest.raises(UserError, match=r"run.jsonl is damaged: ") as caught:
+        read_run(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert "\x1b" not in str(caught.value)
+    continued_record(tmp_path, {"ranks": 1}, epochs(2))
+    assert [Epoch(**_fields(e)) for e in read_run(tmp_path).epochs] == epochs(2)
+    assert (tmp_path / "run.previous.jsonl").exists()
+
+
+def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
+    path = new_record(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    write = Writer(path, "make room")
+    write("start", ranks=2)
+    size = path.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 10, hard))  # as SIGXFSZ is ignored, EFBIG
+    try:
+        write("epoch", epoch=1, loss=0.5, seconds=0.25)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert write.failed
+    write("epoch", epoch=2, loss=0.25, seconds=0.25)
+    write.close()
+    with pytest.raises(UserError, match=r"cannot write .*run.jsonl: File too large") as caught:
+        write.check()
+    assert caught.value.hint == "make room"
+    assert path.stat().st_size == size
+    with pytest.raises(UserError, match="cannot write"):
+        Writer(tmp_path)
+
+
+def test_a_new_folder_is_nobody_elses(tmp_path):
+    names = [new_folder(tmp_path / "runs", "g-hp-4-20260314").name for _ in range(3)]
+    assert names == ["g-hp-4-20260314", "g-hp-4-20260314-2", "g-hp-4-20260314-3"]
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match=r"cannot write .*file"):
+        new_folder(tmp_path / "file", "x")
 
 
 @pytest.mark.parametrize("there", [None, "", "garbage\nmore\n"])

@@ -6,9 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.config import MODELS, OPTIMIZERS, Config, from_table, keys, load_config
+from gcnmpi.config import (
+    MODELS,
+    OPTIMIZERS,
+    SELECTORS,
+    Config,
+    from_table,
+    key_fields,
+    keys,
+    load_config,
+    read_config,
+    value_of,
+)
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
+from gcnmpi.settings import spelled
 from partition.errors import UserError
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
@@ -17,12 +29,6 @@ FIXED = {
     "model.hidden", "train.eval_every", "model.dropout", "model.input_dropout", "kernel", "dtype",
     "scheme.name", "graph.normalize", "graph.direction",
 }  # fmt: skip
-
-
-def value_of(config, name):
-    for part in name.split("."):
-        config = getattr(config, part)
-    return config
 
 
 def test_every_key_has_a_default_and_a_meaning():
@@ -74,11 +80,11 @@ def test_the_files_that_come_along_are_valid(path):
             assert getattr(found, name) == expected
 
 
-def test_a_setting_overrides_the_file_and_a_later_one_an_earlier_one(tmp_path):
+def test_a_setting_overrides_the_file(tmp_path):
     file = tmp_path / "c.toml"
     file.write_text('dtype = "float64"\n[train]\nepochs = 3\nlr = 1\n[model]\nhidden = [4, 5]\n')
-    config = load_config(file, ["train.epochs=7", "train.epochs=9", "kernel=scipy"])
-    assert (config.dtype, config.kernel) == ("float64", "scipy")
+    config = load_config(file, ["train.epochs=7", "dtype=float32"], over=["train.epochs=9"])
+    assert (config.dtype, config.kernel) == ("float32", "auto")
     assert (config.train.epochs, config.train.lr) == (9, 1.0)
     assert isinstance(config.train.lr, float)
     assert config.model.hidden == (4, 5)
@@ -99,9 +105,18 @@ def test_a_setting_overrides_the_file_and_a_later_one_an_earlier_one(tmp_path):
         ("train.seed=9223372036854775807", "train.seed", 2**63 - 1),
         ("model.dropout=0", "model.dropout", 0.0),
         ("train.eval_every=0", "train.eval_every", 0),
+        ("model.hidden=64", "model.hidden", (64,)),
+        ("model.hidden=64, 32", "model.hidden", (64, 32)),
+        ("train.betas=.5,0.25", "train.betas", (0.5, 0.25)),
+        ("train.epochs=1e3", "train.epochs", 1000),
+        ("model.hidden=1e2", "model.hidden", (100,)),
+        ("train.lr=.5", "train.lr", 0.5),
+        ("model.bias=False", "model.bias", False),
+        ("scheme.machine=7", "scheme.machine", "7"),
+        ("scheme.machine=2026-01-01", "scheme.machine", "2026-01-01"),
     ],
 )
-def test_settings_are_toml_or_a_bare_word(setting, name, value):
+def test_settings_are_toml_or_as_people_write_them(setting, name, value):
     found = value_of(load_config(None, [setting]), name)
     assert found == value
     assert type(found) is type(value)
@@ -110,20 +125,33 @@ def test_settings_are_toml_or_a_bare_word(setting, name, value):
 @pytest.mark.parametrize(
     ("setting", "says"),
     [
+        ("lr=3", "unknown config key 'lr'\n  hint: did you mean 'train.lr'?"),
+        ("name=3", "did you mean 'model.name' or 'scheme.name'?"),
+        ("modle.hidden=3", "did you mean 'model.hidden'?"),
+        ("train.colour=3", "hint: keys of train: epochs, seed, "),
+        ("trian=3", "did you mean 'train'?"),
         ("train.epoch=3", "unknown config key 'train.epoch'\n  hint: did you mean 'train.epochs'?"),
         ("epochs=3", "did you mean 'train.epochs'?"),
         ("dropout=0.5", "did you mean 'model.dropout'?"),
         ("model.hiden=[3]", "did you mean 'model.hidden'?"),
         ("kernal=scipy", "did you mean 'kernel'?"),
         ("scheme.nam=p2p", "did you mean 'scheme.name'?"),
-        ("zzzz=1", "unknown config key 'zzzz'"),
+        ("zzzz=1", "unknown config key 'zzzz'\n  hint: 'gcnmpi info' lists the keys"),
         ("=1", "unknown config key ''"),
-        ("train.lr.x=1", "train.lr takes a number"),
-        ("train=1", "train is a table of keys"),
-        ("train.epochs", "not of the form key=value"),
+        ("train.lr.x=1", "did you mean 'train.lr'?"),
+        (
+            "train=1",
+            "train is a table of keys, not a value\n  hint: such as --set train.epochs=200",
+        ),
+        ("train.epochs", "not of the form key=value\n  hint: such as --set train.epochs=200"),
         ("train.epochs=", "takes an integer, not ''"),
         ("train.epochs=0", "train.epochs is at least 1, not 0"),
-        ("train.epochs=1.5", "train.epochs takes an integer, not 1.5"),
+        ("train.epochs=1.5", "takes an integer, not 1.5\n  hint: such as --set train.epochs=200"),
+        ("train.epochs=1e300", "train.epochs takes an integer, not 1e+300"),
+        (
+            "train.lr=fast",
+            "train.lr takes a number, not 'fast'\n  hint: such as --set train.lr=0.01",
+        ),
         ("train.epochs=true", "train.epochs takes an integer, not True"),
         ("train.lr=true", "train.lr takes a number"),
         ("train.lr=-1", "train.lr is at least 0"),
@@ -133,12 +161,13 @@ def test_settings_are_toml_or_a_bare_word(setting, name, value):
         ("train.seed=9223372036854775808", "train.seed is below"),
         ("train.betas=[0.9]", "train.betas takes two numbers below 1"),
         ("train.betas=[0.9, 1.0]", "train.betas takes two numbers below 1"),
-        ("model.hidden=16", "model.hidden takes a list, not 16"),
+        ("model.hidden=a", "takes an integer, not 'a'\n  hint: such as --set model.hidden=64,32"),
+        ("model.hidden=", "takes an integer, not ''\n  hint: such as --set model.hidden=64,32"),
         ("model.hidden=[16, 0]", "model.hidden is at least 1, not 0"),
         ("model.hidden=[16, 2.5]", "model.hidden takes an integer, not 2.5"),
         ("model.dropout=1", "model.dropout is below 1"),
         ("model.dropout=-0.1", "model.dropout is at least 0"),
-        ("model.bias=1", "model.bias takes true or false, not 1"),
+        ("model.bias=1", "takes true or false, not 1\n  hint: such as --set model.bias=true"),
         ("dtype=float16", "unknown dtype 'float16'\n  hint: did you mean"),
         ("kernel=graphblast", "unknown kernel 'graphblast'\n  hint: did you mean 'graphblas'?"),
         ("graph.normalize=symm", "did you mean 'sym'?"),
@@ -153,7 +182,7 @@ def test_mistakes_name_the_key_and_the_nearest_one(setting, says):
 
 def test_a_setting_below_a_value_of_the_file(tmp_path):
     (tmp_path / "c.toml").write_text("train = 3\n")
-    with pytest.raises(UserError, match="train is a value, not a table"):
+    with pytest.raises(UserError, match="train is a table of keys"):
         load_config(tmp_path / "c.toml", ["train.epochs=3"])
     with pytest.raises(UserError, match="train is a table of keys"):
         load_config(tmp_path / "c.toml")
@@ -167,6 +196,8 @@ def test_a_setting_below_a_value_of_the_file(tmp_path):
         (b"\xff\xfe", "is not valid TOML"),
         (b"[trian]\nepochs = 1\n", "unknown config key 'trian'"),
         (b"[model]\nhiden = [1]\n", "did you mean 'model.hidden'"),
+        (b"[model]\nhidden = 'a'\n", r"hint: such as hidden = \[64, 32\]"),
+        (b"train.lr = 'a'\n", r"hint: such as lr = 0.01"),
     ],
 )
 def test_files_that_are_no_configuration(tmp_path, content, says):
@@ -184,3 +215,87 @@ def test_missing_files_and_folders(tmp_path):
 def test_a_configuration_survives_its_record():
     config = load_config(None, ["model.hidden=[3, 4]", "train.lr=0.5", "dtype=float64"])
     assert from_table(dataclasses.asdict(config)) == config
+
+
+def test_every_key_takes_its_example_as_it_is_spelled():
+    for name, entry, _ in key_fields():
+        shown = spelled(entry.metadata["example"])
+        found = value_of(_with_owner(name, f"{name}={shown}"), name)
+        assert found == entry.metadata["example"], name
+
+
+def test_a_grid_may_be_a_list(tmp_path):
+    (tmp_path / "c.toml").write_text("scheme.name = 'summa'\nscheme.grid = [4, 2]\n")
+    assert load_config(tmp_path / "c.toml").scheme.grid == "4x2"
+    for text in ("[4, 2]", "4x2", "4X2", "'4x2'", "4 x 2"):
+        settings = ["scheme.name=summa", f"scheme.grid={text}"]
+        assert load_config(None, settings).scheme.grid == "4x2"
+
+
+def test_a_key_that_is_given_twice_is_refused():
+    for second in ("train.epochs=9", " train.epochs = 7", "train.epochs=7"):
+        with pytest.raises(UserError, match=r"--set train\.epochs is given twice"):
+            load_config(None, ["train.epochs=7", second])
+
+
+def test_what_the_registries_call_options_are_keys():
+    known = {name for name, _, _ in keys()}
+    for registry in SELECTORS.values():
+        for entry, options in registry.options.items():
+            assert entry in registry
+            assert set(options) <= known
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (
+            ["scheme.grid=2x2"],
+            "scheme.grid is an option of schemes summa, split3d, tensor3d, not of scheme p2p",
+        ),
+        (["train.momentum=0.9"], "not of optimizer adam\n  hint: --set train.optimizer=sgd"),
+        (["train.optimizer=sgd", "train.betas=0.9,0.99"], "train.betas is an option of optimizer"),
+        (["scheme.name=bcast", "scheme.backward=fold"], "scheme.backward is an option of schemes"),
+        (["scheme.name=summa", "scheme.replication=2"], "hint: --set scheme.name=replicated, or"),
+        (["scheme.name=summa", "loading.order=rcm"], "loading.order is an option of"),
+        (["kernel=scipy", "comm.nccl=yes"], "comm.nccl is an option of kernel cupy"),
+        (["comm.cuda_aware=no"], "not of kernel auto"),
+        (["scheme.name=replicated", "scheme.overlap=false"], "no effect with scheme.sparse = true"),
+        (
+            ["scheme.name=replicated", "scheme.sparse=false", "scheme.transport=isend"],
+            "scheme.transport has no effect with scheme.sparse = false\n"
+            "  hint: --set scheme.sparse=true, or leave scheme.transport out",
+        ),
+    ],
+)
+def test_options_of_something_else_are_refused(settings, says, tmp_path):
+    with pytest.raises(UserError) as caught:
+        load_config(None, settings)
+    assert says in str(caught.value)
+    # In a file too; the same value as a default counts as little as any other.
+    lines = (setting.partition("=") for setting in settings)
+    values = {"0.9,0.99": "[0.9, 0.99]", "2": "2", "0.9": "0.9", "false": "false"}
+    text = "".join(f"{key} = {values.get(value, repr(value))}\n" for key, _, value in lines)
+    (tmp_path / "c.toml").write_text(text)
+    with pytest.raises(UserError) as caught:
+        load_config(tmp_path / "c.toml")
+    assert says in str(caught.value)
+
+
+def test_options_of_any_of_several_schemes_are_taken():
+    config, given = read_config(None, ["scheme.grid=2x2"], schemes=["p2p", "summa"])
+    assert (config.scheme.name, config.scheme.grid) == ("p2p", "2x2")
+    assert given == {"scheme.grid"}
+    with pytest.raises(UserError, match="not of schemes p2p, bcast"):
+        read_config(None, ["scheme.grid=2x2"], schemes=["p2p", "bcast"])
+
+
+def _with_owner(name, *settings):
+    """A configuration whose scheme, optimizer … reads a key."""
+    for selector, registry in SELECTORS.items():
+        owners = registry.owners(name)
+        if owners:
+            settings = (f"{selector}={owners[0]}", *settings)
+    if name == "scheme.overlap":
+        assert "scheme.name=bcast" in settings
+    return load_config(None, settings)

@@ -1,13 +1,17 @@
 """The aggregation matrix against dense matrices written down entry by entry."""
 
+import math
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import from_arcs, random_graph
 
 from partition.errors import UserError
 from partition.graph import (
+    NORMALIZATIONS,
     Graph,
     aggregation_matrix,
     arcs,
@@ -15,6 +19,7 @@ from partition.graph import (
     columns,
     index_dtype,
     normalised,
+    row_sums,
     symmetry,
 )
 
@@ -101,6 +106,71 @@ def test_negative_row_sums_need_another_normalisation():
     with pytest.raises(UserError, match=r"graph\.normalize = 'sym'"):
         aggregation_matrix(graph)
     assert aggregation_matrix(graph, normalize="row").toarray()[1].tolist() == [4 / 3, -1 / 3]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.floats(-1e3, 1e3) | st.sampled_from([1e-300, 1e300, 0.1])),
+        max_size=30,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_row_sums_do_not_depend_on_the_order_of_the_entries(entries, random):
+    def sums():
+        rows = np.array([row for row, _ in entries], np.int32)
+        return row_sums(rows, np.array([weight for _, weight in entries], np.float64), 5)
+
+    found = sums()
+    random.shuffle(entries)
+    assert sums().tobytes() == found.tobytes()
+    for row in range(5):
+        mine = [weight for i, weight in entries if i == row]
+        allowed = len(mine) * 2.0**-52 * math.fsum(map(abs, mine))
+        assert abs(found[row] - math.fsum(mine)) <= allowed
+        assert len(mine) != 1 or found[row] == mine[0]
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-200, 1e200])
+def test_what_cancels_up_to_rounding_is_zero(unit):
+    rows = np.repeat(np.arange(5), [3, 11, 2, 2, 3])
+    weights = [0.1, 0.2, -0.3, *[0.1] * 10, -1.0, 1.0, -1.0, 1.0, -1 + 2e-15, 1e16, 1.0, -1e16]
+    sums = row_sums(rows, np.array(weights) * unit, 5) / unit
+    assert sums[:3].tolist() == [0, 0, 0]
+    assert sums[3] == pytest.approx(2e-15, rel=0.1)
+    assert sums[4] == 0  # 1e16 is given to within 1 only
+    graph = weighted(from_arcs(3, [(0, 2), (1, 2), (2, 2)]), [0.1, 0.2, -0.3])
+    for normalize in ("sym", "row"):
+        assert not aggregation_matrix(graph, "in", False, normalize).toarray()[2].any()
+
+
+def test_symmetric_weights_stay_symmetric_to_the_bit():
+    graph = random_graph(30, 200)
+    upper = np.triu(graph.adjacency().toarray() * np.random.default_rng(0).random((30, 30)))
+    matrix = sp.csr_array(upper + upper.T)
+    graph = Graph(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data)
+    dense = aggregation_matrix(graph).toarray()
+    assert (dense == dense.T).all()
+
+
+@pytest.mark.parametrize("normalize", NORMALIZATIONS)
+@pytest.mark.parametrize("self_loops", [False, True])
+@pytest.mark.parametrize("n", [0, 1, 4])
+@pytest.mark.parametrize("weights", [None, []])
+def test_graphs_without_arcs(n, self_loops, normalize, weights):
+    graph = from_arcs(n, []) if weights is None else weighted(from_arcs(n, []), weights)
+    matrix = aggregation_matrix(graph, "in", self_loops, normalize)
+    np.testing.assert_array_equal(matrix.toarray(), self_loops * np.eye(n))
+    assert matrix.dtype == np.float64
+    for none in (np.empty(0), None):
+        sums = row_sums(np.empty(0, np.int32), none, n)
+        assert (sums.dtype, sums.tolist()) == (np.float64, [0.0] * n)
+
+
+def test_degrees_may_be_integers():
+    for normalize, expected in (("row", [0.5, 0.0]), ("sym", [0.25, 0.0]), ("none", [1.0, 3.0])):
+        found = normalised(np.array([1.0, 3.0]), np.array([2, 0]), np.array([8, 4]), normalize)
+        assert found.tolist() == pytest.approx(expected, rel=1e-15)
 
 
 def test_normalised_leaves_its_input_alone():

@@ -21,9 +21,10 @@ MAX_LINES = 450
 # docs/architecture.md. The longest prefix of a module's name decides.
 LAYERS = {
     "partition": [
-        ["partition.errors", "partition.registry", "partition.locks", "partition.records",
-         "partition.startup"],
+        ["partition.commands", "partition.errors", "partition.registry", "partition.locks",
+         "partition.records", "partition.startup"],
         ["partition.graph", "partition.hashing"],
+        ["partition.manifest"],
         ["partition.store"],
         [
             "partition.readers", "partition.vertex_data", "partition.assemble",
@@ -42,13 +43,16 @@ LAYERS = {
         ["partition.study", "partition.plots"],
         ["partition.describe", "partition.tables"],
         ["partition.cli_common"],
-        ["partition.cli_make", "partition.cli_minibatches", "partition.cli_tools"],
+        [
+            "partition.cli_import", "partition.cli_make", "partition.cli_minibatches",
+            "partition.cli_tools",
+        ],
         ["partition.cli"],
         ["partition.__main__"],
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.settings"],
         ["gcnmpi.timing"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
@@ -65,7 +69,7 @@ LAYERS = {
         ["gcnmpi.ranking"],
         ["gcnmpi.comparison"],
         ["gcnmpi.problem"],
-        ["gcnmpi.checkpoint_files"],
+        ["gcnmpi.checkpoint_files", "gcnmpi.claims"],
         ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor", "gcnmpi.submit"],
@@ -79,6 +83,7 @@ LAYERS = {
 }  # fmt: skip
 
 OF_PARTITION = {
+    "commands",
     "errors",
     "registry",
     "locks",

@@ -21,7 +21,7 @@ EDGES = "# a comment\n10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n"
 
 def run(*words, code=0):
     """Run the command line; its result, after a look at the exit code."""
-    result = CliRunner().invoke(cli, [str(word) for word in words])
+    result = CliRunner().invoke(cli, [str(word) for word in words], prog_name="gcn-partition")
     assert result.exit_code == code, result.output
     return result
 
@@ -127,7 +127,7 @@ def test_import_with_files_beside(tmp_path):
     np.save(tmp_path / "y.npy", np.array([0, 1, 1, 0]))
     np.save(tmp_path / "train.npy", np.array([True, False, True, False]))
     words = ["--features", tmp_path / "x.npy", "--labels", tmp_path / "y.npy"]
-    words += ["--train-mask", tmp_path / "train.npy"]
+    words += ["--train-mask", tmp_path / "train.npy", "--ids", "sorted"]
     made = as_json("import", tmp_path / "g.txt", tmp_path / "g.graph", *words)["manifest"]
     assert (made["features"], made["classes"], made["masks"]) == (2, 2, ["train"])
 
@@ -156,7 +156,10 @@ def test_import_parts(demo, tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["info", "none.graph"], "error: there is no graph folder none.graph\nhint: gcn-partition"),
+        (
+            ["info", "none.graph"],
+            "error: there is no graph folder none.graph\n  hint: gcn-partition",
+        ),
         (["info", "DEMO", "hp-4"], "has no partition 'hp-4'"),
         (["add", "DEMO", "--model", "hp", "-k", "0"], "error: k = 0"),
         (["add", "DEMO", "--model", "hp", "-k", "201"], "201 parts, but demo has 200 vertices"),
@@ -173,7 +176,16 @@ def test_import_parts(demo, tmp_path):
         (["synth", "sbm", "x.txt"], "ends in .graph"),
         (["synth", "sbm", "DEMO"], "is there already"),
         (["import", "none.mtx", "x.graph"], "none.mtx"),
-        (["imprt", "none.mtx", "x.graph"], "No such command"),
+        (["imprt", "none.mtx", "x.graph"], "error: No such command 'imprt'"),
+        (["add", "DEMO", "--model", "gp"], "hint: see gcn-partition add --help"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "-k", "3"], "error: --parts is given twice"),
+        (["add", "DEMO", "--seed=1", "--model", "gp", "--seed", "1"], "--seed is given twice"),
+        (["synth", "rmat", "--shuffle", "x.graph", "--no-shuffle"], "--shuffle is given twice"),
+        (["add", "DEMO", "--model", "metis", "-k", "2"], "hint: METIS is gp"),
+        (["add", "DEMO", "--model", "PaToH", "-k", "2"], "hint: export-model writes its files"),
+        (["export-model", "DEMO", "x", "--format", "metis", "--model", "metis"], "METIS is gp"),
+        (["add", "DEMO", "--model", "gpp", "-k", "2"], "hint: did you mean 'gp'?"),
+        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: block, gp, hp, rp, shp"),
     ],
 )
 def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch, words, message):
@@ -233,8 +245,8 @@ def test_ctrl_c_in_the_middle_of_a_tool(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", [[], ["import"], ["synth"], ["synth", "sbm"], ["synth", "rmat"], ["info"], ["add"],
-                ["list"], ["compare"], ["import-parts"], ["remove"], ["models"]],
+    "command", [[], ["import"], ["attach"], ["synth"], ["synth", "sbm"], ["synth", "rmat"],
+                ["info"], ["add"], ["list"], ["compare"], ["import-parts"], ["remove"], ["models"]],
 )  # fmt: skip
 def test_every_command_has_help(command):
     assert "Usage" in run(*command, "--help").output

@@ -16,6 +16,7 @@ from gcnmpi.machine import Machine
 from gcnmpi.ranking import Candidate, Setting, candidates, rank_schemes, resolved_grid
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.p2p import P2POutline
+from gcnmpi.settings import names_of
 from partition.errors import UserError
 from partition.graph import Graph
 from partition.metrics import measure
@@ -48,7 +49,8 @@ def path(tmp_path_factory):
 
 
 def setting(path, machine=None, **tables):
-    return Setting(open_graph(path), from_table(tables), machine or Machine(), 4)
+    given = list(names_of(tables))
+    return Setting(open_graph(path), from_table(tables), machine or Machine(), 4, given=given)
 
 
 def only_p2p(path, size, **options):
@@ -162,6 +164,9 @@ class Table:
     def available(self):
         return {"p2p": None}
 
+    def owners(self, option):
+        return []
+
 
 def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
     monkeypatch.setattr(ranking, "SCHEMES", Table())
@@ -250,3 +255,34 @@ def test_a_grid_that_is_asked_for_leaves_the_others_out(path):
     assert {line.candidate.scheme.grid for line in found} == {"2x2"}
     _, skipped = rank_schemes(setting(path, scheme={"grid": "2x2"}), 4, schemes=["tensor3d"])
     assert [line.scheme for line in skipped] == ["tensor3d"]
+
+
+def test_options_that_are_given_leave_other_variants_out(path):
+    asked = setting(path, scheme={"replication": 2, "sparse": True})
+    found, _ = rank_schemes(asked, 4, schemes=["replicated", "p2p"])
+    variants = {(c.scheme.replication, c.scheme.sparse) for c in (f.candidate for f in found)}
+    assert variants == {(2, True)}
+    words = ["plan", str(path), "-P", "4", "--json"]
+    grid = [*words, "--set", "scheme.grid=[2, 2]"]
+    plans = json.loads(CliRunner().invoke(cli, grid).stdout)["plans"]
+    assert {p["options"].get("grid") for p in plans if p["scheme"] == "summa"} == {"2x2"}
+    assert {p["scheme"] for p in plans} >= {"p2p", "bcast", "summa"}
+    refused = CliRunner().invoke(cli, [*grid, "--schemes", "p2p,bcast"])
+    assert "scheme.grid is an option of schemes summa, " in refused.stderr
+    refused = CliRunner().invoke(cli, [*words, "--set", "scheme.name=summa"])
+    assert "--schemes summa" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["train"], "error: Missing argument 'GRAPH'\n  hint: see gcnmpi train --help\n"),
+        (["trian"], "error: No such command 'trian'"),
+        (["plan", "x", "-P", "2", "-P", "3"], "error: --ranks is given twice\n  hint: see gcnmpi"),
+        (["train", "x", "--out", "a", "--out=b"], "error: --out is given twice\n"),
+    ],
+)
+def test_mistakes_in_the_command_line(words, says):
+    done = CliRunner().invoke(cli, words, prog_name="gcnmpi")
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr.startswith(says)

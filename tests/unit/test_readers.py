@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from partition.assemble import build_graph
 from partition.errors import UserError
 from partition.readers import READERS, guess_format, read_source
-from partition.readers.edge_list import compact
+from partition.readers.numbering import compact
 
 BANNER = "%%MatrixMarket matrix coordinate "
 
@@ -200,12 +200,12 @@ def test_compact_numbers_ids_in_order(pairs):
     [
         ("", "holds no arcs"),
         ("# nothing\n\n", "holds no arcs"),
-        ("1\n", "the first arc has 1 columns"),
-        ("1 2 3 4\n", "the first arc has 4 columns"),
-        ("source,target\n1,2\n", "line 1: 'source,target' is not 'source target'"),
+        ("1\n", "line 1: '1' is one column"),
+        ("1 2 3 4\n", "line 1: '1 2 3 4' has 4 columns, and it is not clear"),
+        ("source,target\n", "holds no arcs, only the header 'source,target'"),
         ("#\n1 2\n\n2 x\n", "line 4: '2 x' is not 'source target'"),
-        ("#\n1 2\n2\n", "line 3: '2' is not"),
-        ("1 2\n2 3 4\n", "line 2: '2 3 4' is not 'source target'"),
+        ("#\n1 2\n2\n", "line 3: '2' has 1 columns, not 2: 'source target'"),
+        ("1 2\n2 3 4\n", "line 2: '2 3 4' has 3 columns, not 2"),
         ("1 2.5\n", "line 1"),
         ("1 99999999999999999999\n", "line 1"),
         ("1 2 0.5\n1 2 w\n", "line 2: '1 2 w' is not 'source target weight'"),

@@ -2,21 +2,27 @@
 
 import json
 import os
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from small_graphs import from_arcs, random_graph
 
+from partition import graph as graph_module
 from partition import store
 from partition.errors import UserError
 from partition.graph import Graph
+from partition.pipeline import add_partition
 from partition.store import (
     Partition,
     content_id,
+    data_id,
     has_partition,
     list_partitions,
     open_graph,
+    partition_lock,
     read_partition,
     remove_partition,
     write_graph,
@@ -54,6 +60,7 @@ def partition_of(path, name="p", **changes):
 
 def arrays(graph):
     facts = asdict(graph)
+    assert facts.pop("class_names") is None
     return facts | facts.pop("masks")
 
 
@@ -95,6 +102,92 @@ def test_the_id_is_that_of_the_structure():
     assert content_id(from_arcs(3, [])) != content_id(from_arcs(4, []))
 
 
+def test_the_data_id_is_that_of_what_belongs_to_the_vertices():
+    graph = full_graph()
+    first = data_id(graph)
+    assert data_id(replace(graph, weights=None)) == first
+    for change in (
+        {"features": graph.features + 1}, {"features": graph.features.reshape(6, 6)},
+        {"features": None}, {"labels": graph.labels[::-1]}, {"ids": None},
+        {"masks": {"train": graph.masks["train"]}},
+        {"masks": {"train": graph.masks["train"], "val": graph.masks["test"]}},
+        {"masks": {"train": graph.masks["test"], "test": graph.masks["train"]}},
+    ):  # fmt: skip
+        assert data_id(replace(graph, **change)) != first, change
+    wide = np.arange(600_000, dtype=np.float32).reshape(2, -1)  # of more bytes than a chunk
+    assert data_id(replace(from_arcs(2, []), features=wide)) != data_id(
+        replace(from_arcs(2, []), features=wide[::-1])
+    )
+
+
+def test_a_folder_of_version_1_is_read(folder):
+    file = folder / "manifest.json"
+    facts = json.loads(file.read_text())
+    assert facts["data_id"] == data_id(full_graph())
+    del facts["data_id"]
+    file.write_text(json.dumps(facts | {"version": 1}))
+    assert open_graph(folder).manifest.data_id == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "message"),
+    [
+        ("indices", 3, -1, r"indices.npy has a vertex outside 0\.\.11"),
+        ("indices", 3, 2 * 10**9, r"indices.npy has a vertex outside 0\.\.11"),
+        ("indices", 1, 0, "the targets of a vertex in indices.npy do not increase"),
+        ("indptr", 5, 10**12, "indptr.npy does not increase"),
+        ("indptr", 5, -3, "indptr.npy does not increase"),
+        ("indptr", 0, 1, "indptr.npy goes from 1 to"),
+        ("indptr", 12, 1, "indptr.npy goes from 0 to 1"),
+        ("weights", 2, np.nan, "weights.npy has a weight that is not finite"),
+        ("labels", 2, 400, r"labels.npy has a label outside -1\.\.3"),
+        ("labels", 2, -2, r"labels.npy has a label outside -1\.\.3"),
+    ],
+)
+@pytest.mark.parametrize("at_once", [1 << 20, 3])
+def test_numbers_that_no_graph_has_are_refused(
+    folder, monkeypatch, name, at, value, message, at_once
+):
+    monkeypatch.setattr(graph_module, "_AT_ONCE", at_once)
+    assert open_graph(folder).graph.indptr[1] > 2
+    array = np.load(folder / f"{name}.npy")
+    array[at] = value
+    np.save(folder / f"{name}.npy", array)
+    with pytest.raises(UserError, match=message):
+        open_graph(folder)
+    with pytest.raises(UserError, match=message):
+        add_partition(folder, "gp", 2)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "indices.npy", "partitions/p.npz",
+                                  "partitions/p.json"])  # fmt: skip
+def test_pipes_are_not_waited_for(folder, name):
+    write_partition(folder, partition_of(folder))
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(UserError, match="it is no regular file"):
+        open_graph(folder) and read_partition(folder, "p")
+
+
+def test_a_description_of_any_length_is_refused(folder):
+    write_partition(folder, partition_of(folder))
+    for name in ("manifest.json", "partitions/p.json"):
+        os.truncate(folder / name, 1 << 40)
+        with pytest.raises(UserError, match="is damaged: it is longer than"):
+            read_partition(folder, "p")
+        (folder / name).write_text((folder / name).open().read(20_000).rstrip("\0"))
+
+
+def test_a_part_vector_out_of_proportion_is_refused(folder):
+    write_partition(folder, partition_of(folder))
+    np.savez_compressed(folder / "partitions" / "p.npz", parts=np.zeros(10**7, np.int32))
+    tracemalloc.start()
+    with pytest.raises(UserError, match="parts is of shape"):
+        read_partition(folder, "p")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
 @pytest.mark.parametrize("name", ["indptr", "indices", "weights", "features", "labels", "ids"])
 def test_a_truncated_array_is_refused(folder, name):
     file = folder / f"{name}.npy"
@@ -122,14 +215,24 @@ def test_an_array_of_another_shape_or_type_is_refused(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "has format version 99, this program reads 1"),
+        ({"version": 99}, "has format version 99, this program reads 1 and 2"),
         ({"format": "else"}, "does not describe a graph"),
         ({"n": 13}, "the manifest asks for"),
-        ({"n": None}, "is damaged: n is no number"),
-        ({"colour": "red"}, "is damaged"),
-        ({"masks": ["train", "9" * 999]}, "is damaged: masks other than train, val, test"),
-        ({"masks": ["../../elsewhere"]}, "is damaged: masks other than train, val, test"),
-        ({"masks": [["train"]]}, "is damaged"),
+        ({"n": None}, "is damaged: n cannot be None"),
+        ({"n": -12}, "is damaged: n cannot be -12"),
+        ({"n": True}, "is damaged: n cannot be True"),
+        ({"nnz": 10**30}, "is damaged: nnz cannot be 1000"),
+        ({"n": 2**40}, "the manifest asks for"),
+        ({"classes": 2**60}, "is damaged: classes cannot be"),
+        ({"classes": 1}, r"is damaged: labels.npy has a label outside -1..0"),
+        ({"direction": "sideways"}, "is damaged: direction cannot be 'sideways'"),
+        ({"directed": "\x1b[2J" * 99}, r"is damaged: directed cannot be '\\x1b"),
+        ({"source": None}, "is damaged: source cannot be None"),
+        ({"colour": "red"}, "is damaged: it has an unknown field 'colour'"),
+        ({"masks": ["train", "9" * 999]}, "is damaged: masks does not hold what it should"),
+        ({"masks": ["../../elsewhere"]}, "is damaged: masks does not hold what it should"),
+        ({"masks": [["train"]]}, "is damaged: masks does not hold what it should"),
+        ({"masks": ["train", "train"]}, "is damaged: masks does not hold what it should"),
     ],
 )
 def test_a_manifest_that_does_not_fit_is_refused(folder, change, message):
@@ -193,6 +296,65 @@ def test_overwriting(folder):
     write_graph(folder, random_graph(5, 5), source={}, overwrite=True)
     assert open_graph(folder).graph.n == 5
     assert list_partitions(folder) == []
+
+
+def test_partitions_of_the_same_arcs_are_kept(folder):
+    before = write_partition(folder, partition_of(folder, metrics={"in": {"train": [1, 2, 3]}}))
+    write_partition(folder, partition_of(folder, "damaged"))
+    (folder / "partitions" / "damaged.npz").write_bytes(b"")
+    labels = np.zeros(12, np.int32)
+    other = replace(full_graph(), features=None, labels=labels, masks={"train": np.arange(12) < 4})
+    write_graph(folder, other, source={}, overwrite=True)
+    assert open_graph(folder).graph.features is None
+    assert list_partitions(folder) == ["p"]
+    kept = read_partition(folder, "p")
+    np.testing.assert_array_equal(kept.parts, before.parts)
+    assert kept.metrics == {"in": {"train": [2, 1, 1]}}  # of the new mask
+
+
+def test_a_graph_in_use_is_not_replaced_and_its_partition_not_removed(folder):
+    write_partition(folder, partition_of(folder))
+    with partition_lock(folder, "p", "gcnmpi train", exclusive=False):
+        with pytest.raises(UserError, match=r"g\.graph is in use: gcnmpi train"):
+            write_graph(folder, full_graph(), source={}, overwrite=True)
+        with pytest.raises(UserError, match="in use: gcnmpi train p "):
+            remove_partition(folder, "p")
+        with (
+            partition_lock(folder, "q", "gcn-partition add"),
+            pytest.raises(UserError, match="in use: gcn-partition add q "),
+            partition_lock(folder, "q", "gcn-partition add"),
+        ):
+            pass
+    remove_partition(folder, "p")
+    write_graph(folder, full_graph(), source={}, overwrite=True)
+    assert sorted(os.listdir(folder.parent)) == ["g.graph"]
+    assert not [name for name in os.listdir(folder) if name.startswith(".")]
+
+
+def test_writers_of_one_name_never_disagree(folder):
+    """One writes again and again while another reads: it finds one whole partition or none."""
+    vectors = [np.arange(12, dtype=np.int32) % 3, np.arange(12, dtype=np.int32)[::-1] % 3]
+    made = [write_partition(folder, partition_of(folder, "p", parts=vectors[0], seed=0))]
+    made += [write_partition(folder, partition_of(folder, "q", parts=vectors[1], seed=1))]
+
+    def write(number):
+        for _ in range(10):
+            again = replace(made[number], name="p")
+            write_partition(folder, again, overwrite=True)
+
+    with ThreadPoolExecutor() as pool:
+        writers = [pool.submit(write, number) for number in (0, 1, 0, 1)]
+        while not all(writer.done() for writer in writers):
+            try:
+                found = read_partition(folder, "p")
+            except UserError as error:
+                assert "'p'" in error.message or "p.json" in error.message  # noqa: PT017
+                assert "does not hold" not in error.message  # noqa: PT017
+            else:
+                assert found.id == made[found.seed].id
+        for writer in writers:
+            writer.result()
+    assert read_partition(folder, "p").parts.tolist() in [v.tolist() for v in vectors]
 
 
 def test_partition_round_trip(folder):
@@ -268,7 +430,7 @@ def test_damaged_partitions_are_refused(folder):
     with pytest.raises(UserError, match="cannot read"):
         read_partition(folder, "p")
     np.savez(vector, parts=np.zeros(11, np.int32))
-    with pytest.raises(UserError, match="does not hold the parts of 12 vertices"):
+    with pytest.raises(UserError, match=r"parts is of shape \(11,\), not \(12,\)"):
         read_partition(folder, "p")
     np.savez(vector, parts=np.full(12, 3, np.int32))
     with pytest.raises(UserError, match=r"part number outside 0\.\.2"):
@@ -278,10 +440,18 @@ def test_damaged_partitions_are_refused(folder):
         description.write_text(json.dumps(facts | change))
         with pytest.raises(UserError, match="is not a version 1 partition"):
             read_partition(folder, "p")
-    for change in ({"colour": "red"}, {"k": float("inf")}, {"k": 10**30}, {"k": 0}, {"k": None}):
+    for change in (
+        {"colour": "red"}, {"k": float("inf")}, {"k": 10**30}, {"k": 0}, {"k": None}, {"k": True},
+        {"seed": "x"}, {"imbalance": float("nan")}, {"options": []}, {"metrics": {"up": {}}},
+        {"metrics": {"in": 3}}, {"nodes": 7}, {"history": [1]}, {"seconds": None}, {"id": 5},
+        {"deterministic": 1}, {"direction": "up"}, {"graph_id": None}, {"tool": ["a"]},
+    ):  # fmt: skip
         description.write_text(json.dumps(facts | change))
         with pytest.raises(UserError, match="is damaged"):
             read_partition(folder, "p")
+    description.write_text(json.dumps({key: facts[key] for key in facts if key != "graph_id"}))
+    with pytest.raises(UserError, match="is damaged: graph_id is missing"):
+        read_partition(folder, "p")
     description.write_text(json.dumps(facts))
     # A name of a file inside, said to be UTF-8, that is not.
     names = good.replace(b"parts.npy", b"p\xff\xferts.npy"[:9])

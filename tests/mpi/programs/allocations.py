@@ -25,7 +25,7 @@ WARM = 3
 def main(comm):
     results = []
     for case in json.loads(Path(sys.argv[1]).read_text()):
-        config = load_config(None, ("threads=1", *case["settings"]))
+        config = load_config(None, ("threads=1",), over=case["settings"])
         problem = open_problem(comm, case["graph"], case["partition"], config)
         step, peak = Step(problem), 0
         tracemalloc.start()

@@ -30,7 +30,7 @@ from gcnmpi.volume import Volume
 def main(comm):
     results = []
     for case in json.loads(Path(sys.argv[1]).read_text()):
-        config = load_config(None, ("dtype=float64", *case["settings"]))
+        config = load_config(None, ("dtype=float64",), over=case["settings"])
         printed = io.StringIO()
         fault = FAULTS[case["fault"]](comm) if case["fault"] else contextlib.nullcontext()
         with fault, contextlib.redirect_stdout(printed):

@@ -1,0 +1,413 @@
+"""What files of arcs, features, labels and masks mean: read as meant, or refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from partition.cli import cli
+from partition.errors import UserError
+from partition.readers import Layout, read_source
+from partition.store import open_graph, read_partition
+
+RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
+
+
+def run(*words, code=0):
+    result = CliRunner().invoke(cli, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder to work in, with a list of arcs between 0..5."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ring.txt").write_text(RING)
+    np.save("y.npy", np.array([0, 1, 0, 1, 0, 1]))
+    np.save("x.npy", np.arange(6, dtype=np.float32)[:, None])
+    return tmp_path
+
+
+def imported(*words, source="ring.txt"):
+    run("import", source, "g.graph", "--force", *words)
+    return open_graph("g.graph").graph
+
+
+def refused(*words, source="ring.txt"):
+    result = run("import", source, "never.graph", *words, code=2)
+    assert "Traceback" not in result.output
+    return result.stderr
+
+
+def arcs_of(source):
+    return list(zip(source.source.tolist(), source.target.tolist(), strict=True))
+
+
+# Masks
+
+
+@pytest.mark.parametrize("dtype", [bool, np.uint8, np.int64])
+def test_a_mask_of_0_and_1_is_a_mask(place, dtype):
+    np.save("t.npy", np.array([1, 0, 1, 1, 0, 0], dtype))
+    graph = imported("--labels", "y.npy", "--train-mask", "t.npy")
+    assert np.flatnonzero(graph.masks["train"]).tolist() == [0, 2, 3]
+
+
+def test_a_list_of_vertices_is_a_list(place):
+    for vertices in ([0, 1], [5, 2], [1], []):
+        np.save("t.npy", np.array(vertices, int))
+        graph = imported("--labels", "y.npy", "--train-mask", "t.npy")
+        assert np.flatnonzero(graph.masks["train"]).tolist() == sorted(vertices)
+
+
+def test_masks_that_can_be_read_in_two_ways_are_refused(place):
+    np.save("t.npy", np.array([0, 1, 1, 0]))  # neither a row for each vertex, nor each vertex once
+    assert "lists vertex 0 more than once" in refused("--labels", "y.npy", "--train-mask", "t.npy")
+    (place / "two.txt").write_text("0 1\n")
+    np.save("t.npy", np.array([0, 1]))
+    words = ["--labels", "random:2", "--train-mask", "t.npy"]
+    assert "may be a row for each vertex, or a list" in refused(*words, source="two.txt")
+
+
+def test_masks_that_overlap_are_refused(place):
+    np.save("t.npy", np.array([0, 1, 2]))
+    np.save("v.npy", np.array([2, 3]))
+    message = refused("--labels", "y.npy", "--train-mask", "t.npy", "--test-mask", "v.npy")
+    assert "the train mask and the test mask have 1 vertices in common, the first is 2" in message
+
+
+def test_numbers_in_a_mask_of_a_graph_with_ids(place):
+    (place / "ids.txt").write_text("1 2\n2 3\n3 4\n")
+    np.save("t.npy", np.array([1, 2]))
+    words = ["--labels", "random:2", "--train-mask", "t.npy"]
+    assert "the numbers can be ids (1, 2, 3 …) or rows (0..3)" in refused(*words, source="ids.txt")
+    graph = imported(*words, "--mask-numbers", "ids", source="ids.txt")
+    assert np.flatnonzero(graph.masks["train"]).tolist() == [0, 1]
+    graph = imported(*words, "--mask-numbers", "rows", source="ids.txt")
+    assert np.flatnonzero(graph.masks["train"]).tolist() == [1, 2]
+    assert "no mask" in refused("--mask-numbers", "ids")
+
+
+# Labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected", "names"),
+    [
+        ([1, 2, 3, 4, 5, 5], [0, 1, 2, 3, 4, 4], ["1", "2", "3", "4", "5"]),
+        ([10000, 50000, -1, 10000, 20000, -1], [0, 2, -1, 0, 1, -1], ["10000", "20000", "50000"]),
+        ([0, 1, -1, 0, 2, 2], [0, 1, -1, 0, 2, 2], []),
+        (["b", "a", "", "b", "a", "-1"], [1, 0, -1, 1, 0, -1], ["a", "b"]),
+    ],
+)
+@pytest.mark.parametrize("form", ["npy", "csv", "npz"])
+def test_classes_are_compact_and_keep_their_names(place, labels, expected, names, form):
+    if form == "csv":
+        text = "".join(f"{i},{label}\n" for i, label in enumerate(labels))
+        (place / "l.csv").write_text("id,label\n" + text)
+    elif form == "npz":
+        np.savez("l.npz", label=labels, other=np.arange(3))
+    else:
+        np.save("l.npy", labels)
+    graph = imported("--labels", f"l.{form}")
+    assert graph.labels.tolist() == expected
+    manifest = open_graph("g.graph").manifest
+    assert (list(manifest.class_names), manifest.classes) == (names, max(expected) + 1)
+
+
+def test_labels_that_are_no_classes_are_refused(place):
+    np.save("l.npy", np.arange(40))
+    (place / "path.txt").write_text("".join(f"{i} {i + 1}\n" for i in range(39)))
+    assert "40 different labels for 40 vertices" in refused("--labels", "l.npy", source="path.txt")
+    (place / "l.csv").write_text("0.5\n1\n1\n2.5\n1\n1\n")
+    assert "the label '0.5' is a number, not a class" in refused("--labels", "l.csv")
+    np.save("l.npy", np.array([0, 1.0, np.nan, 0, 1, 1]))
+    assert "not float64 (6,)" in refused("--labels", "l.npy")
+
+
+def test_files_attached_to_a_folder_leave_arcs_and_partitions(place):
+    run("import", "ring.txt", "g.graph", "--undirected")
+    run("add", "g.graph", "--model", "rp", "-k", "2")
+    before = {file.name: file.read_bytes() for file in (place / "g.graph").rglob("*.n*")}
+    (place / "y.csv").write_text("id,class\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(6)))
+    np.save("t.npy", np.array([0, 3]))
+    run("attach", "g.graph", "--features", "x.npy", "--labels", "y.csv", "--train-mask", "t.npy")
+    stored = open_graph("g.graph")
+    assert (stored.manifest.features, stored.manifest.class_names) == (1, ("a", "b"))
+    assert np.flatnonzero(stored.graph.masks["train"]).tolist() == [0, 3]
+    assert stored.manifest.source["file"] == "ring.txt"
+    assert stored.manifest.source["attached"] == {
+        "features": "x.npy",
+        "labels": "y.csv",
+        "train": "t.npy",
+    }
+    for name, content in before.items():
+        (file,) = (place / "g.graph").rglob(name)
+        assert file.read_bytes() == content
+    assert read_partition("g.graph", "rp-2").k == 2
+    # What is not given stays.
+    run("attach", "g.graph", "--labels", "random:3", "--seed", "1")
+    again = open_graph("g.graph")
+    assert again.graph.features.tolist() == stored.graph.features.tolist()
+    assert again.manifest.class_names == ()
+    assert again.manifest.data_id != stored.manifest.data_id
+
+
+def test_what_cannot_be_attached_changes_nothing(place):
+    run("import", "ring.txt", "g.graph", "--labels", "y.npy")
+    before = open_graph("g.graph").manifest
+    np.save("short.npy", np.ones((5, 2)))
+    for words, message in (
+        ([], "there is nothing to attach"),
+        (["--features", "short.npy"], "has 5 rows, the graph has 6 vertices"),
+        (["--features", "absent.npy"], "there is no file absent.npy"),
+    ):
+        assert message in run("attach", "g.graph", *words, code=2).stderr
+    assert "there is no graph" in run("attach", "h.graph", "--features", "x.npy", code=2).stderr
+    assert open_graph("g.graph").manifest == before
+
+
+# Ids, and whose row is whose
+
+
+def test_rows_need_ids_where_those_of_the_graph_have_gaps(place):
+    (place / "gap.txt").write_text("30 10\n10 20\n")
+    np.save("x.npy", np.array([[30], [10], [20]]))
+    message = refused("--features", "x.npy", source="gap.txt")
+    assert "not clear which vertex a row is of" in message
+    assert "10, 20, 30" in message
+    (place / "ids.txt").write_text("30\n10\n20\n")
+    graph = imported("--features", "x.npy", "--ids", "ids.txt", source="gap.txt")
+    assert graph.ids.tolist() == graph.features[:, 0].tolist() == [30, 10, 20]
+    assert graph.indices.tolist() == [1, 2]
+    graph = imported("--features", "x.npy", "--ids", "sorted", source="gap.txt")
+    assert graph.ids.tolist() == [10, 20, 30]
+    assert graph.features[:, 0].tolist() == [30, 10, 20]
+
+
+def test_ids_also_name_vertices_without_arcs_and_must_name_the_others(place):
+    (place / "gap.txt").write_text("30 10\n")
+    (place / "ids.txt").write_text("30\n-7\n10\n")
+    assert imported("--ids", "ids.txt", source="gap.txt").indptr.tolist() == [0, 1, 1, 1]
+    (place / "ids.txt").write_text("30\n7\n")
+    assert "the vertex 10 is not in the file of --ids" in refused(
+        "--ids", "ids.txt", source="gap.txt"
+    )
+    (place / "ids.txt").write_text("30\n10\n30\n")
+    assert "the id 30 stands twice" in refused("--ids", "ids.txt", source="gap.txt")
+
+
+def test_a_column_of_ids_says_whose_row_it_is(place):
+    (place / "x.csv").write_text("id,a\n" + "".join(f"{i},{10 * i}\n" for i in (3, 1, 0, 5, 2, 4)))
+    assert imported("--features", "x.csv").features[:, 0].tolist() == [0, 10, 20, 30, 40, 50]
+    (place / "x.csv").write_text("id,a\n" + "".join(f"{i},{10 * i}\n" for i in (3, 1, 0, 5, 2, 9)))
+    assert "the graph has no vertex 9; its ids are 0, 1, 2 …" in refused("--features", "x.csv")
+    (place / "x.csv").write_text("id,a\n3,1\n1,1\n")
+    assert "there is none for vertex 0" in refused("--features", "x.csv")
+    (place / "x.csv").write_text("".join(f"{i},0.5\n" for i in range(6)))
+    assert "ids, or a feature?" in refused("--features", "x.csv")
+
+
+def test_ids_permute_rows_of_formats_that_number_their_vertices(place):
+    np.save("e.npy", np.array([[0, 1, 2], [1, 2, 0]]))
+    (place / "m.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n")
+    np.save("x3.npy", np.array([[5.0], [6], [7]]))
+    (place / "ids.txt").write_text("2\n0\n1\n")
+    graph = imported("--features", "x3.npy", "--ids", "ids.txt", source="m.mtx")
+    assert graph.features[:, 0].tolist() == [6, 7, 5]
+    assert graph.ids is None
+    graph = imported("--features", "x3.npy", "--ids", "ids.txt", source="e.npy")
+    assert graph.features[:, 0].tolist() == [5, 6, 7]
+    assert graph.ids.tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "vertices", "n", "first"),
+    [("0 4\n", "6", 6, 0), ("1 6\n", "6", 6, 1), ("1 4\n", "0..5", 6, 0), ("1 4\n", "1..6", 6, 1)],
+)
+def test_vertices_without_arcs_can_be_announced(place, text, vertices, n, first):
+    (place / "few.txt").write_text(text)
+    graph = imported("--vertices", vertices, "--features", "x.npy", source="few.txt")
+    assert graph.n == n
+    assert (0 if graph.ids is None else graph.ids[0]) == first
+    assert graph.features[:, 0].tolist() == list(range(6))
+
+
+def test_vertices_that_do_not_fit_are_refused(place):
+    (place / "few.txt").write_text("1 4\n")
+    assert "--vertices 0..5 or --vertices 1..6" in refused("--vertices", "6", source="few.txt")
+    assert "there is a vertex 4" in refused("--vertices", "3", source="few.txt")
+    assert "there is a vertex 4" in refused("--vertices", "0..3", source="few.txt")
+    for wrong in ("0", "x", "3..1", "9" * 30):
+        assert f"--vertices {wrong}" in refused("--vertices", wrong, source="few.txt")
+    assert "GiB of memory" in refused("--vertices", "0..2999999999999", source="few.txt")
+    message = refused("--features", "x.npy", "--ids", "sorted", source="few.txt")
+    assert "has 6 rows, the graph has 2 vertices" in message
+    assert "announced at the import: --vertices N" in message
+
+
+# Columns
+
+
+def test_a_column_of_times_is_not_taken_for_weights(place):
+    (place / "t.txt").write_text("1 2 1580000000\n2 1 1580000777\n")
+    message = refused(source="t.txt")
+    assert "whole numbers from 1580000000 to 1580000777, weights or something else" in message
+    assert "--columns source,target" in message
+    assert imported("--columns", "source,target", source="t.txt").weights is None
+    graph = imported("--columns", "source,target,weight", source="t.txt")
+    assert graph.weights.tolist() == [1580000000, 1580000777]
+    (place / "four.txt").write_text("1 2 0.5 1580000000\n")
+    assert "has 4 columns, and it is not clear what they are" in refused(source="four.txt")
+    assert imported("--columns", "target,source,weight", source="four.txt").weights.tolist() == [
+        0.5
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "arcs", "weights"),
+    [
+        ("source,target\n0,1\n1,2\n", {}, [(0, 1), (1, 2)], None),
+        ("\ufeffTarget;Source;Weight\n1;0;0.5\n2;1;3\n", {}, [(0, 1), (1, 2)], [0.5, 3]),
+        ("# c\nfrom\tto\ttime\n0\t1\t99999\n", {}, [(0, 1)], None),
+        ("a,b\n0,1\n", {}, [(0, 1)], None),
+        ("a,b,c\n0,1,2000\n", {"columns": "source,-,target"}, [(0, 1)], None),
+        ("0\t1\t7\n\n1\t2\t8\n", {"columns": "source,target,-"}, [(0, 1), (1, 2)], None),
+        ('"0","1"\r\n"1","2"\r\n', {}, [(0, 1), (1, 2)], None),
+        ("0 1\r1 2\r", {}, [(0, 1), (1, 2)], None),
+        ("0;1\n  \n1;2\n", {}, [(0, 1), (1, 2)], None),
+        ("x y\ny x\n", {}, [(0, 1), (1, 0)], None),
+        ("ann,knows,bob\nbob,likes,ann\n", {"columns": "source,-,target"}, [(0, 1), (1, 0)], None),
+        ("New York;Oslo;1.5\nOslo;New York;2\n", {}, [(0, 1), (1, 0)], [1.5, 2]),
+        ("user,friend\nann,bob\n", {"header": True}, [(0, 1)], None),
+        ("user,friend\nann,bob\n", {"header": False}, [(3, 2), (0, 1)], None),
+        ("07 7\n7 07\n", {"string_ids": True}, [(0, 1), (1, 0)], None),
+        ("0 1\n2 3\n", {"header": True}, [(0, 1)], None),
+    ],
+)
+def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
+    path = tmp_path / "e.txt"
+    path.write_bytes(text.encode())
+    source = read_source(path, layout=Layout(**options))
+    assert arcs_of(source) == arcs
+    assert (source.weights is None) == (weights is None)
+    assert weights is None or source.weights.tolist() == weights
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("user,friend\nann,bob\n", {}, r"first line \('user', 'friend'\) may be a header"),
+        ("ann knows bob\n", {}, r"third column of 'ann knows bob' is no weight"),
+        ("a,b,time\n0,1,5\n", {}, r"'a,b,time' has 3 columns, and it is not clear"),
+        ("0 1\n", {"columns": "source,weight"}, "must name source and target, each once"),
+        ("0 1\n", {"columns": "source,target,colour"}, "'colour' is no such column"),
+        ("0 1\n", {"columns": "source,target,weight"}, "has 2 columns, --columns .* names more"),
+        ("1.0 2.0\n", {}, "'1.0' is not an integer of 64 bits"),
+        ("0 1\n1 x\n", {}, "line 2: '1 x' .*'x' is not an integer"),
+        ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
+        ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
+        ("a,b\na,\n", {}, "'' is no id"),
+        ("a b\nb \udcff\n", {}, "is not UTF-8"),
+        ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
+        ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
+        ("0 1\n1 \x1b[31m\n", {}, r"'1 \\x1b\[31m'"),
+    ],
+)
+def test_lists_of_arcs_that_are_refused(tmp_path, text, options, message):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(UserError, match=message) as caught:
+        read_source(path, layout=Layout(**options))
+    assert "\x1b" not in str(caught.value)
+    assert "\n" not in caught.value.message
+
+
+def test_text_ids_are_kept(place):
+    (place / "s.csv").write_text('Ärger,b\nb,"c, d"\n')
+    graph = imported("--no-header", source="s.csv")
+    assert graph.ids.tolist() == ["b", "c, d", "Ärger"]
+    (place / "x.csv").write_text("id;f\nÄrger;1\nc, d;2\nb;3\n")
+    graph = imported("--no-header", "--features", "x.csv", source="s.csv")
+    assert graph.features[:, 0].tolist() == [3, 2, 1]
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    data=st.data(),
+    text=st.booleans(),
+    separator=st.sampled_from([" ", "\t", ",", ";"]),
+    end=st.sampled_from(["\n", "\r\n", "\r"]),
+    header=st.booleans(),
+    weighted=st.booleans(),
+    mark=st.booleans(),
+)
+def test_any_list_of_arcs_comes_back(tmp_path, data, text, separator, end, header, weighted, mark):
+    letters = st.text("abßé", min_size=1, max_size=3)
+    end_of_arc = letters if text else st.integers(-(2**63), 2**63 - 1)
+    pairs = data.draw(st.lists(st.tuples(end_of_arc, end_of_arc), min_size=1, max_size=20))
+    weights = [data.draw(st.floats(-99, 99)) for _ in pairs]
+    lines = [separator.join(["source", "target", "weight"][: 2 + weighted])] if header else []
+    for (i, j), weight in zip(pairs, weights, strict=True):
+        lines.append(separator.join([str(i), str(j), repr(weight)][: 2 + weighted]))
+    path = tmp_path / "any.txt"
+    path.write_text(end.join(lines) + end, "utf-8-sig" if mark else "utf-8", newline="")
+    # Texts of letters only never look like a header unless the first two are unique.
+    source = read_source(path, layout=Layout(header=header))
+    names = np.arange(source.n) if source.ids is None else source.ids
+    found = list(zip(names[source.source].tolist(), names[source.target].tolist(), strict=True))
+    assert found == pairs
+    assert sorted(set(names.tolist())) == names.tolist()
+    assert (source.weights.tolist() == weights) if weighted else source.weights is None
+
+
+# Other forms of arcs and features
+
+
+def test_an_edge_index(place):
+    pairs = np.array([[0, 1], [1, 2], [2, 0]])
+    for array in (pairs, pairs.T, np.asfortranarray(pairs.T), pairs.astype(np.uint16)):
+        np.save("e.npy", array)
+        assert arcs_of(read_source("e.npy")) == [(0, 1), (1, 2), (2, 0)]
+    for array, message in (
+        (pairs[:2], "it is not clear whether a row is an arc"),
+        (pairs + 0.5, r"holds float64 \(3, 2\), not integers"),
+        (np.ones((3, 3), int), r"holds int64 \(3, 3\)"),
+        (np.zeros((2, 0), int), "holds no arcs"),
+    ):
+        np.save("e.npy", array)
+        with pytest.raises(UserError, match=message):
+            read_source("e.npy")
+
+
+def test_the_summary_says_what_came_out(place):
+    np.save("y.npy", np.array([3, 3, 9, -1, 9, 9]))
+    np.save("t.npy", np.array([0, 2]))
+    words = ["--features", "x.npy", "--labels", "y.npy", "--train-mask", "t.npy"]
+    text = run("import", "ring.txt", "g.graph", *words).output
+    for line in (
+        "g.graph",
+        "6, directed",
+        "row i is vertex i",
+        "1 columns, from 0 to 5, 16.7% zeros",
+        "2 (3: 2, 9: 3)",
+        "1 vertices without a label",
+        "train 2",
+    ):
+        assert line in text
+    facts = json.loads(run("import", "ring.txt", "h.graph", *words, "--json").stdout)["summary"]
+    assert facts["classes"] == {"3": 2, "9": 3}
+    assert facts["masks"] == {"train": 2}
+
+
+def test_options_of_one_format_are_refused_with_others(place):
+    (place / "m.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n")
+    for words in (["--vertices", 3], ["--columns", "source,target"], ["--string-ids"]):
+        message = refused(*words, source="m.mtx")
+        assert f"m.mtx has the format mtx: {words[0]} is for edges" in message
