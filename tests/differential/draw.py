@@ -111,7 +111,6 @@ def draw_settings(rng: Random, nranks: int) -> dict[str, Any]:
         "train.weight_decay_layers": one_of("all", "first"),
         "train.eval_every": one_of(1, 1, 2, 3),
         "loading.max_buffer_mb": one_of(64.0, 0.001),
-        "loading.order": one_of("auto", "none", "rcm", "degree"),
         "comm.timeout": one_of(0.0, 60.0),
         "scheme.name": one_of("p2p", "p2p", "bcast", "replicated", "summa", "split3d", "tensor3d"),
     }
@@ -127,12 +126,17 @@ def draw_settings(rng: Random, nranks: int) -> dict[str, Any]:
     return settings
 
 
+def _order(one_of: Callable) -> dict[str, Any]:
+    return {"loading.order": one_of("auto", "none", "rcm", "degree")}
+
+
 def _rows(one_of: Callable, nranks: int) -> dict[str, Any]:
     transports = ("persistent", "isend", "neighbor", "alltoallv", "onesided", "shared")
     return {
         "scheme.backward": one_of("auto", "fold", "expand"),
         "scheme.transport": one_of(*transports),
         "scheme.progress_chunks": one_of(1, 4, 7),
+        **_order(one_of),
     }
 
 
@@ -141,7 +145,7 @@ def _replicated(one_of: Callable, nranks: int) -> dict[str, Any]:
     if one_of(True, False):
         return {"scheme.replication": copies, "scheme.sparse": True, **_rows(one_of, nranks)}
     whole = {"scheme.sparse": False, "scheme.overlap": one_of(True, False)}
-    return {"scheme.replication": copies, **whole}
+    return {"scheme.replication": copies, **whole, **_order(one_of)}
 
 
 def _grid(one_of: Callable, nranks: int, axes: int) -> str:
@@ -155,12 +159,11 @@ def _grid(one_of: Callable, nranks: int, axes: int) -> str:
 
 _SCHEME_KEYS: dict[str, Callable] = {
     "p2p": _rows,
-    "bcast": lambda one_of, nranks: {"scheme.overlap": one_of(True, False)},
+    "bcast": lambda one_of, nranks: {"scheme.overlap": one_of(True, False), **_order(one_of)},
     "replicated": _replicated,
     "summa": lambda one_of, nranks: {
         "scheme.grid": _grid(one_of, nranks, 2),
         "scheme.block": one_of(0, 0, 2),
-        "scheme.backward": one_of("auto", "fold", "expand"),
     },
     "split3d": lambda one_of, nranks: {
         "scheme.grid": _grid(one_of, nranks, 3),
