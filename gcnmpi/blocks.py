@@ -24,7 +24,7 @@ from gcnmpi.comm import (
     slice_of,
 )
 from gcnmpi.config import ROW_ORDERS, SchemeConfig
-from gcnmpi.loading import Entries, original_rows, own_arcs
+from gcnmpi.loading import Entries, original_rows, own_arcs, permute
 from gcnmpi.schemes.interface import Block
 from partition.graph import Graph, index_dtype
 from partition.store import Partition, StoredGraph, read_partition
@@ -270,15 +270,16 @@ class Tiling:
         offset = place - self.cuts[row]
         whole = array.ndim == 1
         width = 1 if whole else array.shape[1]
-        out = np.empty((self.rows, *([] if whole else [_length(self.columns(width))])), array.dtype)
+        tile = np.empty((0, *([] if whole else [_length(self.columns(width))])), array.dtype)
         for column in range(self.holders.shape[1]):
             piece = array[mine] if whole else array[mine, self.columns(width, column)]
             for holders in self.holders[:, column].T:
                 arrays = [offset, piece]
                 (where, values), _ = redistribute(comm, holders[row], arrays, max_bytes)
-                if len(where):
-                    out[where] = values
-        return out
+                if len(where):  # all rows of this rank's tile
+                    permute(values, np.argsort(where))
+                    tile = values
+        return tile
 
     def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:
         """The inverse of ``load``: this rank's contiguous 1/P of all rows, original order.

@@ -133,6 +133,7 @@ def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, l
             return _read(problem, path), warnings
         except DamagedError as error:
             if path == candidates[-1]:
+                error.hint = "--resume PATH takes another checkpoint, --resume never starts over"
                 raise
             warnings.append(f"{error.message}; going on from the one before it")
     return None, warnings

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import click
-import numpy as np
 
 from gcnmpi import __version__, cli_bench, cli_cluster, cli_schemes
 from gcnmpi.cli_common import Job, common
-from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config
+from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config, read_config
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
@@ -42,8 +41,9 @@ def main() -> None:
 def _report(error: UserError) -> NoReturn:
     with contextlib.suppress(UserError):
         from gcnmpi import comm
+        from gcnmpi.launch import launched
 
-        if comm.launched():
+        if launched():
 
             def fail(world: Any) -> int:
                 with comm.agreed(world):
@@ -115,7 +115,7 @@ def train(
     config = load_config(config_file, settings)
 
     def job(comm: Any, claims: Any, asked: Callable[[], int], moved: Callable[[], None]) -> int:
-        from gcnmpi import trainer
+        from gcnmpi import trainer, weights
         from gcnmpi.comm import agreed
         from gcnmpi.problem import open_problem
         from gcnmpi.report.progress import Progress
@@ -125,6 +125,7 @@ def train(
                 claims.file(path)
         if out is not None:
             claims.folder(out)
+        claims.graph(graph, partition)
         problem = open_problem(comm, graph, partition, config)
         name = cli_cluster.run_name(graph, partition)
         folder = out or claims.new_folder(Path("runs"), name)
@@ -145,25 +146,32 @@ def train(
             return EXIT_REQUEUE
         if save_weights is not None:
             flat = result.model.parameters.flat
-            trainer.save_weights(save_weights, problem, result.model, flat)
+            last = result.epochs[-1]
+            weights.save_weights(
+                save_weights, problem, result.model, flat, epoch=last.epoch, loss=last.loss
+            )
         if save_best is not None:
             with agreed(comm):
                 if not result.best.epoch:
                     hint = "it needs a validation mask, and train.eval_every above 0"
                     raise UserError("--save-best: nothing was validated", hint)
-            trainer.save_weights(save_best, problem, result.model, result.best.flat)
+            best = result.epochs[result.best.epoch - 1]
+            weights.save_weights(
+                save_best, problem, result.model, result.best.flat,
+                epoch=best.epoch, loss=best.loss,
+            )  # fmt: skip
         if comm.rank == 0 and not quiet:
             print(f"{result.end['seconds_per_epoch']:.4g} s per epoch; record: {folder}/run.jsonl")
         return 0
 
     def watched(comm: Any) -> int:
         from gcnmpi.claims import Claims
-        from gcnmpi.comm import launched
+        from gcnmpi.launch import launched
 
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
         watch = watchdog(config.comm.timeout, comm.rank)
-        with Claims(comm) as claims, requests as asked, watch as moved:
+        with Claims(comm, "gcnmpi train") as claims, requests as asked, watch as moved:
             return job(comm, claims, asked, moved)
 
     return watched
@@ -204,17 +212,21 @@ def infer(
     W.npz holds GCNConv weights, from --save-weights or from PyTorch Geometric. Y.npy gets one row
     a vertex, in the order of the graph: logits, predicted classes, or hidden embeddings.
     """
-    config = load_config(config_file, settings)
+    config, given = read_config(config_file, settings)
     if classes and layer is not None:
         raise UserError("--classes and --layer exclude each other")
 
     def job(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.inference import infer as run
+        from gcnmpi.report.outcome import print_inference
 
-        run(comm, graph, partition, config, weights, out, layer=layer, classes=classes)
+        options: dict[str, Any] = {"given": given, "layer": layer, "classes": classes}
+        with Claims(comm, "gcnmpi infer") as claims:
+            claims.graph(graph, partition)
+            done = run(comm, graph, partition, config, weights, out, **options)
         if comm.rank == 0:
-            written = np.load(out, mmap_mode="r")
-            print(f"{out}: {' × '.join(map(str, written.shape))} {written.dtype}")
+            print_inference(out, done)
         return 0
 
     return job
@@ -239,9 +251,12 @@ def verify(
     config = load_config(config_file, ("dtype=float64",), over=settings)
 
     def job(comm: Any) -> int:
+        from gcnmpi.claims import Claims
         from gcnmpi.verify import verify as run
 
-        return run(comm, graph, partition, config, as_json=as_json)
+        with Claims(comm, "gcnmpi verify") as claims:
+            claims.graph(graph, partition)
+            return run(comm, graph, partition, config, as_json=as_json)
 
     return job
 
@@ -253,14 +268,17 @@ def info(as_json: bool) -> int:
     from gcnmpi.comm import versions
 
     tables = {r.kind: r.available() for r in (KERNELS, SCHEMES, MODELS, OPTIMIZERS)}
+    native = _native_facts() if tables["kernel"]["native"] is None else {}
     if as_json:
         config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
-        print(json.dumps({"versions": versions(), **tables, "config": config}))
+        facts = {"versions": versions(), **tables, "native": native, "config": config}
+        print(json.dumps(facts))
         return 0
     print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
     for kind, entries in tables.items():
         names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
         print(f"{kind}s: {', '.join(names)}")
+    print(f"native kernel: {', '.join(native.values()) or 'none'}")
     print("\nconfiguration keys (TOML file, or --set key=value):")
     for name, default, text in keys():
         shown = json.dumps(default)
@@ -268,14 +286,32 @@ def info(as_json: bool) -> int:
     return 0
 
 
+def _native_facts() -> dict[str, str]:
+    """The instruction set that the native kernel uses here, and whether it has threads."""
+    from gcnmpi.kernels.native import NativeKernel, targets
+
+    threads = "threads by OpenMP" if NativeKernel.parallel else "one thread: built without OpenMP"
+    return {"target": targets()[0], "threads": threads}
+
+
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-def report(runs: tuple[Path, ...], as_json: bool) -> int:
-    """Compare finished RUNS (folders with a run.jsonl): volume, time, accuracy."""
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a line a run.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw loss and accuracy over the epochs into FILE: .png, .pdf or .svg.",
+)
+def report(runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | None) -> int:
+    """Compare finished RUNS: volume, time, accuracy.
+
+    RUNS are folders with a run.jsonl, or folders with such folders somewhere below them.
+    """
     from gcnmpi.report.table import print_runs
 
-    print_runs(runs, as_json=as_json)
+    print_runs(runs, as_json=as_json, as_csv=as_csv, plot=plot)
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import click
 
 from gcnmpi.cli_common import Job, common, configured
 from gcnmpi.config import load_config
-from gcnmpi.submit import LAUNCHERS, Request, prepare
+from gcnmpi.record import new_folder
+from gcnmpi.submit import LAUNCHERS, Request, check, scripts
 from gcnmpi.submit import submit as give
 
 
@@ -145,12 +147,14 @@ def submit(
         setup=setup,
         options=options,
     )
-    made = prepare(request)
+    ranks = check(request)
     if dry_run:
-        for name, text in made.items():
+        for name, text in scripts(request, ranks).items():
             click.echo(f"# --- {request.run / name}\n{text}")
         return 0
-    facts = give(request, made)
+    if out is None:
+        request = replace(request, run=new_folder(request.run.parent, request.run.name))
+    facts = give(request, scripts(request, ranks))
     if as_json:
         click.echo(json.dumps(facts))
         return 0
@@ -165,7 +169,7 @@ def submit(
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: Path, as_json: bool) -> int:
-    """How a run is doing: state, epoch, loss, time per epoch, time left."""
+    """How a run is doing: state, epoch, loss, time per epoch, time left, or what became of it."""
     from gcnmpi.report.status import print_status
     from gcnmpi.report.status import status as look
 

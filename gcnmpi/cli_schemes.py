@@ -54,6 +54,7 @@ _schemes = click.option("--schemes", metavar="NAME,…", help="Only these scheme
     "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
 )
 @click.option("--classes", type=click.IntRange(1), help="Classes, if the graph had so many.")
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N fastest only.")
 @configured
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def plan(
@@ -66,6 +67,7 @@ def plan(
     memory: str | None,
     features: int | None,
     classes: int | None,
+    top: int | None,
     config_file: Path | None,
     settings: tuple[str, ...],
     as_json: bool,
@@ -89,7 +91,7 @@ def plan(
     )
     if not ranked:
         raise UserError(f"no scheme can run on {ranks} ranks", skipped[0].reason if skipped else "")
-    print_plan(setting, ranks, facts, ranked, skipped, as_json=as_json)
+    print_plan(setting, ranks, facts, ranked, skipped, as_json=as_json, top=top)
     return 0
 
 

@@ -1,22 +1,33 @@
 """Collectives among the ranks that share a row, column or fiber of a process grid, counted.
 
 All arrays are C-contiguous, of NumPy or of the kernel. Counts may pass 2³¹: arrays travel in units
-of rows, and reductions in pieces.
+of rows. Reductions are made in pieces, because an MPI library takes memory of its own for one, up
+to twice the size of what it is given.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise, repeat
 from typing import Any
 
 import numpy as np
 
 from gcnmpi import volume
-from gcnmpi.comm import IN_PLACE, MAX, MIN, SUM, Comm, row_type, wait_all
+from gcnmpi.comm import (
+    IN_PLACE,
+    MAX,
+    MIN,
+    REDUCED_AT_ONCE,
+    SUM,
+    Comm,
+    reduce_in_pieces,
+    row_type,
+    slice_of,
+    wait_all,
+)
 from gcnmpi.timing import Phases, Traffic
 
-LONGEST = 1 << 30  # numbers that are reduced at once
+LONGEST = 1 << 30  # numbers that are reduced at once in the background
 
 
 class Group:
@@ -82,8 +93,7 @@ class Group:
             self._traffic.count(volume.all_reduce(array.nbytes, self.size))
             message = self._filled(array)
             with self._phases("wait"):
-                for piece in _pieces(message):
-                    self.comm.Allreduce(IN_PLACE, piece, op)
+                reduce_in_pieces(self.comm, message, op)
             self._take(message, array)
 
     def start_all_reduce(self, array: Any, op: Any = SUM) -> Pending:
@@ -93,7 +103,10 @@ class Group:
         self._traffic.count(volume.all_reduce(array.nbytes, self.size))
         message = self._filled(array)
         with self._phases("wait"):
-            requests = [self.comm.Iallreduce(IN_PLACE, piece, op) for piece in _pieces(message)]
+            flat = message.reshape(-1)
+            starts = range(0, max(1, len(flat)), LONGEST)
+            pieces = [flat[start : start + LONGEST] for start in starts]
+            requests = [self.comm.Iallreduce(IN_PLACE, piece, op) for piece in pieces]
         return Pending(requests, self._phases, lambda: self._take(message, array))
 
     def reduce_scatter(self, whole: Any, piece: Any, rows: Sequence[int]) -> None:
@@ -116,15 +129,23 @@ class Group:
         self._take(received, piece)
 
     def _reduce_scatter(self, whole: Any, piece: Any, rows: Sequence[int]) -> None:
-        if whole.size <= LONGEST:
-            width = whole[:1].size if len(whole) else 0
+        """In pieces: some rows of every rank's share, packed one below the other, at once."""
+        width = whole[:1].size if len(whole) else 0
+        pieces = -(-whole.nbytes // REDUCED_AT_ONCE)
+        if pieces <= 1:
             self.comm.Reduce_scatter(whole, piece, [count * width for count in rows])
             return
-        bounds = np.cumsum([0, *rows])
-        for root, (start, stop) in enumerate(pairwise(bounds)):
-            targets = _pieces(piece) if root == self.rank else repeat(None)
-            for source, target in zip(_pieces(whole[start:stop]), targets, strict=False):
-                self.comm.Reduce(source, target, SUM, root)
+        starts = np.cumsum(rows) - rows
+        room = whole[: sum(-(-count // pieces) for count in rows)].copy()
+        for number in range(pieces):
+            parts = [slice_of(count, number, pieces) for count in rows]
+            counts = [part.stop - part.start for part in parts]
+            first = 0
+            for start, part, count in zip(starts, parts, counts, strict=True):
+                room[first : first + count] = whole[start + part.start : start + part.stop]
+                first += count
+            sizes = [count * width for count in counts]
+            self.comm.Reduce_scatter(room[:first], piece[parts[self.rank]], sizes)
 
     def _to_broadcast(self, array: Any, root: int) -> Any:
         self._traffic.count(volume.broadcast(array.nbytes, self.size, self.rank == root))
@@ -142,10 +163,16 @@ class Group:
             self._kernel.from_message(message, array)
 
 
-def _pieces(array: Any) -> list[Any]:
-    """The numbers of an array, cut so that a reduction counts them in 32 bits."""
-    flat = array.reshape(-1)
-    return [flat[start : start + LONGEST] for start in range(0, max(1, len(flat)), LONGEST)]
+def reduction_room(nbytes: int, scatter: bool = False) -> int:
+    """Bytes that the sum of an array of ``nbytes`` over ranks takes beside it, about.
+
+    Open MPI takes half of a piece for an all-reduce, and 1.5 times a piece for a reduce-scatter
+    (``scatter``), for which several pieces are packed before.
+    """
+    piece = min(nbytes, REDUCED_AT_ONCE)
+    if not scatter:
+        return piece // 2
+    return 3 * piece // 2 + (piece if nbytes > REDUCED_AT_ONCE else 0)
 
 
 class Pending:
@@ -169,4 +196,4 @@ class Pending:
             request.Test()
 
 
-__all__ = ["LONGEST", "MAX", "MIN", "SUM", "Group", "Pending"]
+__all__ = ["LONGEST", "MAX", "MIN", "SUM", "Group", "Pending", "reduction_room"]

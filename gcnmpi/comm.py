@@ -15,12 +15,13 @@ import sys
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from gcnmpi.launch import check_together, launched, start_environment
 from partition.errors import EXIT_USER_ERROR, UserError
 
 try:
@@ -44,55 +45,9 @@ SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
 T = TypeVar("T")
 
 EXCHANGE_TAG = 1
+REDUCED_AT_ONCE = 1 << 24  # bytes; the network is as fast on pieces of this size as on one
 _SORTING_BYTES = 16  # for each item of a redistribution, while it is brought in order
 _LAST_SECONDS = 0.5
-
-
-# What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
-_LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
-
-
-def launched() -> bool:
-    """Whether this process was started by mpirun or srun, as one of several or alone."""
-    return any(name in os.environ for name in _LAUNCHER_VARIABLES)
-
-
-def check_together(size: int, environment: Mapping[str, str]) -> None:
-    """Refuse to be one of several processes each of which believes that it is alone.
-
-    Raises
-    ------
-    UserError
-        If there is one rank and the launcher says that it started more; agreed, since every
-        process finds the same. All but the launcher's first exit at once, so that it is said once.
-    """
-    for started, place, launcher in _LAUNCHED_AS:
-        if size == 1 and int(environment.get(started) or 1) > 1:
-            if environment.get(place, "0") != "0":
-                sys.exit(0)
-            error = UserError(
-                f"{environment[started]} processes were started by {launcher}, and MPI sees but "
-                "one in each: they do not find each other",
-                "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
-                f"mpi4py uses, {versions()['mpi']}",
-            )
-            error.agreed = True  # type: ignore[attr-defined]
-            raise error
-        if started in environment:
-            return
-
-
-# Number of processes and number of this one; of several launchers in each other the innermost.
-_LAUNCHED_AS = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"),
-    ("PMI_SIZE", "PMI_RANK", "a launcher of MPICH's kind"),
-    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
-)
-
-
-# After so many calls MPICH adds up within a node in another order: a run that was resumed would
-# not end on the same bits as one that was not.
-_ONE_ORDER_OF_SUMS = ("MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD", str(2**31 - 1))
 
 
 def run(main: Callable[[Comm], int]) -> NoReturn:
@@ -103,12 +58,12 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
     if not MPI.Is_initialized():
-        os.environ.setdefault(*_ONE_ORDER_OF_SUMS)
-        MPI.Init_thread(MPI.THREAD_FUNNELED)
+        with start_environment():
+            MPI.Init_thread(MPI.THREAD_FUNNELED)
     comm = MPI.COMM_WORLD
     code = 1
     try:
-        check_together(comm.size, os.environ)
+        check_together(comm.size, os.environ, versions()["mpi"])
         code = main(comm)
     except UserError as error:
         if not getattr(error, "agreed", False):
@@ -322,7 +277,18 @@ def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
 
 def sum_in_place(comm: Comm, array: np.ndarray) -> None:
     """Sum an array over ranks, into it, on every rank."""
-    comm.Allreduce(MPI.IN_PLACE, array)
+    reduce_in_pieces(comm, array, MPI.SUM)
+
+
+def reduce_in_pieces(comm: Comm, array: Any, op: Any) -> None:
+    """Reduce a contiguous array over ranks, in place: ``REDUCED_AT_ONCE`` bytes at a time.
+
+    The library takes room of its own for what it is given at once, and counts it in 32 bits.
+    """
+    flat = array.reshape(-1)
+    step = REDUCED_AT_ONCE // array.itemsize
+    for start in range(0, max(1, len(flat)), step):
+        comm.Allreduce(MPI.IN_PLACE, flat[start : start + step], op)
 
 
 def maximum(comm: Comm, value: float) -> float:
@@ -411,5 +377,6 @@ def _row_bytes(array: np.ndarray) -> int:
 def _abort(comm: Comm, message: str, code: int) -> NoReturn:
     print(message, file=sys.stderr, flush=True)
     sys.stdout.flush()
-    comm.Abort(code)
-    os._exit(code)  # Abort does not return; this says so to the type checker
+    if comm.size > 1 or launched():
+        comm.Abort(code)
+    os._exit(code)  # alone; else Abort does not return, which this tells the type checker

@@ -155,7 +155,7 @@ class SchemeConfig:
     )
     progress_chunks: int = key(
         4,
-        "p2p, replicated: row blocks of the own product, MPI looked after in between",
+        "p2p, replicated: row blocks of the own product; between two of them MPI makes progress",
         low=1,
         needs=SPARSE,
     )

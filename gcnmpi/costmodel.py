@@ -2,8 +2,8 @@
 
 An epoch is a list of products, which follow from the widths and the orders of the layers. The
 scheme's outline says what each of them moves and computes on any rank, and where every matrix
-lies; :class:`~gcnmpi.machine.Machine` says how long that takes. Nobody waits for nobody within a
-product, and everybody for the slowest rank at its end:
+lies; :class:`~gcnmpi.machine.Machine` gives the time of each step. Ranks are taken not to wait for
+each other within a product; at its end all wait for the slowest one:
 
 ======== =========================================================================================
 what     an epoch takes
@@ -39,9 +39,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gcnmpi.collectives import reduction_room
 from gcnmpi.config import Config
 from gcnmpi.kernels import resolve
-from gcnmpi.layers import Product, choose_orders, network_products
+from gcnmpi.layers import Product, choose_orders, input_pieces, network_products
+from gcnmpi.loading import PERMUTED_AT_ONCE
 from gcnmpi.loss import loss_products
 from gcnmpi.machine import Machine
 from gcnmpi.schemes.interface import Place
@@ -51,6 +53,7 @@ from partition.errors import UserError
 from partition.graph import Graph, index_dtype, training_vertices
 from partition.store import StoredGraph
 
+KNOWN = ("gcn",)  # models whose products are described here
 # How often an operation reads or writes each number of its matrix.
 BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
 # Products that compute; the others only move what is there.
@@ -60,6 +63,7 @@ INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
+FEATURE_BYTES = 4  # of a number of the features, as it is stored
 
 
 @dataclass(frozen=True)
@@ -109,8 +113,8 @@ class Cost:
     sent, received, messages : int
         In exchanges and collectives of products; each the largest over ranks. The reduction of
         gradients is apart, as in a run's record.
-    reduce_bytes : int
-        Payload of that reduction.
+    reduced_bytes : int
+        Size of the array that is summed in it: a run's ``reduce_bytes`` are what it moves for that.
     memory : int
         Peak bytes of a rank.
     """
@@ -119,7 +123,7 @@ class Cost:
     sent: int
     received: int
     messages: int
-    reduce_bytes: int
+    reduced_bytes: int
     memory: int
     phases: dict[str, float] = field(default_factory=dict)
 
@@ -137,8 +141,15 @@ def workload(
     Raises
     ------
     UserError
-        If the graph has no features or no labels, and none are given.
+        If the model is not known here, or the graph has no features or no labels, and none are
+        given.
     """
+    if config.model.name not in KNOWN:
+        raise UserError(
+            f"the cost model does not know model {config.model.name!r}: it would describe another "
+            f"network ({', '.join(KNOWN)})",
+            "describe its products in gcnmpi/costmodel.py; train runs it without",
+        )
     manifest = stored.manifest
     ends = (features or manifest.features, classes or manifest.classes)
     for what, width in zip(("features", "labels"), ends, strict=True):
@@ -214,21 +225,21 @@ def predict(case: Case) -> Cost:
         for name, value in slowest.items():
             phases[name] += value
     phases["passes"] = max(_passes_seconds(case, rank) for rank in ranks)
-    reduced = reduce_bytes(case, ranks[0])
+    reduced = reduced_bytes(case, ranks[0])
     phases["reduce"] = case.machine.all_reduce_seconds(reduced, case.size, case.ranks_per_node)
     return Cost(
         seconds=sum(phases.values()),
         sent=max(volume.sent for volume in volumes.values()),
         received=max(volume.received for volume in volumes.values()),
         messages=max(volume.messages for volume in volumes.values()),
-        reduce_bytes=reduced,
+        reduced_bytes=reduced,
         memory=memory(case),
         phases=phases,
     )
 
 
-def reduce_bytes(case: Case, rank: int) -> int:
-    """Bytes of the sum over ranks: gradients of what is whole everywhere, and the loss; float64."""
+def reduced_bytes(case: Case, rank: int) -> int:
+    """Size of what is summed over ranks: gradients of what is whole everywhere, and the loss."""
     widths, numbers = case.work.widths, 1
     for k in range(1, case.work.depth + 1):
         whole = widths[k - 1] * widths[k]
@@ -242,10 +253,13 @@ def reduce_bytes(case: Case, rank: int) -> int:
 def memory(case: Case) -> int:
     """Peak bytes of the rank that needs most.
 
-    The process, its share of the part vector of the node, and the larger of loading and
-    training. Loading: the rank's arcs ``LOADING_COPIES`` times, and a send buffer of at most
-    ``loading.max_buffer_mb``. Training: M and Mᵀ, dense matrices, buffers, weights and moments;
-    or, once and before it, the product of features that never change.
+    The process, its share of the part vector of the node, and the largest of four:
+
+    * the rank's arcs ``LOADING_COPIES`` times, with what is read and sent at once;
+    * M and Mᵀ, and features that arrive, with the same;
+    * M and Mᵀ, and the product of features that never change;
+    * M and Mᵀ, and training: dense matrices, buffers, weights and moments, and what MPI takes for
+      the largest of the reductions.
     """
     node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
     ranks = case.outline.ranks()
@@ -336,10 +350,27 @@ def _memory(case: Case, rank: int) -> int:
     sparse = entries * (index + work.itemsize) + 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
 
     arc = 2 * np.dtype(index_dtype(work.n)).itemsize + WEIGHT_BYTES
-    arcs, features = entries * arc, _numbers(case, rank, Place(0), work.widths[0]) * work.itemsize
     limit = int(work.config.loading.max_buffer_mb * 2**20)
-    loading = LOADING_COPIES * arcs + min(limit, max(arcs, features))
-    return max(loading, sparse + max(_training_memory(case, rank), _first_memory(case, rank)))
+    # What is sent at once is packed; before that, as much of the files is in memory.
+    loading = LOADING_COPIES * entries * arc + 2 * min(limit, entries * arc)
+    kept = (_features_memory, _first_memory, _training_memory)
+    return max(loading, sparse + max(memory_of(case, rank) for memory_of in kept))
+
+
+def _features_memory(case: Case, rank: int) -> int:
+    """H⁰ as it arrives; then brought in order, a part of its columns at a time, and converted.
+
+    Of a file of which some columns are sent, whole rows are in memory.
+    """
+    work, width = case.work, case.work.widths[0]
+    rows, columns = case.outline.shape(rank, Place(0), width)
+    stored = rows * columns * FEATURE_BYTES
+    packed = min(int(work.config.loading.max_buffer_mb * 2**20), stored)
+    whole = packed * width // max(1, columns)
+    # To be normalised, rows are copied in their own precision, and in float64.
+    sending = packed + whole * (4 if work.config.graph.feature_norm == "row" else 1)
+    converted = rows * columns * work.itemsize if work.itemsize != FEATURE_BYTES else 0
+    return stored + max(sending, stored // PERMUTED_AT_ONCE, converted)
 
 
 def _training_memory(case: Case, rank: int) -> int:
@@ -357,19 +388,30 @@ def _training_memory(case: Case, rank: int) -> int:
     distinct = {(product[0], *product[2:]): product for product in case.products}
     buffers = sum(outline.buffers(rank, *product) for product in distinct.values())
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
-    train = work.config.train
+    train, reduced = work.config.train, reduced_bytes(case, rank)
     copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)
-    state = copies * _parameters(case, rank) * work.itemsize + reduce_bytes(case, rank)
-    return dense * work.itemsize + buffers + state
+    state = copies * _parameters(case, rank) * work.itemsize + reduced
+    rooms = [outline.reduction_room(rank, *product) for product in distinct.values()]
+    return dense * work.itemsize + buffers + state + max([reduction_room(reduced), *rooms])
 
 
 def _first_memory(case: Case, rank: int) -> int:
-    """H⁰, M·H⁰ and the buffers of that product, where it is made once."""
+    """H⁰, M·H⁰ and what that product takes, where it is made once: see ``aggregate_input``."""
     if case.orders[0] != "given":
         return 0
-    width = case.work.widths[0]
-    both = 2 * _numbers(case, rank, Place(0), width) * case.work.itemsize
-    return both + case.outline.buffers(rank, "aggregate", 1, width)
+    outline, width, itemsize = case.outline, case.work.widths[0], case.work.itemsize
+    shapes = [outline.shape(rank, Place(*place), width) for place in ((0,), (1, True))]
+    (rows, columns), (result_rows, _) = shapes
+    pieces = input_pieces(width)
+    kept = rows * columns
+    if pieces == 1 or rows != result_rows:
+        kept += result_rows * columns
+    if pieces > 1:
+        kept += (rows + result_rows) * -(-columns // pieces)
+    product = "aggregate", 1, -(-width // pieces)
+    state = 2 * _parameters(case, rank) * itemsize
+    room = outline.buffers(rank, *product) + outline.reduction_room(rank, *product)
+    return kept * itemsize + state + room
 
 
 # Sizes.

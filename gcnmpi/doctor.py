@@ -21,6 +21,7 @@ from gcnmpi.comm import Comm, cuda_aware, from_root, versions
 from gcnmpi.config import Config
 from gcnmpi.costmodel import memory
 from gcnmpi.hosts import most_ranks_a_node
+from gcnmpi.kernels import AUTO, resolve
 from gcnmpi.machine import Machine
 from gcnmpi.ranking import Candidate, Setting
 from gcnmpi.schemes import SCHEMES
@@ -47,6 +48,8 @@ class Seat:
         Bytes that its host can still give.
     sees_folder : bool
         Whether it finds the file that rank 0 wrote.
+    kernel : str, optional
+        Why ``kernel = "auto"`` is not the best one on all of these cores.
     """
 
     rank: int
@@ -59,6 +62,7 @@ class Seat:
     cuda_aware: bool | None
     free_memory: int
     sees_folder: bool
+    kernel: str | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +145,9 @@ def _software(seats: Sequence[Seat]) -> list[Finding]:
             which = ", ".join(f"{value} on {host}" for value, host in values.items())
             advice = "load the same modules and the same environment on all hosts"
             found.append(Finding(True, f"different {what}: {which}", advice))
+    for warning, host in {seat.kernel: seat.host for seat in seats if seat.kernel}.items():
+        advice = "install gcnmpi again, where there are a C++ compiler with OpenMP and its headers"
+        found.append(Finding(False, f"{warning} on {host}", advice))
     return found
 
 
@@ -231,6 +238,7 @@ def _seat(rank: int, sees_folder: bool) -> Seat:
         cuda_aware=cuda_aware() if gpus else None,
         free_memory=_free_memory(),
         sees_folder=sees_folder,
+        kernel=resolve(AUTO, len(os.sched_getaffinity(0)))[1],
     )
 
 

@@ -14,6 +14,15 @@ def host_names(comm: Comm) -> list[str]:
     return comm.allgather(host_name())
 
 
+def slurm_job() -> str | None:
+    """The job that this process is part of, and how often it went back into the queue: "4711.0".
+
+    None outside of Slurm. Batch scripts look for it in the record of a run.
+    """
+    number = os.environ.get("SLURM_JOB_ID")
+    return f"{number}.{os.environ.get('SLURM_RESTART_COUNT') or 0}" if number else None
+
+
 def node_of(comm: Comm) -> list[int]:
     """The ranks of this rank's node, this one among them."""
     with of_node(comm) as node:

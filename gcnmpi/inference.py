@@ -4,16 +4,45 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Container
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from gcnmpi.comm import Comm, agreed, from_root
 from gcnmpi.config import Config
 from gcnmpi.loading import write_rows
-from gcnmpi.models import from_state
-from gcnmpi.problem import Problem, features_path, make_model, open_problem
+from gcnmpi.problem import Problem, make_model, open_problem
+from gcnmpi.ranking import resolved_direction
 from gcnmpi.schemes.interface import Place
+from gcnmpi.weights import Weights, as_trained, check_parameters, features_path, read_weights
 from partition.errors import UserError
-from partition.records import make_room_for, map_npy, read_npz
+from partition.records import make_room_for, map_npy
+from partition.store import open_graph
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What was computed.
+
+    Attributes
+    ----------
+    weights : Weights
+    config : Config
+        With the network and the matrix that were taken.
+    direction : {"in", "out"}
+        Of the matrix.
+    shape : tuple of int
+    dtype : dtype
+        Of what was written.
+    """
+
+    weights: Weights
+    config: Config
+    direction: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
 
 def infer(
@@ -24,66 +53,79 @@ def infer(
     weights: str | os.PathLike,
     out: str | os.PathLike,
     *,
+    given: Container[str] = (),
     layer: int | None = None,
     classes: bool = False,
-) -> None:
+) -> Inference:
     """Run a network with given weights over the whole graph and write one row a vertex.
 
     Parameters
     ----------
+    config : Config
+        How to compute. Network and matrix are those of the weights, where the file says so: see
+        :func:`gcnmpi.weights.as_trained`.
     weights : path
-        ``.npz`` of GCNConv weights, with trained features beside it where the configuration has
-        ``model.train_features``; depth, widths and biases are taken from it, everything else
-        (normalisation, direction, …) from the configuration.
+        ``.npz`` of ``train --save-weights``, or of PyTorch Geometric's GCNConv layers; features
+        that were trained are beside it.
     out : path
         ``.npy`` to write, (n, width) of the run's dtype, or (n,) int64 for ``classes``.
+    given : container of str
+        Keys of the configuration that the user gave, which the weights may not contradict.
     layer : int, optional
         Write the output of this layer, from 1, instead of the logits of the last one.
     classes : bool
         Write the predicted classes.
 
+    Returns
+    -------
+    Inference
+
     Raises
     ------
     UserError
-        On all ranks, if the weights do not fit the graph or a file cannot be read or written.
+        On all ranks, if the weights do not fit the graph or the configuration, or a file cannot
+        be read or written.
     """
-    from_root(comm, lambda: make_room_for(out))
-    parameters = from_root(comm, lambda: from_state(read_npz(weights)))
-    depth = max(int(name.split(".")[0]) for name in parameters)
-    widths = (
-        parameters["1.weight"].shape[0],
-        *(parameters[f"{k}.weight"].shape[1] for k in range(1, depth + 1)),
-    )
-    with agreed(comm):
+
+    def read() -> tuple[Weights, Config]:
+        make_room_for(out)
+        stored = open_graph(graph)
+        found = read_weights(weights, config)
+        taken = as_trained(found, config, given, resolved_direction(stored, config))
+        features = stored.manifest.features
+        if not taken.model.train_features and features not in (0, found.widths[0] or features):
+            raise UserError(
+                f"{graph} has {features} features a vertex, the weights take {found.widths[0]}"
+            )
+        depth = len(found.widths) - 1
         if layer is not None and not 1 <= layer <= depth:
             raise UserError(f"--layer {layer}: the weights have layers 1 to {depth}")
-    model_config = dataclasses.replace(
-        config.model, hidden=widths[1:-1], bias="1.bias" in parameters, input_dropout=0.0,
-        train_features=False,
-    )  # fmt: skip
-    trained = config.model.train_features
-    config = dataclasses.replace(config, model=model_config)
-    problem = open_problem(comm, graph, partition, config)
-    if trained:
-        problem = _with_features(problem, features_path(weights))
+        return found, taken
+
+    found, config = from_root(comm, read)
+    given_features = dataclasses.replace(config.model, input_dropout=0.0, train_features=False)
+    problem = open_problem(
+        comm, graph, partition, dataclasses.replace(config, model=given_features)
+    )
+    if config.model.train_features:
+        problem = _with_features(problem, features_path(weights), found.widths[0])
+    model = make_model(problem, found.widths)
     with agreed(comm):
-        array = problem.stored.graph.features
-        features = 0 if array is None else array.shape[1]
-        if features not in (0, widths[0]):
-            raise UserError(
-                f"{graph} has {features} features a vertex, the weights take {widths[0]}"
-            )
-    model = make_model(problem, widths)
-    model.load_state(parameters)
+        check_parameters(found, model)
+        if layer is not None and layer > model.depth:
+            raise UserError(f"--layer {layer}: the network has layers 1 to {model.depth}")
+    model.load_state(found.parameters)
     rows = model.forward(depth=layer)
-    values, k = problem.kernel.to_host(rows), layer or depth
+    values, k = problem.kernel.to_host(rows), layer or model.depth
     if classes:
-        values = problem.scheme.row_argmax(k, rows, widths[k])
-    whole = problem.scheme.original(Place(k), values, widths[k])
+        values = problem.scheme.row_argmax(k, rows, model.widths[k])
+    whole = problem.scheme.original(Place(k), values, model.widths[k])
     write_rows(comm, Path(out), whole, problem.stored.graph.n)
+    shape = (problem.stored.graph.n, *whole.shape[1:])
+    return Inference(found, problem.config, problem.direction, shape, whole.dtype)
 
 
-def _with_features(problem: Problem, path: Path) -> Problem:
+def _with_features(problem: Problem, path: Path, width: int) -> Problem:
     """The problem with features that were trained, which are as the network takes them."""
     with agreed(problem.comm):
         n = problem.stored.graph.n
@@ -94,8 +136,8 @@ def _with_features(problem: Problem, path: Path) -> Problem:
                 f"cannot read the trained features: {error.message}",
                 "they are written beside --save-weights by runs with model.train_features",
             ) from error
-        if features.ndim != 2 or len(features) != n or features.dtype.kind != "f":
-            raise UserError(f"{path} is not one row of numbers for each of {n} vertices")
+        if features.shape != (n, width) or features.dtype.kind != "f":
+            raise UserError(f"{path} is not one row of {width} numbers for each of {n} vertices")
     graph = dataclasses.replace(problem.stored.graph, features=features)
     as_given = dataclasses.replace(problem.config.graph, feature_norm="none")
     return dataclasses.replace(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gcnmpi.comm import slice_of
 from gcnmpi.config import ModelConfig
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.schemes.interface import Place
@@ -116,6 +117,43 @@ class GraphConvolution:
             turned = self._workspace("aside", Place(k, aggregated=True), self.d_in)
             scheme.combine_t(k, grad, weight, turned)
             scheme.aggregate_t(k, turned, out, then)
+
+
+def aggregate_input(scheme: Any, kernel: Any, features: Any, width: int) -> Any:
+    """M·H⁰, which is made once; wide features are overwritten with it where it has their shape.
+
+    Some columns at a time, so that what the product takes beside its result (halos, partial sums,
+    buffers of MPI) is small against it.
+
+    Parameters
+    ----------
+    features : array
+        This rank's piece of H⁰.
+    width : int
+        Columns of H⁰ on all ranks.
+    """
+    pieces, place = input_pieces(width), Place(1, aggregated=True)
+    if pieces == 1:
+        result = scheme.empty(place, width)
+        scheme.aggregate(1, features, result)
+        scheme.release()
+        return result
+    rows, columns = len(scheme.block(place, width).rows), features.shape[1]
+    result = features if rows == len(features) else kernel.empty(rows, columns)
+    for number in range(pieces):
+        some = slice_of(columns, number, pieces)
+        count = some.stop - some.start
+        x, out = kernel.empty(len(features), count), kernel.empty(rows, count)
+        kernel.copy(features[:, some], x)
+        scheme.aggregate(1, x, out)
+        scheme.release()
+        kernel.copy(out, result[:, some])
+    return result
+
+
+def input_pieces(width: int) -> int:
+    """In how many pieces of columns M·H⁰ is made: at most 16, of at least 64 columns."""
+    return max(1, min(16, width // 64))
 
 
 def choose_orders(

@@ -5,7 +5,10 @@ No rank ever holds the whole graph. The partition vector is kept once a node.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +18,11 @@ from gcnmpi.comm import Comm, agreed, from_root, node_array, once_a_node, redist
 from gcnmpi.config import GraphConfig
 from partition.errors import UserError
 from partition.graph import Graph, check_arcs, index_dtype, normalised, row_sums
+from partition.records import temporary_name
 from partition.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # entries that are looked at at once
-ROWS_AT_ONCE = 1 << 14  # that change places, where they do among themselves
+PERMUTED_AT_ONCE = 16  # the share of the columns that change places
 
 
 @dataclass(frozen=True)
@@ -158,20 +162,18 @@ def load_rows(
 
 
 def permute(rows: np.ndarray, first: np.ndarray) -> None:
-    """rows = rows[first], in place: a copy is made of what changes places among itself only.
+    """rows = rows[first], in place: a sixteenth of the columns at a time are copied.
 
     >>> rows = np.array([10, 11, 12, 13])
     >>> permute(rows, np.array([1, 0, 3, 2]))
     >>> rows.tolist()
     [11, 10, 13, 12]
     """
-    # Where the largest so far is the last, those before it have changed places among themselves.
-    ends = np.flatnonzero(np.maximum.accumulate(first) == np.arange(len(first))) + 1
-    start = 0
-    while start < len(first):
-        end = ends[np.searchsorted(ends, min(start + ROWS_AT_ONCE, len(first)))]
-        rows[start:end] = rows[first[start:end]]
-        start = end
+    columns = rows.reshape(len(rows), -1) if rows.size else rows[:, np.newaxis]
+    step = max(1, columns.shape[1] // PERMUTED_AT_ONCE)
+    for start in range(0, columns.shape[1], step):
+        some = slice(start, start + step)
+        columns[:, some] = columns[first, some]
 
 
 def original_rows(comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float):
@@ -205,26 +207,57 @@ def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
     ----------
     rows : array
         Rows ``slice_of(n, rank, size)``.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if it cannot be written; nothing of it is left then.
     """
-    temporary = path.with_name(f".{path.name}.tmp")
     shape = (n, *rows.shape[1:])
-
-    def make() -> int:
-        try:
-            np.lib.format.open_memmap(temporary, mode="w+", dtype=rows.dtype, shape=shape)
-            return temporary.stat().st_size - int(np.prod(shape)) * rows.dtype.itemsize
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
-
-    header_bytes = from_root(comm, make)
     row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
-    with agreed(comm):
-        try:
-            with open(temporary, "r+b") as file:
-                file.seek(header_bytes + slice_of(n, comm.rank, comm.size).start * row_bytes)
-                file.write(rows.tobytes())
-                file.flush()
-                os.fsync(file.fileno())
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error
-    from_root(comm, lambda: temporary.replace(path))
+    temporary = from_root(comm, lambda: temporary_name(path))
+    try:
+        start = from_root(comm, lambda: _write_header(path, temporary, rows.dtype, shape))
+        with agreed(comm), _writing(path):
+            start += slice_of(n, comm.rank, comm.size).start * row_bytes
+            _write_at(temporary, start, np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
+        from_root(comm, lambda: _rename(temporary, path))
+    except UserError:
+        if comm.rank == 0:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_header(path: Path, temporary: Path, dtype: np.dtype, shape: tuple[int, ...]) -> int:
+    """Make the file in its full size; returns the bytes of its header."""
+    facts = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, facts)
+    with _writing(path):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
+            file.truncate(header.tell() + int(np.prod(shape)) * dtype.itemsize)
+            file.write(header.getvalue())
+    return header.tell()
+
+
+def _write_at(path: Path, start: int, data: memoryview) -> None:
+    """Write bytes into a file; without a buffer, which would be written once more on closing."""
+    with open(path, "r+b", buffering=0) as file:
+        file.seek(start)
+        while data:
+            data = data[file.write(data) :]
+        os.fsync(file.fileno())
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    with _writing(path):
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error

@@ -93,7 +93,8 @@ class SoftmaxCrossEntropy:
         largest = scheme.row_max(k, self._logits)
         sums = scheme.row_sum(k, kernel.exp_shifted(self._logits, largest, self._grad))
         picked = scheme.row_pick(k, self._logits, self._labels, self._width)
-        loss = kernel.log_sum(sums) + kernel.total(largest) - kernel.total(picked)
+        largest -= picked  # row by row: the total of either could be too large to differ
+        loss = kernel.log_sum(sums) + kernel.total(largest)
         kernel.softmax_backward(self._grad, sums, self._hits, self._hit_columns, scale)
         if self._rows is None:
             kernel.copy(self._grad, grad)

@@ -1,4 +1,4 @@
-"""What a machine can do: the constants of the cost model, their file, and the time of one step.
+"""Constants of a machine for the cost model, their file, and the time of one step.
 
 ``gcnmpi calibrate`` measures them. Without its file the defaults below stand: a core of a server
 of about 2020 and a network of 100 Gbit/s, good for an order and not for seconds.
@@ -33,31 +33,32 @@ class Machine:
     Attributes
     ----------
     latency_intra, latency_inter : float
-        Of a message to a rank of the same node, of another one (α).
+        Seconds per message to a rank of the same node, of another node (α).
     bandwidth_intra, bandwidth_inter : float
-        Bytes per second between two ranks of a node; out of a node, for all its ranks (β).
+        Bytes per second between two ranks of a node; from one node to others, for all its ranks
+        together (1/β).
     product_call : float
-        Of a sparse product, however small.
+        Seconds per sparse product, independent of its size.
     sparse_entry : float
-        Of an entry of M, however wide the rows that it multiplies.
+        Seconds per entry of M, independent of the width of the dense operand.
     sparse_number : float
-        Of an entry and a column.
+        Seconds per multiplication: an entry of M times a column of the dense operand.
     sparse_miss : float
-        What it takes more where the column's number is not in the cache.
+        Additional seconds per multiplication where the dense operand is not in the cache.
     sparse_row : float
-        Of a number of the result.
+        Seconds per element of the result.
     cache_bytes : float
-        How much of the dense operand stays in the cache.
+        Bytes of the dense operand that stay in the cache.
     received_entry : float
-        Of an entry of a tile of M that is turned from a message into the kernel's form.
+        Seconds per entry to convert a received tile of M into the kernel's format.
     dense_flop : float
-        Of a floating-point operation of a dense product.
+        Seconds per floating-point operation of a dense product.
     copy_byte : float
-        Of a byte read or written in passing.
+        Seconds per byte that is read or written in a pass over memory.
     dropout_number : float
-        Of a number that is dropped or not.
+        Seconds per element to which dropout is applied.
     process_bytes : float
-        Memory of a process before it has read anything.
+        Bytes of memory of a process before it has read a graph.
     """
 
     latency_intra: float = 1e-6
@@ -74,7 +75,7 @@ class Machine:
     dense_flop: float = 4e-11
     copy_byte: float = 1e-10
     dropout_number: float = 2e-9
-    process_bytes: float = 1.6e8
+    process_bytes: float = 1e8
 
     def sparse_seconds(
         self, work: Sparse, itemsize: int, distances: np.ndarray | None = None

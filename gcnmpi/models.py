@@ -11,7 +11,14 @@ import numpy as np
 from gcnmpi import rng
 from gcnmpi.config import Config
 from gcnmpi.kernels.epilogues import Activation, Epilogue, ReluBackward
-from gcnmpi.layers import GraphConvolution, Product, Workspace, choose_orders, network_products
+from gcnmpi.layers import (
+    GraphConvolution,
+    Product,
+    Workspace,
+    aggregate_input,
+    choose_orders,
+    network_products,
+)
 from gcnmpi.optim import Parameters
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
@@ -27,7 +34,8 @@ class GCN:
     scheme, kernel : scheme and kernel
     config : Config
     features : array
-        This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained.
+        This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained. It
+        belongs to the model, which may put something else there.
     widths : sequence of int
         Widths of H⁰ … Hᴸ: features, hidden layers, classes.
 
@@ -35,7 +43,11 @@ class GCN:
     ----------
     parameters, gradients : Parameters
         Weights, and this rank's contribution to their gradients after ``backward``.
+    activation : str
+        What follows each layer but the last.
     """
+
+    activation = "relu"
 
     def __init__(
         self, scheme: Any, kernel: Any, config: Config, features: Any, widths: tuple[int, ...]
@@ -61,9 +73,7 @@ class GCN:
         self._input = features
         self._dropped = None
         if orders[0] == "given":
-            self._input = scheme.empty(Place(1, aggregated=True), widths[0])
-            scheme.aggregate(1, features, self._input)
-            scheme.release()
+            self._input = aggregate_input(scheme, kernel, features, widths[0])
         elif exchanged or model.train_features:
             self._input = scheme.empty(Place(0), widths[0], exchanged)
             if not model.train_features:
@@ -236,41 +246,72 @@ class GCN:
 
 
 def to_state(parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Names and shapes of PyTorch Geometric's ``GCN``: ``convs.0.lin.weight`` is (d_out, d_in)."""
-    return {
-        f"convs.{_layer(name) - 1}.{'bias' if name.endswith('bias') else 'lin.weight'}": np.array(
-            array.T, order="C"
-        )
-        for name, array in parameters.items()
-    }
+    """Names and shapes of PyTorch Geometric's ``GCN``: ``convs.0.lin.weight`` is (d_out, d_in).
+
+    Parameters of other names than weight and bias keep them, and their shapes.
+    """
+    state = {}
+    for name, array in parameters.items():
+        kind = name.partition(".")[2]
+        turned, kind = (array.T, "lin.weight") if kind == "weight" else (array, kind)
+        state[f"convs.{_layer(name) - 1}.{kind}"] = np.array(turned, order="C")
+    return state
 
 
-def from_state(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The inverse of :func:`to_state`, for any numbering of layers in the names.
-
-    Accepts what a ``state_dict`` of GCNConv layers holds: names with one number each
-    (``convs.0.lin.weight``, ``conv1.bias``), layers in the order of their numbers.
+def to_parameters(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inverse of :func:`to_state`, for any network.
 
     Raises
     ------
     UserError
-        If a name or shape does not fit a stack of GCNConv layers.
+        If a name is not one that :func:`to_state` gives.
+    """
+    parameters = {}
+    for name, array in state.items():
+        match = re.fullmatch(r"convs\.(0|[1-9]\d{0,8})\.(\S+)", name)
+        if not match or (match[2] == "lin.weight" and array.ndim != 2):
+            raise UserError(f"{name!r} is not a parameter of a layer")
+        turned, kind = (array.T, "weight") if match[2] == "lin.weight" else (array, match[2])
+        parameters[f"{int(match[1]) + 1}.{kind}"] = np.ascontiguousarray(turned)
+    return parameters
+
+
+def from_state(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inverse of :func:`to_state` for a :class:`GCN`, of this program or of another one.
+
+    Accepts what a ``state_dict`` of GCNConv layers holds and nothing else: for each layer
+    ``NAMEk.lin.weight`` and, for all or none, ``NAMEk.bias``, with one NAME (such as ``convs.`` or
+    ``conv``) and numbers k that leave none out.
+
+    Raises
+    ------
+    UserError
+        If a name or shape does not fit a stack of GCNConv layers, or one is missing.
     """
     found: dict[int, dict[str, np.ndarray]] = {}
+    stacks = set()
     for name, array in state.items():
-        match = re.fullmatch(r"\D*(\d+)\D*?\.(?:lin\.)?(weight|bias)", name)
-        if not match or array.ndim != (2 if match[2] == "weight" else 1) or array.dtype.kind != "f":
+        match = re.fullmatch(r"(\D*)(0|[1-9]\d{0,8})\.(?:lin\.(weight)|(bias))", name)
+        kind = (match[3] or match[4]) if match else ""
+        if not match or array.ndim != (2 if kind == "weight" else 1) or array.dtype.kind != "f":
             raise UserError(
                 f"{name!r} is not a weight of a GCNConv layer",
-                "expected names like convs.0.lin.weight (d_out, d_in) and convs.0.bias (d_out)",
+                "expected are convs.0.lin.weight (d_out, d_in), convs.0.bias (d_out) and so on: "
+                "weights of other networks do not fit",
             )
-        found.setdefault(int(match[1]), {})[match[2]] = array
+        stacks.add(match[1])
+        found.setdefault(int(match[2]), {})[kind] = array
+    if len(stacks) > 1:
+        first, second, *_ = sorted(stacks)
+        raise UserError(f"the weights are of two stacks of layers: {first!r} and {second!r}")
     parameters: dict[str, np.ndarray] = {}
     width = None
-    for k, number in enumerate(sorted(found), start=1):
-        layer = found[number]
+    first = 0 if 0 in found else 1
+    for k, number in enumerate(range(first, first + len(found)), start=1):
+        layer = found.get(number, {})
         if "weight" not in layer:
-            raise UserError(f"layer {number} of the weights has a bias but no weight")
+            what = "has a bias but no weight" if layer else "is missing"
+            raise UserError(f"layer {number} of the weights {what}")
         d_out, d_in = layer["weight"].shape
         bias = layer.get("bias")
         if width not in (None, d_in) or (bias is not None and bias.shape != (d_out,)):

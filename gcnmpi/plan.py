@@ -110,14 +110,17 @@ def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarr
 
 
 def local_numbers(own: np.ndarray, halo: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Local numbers of global ids that are all in own or halo."""
+    """Local numbers of global ids that are all in own or halo; ValueError if one is not."""
     known = np.concatenate((own, halo))
     order = np.argsort(known).astype(index_dtype(len(known)))
     known = known[order]
     found = np.empty(len(ids), order.dtype)
     for start in range(0, len(ids), STEP):
         piece = slice(start, start + STEP)
-        found[piece] = order[np.searchsorted(known, ids[piece])]
+        places = np.searchsorted(known, ids[piece])
+        if len(places) and (places.max() == len(known) or (known[places] != ids[piece]).any()):
+            raise ValueError("a row that this rank neither owns nor receives")
+        found[piece] = order[places]
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.comm import Comm, agreed, from_root
+from gcnmpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.config import MODELS, Config, SchemeConfig
 from gcnmpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.kernels import resolve
@@ -110,14 +110,14 @@ def open_problem(
             )
         direction = resolved_direction(stored, config)
         scheme_entry = SCHEMES.get(config.scheme.name)
-    _, warning = resolve(config.kernel)
+    threads = config.threads or share_of_cores(comm)
+    _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     warnings = [] if warning is None else [warning]
     if found is not None and found.direction != direction and manifest.directed:
         warnings.append(
             f"partition {found.name!r} was made for direction {found.direction!r}, this run "
             f"uses {direction!r}: it works, with more communication than a partition for it"
         )
-    threads = config.threads or share_of_cores(comm)
     host, wanted, cores = most_crowded_node(comm, threads)
     if wanted > cores:
         warnings.append(
@@ -144,21 +144,26 @@ def open_problem(
     )  # fmt: skip
 
 
+def check_trainable(problem: Problem) -> None:
+    """Raise a UserError, on all ranks, if the graph has no features or no labels."""
+    graph = problem.stored.graph
+    with agreed(problem.comm):
+        _there(problem, "features", graph.features, "random:16")
+        _there(problem, "labels", graph.labels, "random:8")
+
+
 def load_features(problem: Problem) -> Any:
     """This rank's piece of H⁰, normalised as configured, as an array of the kernel.
 
     Its share, where features are trained.
     """
-    features, scheme = problem.stored.graph.features, problem.scheme
+    scheme = problem.scheme
     with agreed(problem.comm):
-        if features is None:
-            raise UserError(
-                f"{problem.stored.path} has no features",
-                "import it with --features FILE.npy, or --features random:16 for an experiment",
-            )
+        features = _there(problem, "features", problem.stored.graph.features, "random:16")
     normalised = problem.config.graph.feature_norm == "row"
     with problem.phases.as_one("load"):
-        rows = scheme.load(Place(0), RowNormalised(features) if normalised else features)
+        dtype = problem.kernel.dtype
+        rows = scheme.load(Place(0), RowNormalised(features, dtype) if normalised else features)
     with agreed(problem.comm):
         # A sum in float64 finds every NaN and infinity, and allocates nothing.
         if not np.isfinite(rows.sum(dtype=np.float64)):
@@ -172,27 +177,43 @@ def load_features(problem: Problem) -> Any:
     return share
 
 
-class RowNormalised:
-    """An (n, width) array on disk, read with each row divided by its sum, in float64."""
+def _there(problem: Problem, what: str, array: np.ndarray | None, example: str) -> np.ndarray:
+    if array is None:
+        raise UserError(
+            f"{problem.stored.path} has no {what}",
+            f"import it with --{what} FILE.npy, or --{what} {example} for an experiment",
+        )
+    return array
 
-    def __init__(self, features: np.ndarray) -> None:
-        self._features = features
-        self.shape, self.ndim = features.shape, features.ndim
-        self.dtype = np.dtype(np.float64)
+
+class RowNormalised:
+    """An (n, width) array on disk, read with each row divided by its sum, as numbers of a dtype.
+
+    As of an array, a slice is another view: nothing is read before rows are picked by numbers.
+    """
+
+    def __init__(self, features: np.ndarray, dtype: np.dtype, columns: slice = slice(None)) -> None:
+        self._columns, self.dtype, self.ndim = columns, dtype, 2
+        self.shape = (len(features), len(range(*columns.indices(features.shape[1]))))
+        self.base, self.flags = features, features.flags
 
     def __len__(self) -> int:
-        return len(self._features)
+        return len(self.base)
 
-    def __getitem__(self, key: Any) -> np.ndarray:
-        rows, *columns = key if isinstance(key, tuple) else (key,)
-        return row_normalised(self._features[rows])[:, *columns]
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, self._columns)
+        if isinstance(rows, slice):
+            return RowNormalised(self.base[rows], self.dtype, columns)
+        return row_normalised(self.base[rows])[:, columns].astype(self.dtype)
 
 
 def row_normalised(features: np.ndarray) -> np.ndarray:
     """Each row divided by its sum in float64; a row that sums to 0 becomes 0."""
     rows = features.astype(np.float64)
     sums = rows.sum(axis=1, keepdims=True)
-    return np.divide(rows, sums, out=np.zeros_like(rows), where=sums != 0)
+    np.divide(rows, sums, out=rows, where=sums != 0)
+    rows[sums[:, 0] == 0] = 0
+    return rows
 
 
 def load_targets(problem: Problem, last: Place) -> Targets:
@@ -210,13 +231,9 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     """
     graph, comm = problem.stored.graph, problem.comm
     with agreed(comm):
-        if graph.labels is None:
-            raise UserError(
-                f"{problem.stored.path} has no labels",
-                "import it with --labels FILE.npy, or --labels random:8 for an experiment",
-            )
+        stored = _there(problem, "labels", graph.labels, "random:8")
     with problem.phases.as_one("load"):
-        labels = problem.scheme.load(last, graph.labels)
+        labels = problem.scheme.load(last, stored)
         masks = {
             name: problem.scheme.load(last, graph.masks[name]) & (labels != UNLABELLED)
             for name in MASKS
@@ -249,11 +266,6 @@ def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum:
     if problem.reduction == NCCL:
         return DeviceSum(comm, kernel, problem.phases, problem.traffic, count)
     return HostSum(problem.scheme, kernel, count)
-
-
-def features_path(weights: str | os.PathLike) -> Path:
-    """Where the trained features are kept that belong to a file of weights."""
-    return Path(weights).with_suffix(".features.npy")
 
 
 def _check(

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.config import Config, SchemeConfig
-from gcnmpi.costmodel import Case, Cost, Workload, memory, predict, workload
+from gcnmpi.config import Config, ModelConfig, SchemeConfig
+from gcnmpi.costmodel import KNOWN, Case, Cost, Workload, memory, predict, workload
 from gcnmpi.machine import Machine, read_machine
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.outline import make_facts
@@ -243,7 +243,9 @@ def resolved_grid(
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
     # A graph without labels may be meant for inference: a width that is missing decides nothing.
     ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
-    setting = Setting(stored, config, machine, ranks_per_node, *ends)
+    # Which grid is chosen changes no result: as for a gcn, if the cost model does not know better.
+    known = config if config.model.name in KNOWN else replace(config, model=ModelConfig())
+    setting = Setting(stored, known, machine, ranks_per_node, *ends)
 
     def seconds(scheme: SchemeConfig) -> float:
         return predict(setting.case(Candidate(scheme, {}, 0, partition), size)).seconds

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from partition.errors import UserError
+from partition.errors import UserError, shown
 from partition.records import atomic_file, read_records, to_json
 
 RECORD = "run.jsonl"
@@ -93,8 +93,8 @@ def read_run(run: str | os.PathLike) -> RunRecord:
     times: list[tuple[int, float]] = []
     last: dict[str, Any] = {}
     resumes = 0
-    for record in read_records(path):
-        event = _checked(path, record).get("event")
+    for record in (_checked(path, record) for record in read_records(path)):
+        event = record.get("event")
         if event == "epoch":
             epochs[record["epoch"]] = record
             if "time" in record:
@@ -160,16 +160,31 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
         if not isinstance(record, dict) or not isinstance(record.get("event"), str | None):
             raise ValueError(f"no record: {str(record)[:80]}")
         if record.get("event") == "epoch":
-            to_epoch(record)
             if not _is_number(record.get("time", 0.0)):
                 raise ValueError(f"time is {record['time']!r}")
-        elif record.get("event") in ("start", "resume", "stop", "end"):
+            return record | asdict(to_epoch(record))
+        if record.get("event") in ("start", "resume", "stop", "end"):
             for name, kinds in _KINDS.items():
                 if name in record and type(record[name]) not in kinds:
                     raise ValueError(f"{name} is {str(record[name])[:80]!r}")
+            train = record.get("config", {}).get("train", {})
+            if not isinstance(train, dict) or type(train.get("epochs", 1)) is not int:
+                raise ValueError(f"config has train {str(train)[:80]!r}")
+            return _shown(record)
     except ValueError as error:
         raise UserError(f"{path} is damaged: {error}") from error
     return record
+
+
+def _shown(value: Any) -> Any:
+    """A value whose texts steer no terminal."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, list):
+        return [_shown(item) for item in value]
+    if isinstance(value, dict):
+        return {shown(name): _shown(item) for name, item in value.items()}
+    return value
 
 
 def _is_number(value: Any) -> bool:

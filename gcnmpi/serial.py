@@ -28,6 +28,7 @@ from gcnmpi.config import Config, TrainConfig
 from partition.graph import UNLABELLED, Graph, aggregation_matrix
 
 Weights = dict[str, np.ndarray]  # "1.weight" (d_in, d_out), "1.bias" (d_out,), "2.weight" …
+KNOWN = ("gcn",)  # models whose formulas are written here
 FEATURES = "0.features"  # among them where they are trained, (n, width)
 
 

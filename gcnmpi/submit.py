@@ -6,10 +6,11 @@ by a shell as anything but a word.
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import re
 import shlex
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -17,14 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from gcnmpi.config import load_config
+from gcnmpi.jobs import in_queue, slurm
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE
+from partition.catalogue import check_model
 from partition.errors import UserError
+from partition.locks import folder_lock
 from partition.records import atomic_file
 from partition.startup import PYTHON
 from partition.store import has_partition, open_graph, read_partition
 
 SCRIPT, PARTITION_SCRIPT, CONFIG, JOB = "job.sbatch", "partition.sbatch", "config.toml", "job.json"
+SUBMITTING = ".submitting"
 LAUNCHERS = ("mpirun", "srun")
 
 
@@ -75,15 +80,15 @@ class Request:
     options: tuple[str, ...]
 
 
-def prepare(request: Request) -> dict[str, str]:
-    """Check a request, and make the files of its folder: name → text.
+def check(request: Request) -> int:
+    """How many ranks a request starts.
 
     Raises
     ------
     UserError
         If something does not fit: here, and not after an hour in the queue.
     """
-    _check(request)
+    _check_words(request)
     config = load_config(request.config_file, request.settings)
     stored = open_graph(request.graph)
     k = _parts(request)
@@ -99,8 +104,15 @@ def prepare(request: Request) -> dict[str, str]:
         )
     if ranks > stored.manifest.n:
         raise UserError(f"{ranks} ranks for {stored.manifest.n} vertices: use fewer")
+    if _is_missing(request):
+        check_model(_model(request.partition)[0])
+    return ranks
+
+
+def scripts(request: Request, ranks: int) -> dict[str, str]:
+    """The files of a run's folder: name → text."""
     made = {SCRIPT: _job(request, ranks)}
-    if request.partition is not None and not has_partition(request.graph, request.partition):
+    if _is_missing(request):
         made = {PARTITION_SCRIPT: _partition_job(request), **made}
     if request.config_file is not None:
         made[CONFIG] = request.config_file.read_text(encoding="utf-8")
@@ -108,53 +120,73 @@ def prepare(request: Request) -> dict[str, str]:
 
 
 def submit(request: Request, made: Mapping[str, str]) -> dict[str, Any]:
-    """Write the files of :func:`prepare` and give the jobs to Slurm.
+    """Write the files of :func:`scripts` and give the jobs to Slurm.
 
     Returns
     -------
     dict
         ``run``, ``job``, and ``partition_job`` or None; also in ``job.json`` in the folder.
+
+    Raises
+    ------
+    UserError
+        If the folder has a run that is going on, or a job in the queue; or if Slurm refuses.
     """
     folder = request.run.resolve()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot make {folder}: {error.strerror}") from error
-    for name, text in made.items():
-        with atomic_file(folder / name, "w") as file:
-            file.write(text)
-    before, wait = None, []
-    if PARTITION_SCRIPT in made:
-        before = _sbatch([*request.options, str(folder / PARTITION_SCRIPT)])
-        wait = [f"--dependency=afterok:{before}", "--kill-on-invalid-dep=yes"]
-    job = _sbatch([*request.options, *wait, str(folder / SCRIPT)])
-    facts = {"run": str(folder), "job": job, "partition_job": before}
-    with atomic_file(folder / JOB, "w") as file:
-        json.dump(facts, file)
+    with folder_lock(folder, "gcnmpi submit", name=SUBMITTING, patience=60):
+        _check_idle(folder)
+        for name, text in made.items():
+            with atomic_file(folder / name, "w") as file:
+                file.write(text)
+        before, wait = None, []
+        if PARTITION_SCRIPT in made:
+            before = _sbatch([*request.options, str(folder / PARTITION_SCRIPT)])
+            wait = [f"--dependency=afterok:{before}", "--kill-on-invalid-dep=yes"]
+        try:
+            job = _sbatch([*request.options, *wait, str(folder / SCRIPT)])
+        except UserError:
+            if before is not None:
+                slurm("scancel", str(before))
+            raise
+        facts = {"run": str(folder), "job": job, "partition_job": before}
+        with atomic_file(folder / JOB, "w") as file:
+            json.dump(facts, file)
     return facts
 
 
-def slurm(program: str, *words: str) -> str:
-    """What a program of Slurm says; a UserError if it is not there or refuses."""
-    try:
-        done = subprocess.run(
-            [program, *words], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
-        )
-    except FileNotFoundError as error:
-        raise UserError(f"there is no {program} here", "is this a login node of Slurm?") from error
-    except subprocess.TimeoutExpired as error:
-        raise UserError(f"{program} does not answer") from error
-    if done.returncode:
-        raise UserError(f"{program}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
+def _check_idle(folder: Path) -> None:
+    """Refuse a folder that somebody works in, or will."""
+    if (folder / SCRIPT).exists():
+        for job in in_queue(folder):
+            if not job.ended:
+                raise UserError(
+                    f"{folder} has a job already: {job.number} {job}",
+                    f"gcnmpi status {folder}; scancel {job.number}; or another --out",
+                )
+    with folder_lock(folder, "gcnmpi submit"):  # which a run holds that was started by hand
+        pass
 
 
 def _sbatch(words: Sequence[str]) -> int:
+    """Number of the job that sbatch makes; some sites have it print more than that."""
     answer = slurm("sbatch", "--parsable", *words)
-    return int(answer.split(";")[0])
+    for line in reversed(answer.splitlines()):
+        found = re.fullmatch(r"(\d+)(;\S*)?", line.strip()) or re.fullmatch(
+            r"Submitted batch job (\d+).*", line.strip()
+        )
+        if found:
+            return int(found[1])
+    raise UserError(
+        f"sbatch does not say which job it made: {answer.strip()[:200]!r}",
+        "if it made one, squeue --me shows it and scancel ends it",
+    )
 
 
-def _check(request: Request) -> None:
+def _check_words(request: Request) -> None:
     if not re.fullmatch(r"(\d+-)?\d{1,4}(:\d{1,2}){0,2}", request.time):
         raise UserError(f"--time {request.time!r} is no time", "such as 90 (minutes) or 01:30:00")
     if not re.fullmatch(r"(\d+-)?\d{1,4}(:\d{1,2}){0,2}", request.partition_time):
@@ -179,14 +211,19 @@ def _parts(request: Request) -> int | None:
     name = request.partition
     if name is None:
         return None
-    if has_partition(request.graph, name):
+    if not _is_missing(request):
         return read_partition(request.graph, name, parts=False).k
     return int(_model(name)[1])
 
 
-def _model(name: str) -> tuple[str, str]:
+def _is_missing(request: Request) -> bool:
+    """Whether there is a partition to be made."""
+    return request.partition is not None and not has_partition(request.graph, request.partition)
+
+
+def _model(name: str | None) -> tuple[str, str]:
     """Model and number of parts of a partition that is to be made, by its name."""
-    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)", name)
+    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)", name or "")
     if match is None:
         raise UserError(
             f"the graph has no partition {name!r}, and the name does not say how to make it",
@@ -217,6 +254,7 @@ def _job(request: Request, ranks: int) -> str:
         RUN_WORD=shlex.quote(str(folder)),
         MORE=f"#SBATCH --gpus-per-node={request.gpus}\n" if request.gpus else "",
         PROGRAM=shlex.join(words),
+        PATH=_path(),
         SETUP=_setup(request),
         LAUNCH=_template(launch),
         REQUEUE=EXIT_REQUEUE,
@@ -227,17 +265,28 @@ def _partition_job(request: Request) -> str:
     assert request.partition is not None
     model, k = _model(request.partition)
     words = [*PYTHON, "partition", "add", str(request.graph.resolve())]
-    words += ["--model", model, "-k", k, "--name", request.partition]
+    words += ["--model", model, "-k", k, "--name", request.partition, "--if-missing"]
+    graph = hashlib.blake2b(os.fsencode(request.graph.resolve()), digest_size=4).hexdigest()
     return _filled(
         "partition.sbatch",
-        JOB_NAME=f"gcn-{request.partition}"[:60],
+        JOB_NAME=f"gcn-{request.partition}"[:50] + f"-{graph}",
         CPUS=request.cpus,
         TIME=request.partition_time,
         RUN=request.run.resolve(),
         MORE="",
         PROGRAM=shlex.join(words),
+        PATH=_path(),
         SETUP=_setup(request),
     )
+
+
+def _path() -> str:
+    """Bring the programs beside this Python into reach, the mpirun of its environment among them.
+
+    A folder that is there already, such as /usr/bin, keeps its place: a module may come before it.
+    """
+    folder = shlex.quote(str(Path(PYTHON[0]).parent))
+    return f'case ":$PATH:" in *:{folder}:*) ;; *) export PATH={folder}:"$PATH" ;; esac'
 
 
 def _setup(request: Request) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import os
 import platform
 import resource
 import statistics
@@ -21,18 +20,22 @@ import numpy as np
 from gcnmpi import __version__, checkpoint, checkpoint_files
 from gcnmpi.comm import Comm, agreed, from_root, maxima, versions
 from gcnmpi.config import TrainConfig
-from gcnmpi.hosts import host_names
+from gcnmpi.hosts import host_names, slurm_job
 from gcnmpi.layers import Product
-from gcnmpi.loading import write_rows
 from gcnmpi.loss import SoftmaxCrossEntropy, count_correct
-from gcnmpi.models import to_state
 from gcnmpi.optim import make_optimizer
-from gcnmpi.problem import Problem, Targets, features_path, load_targets, make_model, make_sum
+from gcnmpi.problem import (
+    Problem,
+    Targets,
+    check_trainable,
+    load_targets,
+    make_model,
+    make_sum,
+)
 from gcnmpi.record import Epoch, Writer, continued_record, is_finished, new_record
 from gcnmpi.schemes.interface import Place
 from gcnmpi.volume import NOTHING, Volume
 from partition.errors import UserError
-from partition.records import atomic_file
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,7 @@ class Step:
     def __init__(self, problem: Problem) -> None:
         manifest, kernel, train = problem.stored.manifest, problem.kernel, problem.config.train
         widths = (manifest.features, *problem.config.model.hidden, manifest.classes)
+        check_trainable(problem)
         self.model = model = make_model(problem, widths)
         self.targets = targets = load_targets(problem, Place(model.depth))
         self._problem = problem
@@ -267,29 +271,6 @@ def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]
     }
 
 
-def save_weights(path: str | os.PathLike, problem: Problem, model: Any, flat: Any) -> None:
-    """Write weights as ``.npz`` under PyTorch Geometric's names, on rank 0.
-
-    Features that were trained are written beside them, (n, width), by all ranks together.
-
-    Parameters
-    ----------
-    flat : array
-        The weights, in the layout of ``model.parameters.flat``.
-    """
-    if problem.config.model.train_features:
-        piece = model.features(flat)
-        rows = problem.scheme.original(Place(0), piece, model.widths[0])
-        write_rows(problem.comm, features_path(path), rows, problem.stored.graph.n)
-    state: dict[str, Any] = dict(to_state(model.whole(flat)))
-
-    def write() -> None:
-        with atomic_file(path) as file:
-            np.savez(file, **state)
-
-    from_root(problem.comm, write)
-
-
 def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
     comm, partition = problem.comm, problem.partition
     packages = ("numpy", "scipy", "python-graphblas")
@@ -309,6 +290,7 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "ranks": comm.size,
         "threads": problem.threads,
         "hosts": host_names(comm),
+        "job": slurm_job(),
         "devices": comm.allgather(problem.kernel.device),
         "reduction": problem.reduction,
         "versions": {
@@ -334,12 +316,14 @@ def _restored(
 ) -> tuple[list[Epoch], Best]:
     """Epochs and best weights so far; the step gets its weights and the optimizer its moments."""
     flat = step.model.parameters.flat
-    validated = problem.config.train.eval_every and "val" in step.targets.masks
-    best = Best(0, -1.0, problem.kernel.zeros(len(flat)) if validated else None)
+    validated = problem.config.train.eval_every and step.targets.counts.get("val")
+    # Found before, they are kept where nothing is validated any more.
+    stored = found is not None and found.facts["best"]["epoch"]
+    best = Best(0, -1.0, problem.kernel.zeros(len(flat)) if validated or stored else None)
     if found is None:
         return [], best
     arrays = {"weights": flat, **step.optimizer.state()}
-    if validated and found.facts["best"]["epoch"]:
+    if stored:
         arrays["best"] = best.flat
         best = replace(best, **found.facts["best"])
     with problem.phases.as_one("checkpoint"):

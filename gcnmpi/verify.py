@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi import rng, serial
-from gcnmpi.comm import Comm, redistribute, rest_until_all
+from gcnmpi.comm import Comm, agreed, redistribute, rest_until_all
 from gcnmpi.config import Config
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.problem import Problem, open_problem
@@ -26,6 +26,7 @@ from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.schemes.interface import Place
 from gcnmpi.trainer import Result, Step, train
 from gcnmpi.verify_steps import STEPS, STEPS_TOLERANCES, steps_apart
+from partition.errors import UserError
 from partition.graph import UNLABELLED, Graph
 from partition.metrics import measure
 from partition.store import read_partition
@@ -97,8 +98,15 @@ def verify(
     Raises
     ------
     UserError
-        As training does.
+        As training does, and of a model whose formulas :mod:`gcnmpi.serial` does not know.
     """
+    with agreed(comm):
+        if config.model.name not in serial.KNOWN:
+            raise UserError(
+                f"verify does not know model {config.model.name!r}: there is nothing to compare it "
+                f"with (known: {', '.join(serial.KNOWN)})",
+                "write its formulas in gcnmpi/serial.py: see docs/adding-a-model.md",
+            )
     epochs = min(config.train.epochs, EPOCHS)
     short = dataclasses.replace(
         config.train, epochs=epochs, eval_every=config.train.eval_every or epochs

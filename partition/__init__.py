@@ -1,6 +1,6 @@
 """Offline partitioning of graphs: who owns which rows.
 
 Serial, and free of MPI. The trainer (package ``gcnmpi``) imports from here only
-``errors``, ``registry``, ``records``, ``startup``, ``graph``, ``store``, ``metrics``, ``sampling``
-and ``synthetic``.
+``errors``, ``commands``, ``registry``, ``locks``, ``records``, ``startup``, ``graph``, ``store``,
+``metrics``, ``sampling``, ``synthetic`` and ``catalogue``.
 """

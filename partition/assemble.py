@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ def import_graph(
     mask_numbers: str | None = None,
     seed: int = 0,
     overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Manifest:
     """Make a graph folder out of a graph file.
 
@@ -48,7 +49,7 @@ def import_graph(
     source_path, format, layout
         See :func:`partition.readers.read_source`. ``layout.ids`` may also be "sorted", and is for
         the files of features, labels and masks, too.
-    out_path, direction, overwrite
+    out_path, direction, overwrite, report
         See :func:`partition.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
@@ -90,7 +91,9 @@ def import_graph(
     )
     facts = {"file": source_path.name} | facts
     facts |= attached_facts(features, labels, masks, ids, seed)
-    return write_graph(out_path, graph, source=facts, direction=direction, overwrite=overwrite)
+    return write_graph(
+        out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report
+    )
 
 
 def attach_files(

@@ -235,6 +235,8 @@ def _swap(
                 continue
             ours = _spread_by(weights[c], members(source))
             theirs = _spread_by(weights[c], members(target))
+            if not len(ours) or not len(theirs):  # all of them have changed places already
+                continue
             relief = np.zeros((len(ours), len(theirs)))
             for row, load, most, scale in zip(weights, loads, limit, average, strict=True):
                 shift = row[ours][:, np.newaxis] - row[theirs]
@@ -252,8 +254,8 @@ def _swap(
             price = np.where(
                 relief > 1e-12, (loss - loss.min() + 1) / np.maximum(relief, 1e-12), np.inf
             )
-            i, j = np.unravel_index(int(price.argmin()), price.shape) if price.size else (0, 0)
-            if not price.size or price[i, j] == np.inf:
+            i, j = np.unravel_index(int(price.argmin()), price.shape)
+            if price[i, j] == np.inf:
                 continue
             v, u = ours[i], theirs[j]
             shift = weights[:, v] - weights[:, u]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from partition.backends import Option, Tool, check_options
+from partition.backends import TOOLS, Option, Tool, check_options
 from partition.errors import UserError, unknown_name
 from partition.graph import Graph
 from partition.models import graph_model, hypergraph_model, row_model
 from partition.sampling import SAMPLERS
-from partition.stochastic import settle, stochastic_model
+from partition.stochastic import MOST_BATCHES, THETA, settle, stochastic_model
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,35 @@ MODELS = {
             "owners": Option(
                 "all", "nets of all vertices, or of a batch's own (the paper)", ("all", "batch")
             ),
-            "theta": Option(0.02, "error of the mean connectivity; decides the number of nets"),
+            "theta": Option(
+                0.0,
+                "error of the mean connectivity; decides the number of nets; 0: "
+                f"{THETA}, or more where that takes more than {MOST_BATCHES:,} batches",
+            ),
             "delta": Option(0.1, "probability of a larger error"),
             "batches": Option(0, "mini-batches; 0: what theta and delta ask for"),
         },
         settle,
     ),
 }  # fmt: skip
+
+
+AUTO = "auto"  # beside the models: several are tried, and the best partition is kept
+
+
+def check_model(name: str) -> None:
+    """Refuse a model that there is not, or whose tool is not installed.
+
+    Raises
+    ------
+    UserError
+        If ``gcn-partition add --model NAME`` would.
+    """
+    if name == AUTO:
+        return
+    if name not in MODELS:
+        raise unknown_model(name)
+    TOOLS.get(MODELS[name].tools[0])
 
 
 # What people call the models, and tools that are not built in.
@@ -83,7 +105,7 @@ def unknown_model(name: str) -> UserError:
     """The error for a model that there is not."""
     if name.lower() in ALSO_CALLED:
         return UserError(f"unknown model {name!r}", ALSO_CALLED[name.lower()])
-    return unknown_name("model", name, MODELS)
+    return unknown_name("model", name, [*MODELS, AUTO])
 
 
 def describe(

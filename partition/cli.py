@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from partition.cli_common import (
     emit,
     force_option,
     json_option,
+    note,
 )
 from partition.cli_import import attach, import_
 from partition.cli_make import add, refine
@@ -23,12 +25,23 @@ from partition.cli_minibatches import simulate
 from partition.cli_tools import export_model, import_parts
 from partition.commands import Commands
 from partition.describe import describe_graph, describe_partition
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError
+from partition.figures import check_figure
+from partition.plots import plot_comparison
 
 
 def main() -> None:
     """Entry point of ``gcn-partition`` and of ``python -m partition``."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _end)
     cli.main(prog_name="gcn-partition")
+
+
+def _end(number: int, _: object) -> None:
+    """End as on Ctrl-C: temporary files are deleted and other processes stopped on the way out."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
 
 
 @click.group(
@@ -131,12 +144,25 @@ def list_(graph: Path, as_json: bool) -> None:
 @click.argument("graph", metavar="G.graph", type=GRAPH)
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @direction_option("Direction of the aggregation.  [default: the graph's]")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
+)
 @json_option
-def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json: bool) -> None:
+def compare(
+    graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None, as_json: bool
+) -> None:
     """Compare partitions (all, or those named) with each other and with random rows."""
+    if plot is not None:
+        check_figure(plot)
     rows = comparison.compare(graph, names, direction)
     if not rows and not as_json:
         raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
+    if plot is not None:
+        title = store.open_graph(graph).manifest.name
+        plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
     emit(rows, as_json, tables.show_comparison)
 
 
@@ -147,11 +173,7 @@ def compare(graph: Path, names: tuple[str, ...], direction: str | None, as_json:
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Delete partitions."""
     store.open_graph(graph, check=False)
-    for name in names:  # all or none
-        if not store.has_partition(graph, name):
-            raise unknown_name(f"partition of {graph}", name, store.list_partitions(graph))
-    for name in dict.fromkeys(names):
-        store.remove_partition(graph, name)
+    store.remove_partition(graph, *names)
     emit({"removed": list(names)}, as_json, lambda facts: click.echo(f"removed {', '.join(names)}"))
 
 
@@ -185,7 +207,7 @@ def _write_synthetic(
     out: Path, kind: str, graph: Any, options: dict[str, Any], force: bool, as_json: bool
 ) -> None:
     source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
-    manifest = store.write_graph(out, graph, source=source, overwrite=force)
+    manifest = store.write_graph(out, graph, source=source, overwrite=force, report=note)
     _show_written(out, manifest, as_json)
 
 

@@ -14,7 +14,7 @@ import click
 from rich.console import Console
 
 from partition import pipeline, tables
-from partition.errors import UserError
+from partition.errors import UserError, shown
 from partition.graph import DIRECTIONS
 from partition.records import to_json
 
@@ -75,6 +75,8 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
             raise UserError(
                 f"--set {pair}: {key} has an option of its own, --{key.replace('_', '-')}"
             )
+        if key in options:
+            raise UserError(f"--set {pair}: {key} is given twice")
         options[key] = value
     return options
 
@@ -83,6 +85,11 @@ RESERVED = {
     "model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path", "balance",
     "refine", "ranks_per_node", "mapping", "timeout",
 }  # fmt: skip
+
+
+def note(line: str) -> None:
+    """Something the user should know, on standard error."""
+    click.echo(f"note: {shown(line)}", err=True)
 
 
 @contextlib.contextmanager

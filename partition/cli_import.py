@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from partition import assemble, store, tables
-from partition.cli_common import GRAPH, direction_option, emit, force_option, json_option
+from partition.cli_common import GRAPH, direction_option, emit, force_option, json_option, note
 from partition.describe import describe_data
 from partition.errors import UserError
 from partition.graph import MASKS
@@ -130,6 +130,7 @@ def import_(
         direction=direction or "in",
         masks=_masks(options),
         overwrite=force,
+        report=note,
         **options,
     )
     _show_data(out, manifest, as_json)

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from partition import balance, pipeline
 from partition.backends import TOOLS
-from partition.catalogue import MODELS
+from partition.catalogue import AUTO, MODELS
 from partition.cli_common import (
     GRAPH,
     collected_warnings,
@@ -26,10 +27,11 @@ from partition.cli_common import (
 )
 from partition.describe import describe_partition
 from partition.errors import UserError, unknown_name
-from partition.portfolio import AUTO, TIME_LIMIT, Network, add_best
+from partition.portfolio import TIME_LIMIT, Network, add_best
 from partition.refine import Objective
 from partition.refining import refine_partition
-from partition.solving import MAPPINGS, NODES_FIRST
+from partition.solving import MAPPINGS, NODES_FIRST, choose_tool
+from partition.store import Partition, has_partition, read_partition
 
 
 def weigh_option(command: Callable) -> Callable:
@@ -66,7 +68,7 @@ Examples:
     type=float,
     default=0.01,
     show_default=True,
-    help="What the heaviest part may weigh above the average; 0.01 is one percent.",
+    help="How much more than the average part the heaviest may weigh; 0.01 is one percent.",
 )
 @click.option(
     "--balance",
@@ -85,7 +87,11 @@ Examples:
 @click.option(
     "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Model, tool options."
 )
-@click.option("--refine", is_flag=True, help="Refine it: less volume, and a busiest rank less so.")
+@click.option(
+    "--refine",
+    is_flag=True,
+    help="Refine the result: fewer rows sent in total, and by the busiest rank.",
+)
 @weigh_option
 @click.option(
     "--ranks-per-node",
@@ -111,19 +117,28 @@ Examples:
 @click.option("--alpha", type=float, help="Of auto: seconds per message.  [default: 5e-7]")
 @click.option("--beta", type=float, help="Of auto: seconds per byte.  [default: 1e-10]")
 @click.option("--width", type=int, help="Of auto: float32 columns of a row.  [default: 64]")
+@click.option(
+    "--if-missing", is_flag=True, help="Do nothing if there is one of that --name, into K parts."
+)
 @force_option
 @json_option
 def add(
     graph: Path, model: str, k: int, tool: str | None, objective: str | None,
     settings: tuple[str, ...], refine: bool, weigh: tuple[str, ...], time_limit: float | None,
-    alpha: float | None, beta: float | None, width: int | None, force: bool, as_json: bool,
-    **arguments: Any,
+    alpha: float | None, beta: float | None, width: int | None, if_missing: bool, force: bool,
+    as_json: bool, **arguments: Any,
 ) -> None:  # fmt: skip
     """Partition a graph and store the result in its folder."""
+    if if_missing:
+        there = _found(graph, arguments["name"], k, force)
+        if there is not None:
+            emit(describe_partition(there) | {"warnings": []}, as_json, show_added)
+            return
     options = parse_settings(settings)
     if objective is not None:
         options["objective"] = objective
     wanted = parse_objective(weigh) if refine or weigh else None
+    _refuse_unused(model, tool, wanted is not None)
     network = {"alpha": alpha, "beta": beta, "width": width}
     given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
     with collected_warnings() as messages, working("partitioning") as report:
@@ -146,6 +161,41 @@ def add(
             )
     facts = describe_partition(made) | {"warnings": messages}
     emit(facts, as_json, show_added)
+
+
+def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:
+    """Refuse an option that was given and that nothing here would look at."""
+    context = click.get_current_context()
+
+    def given(name: str) -> bool:
+        return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+    if given("mapping") and not given("ranks_per_node"):
+        raise UserError("--mapping needs --ranks-per-node")
+    if model == AUTO or refine:
+        return
+    chosen, backend = choose_tool(model, tool)
+    if given("imbalance") and not backend.balanced:
+        raise UserError(
+            f"--imbalance: the tool {chosen!r} does not balance parts", "leave it out, or --refine"
+        )
+    if given("seed") and not backend.seeded and not MODELS[model].options:
+        raise UserError(f"--seed: nothing is random in the tool {chosen!r}", "leave it out")
+
+
+def _found(graph: Path, name: str | None, k: int, force: bool) -> Partition | None:
+    """The partition of that name, of this graph and into k parts; None if there is none."""
+    if name is None or force:
+        raise UserError("--if-missing needs --name, and excludes --force")
+    if not has_partition(graph, name):
+        return None
+    found = read_partition(graph, name)
+    if found.k != k:
+        raise UserError(
+            f"{graph} has a partition {name!r} into {found.k} parts, not {k}",
+            "give another --name, or remove it first",
+        )
+    return found
 
 
 @click.command(

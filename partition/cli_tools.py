@@ -32,18 +32,27 @@ Examples:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--name", required=True, help="Name of the partition.")
 @click.option("-k", "--parts", "k", type=int, help="Number of parts.  [default: the largest + 1]")
+@click.option(
+    "--first",
+    type=click.IntRange(0, 1),
+    default=0,
+    show_default=True,
+    help="Number of the first part in FILE: 1 if it counts from 1.",
+)
 @direction_option("Direction it was made for.  [default: the graph's]")
 @force_option
 @json_option
 def import_parts(
-    graph: Path, file: Path, name: str, k: int | None, direction: str | None, force: bool,
-    as_json: bool,
+    graph: Path, file: Path, name: str, k: int | None, first: int, direction: str | None,
+    force: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Store a partition of another program: FILE has a part number per vertex.
 
     One number per line (METIS, hMETIS, KaHyPar, KaHIP, Zoltan) or several (PaToH).
     """
-    made = pipeline.import_parts(graph, file, name, k, direction=direction, overwrite=force)
+    made = pipeline.import_parts(
+        graph, file, name, k, first=first, direction=direction, overwrite=force
+    )
     emit(describe_partition(made) | {"warnings": []}, as_json, show_added)
 
 

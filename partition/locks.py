@@ -47,6 +47,8 @@ class Holder:
         When the process started, as the kernel counts; process numbers come round again.
     job : str
         Number of the Slurm job; empty outside one.
+    restarts : int
+        How often Slurm had put that job back into the queue.
     since : float
         Seconds since 1970.
     """
@@ -58,6 +60,7 @@ class Holder:
     pid: int = field(default_factory=os.getpid)
     born: str = field(default_factory=lambda: _born(os.getpid()))
     job: str = field(default_factory=lambda: os.environ.get("SLURM_JOB_ID", ""))
+    restarts: int = field(default_factory=lambda: _restarts())
     command: str = field(default_factory=lambda: " ".join(sys.argv)[:1000])
     since: float = field(default_factory=time.time)
 
@@ -109,7 +112,16 @@ def holders(path: str | os.PathLike, name: str = LOCK) -> list[Holder]:
 
 
 def holder_is_dead(holder: Holder) -> bool:
-    """Whether a process is known to run no more: True only on its own host."""
+    """Whether a process is known to run no more.
+
+    That is so on its own host only, or in a job that Slurm has started again since.
+    """
+    if (
+        holder.job
+        and holder.job == os.environ.get("SLURM_JOB_ID")
+        and holder.restarts < _restarts()
+    ):
+        return True
     if (holder.host, holder.space) != (socket.gethostname(), process_space()):
         return False
     return process_is_dead(holder.pid) or bool(holder.born and _born(holder.pid) != holder.born)
@@ -181,7 +193,8 @@ def _open(lock: Path) -> int:
         raise OSError(errno.ELOOP, f"{lock} is a symbolic link")
     flags = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
-        lock.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            lock.mkdir()
         return os.open(lock / "lock", flags | os.O_RDWR | os.O_CREAT, 0o666)
     except FileNotFoundError:
         raise
@@ -265,7 +278,7 @@ def _records(lock: Path) -> list[tuple[Path, Holder]]:
 
 
 _NAMES = tuple(Holder.__dataclass_fields__)
-_KINDS: dict[str, type] = {"pid": int, "exclusive": bool, "since": float}
+_KINDS: dict[str, type] = {"pid": int, "exclusive": bool, "since": float, "restarts": int}
 
 
 def _conflicting(lock: Path, exclusive: bool, own: Path | None = None) -> list[tuple[Path, Holder]]:
@@ -285,6 +298,11 @@ def _in_use(path: Path, lock: Path, exclusive: bool) -> UserError:
     if holder.host != socket.gethostname():
         hint += f"; if that process is dead, delete {record}"
     return UserError(f"{path} is in use: {holder}", hint)
+
+
+def _restarts() -> int:
+    count = os.environ.get("SLURM_RESTART_COUNT", "")
+    return int(count) if count.isdecimal() else 0
 
 
 def _born(pid: int) -> str:

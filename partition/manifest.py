@@ -124,10 +124,12 @@ def content_id(graph: Graph) -> str:
 def data_id(graph: Graph) -> str:
     """Hash of what belongs to the vertices: features, labels, masks, ids; 32 hex digits.
 
-    Which of them there are counts too, with their types and shapes.
+    Which of them there are counts too, with their types and shapes, and the names of the classes.
     """
     arrays = vertex_arrays(graph)
-    facts = {name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()}
+    facts: dict[str, Any] = {
+        name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()
+    } | {"class_names": list(graph.class_names or ())}
     head = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     return _digest(graph.n, head, *arrays.values())
 

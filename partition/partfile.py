@@ -9,17 +9,25 @@ import numpy as np
 
 from partition.errors import UserError
 
+FROM_ONE = "--first 1 if the file counts parts from 1"
 
-def read_parts(file: str | os.PathLike, n: int, k: int | None = None) -> np.ndarray:
-    """Read n part numbers, (n,) int32; below ``k`` if it is given.
+
+def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int = 0) -> np.ndarray:
+    """Read n part numbers, (n,) int32, from 0; below ``k`` if it is given.
 
     One number per line, as METIS, hMETIS, KaHyPar, KaHIP and Zoltan write them, or several per
     line, separated by white space, as PaToH does.
 
+    Parameters
+    ----------
+    first : int
+        The number of the first part in the file.
+
     Raises
     ------
     UserError
-        With the number of the line that is wrong.
+        With the number of the line that is wrong; or if no vertex is in part 0 and k is not
+        given, because the file then seems to count from 1.
     """
     try:
         lines = Path(file).read_bytes().rstrip().split(b"\n")
@@ -36,17 +44,27 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None) -> np.ndar
         i, word = next((i, word) for i, word in enumerate(words) if not _is_part(word))
         shown = word[:40].decode(errors="replace").strip()
         raise UserError(f"{file}, line {_line(i, line_of)}: {shown!r} is no part number") from None
-    outside = np.flatnonzero((parts < 0) | (parts >= (k or np.iinfo(np.int32).max)))
+    from_one = first == 0 and len(parts) > 0 and parts.min() == 1
+    last = first + (k or np.iinfo(np.int32).max)
+    outside = np.flatnonzero((parts < first) | (parts >= last))
     if len(outside):
         i = int(outside[0])
-        limit = f"0..{k - 1}" if k else "0, 1, 2, …"
-        raise UserError(f"{file}, line {_line(i, line_of)}: part {parts[i]} is not one of {limit}")
+        limit = f"{first}..{last - 1}" if k else f"{first}, {first + 1}, {first + 2}, …"
+        raise UserError(
+            f"{file}, line {_line(i, line_of)}: part {parts[i]} is not one of {limit}",
+            FROM_ONE if from_one and parts.max() == k else None,
+        )
     if len(parts) != n:
         raise UserError(
             f"{file} has {len(parts)} part numbers, the graph has {n} vertices",
             "one number for each vertex, in their order",
         )
-    return parts.astype(np.int32)
+    if from_one and k is None:
+        raise UserError(
+            f"{file} has parts 1 to {parts.max()} and no vertex in part 0",
+            f"{FROM_ONE}; -k {parts.max() + 1} if part 0 is meant to be empty",
+        )
+    return (parts - first).astype(np.int32)
 
 
 def _line(i: int, line_of: np.ndarray | None) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +20,7 @@ from partition.balance import DEFAULT as DEFAULT_BALANCE
 from partition.balance import constraint_weights, part_loads
 from partition.catalogue import MODELS, all_options, settled
 from partition.errors import UserError, unknown_name
-from partition.graph import DIRECTIONS, Graph
+from partition.graph import DIRECTIONS, Graph, row_sizes
 from partition.metrics import Metrics, NodeTraffic, exchange_matrix, measure, node_traffic
 from partition.partfile import read_parts
 from partition.solving import (
@@ -36,6 +37,7 @@ from partition.store import (
     Partition,
     has_partition,
     open_graph,
+    partition_lock,
     write_partition,
 )
 
@@ -125,60 +127,61 @@ def add_partition(
     settings = all_options(stored.graph, model, chosen, backend, options)
     names = check_balance(balance, chosen, backend)
     check_parts_wanted(k, stored.manifest)
-    check_numbers(imbalance, seed)
+    check_imbalance(imbalance, stored.graph, k, direction)
+    check_seed(seed)
     check_nodes(ranks_per_node, mapping)
     if name is None:
         name = default_name(model, k, backend, settings) + name_of_nodes(ranks_per_node)
         name += REFINED if refine is not None else ""
-    check_name(stored.path, name, overwrite)
-
-    start = time.perf_counter()
-    settings = settled(stored.graph, model, k, seed, direction, settings)
-    parts = make_parts(
-        stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen, direction=direction,
-        balance=balance, ranks_per_node=ranks_per_node, mapping=mapping, **settings,
-    )  # fmt: skip
-    history = []
-    record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})
-    if refine is not None:
-        made = time.perf_counter()
-        before = measure(stored.graph, parts, k, direction)
-        history.append(step(chosen, made - start, before))
-        parts = refined(
-            stored.graph, parts, k, refine, imbalance=imbalance, seed=seed, direction=direction,
-            balance=balance,
+    with new_partition(stored.path, name, "gcn-partition add", overwrite):
+        start = time.perf_counter()
+        settings = settled(stored.graph, model, k, seed, direction, settings)
+        parts = make_parts(
+            stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen,
+            direction=direction, balance=balance, ranks_per_node=ranks_per_node, mapping=mapping,
+            **settings,
         )  # fmt: skip
-        record |= {"refine": asdict(refine)}
-        refining = time.perf_counter() - made
-    if ranks_per_node is not None:
-        parts = mapped(stored.graph, parts, k, ranks_per_node, direction, seed)
-        record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
-    seconds = time.perf_counter() - start
+        history = []
+        record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})
+        if refine is not None:
+            made = time.perf_counter()
+            before = measure(stored.graph, parts, k, direction)
+            history.append(step(chosen, made - start, before))
+            parts = refined(
+                stored.graph, parts, k, refine, imbalance=imbalance, seed=seed, direction=direction,
+                balance=balance,
+            )  # fmt: skip
+            record |= {"refine": asdict(refine)}
+            refining = time.perf_counter() - made
+        if ranks_per_node is not None:
+            parts = mapped(stored.graph, parts, k, ranks_per_node, direction, seed)
+            record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
+        seconds = time.perf_counter() - start
 
-    metrics = measure_both(stored.graph, stored.manifest, parts, k)
-    if refine is not None:  # mapping only renumbers the parts
-        history.append(step("refine", refining, metrics[direction]))
-    partition = Partition(
-        name=name,
-        parts=parts,
-        k=k,
-        graph_id=stored.manifest.id,
-        model=model,
-        tool=chosen,
-        tool_version=tool_version(backend),
-        direction=direction,
-        seed=seed if backend.seeded or MODELS[model].options or refine is not None else None,
-        imbalance=imbalance if backend.balanced or refine is not None else None,
-        options=record,
-        metrics={key: asdict(value) for key, value in metrics.items()},
-        nodes=measure_nodes(stored.graph, stored.manifest, parts, k, ranks_per_node),
-        history=history,
-        seconds=seconds,
-        deterministic=backend.deterministic(settings),
-    )
-    if backend.balanced or refine is not None:
-        warn_of_imbalance(stored.graph, metrics[direction], imbalance, names)
-    return write_partition(stored.path, partition, overwrite=overwrite)
+        metrics = measure_both(stored.graph, stored.manifest, parts, k)
+        if refine is not None:  # mapping only renumbers the parts
+            history.append(step("refine", refining, metrics[direction]))
+        partition = Partition(
+            name=name,
+            parts=parts,
+            k=k,
+            graph_id=stored.manifest.id,
+            model=model,
+            tool=chosen,
+            tool_version=tool_version(backend),
+            direction=direction,
+            seed=seed if backend.seeded or MODELS[model].options or refine is not None else None,
+            imbalance=imbalance if backend.balanced or refine is not None else None,
+            options=record,
+            metrics={key: asdict(value) for key, value in metrics.items()},
+            nodes=measure_nodes(stored.graph, stored.manifest, parts, k, ranks_per_node),
+            history=history,
+            seconds=seconds,
+            deterministic=backend.deterministic(settings),
+        )
+        if backend.balanced or refine is not None:
+            warn_of_imbalance(stored.graph, metrics[direction], imbalance, names)
+        return write_partition(stored.path, partition, overwrite=overwrite)
 
 
 def import_parts(
@@ -187,6 +190,7 @@ def import_parts(
     name: str,
     k: int | None = None,
     *,
+    first: int = 0,
     direction: str | None = None,
     overwrite: bool = False,
 ) -> Partition:
@@ -196,6 +200,8 @@ def import_parts(
     ----------
     k : int, optional
         Number of parts; default: the largest part number + 1. Parts may be empty.
+    first : int
+        The number of the first part in the file: 0 or 1.
 
     Raises
     ------
@@ -204,25 +210,25 @@ def import_parts(
     """
     stored = open_graph(path)
     direction = check_direction(direction or stored.manifest.direction)
-    check_name(stored.path, name, overwrite)
-    parts = read_parts(file, stored.manifest.n, k)
-    if k is None:
-        k = int(parts.max(initial=0)) + 1
-    check_parts_wanted(k, stored.manifest)
-    metrics = measure_both(stored.graph, stored.manifest, parts, k)
-    partition = Partition(
-        name=name,
-        parts=parts,
-        k=k,
-        graph_id=stored.manifest.id,
-        model="imported",
-        tool="import-parts",
-        tool_version=version("gcnmpi"),
-        direction=direction,
-        options={"file": Path(file).name},
-        metrics={key: asdict(value) for key, value in metrics.items()},
-    )
-    return write_partition(stored.path, partition, overwrite=overwrite)
+    with new_partition(stored.path, name, "gcn-partition import-parts", overwrite):
+        parts = read_parts(file, stored.manifest.n, k, first)
+        if k is None:
+            k = int(parts.max(initial=0)) + 1
+        check_parts_wanted(k, stored.manifest)
+        metrics = measure_both(stored.graph, stored.manifest, parts, k)
+        partition = Partition(
+            name=name,
+            parts=parts,
+            k=k,
+            graph_id=stored.manifest.id,
+            model="imported",
+            tool="import-parts",
+            tool_version=version("gcnmpi"),
+            direction=direction,
+            options={"file": Path(file).name},
+            metrics={key: asdict(value) for key, value in metrics.items()},
+        )
+        return write_partition(stored.path, partition, overwrite=overwrite)
 
 
 def measure_both(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) -> dict[str, Metrics]:
@@ -295,21 +301,47 @@ def check_direction(direction: str) -> str:
     return direction
 
 
-def check_numbers(imbalance: float, seed: int) -> None:
-    """A UserError unless both are in range."""
-    if not 0 <= imbalance < float("inf"):
+def check_imbalance(imbalance: float, graph: Graph, k: int, direction: str) -> None:
+    """A UserError unless it is a fraction; above 1 only if one row alone weighs so much.
+
+    Otherwise "3", meant as three percent, would put a small graph into a single part.
+    """
+    if not 0 <= imbalance < math.inf:
         raise UserError(f"imbalance = {imbalance}: it is a fraction, 0.01 for one percent")
+    if imbalance < 1:
+        return
+    sizes = row_sizes(graph, direction)
+    alone = int(sizes.max(initial=1)) * k / max(int(sizes.sum()), 1) - 1
+    if imbalance > max(1.0, 1.1 * alone):
+        raise UserError(
+            f"imbalance = {imbalance:g}: a part could weigh {1 + imbalance:g} times the average",
+            f"it is a fraction: {imbalance / 100:g} for {imbalance:g} percent",
+        )
+
+
+def check_seed(seed: int) -> None:
+    """A UserError unless it is in range."""
     if not 0 <= seed < 2**31:
         raise UserError(f"seed = {seed} is not in 0..{2**31 - 1}")
 
 
-def check_name(path: Path, name: str, overwrite: bool) -> None:
-    """A UserError if the name is malformed, or taken and not to be overwritten."""
-    if has_partition(path, name) and not overwrite:
-        raise UserError(
-            f"{path} has a partition {name!r} already",
-            "give --name or --force, or remove it first",
-        )
+@contextlib.contextmanager
+def new_partition(path: Path, name: str, purpose: str, overwrite: bool) -> Iterator[None]:
+    """Keep a name for the partition that is being made.
+
+    Raises
+    ------
+    UserError
+        If the name is malformed, taken and not to be overwritten, or another process is making,
+        removing or using a partition of that name; or if the folder cannot be written to.
+    """
+    with partition_lock(path, name, purpose):
+        if has_partition(path, name) and not overwrite:
+            raise UserError(
+                f"{path} has a partition {name!r} already",
+                "give --name or --force, or remove it first",
+            )
+        yield
 
 
 def warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Iterable[str]) -> None:

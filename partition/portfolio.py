@@ -16,19 +16,20 @@ from partition.backends import TOOLS
 from partition.backends.process import TimeIsUp
 from partition.balance import DEFAULT as DEFAULT_BALANCE
 from partition.balance import constraint_weights, parse_balance
-from partition.catalogue import MODELS, all_options
+from partition.catalogue import AUTO, MODELS, all_options
 from partition.errors import UserError
 from partition.graph import Graph
 from partition.metrics import Metrics, measure
 from partition.pipeline import (
     check_direction,
-    check_name,
+    check_imbalance,
     check_nodes,
-    check_numbers,
     check_parts_wanted,
+    check_seed,
     measure_both,
     measure_nodes,
     name_of_nodes,
+    new_partition,
     step,
     warn_of_imbalance,
 )
@@ -37,7 +38,6 @@ from partition.refining import check_effort
 from partition.solving import NODES_FIRST, make_parts, mapped, refined
 from partition.store import Partition, open_graph, write_partition
 
-AUTO = "auto"
 TIME_LIMIT = 120.0
 MARGIN = 0.9  # of the time limit is planned with
 TOOLS_SHARE = 0.3  # of that; the rest is for refinement
@@ -199,64 +199,64 @@ def add_best(
     network, objective = network or Network(), objective or Objective()
     constraints = parse_balance(balance)
     check_parts_wanted(k, stored.manifest)
-    check_numbers(imbalance, seed)
+    check_imbalance(imbalance, graph, k, direction)
+    check_seed(seed)
     check_nodes(ranks_per_node, mapping)
     check_effort(1.0, time_limit)
     check_network(network)
     constraint_weights(graph, direction, constraints)
     name = f"{AUTO}-{k}{name_of_nodes(ranks_per_node)}" if name is None else name
-    check_name(stored.path, name, overwrite)
+    with new_partition(stored.path, name, "gcn-partition add", overwrite):
+        run = _Run(
+            graph, k, time.perf_counter(), time_limit, objective, network, report,
+            {"imbalance": imbalance, "seed": seed, "direction": direction, "balance": balance},
+            {"ranks_per_node": ranks_per_node, "mapping": mapping},
+        )  # fmt: skip
+        trials = run.all()
+        made = [(trial, trial.parts) for trial in trials if trial.parts is not None]
+        if not made:
+            raise trials[0].error or UserError("no candidate could be tried")
+        # Of candidates that are predicted to be as fast, the one that burdens the network least.
+        limit = AS_FAST * min(trial.row["predicted"] for trial, _ in made)
+        fast = [pair for pair in made if pair[0].row["predicted"] <= limit]
+        best, parts = min(fast, key=lambda pair: (pair[0].row["volume"], pair[0].row["predicted"]))
+        best.row["chosen"] = True
+        if ranks_per_node is not None:
+            parts = mapped(graph, parts, k, ranks_per_node, direction, seed)
+        seconds = time.perf_counter() - run.begun
 
-    run = _Run(
-        graph, k, time.perf_counter(), time_limit, objective, network, report,
-        {"imbalance": imbalance, "seed": seed, "direction": direction, "balance": balance},
-        {"ranks_per_node": ranks_per_node, "mapping": mapping},
-    )  # fmt: skip
-    trials = run.all()
-    made = [(trial, trial.parts) for trial in trials if trial.parts is not None]
-    if not made:
-        raise trials[0].error or UserError("no candidate could be tried")
-    # Of candidates that are predicted to be as fast, the one that burdens the network least.
-    limit = AS_FAST * min(trial.row["predicted"] for trial, _ in made)
-    fast = [pair for pair in made if pair[0].row["predicted"] <= limit]
-    best, parts = min(fast, key=lambda pair: (pair[0].row["volume"], pair[0].row["predicted"]))
-    best.row["chosen"] = True
-    if ranks_per_node is not None:
-        parts = mapped(graph, parts, k, ranks_per_node, direction, seed)
-    seconds = time.perf_counter() - run.begun
-
-    candidate = best.candidate
-    tool = MODELS[candidate.model].tools[0]
-    record = {
-        "candidate": candidate.name,
-        **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
-        "refine": asdict(objective) | {"effort": best.effort} if best.effort else None,
-        "network": asdict(network),
-        "time_limit": time_limit,
-    }
-    record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
-    record |= {} if ranks_per_node is None else run.nodes
-    metrics = measure_both(graph, stored.manifest, parts, k)
-    partition = Partition(
-        name=name,
-        parts=parts,
-        k=k,
-        graph_id=stored.manifest.id,
-        model=AUTO,
-        tool=tool,
-        tool_version=version(TOOLS.get(tool).distribution or "gcnmpi"),
-        direction=direction,
-        seed=seed,
-        imbalance=imbalance,
-        options=record,
-        metrics={key: asdict(value) for key, value in metrics.items()},
-        nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
-        history=[trial.row for trial in trials],
-        seconds=seconds,
-        deterministic=all(trial.deterministic for trial in trials),
-    )
-    warn_of_imbalance(graph, metrics[direction], imbalance, constraints)
-    return write_partition(stored.path, partition, overwrite=overwrite)
+        candidate = best.candidate
+        tool = MODELS[candidate.model].tools[0]
+        record = {
+            "candidate": candidate.name,
+            **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
+            "refine": asdict(objective) | {"effort": best.effort} if best.effort else None,
+            "network": asdict(network),
+            "time_limit": time_limit,
+        }
+        record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
+        record |= {} if ranks_per_node is None else run.nodes
+        metrics = measure_both(graph, stored.manifest, parts, k)
+        partition = Partition(
+            name=name,
+            parts=parts,
+            k=k,
+            graph_id=stored.manifest.id,
+            model=AUTO,
+            tool=tool,
+            tool_version=version(TOOLS.get(tool).distribution or "gcnmpi"),
+            direction=direction,
+            seed=seed,
+            imbalance=imbalance,
+            options=record,
+            metrics={key: asdict(value) for key, value in metrics.items()},
+            nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
+            history=[trial.row for trial in trials],
+            seconds=seconds,
+            deterministic=all(trial.deterministic for trial in trials),
+        )
+        warn_of_imbalance(graph, metrics[direction], imbalance, constraints)
+        return write_partition(stored.path, partition, overwrite=overwrite)
 
 
 @dataclass

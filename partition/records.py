@@ -220,6 +220,13 @@ def open_regular(path: str | os.PathLike) -> IO[bytes]:
 DEFLATE_RATIO = 1032
 
 
+# An archive of up to so many bytes is read however small the file is, a larger one if it is not
+# more than so many times as long as the file.
+FREE_ARCHIVE = 1 << 30
+ARCHIVE_RATIO = 200
+# Larger arrays of unknown shape are read only if they are not more than so many times their file.
+FREE_ARCHIVE = 1 << 30
+ARCHIVE_RATIO = 200
 # Kinds of dtypes, as NumPy calls them.
 NUMBERS = "biufc"
 TEXTS = "SU"
@@ -254,11 +261,18 @@ def read_npz(
     npz_names(path)
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            for member in archive.infolist():
-                name = member.filename.removesuffix(".npy")
-                if wanted is None or name in wanted:
-                    shape = None if shapes is None else shapes.get(name)
-                    arrays[name] = _read_member(path, name, archive, member, kinds, shape)
+            members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+            chosen = {name: m for name, m in members.items() if wanted is None or name in wanted}
+            nbytes = sum(member.file_size for member in chosen.values())
+            most = max(FREE_ARCHIVE, ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
+            if shapes is None and nbytes > most:
+                raise UserError(
+                    f"{path} unpacks to more than {ARCHIVE_RATIO} times its size, {nbytes:,} bytes",
+                    "if you trust it, write it again with numpy.savez",
+                )
+            for name, member in chosen.items():
+                shape = None if shapes is None else shapes.get(name)
+                arrays[name] = _read_member(path, name, archive, member, kinds, shape)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     # zipfile raises the fourth for a compression that it does not know.

@@ -15,10 +15,11 @@ from partition.metrics import measure
 from partition.pipeline import (
     REFINED,
     check_direction,
-    check_name,
-    check_numbers,
+    check_imbalance,
+    check_seed,
     measure_both,
     measure_nodes,
+    new_partition,
     step,
     warn_of_imbalance,
 )
@@ -84,51 +85,52 @@ def refine_partition(
     objective = objective or Objective()
     if imbalance is None:
         imbalance = 0.01 if before.imbalance is None else before.imbalance
-    check_numbers(imbalance, seed)
+    check_imbalance(imbalance, graph, k, direction)
+    check_seed(seed)
     check_effort(effort, time_limit)
     name = start + REFINED if name is None else name
-    check_name(stored.path, name, overwrite)
-    balance = before.options.get("balance", DEFAULT_BALANCE)
+    with new_partition(stored.path, name, "gcn-partition refine", overwrite):
+        balance = before.options.get("balance", DEFAULT_BALANCE)
 
-    begun = time.perf_counter()
-    parts = refined(
-        graph, before.parts, k, objective, imbalance=imbalance, seed=seed, direction=direction,
-        balance=balance, effort=effort, time_limit=time_limit,
-    )  # fmt: skip
-    cut = time_limit is not None and time.perf_counter() - begun >= time_limit
-    record = {
-        "start": {key: getattr(before, key) for key in STARTED_FROM},
-        "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
-    } | {key: before.options[key] for key in KEPT if key in before.options}
-    per_node = record.get("ranks_per_node")
-    if per_node is not None:
-        parts = mapped(graph, parts, k, per_node, direction, seed)
-    seconds = time.perf_counter() - begun
+        begun = time.perf_counter()
+        parts = refined(
+            graph, before.parts, k, objective, imbalance=imbalance, seed=seed, direction=direction,
+            balance=balance, effort=effort, time_limit=time_limit,
+        )  # fmt: skip
+        cut = time_limit is not None and time.perf_counter() - begun >= time_limit
+        record = {
+            "start": {key: getattr(before, key) for key in STARTED_FROM},
+            "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
+        } | {key: before.options[key] for key in KEPT if key in before.options}
+        per_node = record.get("ranks_per_node")
+        if per_node is not None:
+            parts = mapped(graph, parts, k, per_node, direction, seed)
+        seconds = time.perf_counter() - begun
 
-    metrics = measure_both(graph, stored.manifest, parts, k)
-    partition = Partition(
-        name=name,
-        parts=parts,
-        k=k,
-        graph_id=stored.manifest.id,
-        model=before.model,
-        tool="refine",
-        tool_version=version("gcnmpi"),
-        direction=direction,
-        seed=seed,
-        imbalance=imbalance,
-        options=record,
-        metrics={key: asdict(value) for key, value in metrics.items()},
-        nodes=measure_nodes(graph, stored.manifest, parts, k, per_node),
-        history=[
-            step(start, before.seconds, measure(graph, before.parts, k, direction)),
-            step("refine", seconds, metrics[direction]),
-        ],
-        seconds=seconds,
-        deterministic=before.deterministic and not cut,
-    )
-    warn_of_imbalance(graph, metrics[direction], imbalance, parse_balance(balance))
-    return write_partition(stored.path, partition, overwrite=overwrite)
+        metrics = measure_both(graph, stored.manifest, parts, k)
+        partition = Partition(
+            name=name,
+            parts=parts,
+            k=k,
+            graph_id=stored.manifest.id,
+            model=before.model,
+            tool="refine",
+            tool_version=version("gcnmpi"),
+            direction=direction,
+            seed=seed,
+            imbalance=imbalance,
+            options=record,
+            metrics={key: asdict(value) for key, value in metrics.items()},
+            nodes=measure_nodes(graph, stored.manifest, parts, k, per_node),
+            history=[
+                step(start, before.seconds, measure(graph, before.parts, k, direction)),
+                step("refine", seconds, metrics[direction]),
+            ],
+            seconds=seconds,
+            deterministic=before.deterministic and not cut,
+        )
+        warn_of_imbalance(graph, metrics[direction], imbalance, parse_balance(balance))
+        return write_partition(stored.path, partition, overwrite=overwrite)
 
 
 # What is recorded of the partition that another one was refined from, and what of its options

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import heapq
 import time
+import traceback
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,7 +80,7 @@ def make_parts(
         arguments = {"imbalance": max(imbalance, heaviest), "seed": seed}
         arguments |= {key: settings[key] for key in backend.options}
         if backend.distribution is None:
-            parts = backend.partition(piece, parts_wanted, **arguments)
+            parts = _run_here(chosen, backend, piece, parts_wanted, arguments)
         else:
             left = None if deadline is None else max(0.0, deadline - time.perf_counter())
             entry = TOOLS.entries[chosen]
@@ -93,6 +96,21 @@ def make_parts(
         neighbours = graph_model(graph, direction)
         parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
     return parts
+
+
+def _run_here(name: str, tool: Tool, model: Any, k: int, arguments: dict[str, Any]) -> np.ndarray:
+    """Call a tool in this process: what it raises becomes one line that says where."""
+    try:
+        return tool.partition(model, k, **arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(at.filename).name}, line {at.lineno}"
+        raise UserError(
+            f"the tool {name!r} failed: {type(error).__name__}: {error} ({place})",
+            "try another tool or other options",
+        ) from error
 
 
 def refined(
@@ -169,17 +187,29 @@ def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.nd
         raise UserError(f"{tool} returned {parts.dtype} {parts.shape} for {len(weights)} vertices")
     if parts.min() < 0 or parts.max() >= k:
         raise UserError(f"{tool} returned part numbers outside 0..{k - 1}")
-    parts = parts.astype(np.int32)
-    rows = np.bincount(parts, minlength=k)
-    empty = np.flatnonzero(rows == 0)
-    if 2 * len(empty) > k:
+    empty = k - len(np.unique(parts))
+    # With fewer than two rows a part, tools leave many parts empty, and there is little to lose.
+    if 2 * empty > k and len(parts) >= 2 * k:
         raise UserError(
-            f"{tool} returned only {k - len(empty)} of {k} parts",
+            f"{tool} returned only {k - empty} of {k} parts",
             "choose a smaller k or another tool",
         )
+    return _filled(parts.astype(np.int32), k, weights)
+
+
+def _filled(parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
+    """Every empty part gets the lightest vertex of the part that has most vertices by then."""
+    rows = np.bincount(parts, minlength=k)
+    empty = np.flatnonzero(rows == 0)
+    if not len(empty):
+        return parts
+    order = np.lexsort((weights, parts))  # part by part, the lightest first
+    start = np.concatenate(([0], np.cumsum(rows)))
+    fullest = [(-count, part) for part, count in enumerate(rows.tolist()) if count > 1]
+    heapq.heapify(fullest)
     for part in empty:
-        # The lightest vertex of the fullest part.
-        donors = np.flatnonzero(parts == rows.argmax())
-        parts[donors[weights[donors].argmin()]] = part
-        rows = np.bincount(parts, minlength=k)
+        count, donor = fullest[0]
+        parts[order[start[donor]]] = part
+        start[donor] += 1
+        heapq.heapreplace(fullest, (count + 1, donor))
     return parts

@@ -36,6 +36,9 @@ from partition.sampling import (
 )
 
 PROBES = 5
+# Where theta is left open: no more than this is drawn, if a larger theta will do with less.
+THETA = 0.02
+MOST_BATCHES, MOST_PINS = 20_000, 1 << 29
 MAX_PINS = 2**31 - 1
 # Nets that wait to be merged into the others, in pins.
 PENDING_PINS = 1 << 23
@@ -76,7 +79,8 @@ def settle(
     UserError
         If an option is out of range, or the merged hypergraph would be too large.
     """
-    wanted = nets_needed(k, options["theta"], options["delta"])
+    theta = options["theta"] or THETA
+    wanted = nets_needed(k, theta, options["delta"])
     batches = options["batches"]
     if batches < 0:
         raise UserError(f"batches = {batches}: a number, or 0 for what theta and delta ask for")
@@ -87,15 +91,23 @@ def settle(
         probes = list(islice(drawn, PROBES))
         nets = sum(len(nets.owners) for nets in probes) / PROBES
         pins = sum(len(nets.pins) for nets in probes) / PROBES
+        epoch = drawn.sampler.batches if options["owners"] == "all" else 1
+        if not options["theta"] and nets:
+            # A larger theta, rather than hours: an epoch of batches at least.
+            most = max(min(MOST_BATCHES, MOST_PINS // max(pins, 1)), epoch)
+            reached = theta * math.sqrt(wanted / (most * nets))
+            if reached > theta:
+                theta = float(f"{reached:.2g}")
+                wanted = min(wanted, math.floor(most * nets))
         batches = math.ceil(wanted / nets) if nets else 1
-        if options["owners"] == "all":
-            batches = -(-batches // drawn.sampler.batches) * drawn.sampler.batches
+        batches = -(-batches // epoch) * epoch
         if pins * batches > MAX_PINS:
             raise UserError(
-                f"theta = {options['theta']:g} and delta = {options['delta']:g} ask for "
+                f"theta = {theta:g} and delta = {options['delta']:g} ask for "
                 f"{wanted:,} nets: {batches:,} batches of {pins:,.0f} pins are too many",
                 "choose a larger theta, or give the number of batches",
             )
+        options = {**options, "theta": theta}
     return {**options, "batch": str(drawn.sampler.size), "batches": max(batches, 1)}
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ def write_graph(
     source: Mapping[str, Any],
     direction: str = "in",
     overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
 ) -> Manifest:
     """Write a graph folder: all of it, or nothing.
 
@@ -74,6 +76,8 @@ def write_graph(
         Recorded as the graph's own direction.
     overwrite : bool
         Replace a folder of that name. The partitions in it are kept if the arcs are the same.
+    report : callable
+        Told which partitions were kept, and which were not.
 
     Raises
     ------
@@ -100,17 +104,36 @@ def write_graph(
         data_id=data_id(graph),
         class_names=graph.class_names or (),
     )
+    arrays = _arrays(graph)
+    _check_room(path, sum(array.nbytes for array in arrays.values()))
+    before: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
         (temporary / "partitions").mkdir()
-        for name, array in _arrays(graph).items():
+        for name, array in arrays.items():
             with atomic_file(temporary / f"{name}.npy") as file:
                 np.save(file, array, allow_pickle=False)
         write_json(temporary / "manifest.json", asdict(manifest))
         if path.exists():
             # Until the new folder is in its place.
             stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))
+            before = list_partitions(path)
             _keep_partitions(path, temporary, graph, manifest)
+    kept = list_partitions(path)
+    if kept:
+        report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
+    if lost := [name for name in before if name not in kept]:
+        report(f"partitions deleted, of other arcs or damaged: {', '.join(lost)}")
     return manifest
+
+
+def _check_room(path: Path, nbytes: int) -> None:
+    """A UserError if a folder of that size does not fit beside ``path``."""
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    free = shutil.disk_usage(parent).free
+    if nbytes > free:
+        raise UserError(
+            f"cannot write {path}: it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
+        )
 
 
 def check_target(path: Path, overwrite: bool = False) -> None:
@@ -202,13 +225,14 @@ def partition_lock(
         If the name is malformed, or another process holds a lock that excludes this one.
     """
     folder = _partition_files(path, name)[0].parent
-    if not folder.is_symlink():
-        with contextlib.suppress(OSError):  # the lock says what is wrong
-            folder.mkdir(exist_ok=True)
-    with (
-        folder_lock(path, purpose, exclusive=False),
-        folder_lock(folder, f"{purpose} {name}", exclusive=exclusive, name=f".{name}.lock"),
-    ):
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder_lock(path, purpose, exclusive=False))
+        if exclusive and not folder.is_symlink():
+            with contextlib.suppress(OSError):  # the lock says what is wrong
+                folder.mkdir(exist_ok=True)
+        if exclusive or folder.is_dir():
+            lock, what = f".{name}.lock", f"{purpose} {name}"
+            stack.enter_context(folder_lock(folder, what, exclusive=exclusive, name=lock))
         if exclusive:
             sweep(folder)
         yield
@@ -222,9 +246,12 @@ def write_partition(
     Raises
     ------
     UserError
-        If the name is malformed or taken, or the files cannot be written.
+        If the name is malformed or taken, the partition is of another graph, or the files cannot be
+        written.
     """
     vector, description = _partition_files(path, partition.name)
+    if read_manifest(Path(path)).id != partition.graph_id:
+        raise UserError(f"{path} is another graph than the partition was made for")
     parts = np.asarray(partition.parts, np.int32)
     stored = replace(partition, parts=parts, id=parts_id(partition.k, parts))
     facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
@@ -311,17 +338,21 @@ def has_partition(path: str | os.PathLike, name: str) -> bool:
     return _partition_files(path, name)[1].exists()
 
 
-def remove_partition(path: str | os.PathLike, name: str) -> None:
-    """Delete the partition ``name``; a UserError if there is none, or it is in use."""
-    vector, description = _partition_files(path, name)
-    if not description.exists():
-        raise unknown_name(f"partition of {path}", name, list_partitions(path))
-    try:
-        with partition_lock(path, name, "gcn-partition remove"):
-            description.unlink(missing_ok=True)
-            vector.unlink(missing_ok=True)
-    except OSError as error:
-        raise UserError(f"cannot remove {description}: {error.strerror}") from error
+def remove_partition(path: str | os.PathLike, *names: str) -> None:
+    """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
+    files = [_partition_files(path, name) for name in names]
+    for name, (_, description) in zip(names, files, strict=True):
+        if not description.exists():
+            raise unknown_name(f"partition of {path}", name, list_partitions(path))
+    with contextlib.ExitStack() as stack:
+        for name in dict.fromkeys(names):
+            stack.enter_context(partition_lock(path, name, "gcn-partition remove"))
+        try:
+            for vector, description in files:
+                description.unlink(missing_ok=True)
+                vector.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot remove {description}: {error.strerror}") from error
 
 
 def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> None:

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from partition.catalogue import AUTO
 from partition.comparison import BASELINE, TABLE, compare, means
 from partition.errors import UserError
 from partition.pipeline import add_partition, check_direction
-from partition.portfolio import AUTO, TIME_LIMIT, add_best
+from partition.portfolio import TIME_LIMIT, add_best
 from partition.records import atomic_file
 from partition.refine import Objective
 from partition.store import Partition, has_partition, open_graph, read_partition

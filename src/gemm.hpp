@@ -173,7 +173,7 @@ void gemm_over_rows(
     for_pieces(groups, threads, [&](Size group) {
         alignas(64) T last_panel[DEEP * WIDE];
         T* mine = partial + group * entries;
-        double* my_sums = partial_sums + group * g.width;
+        double* my_sums = sums ? partial_sums + group * g.width : nullptr;
         const Size first = x.rows * group / groups, last = x.rows * (group + 1) / groups;
         for (Size i = 0; i < entries; ++i) mine[i] = T(0);
         for (Size j = 0; sums && j < g.width; ++j) my_sums[j] = 0;

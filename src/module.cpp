@@ -129,6 +129,14 @@ Epilogue<T> epilogue(const Then<T>& then, const Rows<T>& out) {
     return then ? then->after(out) : Epilogue<T>{};
 }
 
+// Memory for one call, kept for the next one of the same Python thread: two may use one kernel.
+template <class T, int WHICH = 0>
+T* scratch(std::size_t numbers) {
+    static thread_local std::vector<T> kept;
+    if (kept.size() < numbers) kept.resize(numbers);
+    return kept.data();
+}
+
 template <class T>
 class Native {
 public:
@@ -142,9 +150,7 @@ public:
         Flat<const Size> starts, Flat<const I> columns, Flat<const T> values, Size width,
         Matrix<const T> x, Matrix<T> out, bool accumulate, const Then<T>& then
     ) const {
-        const Csr<T, I> matrix = {
-            starts.data(), columns.data(), values.data(), (Size)starts.shape(0) - 1,
-        };
+        const Csr<T, I> matrix = csr(starts, columns, values);
         require(matrix.rows == (Size)out.shape(0), "out has not the rows of the matrix");
         require(width == (Size)x.shape(0), "x has not as many rows as the matrix columns");
         require(x.shape(1) == out.shape(1), "widths differ");
@@ -164,9 +170,7 @@ public:
         Flat<const Size> starts, Flat<const I> columns, Flat<const T> values, Size width,
         Matrix<const T> x, bool prefetch
     ) const {
-        const Csr<T, I> matrix = {
-            starts.data(), columns.data(), values.data(), (Size)starts.shape(0) - 1,
-        };
+        const Csr<T, I> matrix = csr(starts, columns, values);
         require(width == (Size)x.shape(0), "x has not as many rows as the matrix columns");
         const Rows<const T> from = rows_of(x);
         const nb::gil_scoped_release released;
@@ -197,13 +201,13 @@ public:
 
     void gemm(
         Matrix<const T> x, Matrix<const T> w, Matrix<T> out, bool accumulate, const Then<T>& then
-    ) {
+    ) const {
         require(x.shape(0) == out.shape(0) && w.shape(1) == out.shape(1), "shapes differ");
         require(x.shape(1) == w.shape(0), "inner widths differ");
         const Rows<const T> from = rows_of(x);
         const Rows<T> to = rows_of(out);
         const Epilogue<T> last = epilogue(then, to);
-        T* packed = scratch((std::size_t)x.shape(1) * (w.shape(1) + WIDEST_PANEL));
+        T* packed = scratch<T>((std::size_t)x.shape(1) * (w.shape(1) + WIDEST_PANEL));
         const Size down = w.stride(0), right = w.stride(1);
         const nb::gil_scoped_release released;
         table_.gemm(from, w.data(), down, right, to, accumulate, last, packed, threads_);
@@ -212,17 +216,18 @@ public:
     void gemm_over_rows(
         Matrix<const T> x, Matrix<const T> g, Matrix<T> out, bool accumulate,
         std::optional<Flat<T>> sums
-    ) {
+    ) const {
         require(!sums || sums->shape(0) == g.shape(1), "a sum for each column");
         require(x.shape(1) == out.shape(0) && g.shape(1) == out.shape(1), "shapes differ");
         require(x.shape(0) == g.shape(0), "numbers of rows differ");
         const Rows<const T> left = rows_of(x), right = rows_of(g);
         const Rows<T> to = rows_of(out);
-        T* partial = scratch((std::size_t)GROUPS * x.shape(1) * g.shape(1));
-        if (sums) sums_.resize((std::size_t)GROUPS * g.shape(1));
         T* added = sums ? sums->data() : nullptr;
+        T* partial = scratch<T>((std::size_t)GROUPS * x.shape(1) * g.shape(1));
+        double* partial_sums = nullptr;
+        if (sums) partial_sums = scratch<double, 1>((std::size_t)GROUPS * g.shape(1));
         const nb::gil_scoped_release released;
-        table_.gemm_over_rows(left, right, to, accumulate, added, partial, sums_.data(), threads_);
+        table_.gemm_over_rows(left, right, to, accumulate, added, partial, partial_sums, threads_);
     }
 
     double softmax_cross_entropy(
@@ -268,16 +273,20 @@ public:
     }
 
 private:
-    // Memory for one call, kept for the next one.
-    T* scratch(std::size_t numbers) {
-        if (scratch_.size() < numbers) scratch_.resize(numbers);
-        return scratch_.data();
+    // Columns are looked at once, where the matrix is made, and not in every product.
+    template <class I>
+    static Csr<T, I> csr(
+        const Flat<const Size>& starts, const Flat<const I>& columns, const Flat<const T>& values
+    ) {
+        require(starts.shape(0) > 0, "starts has an entry more than the matrix rows");
+        const Size rows = (Size)starts.shape(0) - 1, entries = (Size)columns.shape(0);
+        const bool fits = starts.data()[0] >= 0 && starts.data()[rows] <= entries;
+        require(fits && values.shape(0) == columns.shape(0), "not as many columns and values");
+        return {starts.data(), columns.data(), values.data(), rows};
     }
 
     const Operations<T>& table_;
     int threads_;
-    std::vector<T> scratch_;
-    std::vector<double> sums_;
 };
 
 // An array, never converted: a result would go to the copy.
@@ -324,6 +333,11 @@ void bind(nb::module_& module, const char* name, const char* epilogue) {
 
 NB_MODULE(_native, module) {
     module.def("targets", &gcnmpi::targets);
+#ifdef _OPENMP
+    module.attr("openmp") = true;
+#else
+    module.attr("openmp") = false;
+#endif
     gcnmpi::bind<float>(module, "Float32", "Epilogue32");
     gcnmpi::bind<double>(module, "Float64", "Epilogue64");
 }

@@ -78,7 +78,7 @@ struct Operations {
         Epilogue<T> then, T* packed, int threads
     );
     // out = xᵀ·g or out += xᵀ·g, and sums = the sums of g's columns unless it is null; `partial`
-    // has room for GROUPS × x.width × g.width, `partial_sums` for GROUPS × g.width.
+    // has room for GROUPS × x.width × g.width, `partial_sums`, if needed, for GROUPS × g.width.
     void (*gemm_over_rows)(
         Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* sums, T* partial,
         double* partial_sums, int threads

@@ -147,12 +147,11 @@ def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
 
 
 # Root needs to say so twice; ranks that wait must not take the cores from those that compute, those
-# of MPICH neither; the wheel's UCX component complains about windows that it is not used for.
+# of MPICH neither.
 MPI_ENVIRONMENT = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_mpi_yield_when_idle": "1",
-    "OMPI_MCA_osc": "^ucx",
     "OMPI_MCA_btl": "^ofi",  # it sleeps a second in MPI_Init and slows ranks that share a core
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "16",

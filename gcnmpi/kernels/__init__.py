@@ -17,8 +17,13 @@ KERNELS = Registry(
 AUTO = "auto"
 
 
-def resolve(name: str) -> tuple[str, str | None]:
-    """The kernel that ``name`` stands for: of ``"auto"``, native where it was built.
+def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
+    """The kernel that ``name`` stands for: of ``"auto"``, native where it was built for threads.
+
+    Parameters
+    ----------
+    threads : int
+        How many a rank has, at most.
 
     Returns
     -------
@@ -27,10 +32,15 @@ def resolve(name: str) -> tuple[str, str | None]:
     warning : str or None
         Why it is not the best one.
     """
-    if name != AUTO:
+    if name not in (AUTO, "native"):
         return name, None
     try:
-        KERNELS.get("native")
+        parallel = KERNELS.get("native").parallel
     except UserError as error:
+        if name != AUTO:
+            return name, None  # whoever asks for it is told
         return "graphblas", f"the native kernel {error.message}; using graphblas"
-    return "native", None
+    if parallel or threads == 1:
+        return "native", None
+    serial = f"the native kernel was built without OpenMP: it has one thread, not {threads}"
+    return ("graphblas", f"{serial}; using graphblas") if name == AUTO else (name, serial)

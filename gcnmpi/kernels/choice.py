@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.comm import Comm, agreed, sees_devices
+from gcnmpi.comm import Comm, agreed, maximum, sees_devices
 from gcnmpi.config import Config
 from gcnmpi.hosts import place_on_node
 from gcnmpi.kernels import KERNELS, resolve
@@ -20,8 +20,9 @@ def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Any:
     UserError
         On all ranks, if one has no device, or not the libraries.
     """
+    most = int(maximum(comm, threads))  # the same kernel on all ranks
     with agreed(comm):
-        make = KERNELS.get(resolve(config.kernel)[0])
+        make = KERNELS.get(resolve(config.kernel, most)[0])
     place, wanted = place_on_node(comm), config.comm.cuda_aware
     direct = sees_devices() if wanted == "auto" else wanted == "yes"
     return make.for_rank(np.dtype(config.dtype), threads, place, direct)

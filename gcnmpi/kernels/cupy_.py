@@ -307,7 +307,14 @@ class CupyKernel(Epilogues):
     # Sparse products.
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """A copy of the matrix on the device, with values in the kernel's dtype."""
+        """A copy of the matrix on the device, with values in the kernel's dtype.
+
+        Raises
+        ------
+        ValueError
+            If an index is out of range: cuSPARSE does not look.
+        """
+        matrix.check_format()
         return SparseMatrix(matrix, self.dtype)
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:

@@ -15,6 +15,7 @@ from gcnmpi.kernels.epilogues import Epilogues
 
 Array = np.ndarray
 _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
+_BLOCKS = 64  # of rows whose sum is taken in the dtype
 _CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
@@ -139,13 +140,16 @@ class DenseArithmetic(Epilogues, ABC):
     def column_sum(self, x: Array, out: Array) -> None:
         """out = sum of the rows of x."""
         rows, width = x.shape
-        # NumPy adds row to row, a few numbers at a time; so first add blocks of rows to each other.
-        block = max(1, _LONG_ROW // max(1, width))
-        head = rows - rows % block
-        np.sum(x[head:], axis=0, out=out)
-        if head:
-            blocks = x[:head].reshape(head // block, block * width)  # also where width is 0
-            out += blocks.sum(axis=0).reshape(block, width).sum(axis=0)
+        # NumPy adds row to row, a few numbers at a time; so first add blocks of rows to each other:
+        # few enough for the dtype, whose sums are then added in float64.
+        block, sums = max(1, _LONG_ROW // max(1, width)), np.zeros(width)
+        for start in range(0, rows, _BLOCKS * block):
+            piece = x[start : start + _BLOCKS * block]
+            head = len(piece) - len(piece) % block
+            blocks = piece[:head].reshape(head // block, block * width)  # also where width is 0
+            sums += blocks.sum(axis=0).reshape(block, width).sum(axis=0, dtype=np.float64)
+            sums += piece[head:].sum(axis=0, dtype=np.float64)
+        out[...] = sums
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """x += 1·biasᵀ."""

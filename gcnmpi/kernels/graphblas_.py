@@ -44,7 +44,14 @@ class GraphBLASKernel(DenseArithmetic):
         self._lent: dict[tuple[int, ...], tuple[Any, Any]] = {}
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """A copy of the matrix in GraphBLAS's memory, with values in the kernel's dtype."""
+        """A copy of the matrix in GraphBLAS's memory, with values in the kernel's dtype.
+
+        Raises
+        ------
+        ValueError
+            If an index is out of range: GraphBLAS does not look.
+        """
+        matrix.check_format()
         if not matrix.nnz:
             return SparseMatrix(gb.Matrix(self.dtype, *matrix.shape), empty=True)
         arrays = {
@@ -52,6 +59,7 @@ class GraphBLASKernel(DenseArithmetic):
             "col_indices": matrix.indices.astype(np.uint64),
             "values": matrix.data.astype(self.dtype),
         }
+        in_order = bool(matrix.has_sorted_indices)
         make, rows = gb.Matrix.ss.import_csr, np.flatnonzero(np.diff(matrix.indptr))
         if 2 * len(rows) < matrix.shape[0]:
             # Where a matrix is cut into many tiles, the rows without entries of all of them
@@ -59,7 +67,7 @@ class GraphBLASKernel(DenseArithmetic):
             make = gb.Matrix.ss.import_hypercsr
             starts = np.append(arrays["indptr"][rows], arrays["indptr"][-1:])
             arrays |= {"indptr": starts, "rows": rows.astype(np.uint64)}
-        held = make(nrows=matrix.shape[0], ncols=matrix.shape[1], sorted_cols=True, **arrays)
+        held = make(nrows=matrix.shape[0], ncols=matrix.shape[1], sorted_cols=in_order, **arrays)
         return SparseMatrix(held, empty=False)
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:

@@ -68,6 +68,8 @@ class NativeKernel(DenseArithmetic):
     """
 
     name = "native"
+    parallel = bool(getattr(_native, "openmp", True))  # an editable build may be an older one
+    """Whether it was built with OpenMP; otherwise it computes with one thread."""
 
     def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
         super().__init__(dtype, threads)
@@ -77,7 +79,14 @@ class NativeKernel(DenseArithmetic):
         self._epilogues = _native.Epilogue32 if single else _native.Epilogue64
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """The matrix with values in the kernel's dtype and the shortest indices that reach."""
+        """The matrix with values in the kernel's dtype and the shortest indices that reach.
+
+        Raises
+        ------
+        ValueError
+            If an index is out of range: products do not look.
+        """
+        matrix.check_format()
         columns = matrix.shape[1]
         short = columns <= np.iinfo(np.int32).max
         return SparseMatrix(

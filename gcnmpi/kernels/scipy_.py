@@ -24,7 +24,8 @@ class SciPyKernel(DenseArithmetic):
     name = "scipy"
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """The matrix with values in the kernel's dtype."""
+        """The matrix with values in the kernel's dtype; ValueError if an index is out of range."""
+        matrix.check_format()
         rows = np.flatnonzero(np.diff(matrix.indptr))
         if 2 * len(rows) < matrix.shape[0]:
             # Many tiles of one block row take the room and the time of their entries only.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +17,8 @@ from gcnmpi.kernels import resolve
 from gcnmpi.machine import Machine
 from gcnmpi.ranking import Ranked, Setting, Skipped
 
+WIDTH = 80
+
 
 def print_plan(
     setting: Setting,
@@ -25,11 +28,14 @@ def print_plan(
     skipped: Sequence[Skipped],
     *,
     as_json: bool,
+    top: int | None = None,
 ) -> None:
     """Print one line a candidate, the fastest first, or one JSON object.
 
     Parameters
     ----------
+    top : int, optional
+        Only so many candidates.
     machine : mapping
         What the file of the machine says; empty for the usual constants.
     """
@@ -46,7 +52,7 @@ def print_plan(
         "machine": machine.get("file"),
     }
     if as_json:
-        plans = [plan_line(line) for line in ranked]
+        plans = [plan_line(line) for line in ranked[:top]]
         print(json.dumps({**facts, "plans": plans, "skipped": [asdict(s) for s in skipped]}))
         return
     print(
@@ -55,29 +61,34 @@ def print_plan(
         f"{facts['kernel']}, {config.dtype}"
     )
     print(_machine_line(machine, config))
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("scheme", "partition"):
-        table.add_column(title, no_wrap=True)
-    for title in ("s/epoch", "MB received", "messages", "GB a rank"):
+        table.add_column(title, overflow="fold")
+    for title in ("s/epoch", "MB\nreceived", "messages", "GB a\nrank"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for line in ranked:
+    advice: dict[str, list[str]] = {}
+    for line in ranked[:top]:
         cost, candidate = line.cost, line.candidate
         partition = candidate.partition.name if candidate.partition else "-"
         if candidate.estimated:
-            partition = f"({partition}, k = {candidate.parts})"
+            partition = f"({partition}, {candidate.parts})"
         table.add_row(
-            _variant(candidate.scheme.name, candidate.options),
+            _short(candidate.scheme.name, candidate.options),
             partition,
-            f"{cost.seconds:.4g}",
-            f"{cost.received / 1e6:.4g}",
+            f"{cost.seconds:.3g}",
+            f"{cost.received / 1e6:.3g}",
             f"{cost.messages:,}",
-            f"{cost.memory / 1e9:.3g}",
-            line.advice,
+            f"{cost.memory / 1e9:.3g}" + ("!" if line.advice else ""),
         )
-    _console().print(table)
-    if any(line.candidate.estimated for line in ranked):
-        print("(random rows): no such partition in the folder; an estimate, better ones send less")
+        if line.advice:
+            what = _short(candidate.scheme.name, candidate.options)
+            advice.setdefault(line.advice, []).append(what)
+    Console(width=WIDTH, highlight=False, markup=False, force_terminal=False).print(table)
+    for text, variants in advice.items():
+        print(textwrap.fill(f"! {text}: {', '.join(dict.fromkeys(variants))}", WIDTH))
+    if any(line.candidate.estimated for line in ranked[:top]):
+        text = "(random rows, k): no partition into k parts in the folder; others send less"
+        print(textwrap.fill(text, WIDTH))
     for skip in skipped:
         print(f"not {_variant(skip.scheme, skip.options)}: {skip.reason}")
 
@@ -143,7 +154,7 @@ def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
 
 def _machine_line(machine: Mapping[str, Any], config: Any) -> str:
     if not machine:
-        return "usual constants, good for an order: mpirun gcnmpi calibrate measures this machine"
+        return "usual constants, for an order of magnitude; to measure: mpirun gcnmpi calibrate"
     text = (
         f"machine {machine['file']}: {', '.join(machine['hosts'])}, {machine['date']}, "
         f"{machine['threads']} threads a rank"
@@ -158,6 +169,15 @@ def _machine_line(machine: Mapping[str, Any], config: Any) -> str:
 def _variant(scheme: str, options: Mapping[str, Any]) -> str:
     """A scheme with what tells its variants apart."""
     return " ".join([scheme, *(f"{name} {value}" for name, value in options.items())])
+
+
+def _short(scheme: str, options: Mapping[str, Any]) -> str:
+    """A variant in few letters: "tensor3d 4x2x2", "replicated 4 not sparse"."""
+    words = []
+    for name, value in options.items():
+        yes_or_no = name if value else f"not {name}"
+        words.append(yes_or_no if isinstance(value, bool) else str(value))
+    return f"{scheme} {' '.join(words)}".rstrip()
 
 
 def _console() -> Console:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-_LINES = 20  # about so many lines in a log
+# Seconds between two lines in a log: at first, at most, and each one over the one before.
+_FIRST, _LAST, _GROWTH = 5.0, 300.0, 1.3
 
 
 class Progress:
@@ -20,10 +23,17 @@ class Progress:
         Gives the number of epochs and the warnings to print first.
     quiet : bool
         Show nothing (ranks other than 0).
+    clock : callable, optional
+        The time in seconds.
     """
 
-    def __init__(self, problem: Any, quiet: bool) -> None:
+    def __init__(
+        self, problem: Any, quiet: bool, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._quiet, self._total = quiet, problem.config.train.epochs
+        self._clock, self._pause = clock, _FIRST
+        self._first: tuple[int, float] | None = None  # epoch and time
+        self._shown = 0.0
         self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self._bar: Bar | None = None
         self._console.print(_heading(problem), markup=False)
@@ -57,9 +67,30 @@ class Progress:
         text = "  ".join(parts)
         if self._bar is not None:
             self._bar.update(self._task, completed=epoch.epoch, description=text)
-        elif epoch.epoch in (1, self._total) or epoch.epoch % max(1, self._total // _LINES) == 0:
-            line = f"epoch {epoch.epoch:5d}/{self._total}  {text}  {epoch.seconds:.4f} s"
-            self._console.print(line, markup=False)
+            return
+        now = self._clock()
+        due = self._first is None or epoch.epoch == self._total
+        if not due and now - self._shown < self._pause:
+            return
+        if not due:
+            self._pause = min(self._pause * _GROWTH, _LAST)
+        line = f"epoch {epoch.epoch:5d}/{self._total}  {text}  {epoch.seconds:.4f} s"
+        self._console.print(line + self._left(epoch.epoch, now), markup=False)
+        self._first, self._shown = self._first or (epoch.epoch, now), now
+
+    def _left(self, epoch: int, now: float) -> str:
+        """What is left by the pace since the first epoch, evaluations and checkpoints included."""
+        if self._first is None or epoch == self._total:
+            return ""
+        since, start = self._first
+        return f"  {duration((now - start) / (epoch - since) * (self._total - epoch))} left"
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds: "1:02:03"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def _heading(problem: Any) -> str:

@@ -1,17 +1,20 @@
-"""How a run is doing: what its record says, and what Slurm says of its job."""
+"""How a run is doing: what its record says, what Slurm says of its jobs, and who holds its lock."""
 
 from __future__ import annotations
 
 import json
-import statistics
+import re
+import time
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.record import RECORD, read_run
-from gcnmpi.submit import JOB, slurm
-from partition.errors import UserError
+from gcnmpi.jobs import ENDED, Job, ended, in_queue
+from gcnmpi.record import RECORD, RunRecord, read_run
+from gcnmpi.submit import JOB, SCRIPT
+from partition.errors import UserError, shown
+from partition.locks import folder_lock, holders
 
-RECENT = 20  # epochs that the time left is estimated from
+FRESH = 60  # seconds for which a record that was written to is taken for that of a running program
 
 
 def status(run: Path) -> dict[str, Any]:
@@ -20,36 +23,31 @@ def status(run: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``state``: finished, stopped (and may be resumed), started, or queued; ``slurm``: the state
-        of its job there, None without one or once Slurm has forgotten it.
+        ``state``: queued, loading, running, stopped (and may be resumed), finished, failed (as
+        Slurm says), or interrupted (nobody runs it any more). ``job``, ``slurm``: the newest job
+        of the folder, and its state in Slurm's words, None where Slurm knows nothing. ``why``: what
+        became of a run that has failed. ``heard``: seconds since the record was written to.
+        ``log``: the newest job's output.
 
     Raises
     ------
     UserError
         If there is neither a record nor a job in the folder.
     """
-    job = _job(run)
+    record = read_run(run) if (run / RECORD).exists() else None
+    numbers = _numbers(run)
+    if record is None and not numbers and not (run / SCRIPT).exists() and not holders(run):
+        raise UserError(f"{run} is not the folder of a run")
+    job, before = _newest_jobs(run, numbers, record)
+    number = max([*numbers, _job_of(record) or 0, job.number if job else 0]) or None
+    state, why = _state(run, record, number, job, before)
     facts: dict[str, Any] = {
-        "run": str(run), "state": "queued", "job": job, "slurm": _slurm_state(job), "epoch": 0,
-        "epochs": None, "loss": None, "val_accuracy": None, "seconds_per_epoch": None,
+        "run": str(run), "state": state, "why": why, "job": number,
+        "slurm": str(job) if job else None, "heard": None, "log": _log(run, number),
+        "epoch": 0, "epochs": None, "loss": None, "val_accuracy": None, "seconds_per_epoch": None,
         "seconds_left": None, "resumes": 0,
     }  # fmt: skip
-    if not (run / RECORD).exists():
-        if job is None:
-            raise UserError(f"{run} is not the folder of a run")
-        return facts
-    record = read_run(run)
-    total = record.start.get("config", {}).get("train", {}).get("epochs")
-    state = "finished" if record.end else "stopped" if record.stop else "started"
-    facts |= {"state": state, "epochs": total, "resumes": record.resumes}
-    if record.epochs:
-        last = record.epochs[-1]
-        seconds = statistics.median(epoch["seconds"] for epoch in record.epochs[-RECENT:])
-        facts |= {name: last[name] for name in ("epoch", "loss", "val_accuracy")}
-        facts["seconds_per_epoch"] = seconds
-        if total is not None:
-            facts["seconds_left"] = seconds * (total - last["epoch"])
-    return facts
+    return facts if record is None else facts | _progress(record)
 
 
 def print_status(facts: dict[str, Any]) -> None:
@@ -57,41 +55,152 @@ def print_status(facts: dict[str, Any]) -> None:
     where = f", job {facts['job']}" if facts["job"] is not None else ""
     where += f" {facts['slurm']}" if facts["slurm"] else ""
     again = f", resumed {facts['resumes']} times" if facts["resumes"] else ""
-    print(f"{facts['run']}: {facts['state']}{where}{again}")
-    if facts["seconds_per_epoch"] is None:
-        return
-    line = f"epoch {facts['epoch']} of {facts['epochs']}, loss {facts['loss']:.4f}"
-    if facts["val_accuracy"] is not None:
-        line += f", val {facts['val_accuracy']:.3f}"
-    print(f"{line}, {facts['seconds_per_epoch']:.4g} s per epoch")
-    if facts["state"] != "finished":
-        print(f"left: {_duration(facts['seconds_left'])} of computing, without evaluations")
+    print(shown(f"{facts['run']}: {facts['state']}{where}{again}"))
+    if facts["why"]:
+        print(shown(facts["why"]))
+    if facts["epoch"]:
+        line = f"epoch {facts['epoch']} of {facts['epochs']}, loss {facts['loss']:.4f}"
+        if facts["val_accuracy"] is not None:
+            line += f", val {facts['val_accuracy']:.3f}"
+        if facts["seconds_per_epoch"] is not None:
+            line += f", {facts['seconds_per_epoch']:.4g} s per epoch"
+        print(line)
+    if facts["heard"] is not None and facts["state"] != "finished":
+        print(f"last heard of {_ago(facts['heard'])} ago", end="")
+        running = facts["state"] == "running" and facts["seconds_left"] is not None
+        print(f", left: {_duration(facts['seconds_left'])}" if running else "")
+    if facts["log"] is not None and facts["state"] in ("failed", "interrupted"):
+        print(shown(f"see {facts['log']}"))
 
 
-def _job(run: Path) -> int | None:
+def _progress(record: RunRecord) -> dict[str, Any]:
+    """How far it has come, how fast it goes, and when it was last heard of."""
+    total = record.start.get("config", {}).get("train", {}).get("epochs")
+    facts = {
+        "epochs": total, "resumes": record.resumes, "seconds_per_epoch": record.pace,
+        "heard": max(0.0, time.time() - record.heard),
+    }  # fmt: skip
+    if record.epochs:
+        last = record.epochs[-1]
+        facts |= {name: last[name] for name in ("epoch", "loss", "val_accuracy")}
+        if total is not None and record.pace is not None:
+            facts["seconds_left"] = record.pace * (total - last["epoch"])
+    return facts
+
+
+def _state(
+    run: Path, record: RunRecord | None, number: int | None, job: Job | None, before: Job | None
+) -> tuple[str, str | None]:
+    """The state, and what became of a run that is not well."""
+    if before is not None and before.state in ENDED - {"COMPLETED"}:
+        what = f"job {before.number}, which was to make the partition: {before}"
+        return "failed", f"{what}; submit the run again"
+    mine = record is not None and _job_of(record) == number
+    if job is not None and not job.ended:
+        if job.state == "PENDING":
+            return ("stopped" if record is not None and record.stop else "queued"), None
+        return ("running" if mine and record is not None and not record.stop else "loading"), None
+    if record is not None and record.end is not None and (mine or job is None):
+        return "finished", None
+    again = f"to go on: sbatch {run / SCRIPT}"
+    if job is not None and job.state != "COMPLETED":
+        stopped = mine and record is not None and record.stop is not None
+        when = "" if mine else " before it wrote a record"
+        return "stopped" if stopped else "failed", f"job {job.number}: {job}{when}; {again}"
+    runner = _runner(run, record)
+    if record is None and runner is not None:
+        return "loading", runner or None
+    if record is None:
+        what = f"job {number} has ended without a record" if number else "no job was submitted"
+        return "failed", f"{what}; {again}"
+    if record.end is not None:
+        return "finished", None
+    if record.stop is not None:
+        return "stopped", None
+    if runner is not None:
+        return "running", runner or None
+    go_on = again if (run / SCRIPT).exists() else "the same command goes on"
+    return "interrupted", f"nobody runs it any more; {go_on}"
+
+
+def _runner(run: Path, record: RunRecord | None) -> str | None:
+    """Who runs it, as far as its lock says; None: nobody."""
+    who = holders(run)
     try:
-        return int(json.loads((run / JOB).read_text(encoding="utf-8"))["job"])
+        with folder_lock(run, "gcnmpi status", exclusive=False, patience=0):
+            pass
+    except UserError:
+        return str(who[0]) if who else ""
+    # Not every file system brings the locks of other hosts here.
+    fresh = record is not None and time.time() - record.heard < FRESH
+    return str(who[0]) if who and fresh else None
+
+
+def _newest_jobs(
+    run: Path, numbers: list[int], record: RunRecord | None
+) -> tuple[Job | None, Job | None]:
+    """What Slurm says of the newest job that trains, and of the one that it waits for."""
+    try:
+        waiting = in_queue(run) if (run / SCRIPT).exists() else []
+    except UserError:  # no Slurm here, or it does not answer
+        waiting = []
+    trains = [job for job in waiting if job.script is not None and job.script.name == SCRIPT]
+    makes = [job for job in waiting if job.script is not None and job.script.name != SCRIPT]
+    newest = max([*numbers, _job_of(record) or 0])
+    job = trains[-1] if trains else ended(newest) if newest else None
+    before = None
+    facts = _submitted(run)
+    if record is None and job is not None and facts.get("job") == job.number:
+        before = facts.get("partition_job")
+    if before is None:
+        return job, None
+    return job, makes[-1] if makes else ended(before)
+
+
+def _numbers(run: Path) -> list[int]:
+    """Jobs that have trained in a folder, or were to: as submitted, and as their outputs say."""
+    facts = _submitted(run)
+    found = [int(match[1]) for path in run.glob("slurm-*.out")
+             if (match := re.fullmatch(r"slurm-(\d+)\.out", path.name))]  # fmt: skip
+    of_partition = facts.get("partition_job")
+    return sorted({number for number in [*found, facts.get("job")] if number} - {of_partition})
+
+
+def _submitted(run: Path) -> dict[str, Any]:
+    """What submit has written: empty where it has not."""
+    try:
+        facts = json.loads((run / JOB).read_text(encoding="utf-8"))
+        return {name: facts[name] and int(facts[name]) for name in ("job", "partition_job")}
     except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UserError(f"{run / JOB} is damaged: {error!r}") from error
 
 
-def _slurm_state(job: int | None) -> str | None:
-    """In Slurm's words: "PENDING (Dependency)", "RUNNING"; None where it knows nothing."""
-    if job is None:
-        return None
-    try:
-        answer = slurm("squeue", "--noheader", f"--jobs={job}", "--format=%T|%r").strip()
-    except UserError:  # it forgets jobs some minutes after their end
-        return None
-    state, _, reason = answer.partition("|")
-    return f"{state} ({reason})" if state == "PENDING" else state or None
+def _job_of(record: RunRecord | None) -> int | None:
+    """The job that wrote a record last."""
+    number, _, _ = str(record.start.get("job") if record else "").partition(".")
+    return int(number) if number.isdecimal() else None
 
 
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "unknown"
+def _log(run: Path, number: int | None) -> str | None:
+    """Output of a job; of the one that makes the partition where it has none yet."""
+    for job in (number, _submitted(run).get("partition_job")):
+        path = run / f"slurm-{job}.out"
+        if path.exists():
+            return str(path)
+    return None
+
+
+def _ago(seconds: float) -> str:
+    """Seconds, minutes, hours or days, the largest of which there are two."""
+    for unit, size in (("days", 86400), ("hours", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}"

@@ -2,35 +2,80 @@
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.record import RECORD, read_run
-from partition.errors import UserError
+from gcnmpi.record import RECORD, RunRecord, read_run
+from gcnmpi.report.curves import plot_curves
+from partition.errors import UserError, shown
+from partition.figures import check_figure
+
+FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype")
 
 
-def print_runs(runs: Sequence[Path], *, as_json: bool) -> None:
+def print_runs(
+    paths: Sequence[Path], *, as_json: bool = False, as_csv: bool = False, plot: Path | None = None
+) -> None:
     """Print one line a run: what it sent, how long it took, how good it is.
 
     What all runs have in common is said once, above the table.
 
+    Parameters
+    ----------
+    paths : sequence of path
+        Records, folders of runs, or folders with runs somewhere below them.
+    as_json, as_csv : bool
+        Print a JSON array, or CSV with a heading.
+    plot : path, optional
+        File for a plot of loss and accuracy.
+
     Raises
     ------
     UserError
-        If a folder holds no record, or the record of a run that did not finish.
+        If there is no run, what was named holds no record, a damaged one or that of a run that did
+        not finish. Unfinished and damaged runs somewhere below a folder are named on the standard
+        error stream and left out.
     """
-    rows = [_row(run) for run in runs]
+    if as_json and as_csv:
+        raise UserError("--json and --csv exclude each other")
+    if plot is not None:
+        check_figure(plot)
+    found: list[tuple[Path, dict[str, Any], RunRecord]] = []
+    for run, named in _runs(paths):
+        try:
+            record = read_run(run)
+            found.append((run, _row(run, record), record))
+        except UserError as error:
+            if named:
+                raise
+            print(f"left out: {error.message}", file=sys.stderr)
+    if not found:
+        raise UserError(f"no finished run below {', '.join(map(str, paths))}")
+    names = _short_names([run for run, _, _ in found])
+    rows = [row for _, row, _ in found]
     if as_json:
         print(json.dumps(rows))
-        return
+    elif as_csv:
+        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        _print_table(names, rows)
+    if plot is not None:
+        epochs = [record.epochs for _, _, record in found]
+        plot_curves(list(zip(names, epochs, strict=True)), plot)
+
+
+def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
     common = [name for name in FACTS if len({row[name] for row in rows}) == 1]
     table = Table(box=None, pad_edge=False)
-    names = _short_names(runs)
     different = [name for name in FACTS if name not in common]
     for title in ("run", *different):
         table.add_column(title, no_wrap=True)
@@ -38,7 +83,7 @@ def print_runs(runs: Sequence[Path], *, as_json: bool) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     for name, row in zip(names, rows, strict=True):
         table.add_row(
-            name,
+            shown(name),
             *(_text(row[fact]) for fact in different),
             f"{row['bytes_per_epoch'] / 1e6:.3f}",
             f"{row['max_bytes_per_epoch'] / 1e6:.3f}",
@@ -53,7 +98,16 @@ def print_runs(runs: Sequence[Path], *, as_json: bool) -> None:
     print("MB/epoch: what all ranks sent in the exchanges of a training epoch; busiest: one rank")
 
 
-FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype")
+def _runs(paths: Sequence[Path]) -> list[tuple[Path, bool]]:
+    """The runs at, or else below, the paths, and whether each was named itself."""
+    found: dict[Path, bool] = {}
+    for path in paths:
+        below: list[Path] = []
+        if path.is_dir() and not (path / RECORD).exists():
+            below = sorted(record.parent for record in path.rglob(RECORD))
+        for run in below or [path]:
+            found[run] = not below
+    return list(found.items())
 
 
 def _short_names(runs: Sequence[Path]) -> list[str]:
@@ -62,28 +116,40 @@ def _short_names(runs: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) and all(names) else [str(run) for run in runs]
 
 
-def _row(run: Path) -> dict[str, Any]:
-    record = read_run(run)
-    start, epochs, end = record.start, record.epochs, record.end
-    if not epochs:
+def _row(run: Path, record: RunRecord) -> dict[str, Any]:
+    if not record.epochs:
         raise UserError(f"{run} is not the record of a run")
+    last, end = record.epochs[-1], record.end
     if end is None:
-        raise UserError(f"{run}: the run did not finish (last epoch {epochs[-1]['epoch']})")
-    count = max(1, end["epochs_run"])
-    return {
-        "run": str(run),
-        **{name: start[name] for name in FACTS if name != "dtype"},
-        "dtype": start["config"]["dtype"],
-        "bytes_per_epoch": sum(end["bytes_sent"]) / count,
-        "max_bytes_per_epoch": max(end["bytes_sent"]) / count,
-        "messages_per_epoch": sum(end["messages_sent"]) / count,
-        "seconds_per_epoch": end["seconds_per_epoch"],
-        **{name: epochs[-1][name] for name in ("loss", "val_accuracy", "test_accuracy")},
-    }
+        raise UserError(f"{run}: the run did not finish (last epoch {last['epoch']})")
+    try:  # the types of fields are checked where the record is read
+        count = max(1, end["epochs_run"])
+        sent, messages = _a_rank(end, "bytes_sent"), _a_rank(end, "messages_sent")
+        return {
+            "run": str(run),
+            **{name: record.start[name] for name in FACTS if name != "dtype"},
+            "dtype": str(record.start["config"]["dtype"]),
+            "bytes_per_epoch": sum(sent) / count,
+            "max_bytes_per_epoch": max(sent) / count,
+            "messages_per_epoch": sum(messages) / count,
+            "seconds_per_epoch": end["seconds_per_epoch"],
+            **{name: last[name] for name in ("loss", "val_accuracy", "test_accuracy")},
+        }
+    except KeyError as error:
+        raise UserError(f"{run} is damaged: its record has no {error}") from error
+    except (ValueError, OverflowError) as error:
+        raise UserError(f"{run} is damaged: {error}") from error
+
+
+def _a_rank(end: Mapping[str, Any], name: str) -> list[float]:
+    numbers = end[name]
+    if not numbers or not all(type(number) in (int, float) for number in numbers):
+        raise ValueError(f"{name} is {str(numbers)[:80]}, not one number a rank")
+    return numbers
 
 
 def _text(value: Any) -> str:
-    return "-" if value is None else str(value)
+    return "-" if value is None else shown(str(value))
 
 
 def _fraction(value: float | None) -> str:

@@ -134,13 +134,14 @@ class BroadcastOutline(BlockRowsOutline):
     overlap: bool
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
-        """A block of another rank, the largest of the share; two of them with overlap."""
+        """A block of another rank, the largest of the share; with overlap of every other one."""
         if not product.startswith("aggregate"):
             return 0
         block, copy = divmod(rank, self.copies)
-        stages = share(self.count, self.copies, copy)
-        largest = max((self.rows(stage) for stage in stages if stage != block), default=0)
-        return largest * sizes[0] * self.facts.itemsize * (2 if self.overlap else 1)
+        stages = [s for s in share(self.count, self.copies, copy) if self.rows(s)]
+        turns = [stages[::2], stages[1::2]] if self.overlap else [stages]
+        largest = [max((self.rows(s) for s in turn if s != block), default=0) for turn in turns]
+        return sum(largest) * sizes[0] * self.facts.itemsize
 
     def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
         block, copy = divmod(rank, self.copies)
@@ -200,8 +201,12 @@ class Broadcasts:
         self._group, self._kernel, self._phases, self._overlap = group, kernel, phases, overlap
         self._rows = np.diff(cuts).tolist()
         self._stages = [stage for stage in stages if self._rows[stage]]
-        others = [self._rows[stage] for stage in self._stages if stage != group.rank]
-        self._largest = max(others, default=0)
+        self._turns = 2 if overlap else 1
+        self._largest = [
+            max((self._rows[s] for s in self._stages[turn :: self._turns] if s != group.rank),
+                default=0)
+            for turn in range(self._turns)
+        ]  # fmt: skip
         local = cuts[stages.start : stages.stop + 1] - cuts[stages.start]
 
         def cut(matrix: sp.csr_array) -> list[Any]:
@@ -259,9 +264,10 @@ class Broadcasts:
         """Where the block of a stage is, or will be."""
         if stage == self._group.rank:
             return x
-        width, number = x.shape[1], turn % 2 if self._overlap else 0
-        if number not in self._buffers or len(self._buffers[number]) < self._largest * width:
-            self._buffers[number] = self._kernel.empty(self._largest * width)
+        width, number = x.shape[1], turn % self._turns
+        size = self._largest[number] * width
+        if number not in self._buffers or len(self._buffers[number]) < size:
+            self._buffers[number] = self._kernel.empty(size)
         rows = self._rows[stage]
         return self._buffers[number][: rows * width].reshape(rows, width)
 

@@ -25,7 +25,7 @@ from gcnmpi.blocks import (
     partition_ordering,
     sparse_tile,
 )
-from gcnmpi.collectives import Group
+from gcnmpi.collectives import Group, reduction_room
 from gcnmpi.comm import Comm, slice_of
 from gcnmpi.config import Config
 from gcnmpi.kernels.epilogues import Epilogue
@@ -186,6 +186,12 @@ class BlockRowsOutline(ABC):
     def entries(self, rank: int) -> int:
         """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
         return self._tile_entries(rank) * (2 if self._keeps_transpose else 1)
+
+    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+        """The sum over copies, which after a fold is none."""
+        if not product.startswith("aggregate") or self.copies == 1:
+            return 0
+        return reduction_room(self.rows(rank // self.copies) * sizes[0] * self.facts.itemsize)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Weights are whole."""

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gcnmpi.blocks import Ordering
+from gcnmpi.collectives import reduction_room
 from gcnmpi.comm import slice_of
 from gcnmpi.schemes.grid import coordinates
 from gcnmpi.schemes.interface import Place
@@ -299,6 +300,17 @@ class SummaOutline:
             chunks = make_chunks(width, p2, self.block)
             needed = max(chunk.width for chunk in chunks) if p2 > 1 else 0
         return self._piece(i, layer) * needed * size
+
+    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+        """Partial sums of a layer along the fiber; of a product with a weight, along the row."""
+        i, j, layer = coordinates(self.grid, rank)
+        _, p2, p3 = self.grid
+        numbers = 0
+        if product.startswith("aggregate"):
+            numbers = self._rows(i) * self._columns(sizes[0], j) if p3 > 1 else 0
+        elif product != "weight_grad" and (widths := dense_widths(product, *sizes)):
+            numbers = self._piece(i, layer) * widths[1] if result_travels(*widths, p2) else 0
+        return reduction_room(numbers * self.facts.itemsize, scatter=True)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Weights are whole."""

@@ -32,6 +32,7 @@ import numpy as np
 
 from gcnmpi import volume
 from gcnmpi.blocks import Ordering, permutation_kind
+from gcnmpi.collectives import reduction_room
 from gcnmpi.comm import slice_of
 from gcnmpi.config import SchemeConfig
 from gcnmpi.schemes.grid import coordinates, factorizations, parse_grid
@@ -350,6 +351,27 @@ class TensorOutline:
         rows, columns = self.weight(rank, k, *sizes).shape
         twice = self.transpose_grad and product == "weight_grad"
         return rows * columns * self.facts.itemsize * (2 if twice else 1)
+
+    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+        """The all-reduce of the result, or the reduce-scatter of a gradient.
+
+        Row blocks but the last are reduced in the background, all at once.
+        """
+        if product == "weight_grad":
+            rows, columns = self.weight(rank, k, *sizes).shape
+            size = self.grid[roles(Place(k)).rows]
+            nbytes = rows * columns * self.facts.itemsize
+            return reduction_room(nbytes, scatter=True) if size > 1 else 0
+        if not product.startswith(("aggregate", "combine")):
+            return 0
+        place = result_of(product, k)
+        rows, columns = self.shape(rank, place, sizes[-1] if product == "combine" else sizes[0])
+        if self.grid[roles(place).copies] == 1:
+            return 0
+        chunks = self.chunks(rows) if product.startswith("aggregate") else [slice(0, rows)]
+        last = _length(chunks[-1])
+        row_bytes = columns * self.facts.itemsize
+        return (rows - last) * row_bytes + reduction_room(last * row_bytes)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """A piece of a block: every number is on one rank only."""

@@ -6,13 +6,16 @@ initialisation per process. The model travels through memory-mapped files in a t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -21,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.records import to_json
+from partition.records import sweep, temporary_name, to_json
 from partition.startup import PYTHON
 
 PR_SET_PDEATHSIG = 1
@@ -53,17 +56,11 @@ def run_apart(
     TimeIsUp
         If it was stopped.
     """
-    with tempfile.TemporaryDirectory(prefix="gcn-partition-") as name:
-        folder = Path(name)
-        arrays = {part.name: getattr(model, part.name) for part in fields(model)}
-        for key, array in arrays.items():
-            if array is not None:
-                np.save(folder / f"{key}.npy", array, allow_pickle=False)
-        kind = f"{type(model).__module__}:{type(model).__name__}"
-        task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
-        (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
-
-        command = [*PYTHON, "partition.backends.process", name]
+    kind = f"{type(model).__module__}:{type(model).__name__}"
+    task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
+    with _temporary_folder() as folder:
+        _write_task(folder, task, model)
+        command = [*PYTHON, "partition.backends.process", str(folder)]
         # On Ctrl-C, as when the time is up, run() kills the child, which may be deep in code that
         # ignores signals.
         try:
@@ -81,6 +78,42 @@ def run_apart(
         if done.returncode:
             raise UserError(*_obituary(done.returncode, done.stdout.decode(errors="replace")))
         return np.load(folder / "parts.npy", allow_pickle=False)
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A folder for one tool; those of tools whose process was killed are deleted."""
+    try:
+        parent = Path(tempfile.gettempdir())
+        sweep(parent)
+        folder = temporary_name(parent / "gcn-partition")
+        folder.mkdir(mode=0o700)
+    except OSError as error:
+        raise UserError(f"no folder for temporary files: {error}", _TMPDIR) from error
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_TMPDIR = "let the environment variable TMPDIR name a folder with room for the graph"
+
+
+def _write_task(folder: Path, task: Mapping[str, Any], model: Any) -> None:
+    arrays = {part.name: getattr(model, part.name) for part in fields(model)}
+    needed = sum(array.nbytes for array in arrays.values() if array is not None)
+    try:
+        free = shutil.disk_usage(folder).free
+        if free < needed:
+            raise OSError(errno.ENOSPC, f"{needed >> 20} MiB are needed, {free >> 20} are free")
+        for key, array in arrays.items():
+            if array is not None:
+                np.save(folder / f"{key}.npy", array, allow_pickle=False)
+        (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write the model to {folder.parent}: {error.strerror or error}", _TMPDIR
+        ) from error
 
 
 def main(folder: Path) -> None:

@@ -16,13 +16,19 @@ import scipy.io
 
 from partition.errors import UserError
 from partition.readers import Layout, Source
-from partition.readers.files import content_limit, finite_weights, open_plain_or_gzip
+from partition.readers.files import (
+    check_memory,
+    content_limit,
+    finite_weights,
+    open_plain_or_gzip,
+)
+from partition.readers.text import LONGEST_BLANK, LONGEST_LINE
 
+MOST_COMMENTS = 1 << 16
 SHORTEST_ENTRY = len(b"1 1\n")
 # So many vertices may be announced without edges to show for it; beyond, most must have one.
 FREE_VERTICES = 1 << 24
 VERTICES_PER_ENTRY = 64
-LONGEST_LINE = 1 << 16
 
 
 def read(path: Path, layout: Layout | None = None) -> Source:
@@ -97,6 +103,8 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
     while line.startswith(b"%") or (line and not line.strip()):
         line = file.readline(LONGEST_LINE)
         lines += 1
+        if lines > MOST_COMMENTS:
+            raise UserError(f"{path}: the first {MOST_COMMENTS:,} lines are comments or empty")
     sizes = line.split()
     if len(sizes) != 3 or not all(re.fullmatch(rb"[0-9]{1,18}", word) for word in sizes):
         raise UserError(f"{path}, line {lines}: expected 'ROWS COLUMNS ENTRIES'")
@@ -106,6 +114,7 @@ def _read_header(path: Path, file: IO[bytes]) -> _Header:
     if rows == 0:
         raise UserError(f"{path} holds a graph without vertices")
     _check_plausible(path, rows, entries)
+    check_memory(16 * (rows + entries), f"{path}: {rows} vertices and {entries} entries")
 
     first = file.readline(LONGEST_LINE)
     width = 2 if banner[3] == "pattern" else 3
@@ -157,8 +166,8 @@ class _Entries:
 
     def __init__(self, path: Path, plain: bytes, header: _Header, file: IO[bytes]) -> None:
         self._path, self._line, self._file = path, header.lines + 1, file
+        self._ended, self._blank = False, 0
         self._waiting = plain + self._checked(header.first_entry)
-        self._ended = False
 
     def read(self, size: int = -1) -> bytes:
         if size < 0:
@@ -177,4 +186,8 @@ class _Entries:
             sign = strange[:1].decode("latin1")
             raise UserError(f"{self._path}, line {self._line}: {sign!r} is not part of a number")
         self._line += chunk.count(b"\n")
+        # The tokenizer keeps a line until its end, however far that is.
+        self._blank = self._blank + len(chunk) if chunk.isspace() else 0
+        if self._blank > LONGEST_BLANK:
+            raise UserError(f"{self._path}, line {self._line}: there are no entries but blanks")
         return chunk

@@ -14,7 +14,7 @@ from partition.readers.files import open_plain_or_gzip
 COMMENTS = ("#", "%")
 LONGEST_LINE = 1 << 16
 LONGEST_BLANK = 1 << 24
-BLOCK = 1 << 22
+BLOCK = 1 << 20
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
@@ -56,9 +56,9 @@ def text_blocks(path: Path, longest_line: int = LONGEST_LINE) -> Iterator[tuple[
             if len(rest) > longest_line:
                 line = number + block.count(b"\n")
                 raise UserError(f"{path}, line {line} is longer than {longest_line:,} bytes")
-            if block:
+            if block and not block.isspace():
                 yield number, block.decode("utf-8", "surrogateescape")
-                number += block.count(b"\n")
+            number += block.count(b"\n")
     if rest:
         yield number, rest.decode("utf-8", "surrogateescape")
 
@@ -66,12 +66,16 @@ def text_blocks(path: Path, longest_line: int = LONGEST_LINE) -> Iterator[tuple[
 def first_lines(path: Path, count: int, longest_line: int = LONGEST_LINE) -> list[tuple[int, str]]:
     """The first lines that are neither empty nor comments, each with its number."""
     lines: list[tuple[int, str]] = []
+    passed = 0
     for first, block in text_blocks(path, longest_line):
         for number, line in enumerate(block.split("\n"), first):
             if line.strip() and not line.lstrip().startswith(COMMENTS):
                 lines.append((number, line))
                 if len(lines) == count:
                     return lines
+        passed += len(block)
+        if passed > LONGEST_BLANK and not lines:
+            raise UserError(f"{path} begins with {passed >> 20} MiB of comments")
     return lines
 
 

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-# mpirun inside a job is that of this environment; the nodes share this machine's cores.
-SETUP = '. "$CLUSTER_LAB/mpienv.sh"\nexport OMPI_MCA_osc=^ucx\n'
+from partition.startup import PYTHON
+
+# The nodes share this machine's cores. Not of the lab: mpirun, which submit brings into reach.
+SETUP = 'unset VENV\n. "$CLUSTER_LAB/mpienv.sh"\nexport OMPI_MCA_btl=^ofi\n'
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,11 @@ class Lab:
         """What a command says on the login node."""
         return self.run("on", "head", *words).stdout
 
-    def gcnmpi(self, *words: str | os.PathLike) -> str:
-        """What a command of gcnmpi says there."""
-        return self.on_head(sys.executable, "-m", "gcnmpi", *words)
+    def gcnmpi(self, *words: str | os.PathLike, check: bool = True) -> str:
+        """What a command of gcnmpi says there; the virtual environment is not active."""
+        command = ["env", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", *PYTHON, "gcnmpi", *words]
+        done = self.run("on", "head", *command, check=check)
+        return done.stdout + ("" if check else done.stderr)
 
 
 @pytest.fixture(scope="session")
@@ -58,13 +62,12 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
         **os.environ,
         "LAB_DIR": str(state),
         "VENV": str(Path(sys.executable).parents[1]),
-        "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]),
     }
 
     def run(*words: str | os.PathLike, check: bool = True) -> subprocess.CompletedProcess:
         done = subprocess.run(
             [str(program), *map(str, words)], env=environment, cwd=folder, text=True,
-            capture_output=True, timeout=300, stdin=subprocess.DEVNULL,
+            capture_output=True, timeout=900, stdin=subprocess.DEVNULL,
         )  # fmt: skip
         assert not check or done.returncode == 0, done.stdout + done.stderr
         return done
@@ -84,6 +87,8 @@ def lab(tmp_path_factory) -> Iterator[Lab]:
     if checked.returncode:
         pytest.skip(f"no cluster: {checked.stderr.strip()}")
     (folder / "setup.sh").write_text(SETUP)
+    # Submitted from this folder, jobs work in it, and import nothing from it.
+    (folder / "random.py").write_text("raise SystemExit('imported from the working directory')\n")
     run("up", "--slurm", "--nodes", "4", "--share", str(folder), str(root))
     try:
         yield Lab(folder, run, start)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -32,25 +33,25 @@ def graph(lab):
 def submit(lab, graph):
     """``submit(name, *words, epochs=EPOCHS)`` → folder of the run, number of the job."""
 
-    def give(name, *words, epochs=EPOCHS, partition="gp-4"):
+    def give(name, *words, epochs=EPOCHS, partition="gp-4", setup="setup.sh"):
         settings = (*SETTINGS, f"train.epochs={epochs}")
         sets = [word for setting in settings for word in ("--set", setting)]
-        out = lab.folder / name
-        words = ["submit", graph, "--partition", partition, "--nodes", 4, "--out", out, *words]
-        facts = json.loads(lab.gcnmpi(*words, "--setup", "setup.sh", *sets, "--json"))
-        return out, facts
+        out = [] if name is None else ["--out", lab.folder / name]
+        words = ["submit", graph, "--partition", partition, "--nodes", 4, *out, *words]
+        facts = json.loads(lab.gcnmpi(*words, "--setup", setup, *sets, "--json"))
+        return Path(facts["run"]), facts
 
     return give
 
 
 @pytest.fixture(scope="module")
 def uninterrupted(lab, submit):
-    out, facts = submit("uninterrupted", "--time", "10")
+    out, facts = submit("uninterrupted", "--time", "30")
     wait(lab, facts["job"])
     return out
 
 
-def wait(lab, job, seconds=400):
+def wait(lab, job, seconds=900):
     until = time.monotonic() + seconds
     said = signalled = "JobState=SIGNALING"  # which the lab takes for an end
     while signalled in said and time.monotonic() < until:
@@ -86,18 +87,40 @@ def test_a_run_that_is_submitted_finishes_on_four_hosts(lab, uninterrupted):
     assert f"epoch {EPOCHS} of {EPOCHS}" in told
 
 
-def test_a_partition_that_is_missing_is_made_first(lab, submit):
-    out, facts = submit("made-first", "--time", "5", epochs=5, partition="hp-4")
+def test_a_partition_that_is_missing_is_made_once_for_several_runs(lab, submit, graph):
+    runs = [submit(None, "--time", "5", epochs=5, partition="hp-4") for _ in range(3)]
+    assert len({out for out, _ in runs}) == 3
+    out, facts = runs[-1]
     assert facts["partition_job"] < facts["job"]
-    finished, said = wait(lab, facts["job"])
-    assert finished, said
-    assert read_run(out).start["partition"] == "hp-4"
+    words = ["submit", graph, "--partition", "gp-4", "--out", out, "--time", "5"]
+    assert f"has a job already: {facts['partition_job']} " in lab.gcnmpi(*words, check=False)
+    assert "queued" in lab.gcnmpi("status", out)
+    for out, facts in runs:
+        finished, said = wait(lab, facts["job"])
+        assert finished, said
+        assert read_run(out).start["partition"] == "hp-4"
+    assert len({read_run(out).start["partition_id"] for out, _ in runs}) == 1
+
+
+def test_what_became_of_a_job_is_told(lab, submit):
+    (lab.folder / "broken.sh").write_text("exit 3\n")
+    no_partition, first = submit("a", "--time", "5", partition="rp-4", setup="broken.sh")
+    nothing, second = submit("b", "--time", "5", setup="broken.sh")
+    for facts in (first, second):
+        assert not wait(lab, facts["job"])[0]
+    told = lab.gcnmpi("status", no_partition)
+    assert "failed" in told
+    part = first["partition_job"]
+    assert f"job {part}, which was to make the partition: FAILED (exit code 3)" in told
+    assert f"see {no_partition}/slurm-{part}.out" in told
+    told = lab.gcnmpi("status", nothing)
+    assert f"job {second['job']}: FAILED (exit code 3) before it wrote a record" in told
 
 
 def test_a_run_that_outlasts_its_jobs_ends_on_the_same_curve(lab, submit, uninterrupted):
-    out, facts = submit("requeued", "--time", "1", "--notice", "30")
+    out, facts = submit("requeued", "--time", "30")
     wait_for_epoch(out, 20)
-    # The limit comes when it comes; this signal is what it sends.
+    # What Slurm sends before the time limit.
     lab.on_head("scancel", "--batch", "--signal=USR1", str(facts["job"]))
     finished, said = wait(lab, facts["job"])
     assert finished, said
@@ -119,7 +142,7 @@ def test_a_run_that_outlasts_its_jobs_ends_on_the_same_curve(lab, submit, uninte
 def test_after_a_lost_node_the_same_script_goes_on(
     lab, submit, uninterrupted, trouble, repair, says
 ):
-    out, facts = submit(f"lost-{trouble[0]}", "--time", "10", "--sbatch=--no-requeue",
+    out, facts = submit(f"lost-{trouble[0]}", "--time", "30", "--sbatch=--no-requeue",
                         "--set", "comm.timeout=10")  # fmt: skip
     wait_for_epoch(out, 25)
     lab.run(*trouble)
@@ -128,10 +151,15 @@ def test_after_a_lost_node_the_same_script_goes_on(
     assert not finished, said
     interrupted = read_run(out)
     assert interrupted.end is None
+    told = lab.gcnmpi("status", out)
+    assert f"failed, job {facts['job']} " in told
+    assert "last heard of " in told
+    assert "left" not in told
     assert says in (out / f"slurm-{facts['job']}.out").read_text(errors="replace")
     job = lab.on_head("sbatch", "--parsable", "--no-requeue", out / "job.sbatch").strip()
     finished, said = wait(lab, job)
     assert finished, said
+    assert f"finished, job {job}" in lab.gcnmpi("status", out)
     records = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
     (after,) = [record["epoch"] for record in records if record["event"] == "resume"]
     assert 0 <= len(interrupted.epochs) - after <= 10  # a checkpoint every 10
@@ -144,9 +172,9 @@ def test_mpirun_over_ssh_ends_when_a_host_is_gone(lab, graph):
     script = lab.folder / "ssh.sh"
     script.write_text(
         '. "$CLUSTER_LAB/mpienv.sh"\n'
-        "export OMPI_MCA_osc=^ucx PRTE_MCA_oob_tcp_keepalive_time=4\n"
+        "export PRTE_MCA_oob_tcp_keepalive_time=4\n"
         "export PRTE_MCA_oob_tcp_keepalive_intvl=2 PRTE_MCA_oob_tcp_keepalive_probes=2\n"
-        "exec mpirun -x PYTHONPATH -x OMPI_MCA_osc -H node1,node2,node3,node4 python -m gcnmpi "
+        "exec mpirun -H node1,node2,node3,node4 gcnmpi "
         f"train {graph} --partition gp-4 --out {out} --set train.epochs=1000000 > {said} 2>&1\n"
     )
     with lab.start("on", "node1", "bash", script) as launcher:
@@ -165,7 +193,7 @@ def test_the_doctor_measures_the_network_between_hosts(lab):
     script = lab.folder / "doctor.sh"
     script.write_text(
         '. "$CLUSTER_LAB/mpienv.sh"\n'
-        "mpirun -x PYTHONPATH -H node1,node2,node3,node4 python -m gcnmpi doctor --json "
+        "mpirun -H node1,node2,node3,node4 gcnmpi doctor --json "
         f"--folder {lab.folder}\n"
     )
     found = json.loads(lab.run("on", "node1", "bash", script).stdout)

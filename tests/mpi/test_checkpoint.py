@@ -18,8 +18,10 @@ from words import sets
 from gcnmpi.checkpoint_files import stored
 from gcnmpi.record import read_run
 from gcnmpi.watch import EXIT_REQUEUE
+from gcnmpi.weights import read_facts
+from partition.errors import UserError
 from partition.pipeline import add_partition
-from partition.store import write_graph
+from partition.store import open_graph, remove_partition, write_graph
 from partition.synthetic import sbm
 
 EPOCHS, HALF = 12, 5
@@ -93,6 +95,10 @@ def runs(gcnmpi_lines, graph, tmp_path_factory):
         settings = (*settings, "kernel=scipy", "scheme.name=p2p", "loading.order=degree")
         words = train(graph, root / f"{name} gp", *settings, partition="gp-3", words=resume)
         lines.append(words)
+    words = (*resume, "--save-best", root / "unevaluated.npz")
+    lines.append(
+        train(graph, root / "unevaluated", *VARIANTS[name], "train.eval_every=0", words=words)
+    )
     assert gcnmpi_lines(3, lines, timeout=120) == [[None] * 3] * len(lines)
     lines = [
         train(graph, root / f"{name} two", *settings, "scheme.name=summa",
@@ -115,6 +121,15 @@ def test_interrupted_is_uninterrupted_bit_for_bit(runs, name):
     for ending in (".npz", *([".features.npy"] if trained else [])):
         contents = [(runs / f"{name} {which}{ending}").read_bytes() for which in ("full", "rest")]
         assert contents[0] == contents[1]
+
+
+def test_the_best_weights_survive_a_rest_without_evaluations(runs):
+    *_, name = VARIANTS
+    epochs = read_run(runs / f"{name} half").epochs
+    best = max(epochs, key=lambda epoch: epoch["val_accuracy"] or 0.0)
+    facts = read_facts(runs / "unevaluated.npz")
+    assert (facts["epoch"], facts["loss"]) == (best["epoch"], best["loss"])
+    assert read_run(runs / "unevaluated").end["best_epoch"] == best["epoch"]
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -193,6 +208,24 @@ def test_a_signal_asks_for_a_checkpoint_and_an_end(
     assert curve(out) == long_curve
 
 
+def test_ctrl_c_leaves_a_stop_in_the_record(launched, graph, tmp_path):
+    # Open MPI gives its ranks half a second, which a machine that is busy may need for less.
+    for attempt in range(3):
+        out = tmp_path / str(attempt)
+        process = launched(3, *train(graph, out, epochs=10**6))
+        wait_for_epochs(out, 5, process)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+        assert process.returncode != 0
+        run = read_run(out)
+        assert run.end is None
+        if run.stop is not None:
+            break
+    assert run.stop["signal"] in (signal.SIGINT, signal.SIGTERM)
+    assert run.stop["epoch"] == len(run.epochs)
+    assert (out / "checkpoints" / run.stop["checkpoint"] / "manifest.json").exists()
+
+
 def test_a_run_shares_nothing_and_ends_with_its_launcher(
     launched, gcnmpi_lines, open_mpi, graph, tmp_path
 ):
@@ -209,6 +242,13 @@ def test_a_run_shares_nothing_and_ends_with_its_launcher(
     for told in gcnmpi_lines(3, lines):
         assert told[1:] == told[:1] * 2
         assert "is in use: gcnmpi train" in told[0]
+    add_partition(graph, "rp", 2, overwrite=True)  # which nobody uses
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        add_partition(graph, "rp", 3, overwrite=True)
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        remove_partition(graph, "rp-3")
+    with pytest.raises(UserError, match="is in use: gcnmpi train"):
+        write_graph(graph, open_graph(graph).graph, source={}, overwrite=True)
     assert (tmp_path / "run" / "run.jsonl").stat().st_ino == before
     assert not (tmp_path / "run" / "run.previous.jsonl").exists()
     ranks = ranks_of(process)
@@ -272,19 +312,33 @@ def test_a_rank_killed_at_any_moment_costs_no_more_than_the_epochs_since(
         assert sorted(left) == ["epoch-000010", "epoch-000012"], name
 
 
-@pytest.mark.parametrize(("rank", "call", "number"), [(2, "os.fsync", 5), (0, "os.fsync", 16)])
+# Who finds the disk full, at which of its calls of what; the checkpoints that there are then.
+FULL = {
+    "features": (2, "os.fsync", 5, ["epoch-000005"]),
+    "state": (0, "os.fsync", 16, ["epoch-000005"]),
+    "record": (0, "os.write", 9, ["epoch-000005"]),
+    "start of the record": (0, "os.write", 1, []),
+    "end of the record": (0, "os.write", EPOCHS + 2, ["epoch-000010", "epoch-000012"]),
+}
+
+
 def test_a_full_disk_is_one_error_and_the_checkpoint_before_is_whole(
-    mpirun, graph, runs, tmp_path, rank, call, number
+    mpirun, gcnmpi_lines, graph, runs, tmp_path
 ):
-    words = train(graph, tmp_path / "run", *VARIANTS["trained features"])
-    done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("error: ") == 1
-    assert "No space left on device" in done.stderr
-    assert os.listdir(tmp_path / "run" / "checkpoints") == ["epoch-000005"]
-    done = mpirun(3, "gcnmpi", *words)
-    assert done.returncode == 0, done.stderr
-    assert curve(tmp_path / "run") == curve(runs / "trained features full")
+    lines = []
+    for name, (rank, call, number, left) in FULL.items():
+        words = train(graph, tmp_path / name, *VARIANTS["trained features"])
+        done = mpirun(3, "dying.py", "full", rank, call, number, *words, timeout=60)
+        assert done.returncode == 2, (name, done.stderr)
+        assert done.stderr.count("error: ") == 1, (name, done.stderr)
+        assert "No space left on device" in done.stderr, name
+        assert "Traceback" not in done.stderr, name
+        checkpoints = tmp_path / name / "checkpoints"
+        assert (sorted(os.listdir(checkpoints)) if checkpoints.exists() else []) == left, name
+        lines.append(words)
+    assert gcnmpi_lines(3, lines, timeout=60) == [[None] * 3] * len(lines)
+    for name in FULL:
+        assert curve(tmp_path / name) == curve(runs / "trained features full"), name
 
 
 def truncate(path):
@@ -298,11 +352,14 @@ def test_what_cannot_be_resumed_says_why(gcnmpi_lines, graph, runs, tmp_path):
     for epoch in (10, 12):
         truncate(tmp_path / "both" / "checkpoints" / f"epoch-{epoch:06d}" / "epochs.jsonl")
     shutil.rmtree(tmp_path / "none" / "checkpoints")
+    (tmp_path / "unreadable").mkdir()
+    (tmp_path / "unreadable" / "checkpoints").symlink_to(tmp_path / "a disk that is not mounted")
     half = ("--resume", runs / "adam half")
     cases = {
         "newest": (train(graph, tmp_path / "newest"), None),
         "none": (train(graph, tmp_path / "none"), None),
         "both": (train(graph, tmp_path / "both"), "epochs.jsonl is truncated"),
+        "unreadable": (train(graph, tmp_path / "unreadable"), "cannot read"),
         "damaged path": (
             train(graph, tmp_path / "b", words=("--resume", tmp_path / "both")), "damaged"
         ),

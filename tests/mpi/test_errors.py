@@ -135,6 +135,9 @@ MISTAKES = {
     ),
     "no features": train("{0}/no-features.graph --partition rp-3", "has no features", "random:16"),
     "no labels": train("{0}/no-labels.graph --partition rp-3", "has no labels", "random:8"),
+    "no labels in shared memory": train(
+        "{0}/no-labels.graph --partition rp-3 --set scheme.transport=shared", "has no labels"
+    ),
     "nothing to train on": train(
         "{0}/no-train.graph --partition rp-3", "no labelled vertex to train on"
     ),
@@ -182,7 +185,7 @@ MISTAKES = {
     "no weights": infer("--weights {0}/nothere.npz", "nothere.npz", "No such file"),
     "damaged weights": infer("--weights {0}/half.npz", "half.npz is truncated or damaged"),
     "pickled weights": infer("--weights {0}/pickled.npz", "pickled.npz", "Object arrays"),
-    "array for weights": infer("--weights {0}/array.npy", "array.npy", "not a zip file"),
+    "array for weights": infer("--weights {0}/array.npy", "array.npy", "is no npz"),
     "other names": infer("--weights {0}/names.npz", "'lin.weight'", "convs.0.lin.weight"),
     "other features": infer("--weights {0}/wide.npz", f"has {WIDTH} features", "take 9"),
     "other shapes": infer("--weights {0}/shapes.npz", "shapes of layer 1"),

@@ -16,23 +16,22 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi import checkpoint_files
-from gcnmpi.config import load_config
-from gcnmpi.models import from_state
+from gcnmpi.config import Config, load_config
 from gcnmpi.record import Epoch, read_run
+from gcnmpi.weights import read_weights
 from partition.errors import UserError
 from partition.graph import Graph
 from partition.metrics import measure
 from partition.partfile import read_parts
 from partition.pipeline import add_partition
 from partition.readers import read_source
-from partition.records import read_npz
 from partition.store import open_graph, read_partition, write_graph
 from partition.vertex_data import attach
 
@@ -114,6 +113,7 @@ def targets(folder: Path) -> dict[str, Target]:
         "npz": _npz(),
         "planetoid": _planetoid(),
         "vertex data": _vertex_data(),
+        "vertex tables": _vertex_tables(),
         "part file": Target({"parts": b"0\n1\n2\n0\n"}, lambda f: read_parts(f / "parts", 4, 3)),
         "config": _config(),
         "weights": _weights(),
@@ -140,7 +140,13 @@ def _mtx() -> Target:
 
 def _edges() -> Target:
     text = b"# a\n10 20\n20 30\n-5 10\n"
-    files = {"a.txt": text, "b.txt.gz": gzip.compress(text), "c.csv": b"1,2,0.5\n2,3,1\n"}
+    stream = io.BytesIO()
+    np.save(stream, np.array([[0, 1, 2], [1, 2, 0]]))
+    files = {
+        "a.txt": text, "b.txt.gz": gzip.compress(text), "c.csv": b"1,2,0.5\n2,3,1\n",
+        "d.csv": b'\xef\xbb\xbfTarget;Source;Weight\r\n"a b";c;0.5\r\nc;"a b";1\r\n',
+        "e.npy": stream.getvalue(),
+    }  # fmt: skip
 
     def read(folder: Path) -> None:
         for name in files:
@@ -164,7 +170,15 @@ def _npz() -> Target:
 
 def _weights() -> Target:
     arrays = {"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(2)}
-    return _of_npz("w.npz", arrays, lambda folder: from_state(read_npz(folder / "w.npz")))
+    facts = {
+        "format": "gcnmpi-weights", "version": 1, "model": {"name": "gcn", "hidden": []},
+        "activation": "relu", "widths": [3, 2], "graph": {"direction": "in"},
+    }  # fmt: skip
+    target = _of_npz("w.npz", arrays, lambda folder: read_weights(folder / "w.npz", Config()))
+    stream = io.BytesIO(target.files["w.npz"])
+    with zipfile.ZipFile(stream, "a") as archive:
+        archive.comment = json.dumps(facts).encode()
+    return replace(target, files={"w.npz": stream.getvalue()})
 
 
 def _of_npz(file: str, arrays: dict, read: Callable[[Path], object]) -> Target:
@@ -208,7 +222,7 @@ def _vertex_data() -> Target:
     graph = Graph(np.array([0, 1, 1, 1]), np.array([1], np.int32))
     arrays = {
         "x.npy": np.ones((3, 2), np.float32), "y.npy": np.array([0, 1, 0]),
-        "m.npy": np.array([True, False, True]), "v.npy": np.array([0, 2]),
+        "m.npy": np.array([True, False, True]), "v.npy": np.array([1]),
     }  # fmt: skip
     files = {}
     for name, array in arrays.items():
@@ -223,6 +237,27 @@ def _vertex_data() -> Target:
     return Target(files, read)
 
 
+def _vertex_tables() -> Target:
+    graph = Graph(np.array([0, 1, 1, 1]), np.array([1], np.int32))
+    stream = io.BytesIO()
+    sp.save_npz(stream, sp.csr_matrix(np.eye(3, 2, dtype=np.float32)))
+    files = {
+        "x.csv": b"id,a,b\n2,0.5,1\n0,1,-2e3\n1,0,0\n",
+        "y.csv": b"label\ncat\ndog\ncat\n",
+        "m.txt": b"true\nfalse\ntrue\n",
+        "i.txt": b"2\n1\n0\n",
+        "s.npz": stream.getvalue(),
+    }
+
+    def read(folder: Path) -> None:
+        masks = {"train": folder / "m.txt"}
+        attach(graph, labels=folder / "y.csv", masks=masks, ids=folder / "i.txt")
+        attach(graph, features=folder / "x.csv")
+        attach(graph, features=folder / "s.npz")
+
+    return Target(files, read)
+
+
 def _config() -> Target:
     text = b'dtype = "float64"\n[model]\nhidden = [16, 8]\ndropout = 0.5\n[train]\nepochs = 20\n'
     return Target({"c.toml": text}, lambda folder: load_config(folder / "c.toml"))
@@ -231,7 +266,7 @@ def _config() -> Target:
 def _record() -> Target:
     lines = [
         {"event": "start", "graph": "g", "config": {"dtype": "float32"}, "ranks": 2},
-        {"event": "epoch", "epoch": 1, "loss": 0.5},
+        {"event": "epoch", **asdict(Epoch(1, 0.5, None, 0.25, None, 0.1)), "time": 1.0},
         {"event": "resume", "epoch": 1, "ranks": 3},
         {"event": "end", "finished": True},
     ]
@@ -274,7 +309,7 @@ def _checkpoint(out: Path) -> Target:
     }  # fmt: skip
     epochs = [Epoch(k, 0.5, None, None, None, 0.1) for k in (1, 2)]
     whole = {"weights": {"1.weight": np.ones((2, 2))}}
-    path = checkpoint_files.finish(folder, whole, epochs, facts, [])
+    path = checkpoint_files.finish(folder, whole, checkpoint_files.History(epochs), facts, [])
     files = {file.name: file.read_bytes() for file in path.iterdir()}
 
     def read(folder: Path) -> None:

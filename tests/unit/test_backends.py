@@ -21,6 +21,7 @@ from partition.metrics import measure
 from partition.models import RowModel
 from partition.partfile import read_parts
 from partition.pipeline import PartitionWarning, add_partition
+from partition.portfolio import add_best
 from partition.solving import make_parts
 from partition.store import list_partitions, read_partition, write_graph
 from partition.synthetic import sbm
@@ -239,6 +240,34 @@ def test_a_tool_that_fails_is_reported_and_nothing_is_written(folder, fake, beha
     assert list((folder / "partitions").iterdir()) == []
 
 
+def test_a_tool_in_this_process_that_raises_is_one_line(folder, fake, monkeypatch):
+    fake(FAKES["raises"])
+    tool = replace(solving.TOOLS.get("fake"), distribution=None)
+    monkeypatch.setattr(solving, "choose_tool", lambda model, name: ("fake", tool))
+    message = r"the tool 'fake' failed: RuntimeError: no luck \(fake_tool.py, line 5\)"
+    with pytest.raises(UserError, match=message):
+        make_parts(random_graph(40, 150), "fake", 2)
+
+
+@pytest.mark.parametrize("share", [0.4, 0.6, 0.9, 1])
+@pytest.mark.parametrize("objective", ["cut", "vol"])
+def test_gp_makes_nearly_as_many_parts_as_there_are_vertices(objective, share):
+    parts = make_parts(random_graph(100, 300), "gp", int(100 * share), objective=objective)
+    assert len(np.unique(parts)) == int(100 * share)
+
+
+def test_imbalance_is_a_fraction(folder):
+    for make in (
+        lambda: add_partition(folder, "gp", 8, imbalance=3),
+        lambda: add_best(folder, 8, imbalance=3),
+        lambda: add_partition(folder, "rp", 8, imbalance=3),
+    ):
+        with pytest.raises(UserError, match=r"4 times the average\n  hint: .* 0.03 for 3 percent"):
+            make()
+    with pytest.raises(UserError, match="imbalance = -1"):
+        add_partition(folder, "gp", 2, imbalance=-1)
+
+
 def test_a_tool_that_returns_too_few_parts(folder, fake):
     fake(FAKES["lazy"])
     with pytest.raises(UserError, match="returned only 1 of 5 parts"):
@@ -294,6 +323,20 @@ def test_the_tool_of_the_documentation(folder, tmp_path, monkeypatch):
 def test_options_are_converted():
     tool = Tool(lambda: None, {"threads": Option(0, "…"), "mode": Option("a", "…", ("a", "b"))})
     assert check_options("t", tool, {"threads": "3"}) == {"threads": 3, "mode": "a"}
+
+
+def test_part_files_that_count_from_one(tmp_path):
+    file = tmp_path / "parts.txt"
+    file.write_text("1\n3\n2\n")
+    with pytest.raises(UserError, match="no vertex in part 0\n  hint: --first 1 if") as caught:
+        read_parts(file, 3)
+    assert "-k 4 if part 0 is meant to be empty" in caught.value.hint
+    with pytest.raises(UserError, match=r"part 3 is not one of 0..2\n  hint: --first 1"):
+        read_parts(file, 3, 3)
+    assert read_parts(file, 3, first=1).tolist() == read_parts(file, 3, 3, 1).tolist() == [0, 2, 1]
+    assert read_parts(file, 3, 4).tolist() == [1, 3, 2]
+    with pytest.raises(UserError, match=r"part 3 is not one of 1..2"):
+        read_parts(file, 3, 2, 1)
 
 
 def test_read_parts(tmp_path):

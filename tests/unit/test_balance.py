@@ -84,6 +84,13 @@ def test_models_balance_rows_and_entries(model):
     assert measure(graph, rows, 4).row_imbalance <= 0.0501
 
 
+@pytest.mark.parametrize("k", [15, 20, 25, 39, 40])
+def test_several_constraints_with_nearly_as_many_parts_as_vertices(k):
+    graph = sbm(40, 3, degree=6, intra=0.9, seed=0)
+    parts = make_parts(graph, "gp", k, balance="nnz,rows")
+    assert len(np.unique(parts)) == k
+
+
 def test_training_vertices_are_balanced_and_recorded(tmp_path):
     graph = sbm(1000, 4, degree=8, train=0.1, seed=0)
     path = tmp_path / "demo.graph"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gcnmpi import checkpoint_files as files
-from gcnmpi.comm import check_together
+from gcnmpi.launch import check_together
 from gcnmpi.record import Epoch, Writer, continued_record, new_folder, new_record, read_run
 from gcnmpi.watch import stop_requests, watchdog
 from partition.errors import UserError
@@ -289,7 +289,9 @@ def written(path, *events):
         '{"event": "epoch", "epoch": 1, "loss": "\\u001b[2J", "seconds": 1.0}',
         '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "val_accuracy": {}}',
         '{"event": "epoch", "epoch": 1, "loss": 1.0, "seconds": 1.0, "time": "noon"}',
-        '{"event": "start", "config": 3}', '{"event": "resume", "epoch": "x"}',
+        '{"event": "start", "config": 3}', '{"event": "start", "config": {"train": []}}',
+        '{"event": "resume", "config": {"train": {"epochs": "9"}}}',
+        '{"event": "resume", "epoch": "x"}',
         '{"event": "end", "bytes_sent": 3}', '{"event": "stop", "signal": null}',
     ],
 )  # fmt: skip
@@ -302,6 +304,14 @@ def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
     continued_record(tmp_path, {"ranks": 1}, epochs(2))
     assert [Epoch(**_fields(e)) for e in read_run(tmp_path).epochs] == epochs(2)
     assert (tmp_path / "run.previous.jsonl").exists()
+
+
+def test_texts_of_a_record_steer_no_terminal(tmp_path):
+    path = new_record(tmp_path)
+    record(path, ("start", {"graph": "\x1b[2Jg", "hosts": ["a\x07"], "config": {"x\n": "\x9b"}}))
+    start = read_run(tmp_path).start
+    assert start["graph"] == "\\x1b[2Jg"
+    assert str(start).isprintable()
 
 
 def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
@@ -414,13 +424,13 @@ def test_the_watchdog_lets_live_what_moves_or_says_so():
 )
 def test_processes_that_do_not_find_each_other_are_told_once(environment):
     with pytest.raises(UserError, match=r"(?s)4 processes .* --mpi=pmix"):
-        check_together(1, environment)
-    check_together(4, environment)
+        check_together(1, environment, "Open MPI")
+    check_together(4, environment, "Open MPI")
     others = {name: "1" if value == "0" else value for name, value in environment.items()}
     with pytest.raises(SystemExit):
-        check_together(1, others)
+        check_together(1, others, "Open MPI")
 
 
 def test_one_rank_of_mpirun_in_a_job_of_several_tasks_is_meant():
-    check_together(1, {"OMPI_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "4"})
-    check_together(1, {"SLURM_NTASKS": "4"})
+    check_together(1, {"OMPI_COMM_WORLD_SIZE": "1", "SLURM_STEP_NUM_TASKS": "4"}, "Open MPI")
+    check_together(1, {"SLURM_NTASKS": "4"}, "Open MPI")

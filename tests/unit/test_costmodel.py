@@ -8,8 +8,16 @@ import pytest
 from test_layers import N, OneProcess
 
 from gcnmpi.calibrate import Sample, fit_sparse
-from gcnmpi.config import from_table
-from gcnmpi.costmodel import Case, Workload, matrices, memory, predict
+from gcnmpi.config import LoadingConfig, from_table
+from gcnmpi.costmodel import (
+    Case,
+    Workload,
+    _features_memory,
+    _first_memory,
+    matrices,
+    memory,
+    predict,
+)
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.layers import choose_orders
 from gcnmpi.machine import Machine, read_machine, write_machine
@@ -119,6 +127,9 @@ class Toy:
     def buffers(self, rank, product, k, *sizes):
         return 0
 
+    def reduction_room(self, rank, product, k, *sizes):
+        return 10 * sizes[0] if product == "aggregate" else 0
+
     def weight_numbers(self, rank, k, d_in, d_out):
         return d_in * d_out
 
@@ -136,7 +147,7 @@ def test_an_epoch_waits_for_the_slowest_rank_of_each_product():
     assert cost.phases["sparse"] == 2 * 60 * (6 + 3)
     assert cost.phases["transfer"] == 0  # of rank 1, which decides
     assert (cost.sent, cost.received, cost.messages) == (90, 0, 2)
-    assert cost.reduce_bytes == 8 * (8 * 6 + 6 + 6 * 3 + 3 + 1)
+    assert cost.reduced_bytes == 8 * (8 * 6 + 6 + 6 * 3 + 3 + 1)
     assert cost.seconds == pytest.approx(sum(cost.phases.values()))
 
 
@@ -148,7 +159,35 @@ def test_memory_by_hand():
     sparse = 60 * (8 + 8) + 2 * 8 * 10
     part_vector = 4 * 20 // 2
     case = Case(Toy(), 2, WORK, machine(process_bytes=1000), 2)
-    assert memory(case) == 1000 + part_vector + sparse + 8 * (dense + adam) + reduced
+    room = reduced // 2  # of MPI for the sum of gradients; of products it takes at most 60
+    assert memory(case) == 1000 + part_vector + sparse + 8 * (dense + adam) + reduced + room
+
+
+WIDE = Workload(from_table({"dtype": "float64", "model": {"hidden": [6]}}), 20, (320, 6, 3), 0.5)
+
+
+def wide(**changes):
+    config = dataclasses.replace(WIDE.config, **changes)
+    return Case(Toy(), 2, dataclasses.replace(WIDE, config=config), Machine(), 2)
+
+
+def test_features_as_they_arrive_by_hand():
+    stored = 10 * 320 * 4
+    # In float64 they are converted once they are there; in float32 they are packed and mapped.
+    assert _features_memory(wide(), 0) == stored + 2 * stored
+    assert _features_memory(wide(dtype="float32"), 0) == stored + 2 * stored
+    tiny = LoadingConfig(max_buffer_mb=1 / 2**20)  # a byte
+    assert _features_memory(wide(dtype="float32", loading=tiny), 0) == stored + stored // 16
+
+
+def test_the_product_of_wide_features_by_hand():
+    weights = 2 * (320 * 6 + 6 + 6 * 3 + 3)
+    # In 5 pieces of 64 columns: H⁰, into which M·H⁰ is written, and both of a piece.
+    assert _first_memory(wide(), 0) == 8 * (10 * 320 + 2 * 10 * 64 + weights) + 10 * 64
+    narrow = dataclasses.replace(WIDE, widths=(100, 6, 3))
+    weights = 2 * (100 * 6 + 6 + 6 * 3 + 3)
+    case = Case(Toy(), 2, narrow, Machine(), 2)
+    assert _first_memory(case, 0) == 8 * (2 * 10 * 100 + weights) + 10 * 100
 
 
 def test_a_wanted_order_that_the_scheme_has_not():

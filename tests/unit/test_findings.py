@@ -34,6 +34,7 @@ def test_nothing_is_said_of_a_good_place():
         ({"gcnmpi": "2.0"}, True, "different versions of gcnmpi"),
         ({"sees_folder": False}, True, "b do not see what is written in /runs"),
         ({"free_memory": 1 << 30}, True, "2 ranks on b need up to 4 GiB, 1 GiB are free"),
+        ({"kernel": "the native kernel was not built"}, False, "was not built on b"),
         ({"gpus": ("H200",), "cuda_aware": False}, False, "cannot send from their memory"),
     ],
 )

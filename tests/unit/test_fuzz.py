@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 NAMES = [
-    "mtx", "edges", "npz", "planetoid", "vertex data", "part file", "config", "weights", "record",
-    "graph folder", "partition", "checkpoint",
+    "mtx", "edges", "npz", "planetoid", "vertex data", "vertex tables", "part file", "config",
+    "weights", "record", "graph folder", "partition", "checkpoint",
 ]  # fmt: skip
 SECONDS = 2.0  # of processor time for a file of a few kilobytes
 MEMORY = 4 << 20  # bytes that reading one may take however small it is; and ten times its size

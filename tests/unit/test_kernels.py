@@ -14,7 +14,9 @@ from gcnmpi import rng
 from gcnmpi.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.kernels.epilogues import Activation, ReluBackward
+from gcnmpi.loss import SoftmaxCrossEntropy
 from gcnmpi.optim import Parameters, make_optimizer
+from gcnmpi.schemes.interface import Block
 from gcnmpi.verify_steps import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
 
@@ -89,6 +91,16 @@ def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):
     assert resolve("auto") == ("graphblas", f"the native kernel {said}; using graphblas")
 
 
+@pytest.mark.skipif("native" not in USABLE, reason="not built")
+def test_without_openmp_the_native_kernel_is_for_one_thread(monkeypatch):
+    monkeypatch.setattr(KERNELS.get("native"), "parallel", False)
+    serial = "the native kernel was built without OpenMP: it has one thread, not 4"
+    assert resolve("auto", 1) == ("native", None)
+    assert resolve("auto", 4) == ("graphblas", f"{serial}; using graphblas")
+    assert resolve("native", 4) == ("native", serial)
+    assert resolve("native") == ("native", None)
+
+
 @pytest.mark.skipif(not (shutil.which("cmake") and shutil.which("make")), reason="needs CMake")
 def test_without_a_compiler_nothing_is_compiled(tmp_path):
     source = Path(__file__).parents[2]
@@ -106,6 +118,21 @@ def test_without_a_compiler_nothing_is_compiled(tmp_path):
 # Sparse products.
 
 
+@pytest.mark.parametrize("wrong", [-1, 5, 2**31 - 1])
+def test_a_matrix_with_a_column_out_of_range_is_refused(kernel, wrong):
+    matrix = sp.random_array((6, 5), density=0.5, rng=np.random.default_rng(0), format="csr")
+    matrix.indices[3] = wrong
+    with pytest.raises(ValueError, match="indices"):
+        kernel.sparse(matrix)
+
+
+def test_a_matrix_whose_rows_go_back_is_refused(kernel):
+    matrix = sp.csr_array(np.eye(6))
+    matrix.indptr[2] = 5
+    with pytest.raises(ValueError, match=r"indptr|index pointer"):
+        kernel.sparse(matrix)
+
+
 @pytest.mark.parametrize("width", [1, 3, 16])
 @pytest.mark.parametrize("shape", [(20, 30), (30, 20), (1, 1), (5, 40), (300, 2)])
 def test_spmm(kernel, random, shape, width):
@@ -119,6 +146,14 @@ def test_spmm(kernel, random, shape, width):
     assert_near(kernel, out, 2 * (dense @ x))
     kernel.spmm(matrix, give(kernel, -x), out, accumulate=True)
     assert_near(kernel, out, dense @ x)
+
+
+def test_entries_of_a_row_may_be_in_any_order(kernel, random):
+    indptr, indices = np.array([0, 3, 3, 5]), np.array([4, 0, 2, 3, 1])
+    values, x = random.random(5), random.standard_normal((5, 8))
+    matrix, out = sp.csr_array((values, indices, indptr), shape=(3, 5)), kernel.empty(3, 8)
+    kernel.spmm(kernel.sparse(matrix), give(kernel, x), out)
+    assert_near(kernel, out, matrix.toarray() @ x)
 
 
 def test_spmm_on_rows_of_a_larger_buffer_touches_nothing_else(kernel, random):
@@ -214,6 +249,15 @@ def test_sums_biases_and_copies(kernel, random):
     assert kernel.from_host(np.array([1, 2])).dtype.kind == "i"
     assert kernel.total(give(kernel, np.full((10, 10), 0.5))) == 50.0
     assert kernel.log_sum(give(kernel, np.full((4, 1), np.e))) == pytest.approx(4, rel=1e-6)
+
+
+@pytest.mark.parametrize("width", [1, 70, 1000])
+def test_long_sums_are_right_in_float32(name, width):
+    kernel, rows = KERNELS.get(name)(np.float32), 10**7 // width
+    x, out = give(kernel, np.random.default_rng(1).random((rows, width))), kernel.empty(width)
+    kernel.column_sum(x, out)
+    exact = kernel.to_host(x).sum(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(kernel.to_host(out), exact, rtol=2e-7)
 
 
 def test_relu_and_its_derivative(kernel):
@@ -339,14 +383,33 @@ def test_rows_are_taken_and_put(kernel, random):
 
 def loss_and_gradient(kernel, logits, labels):
     """As gcnmpi.loss puts the pieces together."""
-    x = give(kernel, logits)
-    grad = kernel.empty(*x.shape)
-    largest = kernel.row_max(x)
-    sums = kernel.exp_shifted(x, largest, grad)
-    loss = kernel.log_sum(sums) + kernel.total(largest) - kernel.total(kernel.pick(x, labels))
-    rows = np.arange(len(labels))
-    kernel.softmax_backward(grad, sums, rows, labels, 1 / len(labels))
-    return loss / len(labels), kernel.to_host(grad).copy()
+    x, grad = give(kernel, logits), kernel.empty(*np.shape(logits))
+    everyone = np.ones(len(labels), bool)
+    loss = SoftmaxCrossEntropy(
+        OneProcess(kernel, x.shape), kernel, 1, labels, everyone, len(labels), x.shape[1]
+    )
+    return loss(x, grad), kernel.to_host(grad).copy()
+
+
+class OneProcess:
+    """What the loss needs of a scheme that might cut columns, and does not."""
+
+    whole_rows = False
+
+    def __init__(self, kernel, shape):
+        self._block = Block(np.arange(shape[0]), slice(0, shape[1]))
+        self.row_max = lambda k, x: kernel.row_max(x)
+        self.row_sum = lambda k, sums: sums
+        self.row_pick = lambda k, x, labels, width: kernel.pick(x, labels)
+
+    def block(self, place, width):
+        return self._block
+
+
+def test_a_huge_logit_does_not_hide_the_losses_of_others(kernel):
+    logits, labels = np.array([[1e17, 0.0], [0.0, 0.0], [0.0, -1.0]]), np.array([0, 1, 1])
+    exact = (np.log(2) + 1 + np.log(1 + np.exp(-1))) / 3
+    assert loss_and_gradient(kernel, logits, labels)[0] == pytest.approx(exact, rel=1e-6)
 
 
 def test_cross_entropy_as_pytorch_gives_it(kernel):

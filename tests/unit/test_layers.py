@@ -6,7 +6,13 @@ import scipy.sparse as sp
 
 from gcnmpi.kernels.epilogues import Activation, ReluBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
-from gcnmpi.layers import GraphConvolution, Workspace, choose_order, layer_products
+from gcnmpi.layers import (
+    GraphConvolution,
+    Workspace,
+    aggregate_input,
+    choose_order,
+    layer_products,
+)
 from gcnmpi.models import from_state, to_state
 from gcnmpi.schemes.interface import Block, Place
 from partition.errors import UserError
@@ -59,6 +65,17 @@ def test_an_order_that_the_scheme_cannot_do():
         choose_order(2, 9, 3, wanted="combine", possible=("aggregate",), **options)
 
 
+def test_wide_features_are_aggregated_some_columns_at_a_time_where_they_lie():
+    random, kernel = np.random.default_rng(0), SciPyKernel(np.float64)
+    for width, asked in ((100, [100]), (300, [75] * 4), (8000, [500] * 16)):
+        matrix, features = random.random((N, N)), random.random((N, width))
+        expected, scheme = matrix @ features, OneProcess(matrix, kernel)
+        found = aggregate_input(scheme, kernel, features, width)
+        np.testing.assert_allclose(found, expected, rtol=1e-13)
+        assert [columns for _, _, columns in scheme.asked] == asked
+        assert np.shares_memory(found, features) == (width > 127)
+
+
 class OneProcess:
     """A scheme without communication that notes which products it was asked for."""
 
@@ -73,6 +90,9 @@ class OneProcess:
 
     def empty(self, place, width, exchanged=False):
         return np.full((self.matrix.shape[0], width), np.nan)
+
+    def release(self):
+        pass
 
     def aggregate(self, k, x, out, then=None):
         self.asked.append(("aggregate", k, x.shape[1]))
@@ -207,10 +227,10 @@ def test_weights_go_out_and_in_under_the_names_of_pytorch_geometric():
     "names",
     [
         ("conv1.lin.weight", "conv1.bias", "conv2.lin.weight", "conv2.bias"),
-        ("convs.3.lin.weight", "convs.3.bias", "convs.10.lin.weight", "convs.10.bias"),
+        ("convs.1.lin.weight", "convs.1.bias", "convs.2.lin.weight", "convs.2.bias"),
         ("model.convs.0.lin.weight", "model.convs.0.bias", "model.convs.1.lin.weight",
          "model.convs.1.bias"),
-        ("layers.0.weight", "layers.0.bias", "layers.1.weight", "layers.1.bias"),
+        ("gcn_0.lin.weight", "gcn_0.bias", "gcn_1.lin.weight", "gcn_1.bias"),
     ],
 )  # fmt: skip
 def test_other_names_are_taken_in_the_order_of_their_numbers(names):
@@ -230,6 +250,22 @@ def test_other_names_are_taken_in_the_order_of_their_numbers(names):
         ({"convs.0.att_src": np.ones((1, 2))}, "is not a weight"),
         ({"convs.0.bias": np.ones(2)}, "a bias but no weight"),
         ({"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(3)}, "do not fit"),
+        # Of PyTorch Geometric's SAGEConv, GATConv, SGConv, JumpingKnowledge and a linear layer.
+        (
+            {f"convs.0.lin_{side}.weight": np.ones((2, 3)) for side in "lr"},
+            "'convs.0.lin_l.weight' is not a weight of a GCNConv layer",
+        ),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.att_src": np.ones((1, 2))}, "att_src"),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.lin.bias": np.ones(2)}, "lin.bias"),
+        ({"lins.0.weight": np.ones((2, 3)), "lins.0.bias": np.ones(2)}, "is not a weight"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.01.lin.weight": np.ones((2, 2))}, "01"),
+        (
+            {"convs.0.lin.weight": np.ones((2, 3)), "other.0.bias": np.ones(2)},
+            "two stacks of layers: 'convs.' and 'other.'",
+        ),
+        # The width of what is left out is that of its neighbours.
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (0, 2)}, "layer 1 of the weights is"),
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (2, 3)}, "layer 1 of the weights is"),
         (
             {"convs.0.lin.weight": np.ones((2, 3)), "convs.1.lin.weight": np.ones((2, 3))},
             "shapes of layer 1",

@@ -21,8 +21,8 @@ MAX_LINES = 450
 # docs/architecture.md. The longest prefix of a module's name decides.
 LAYERS = {
     "partition": [
-        ["partition.commands", "partition.errors", "partition.registry", "partition.locks",
-         "partition.records", "partition.startup"],
+        ["partition.commands", "partition.errors", "partition.figures", "partition.registry",
+         "partition.locks", "partition.records", "partition.startup"],
         ["partition.graph", "partition.hashing"],
         ["partition.manifest"],
         ["partition.store"],
@@ -52,8 +52,9 @@ LAYERS = {
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.settings"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs", "gcnmpi.settings"],
         ["gcnmpi.timing"],
+        ["gcnmpi.launch"],
         ["gcnmpi.config", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
         ["gcnmpi.kernels", "gcnmpi.exchange", "gcnmpi.transports", "gcnmpi.node_memory",
@@ -69,7 +70,7 @@ LAYERS = {
         ["gcnmpi.ranking"],
         ["gcnmpi.comparison"],
         ["gcnmpi.problem"],
-        ["gcnmpi.checkpoint_files", "gcnmpi.claims"],
+        ["gcnmpi.checkpoint_files", "gcnmpi.claims", "gcnmpi.weights"],
         ["gcnmpi.checkpoint"],
         ["gcnmpi.trainer", "gcnmpi.inference", "gcnmpi.serial"],
         ["gcnmpi.calibrate", "gcnmpi.bench", "gcnmpi.doctor", "gcnmpi.submit"],
@@ -85,6 +86,7 @@ LAYERS = {
 OF_PARTITION = {
     "commands",
     "errors",
+    "figures",
     "registry",
     "locks",
     "records",
@@ -94,6 +96,7 @@ OF_PARTITION = {
     "sampling",
     "synthetic",
     "startup",
+    "catalogue",
 }
 
 

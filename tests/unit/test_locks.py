@@ -159,6 +159,25 @@ def test_who_is_dead():
     assert not holder_is_dead(Holder("x", True, pid=2**22 + 1, space="9"))
 
 
+def test_a_job_that_slurm_has_started_again_does_not_lock_itself_out(tmp_path, monkeypatch):
+    """On another host, after a node was lost, and where the file system has no locks."""
+
+    def unsupported(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(locks.fcntl, "flock", unsupported)
+    monkeypatch.setenv("SLURM_JOB_ID", "4711")
+    (tmp_path / ".lock").mkdir()
+    first = Holder("train", True, host="elsewhere")
+    (tmp_path / ".lock" / "elsewhere").write_text(json.dumps(asdict(first)))
+    refused(tmp_path)
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    with folder_lock(tmp_path, "train"):
+        assert [holder.restarts for holder in holders(tmp_path)] == [1]
+    monkeypatch.setenv("SLURM_JOB_ID", "4712")
+    refused(tmp_path)
+
+
 def test_what_steers_a_terminal_is_written_out():
     assert shown("plain Ünïcode") == "plain Ünïcode"
     assert shown("a\x1b[2J\r\n\u202eb\udcff") == r"a\x1b[2J\r\n\u202eb\udcff"

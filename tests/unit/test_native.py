@@ -1,6 +1,8 @@
 """The compiled kernel: each instruction set this CPU runs against NumPy and the reference."""
 
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -111,6 +113,41 @@ def test_arrays_that_do_not_fit_are_refused(dtype, random):
     ):
         with pytest.raises(error):
             kernel.spmm(matrix, bad_x, bad_out)
+
+
+def test_a_matrix_whose_arrays_do_not_fit_is_refused(dtype, random):
+    kernel = NativeKernel(dtype)
+    good, x, out = kernel.sparse(sparse(random, 50, 40)), kernel.zeros(40, 6), kernel.zeros(50, 6)
+    for change in (
+        {"starts": good.starts[:0]},
+        {"starts": good.starts + 1},
+        {"starts": good.starts - 1},
+        {"values": good.values[1:]},
+    ):
+        with pytest.raises(ValueError, match=r"starts|not as many"):
+            kernel.spmm(replace(good, **change), x, out)
+
+
+def test_two_python_threads_use_one_kernel(target, dtype, random):
+    """What a product keeps for itself in memory is not shared."""
+    kernel, shapes = NativeKernel(dtype, 2, target), [(3000, 70, 60), (2000, 100, 90)]
+    arrays = [[big(random, dtype, n, a), big(random, dtype, a, b)] for n, a, b in shapes]
+
+    def products(x, weight):
+        out, grad = kernel.empty(len(x), weight.shape[1]), kernel.empty(*weight.shape)
+        sums = kernel.empty(weight.shape[1])
+        found = []
+        for _ in range(20):
+            kernel.gemm(x, weight, out)
+            kernel.gemm_and_sums(x, out, grad, sums)
+            found.append(out.tobytes() + grad.tobytes() + sums.tobytes())
+        return found
+
+    expected = [products(*pair)[0] for pair in arrays]
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(products, *zip(*arrays, strict=True)))
+    for mine, once in zip(found, expected, strict=True):
+        assert set(mine) == {once}
 
 
 def big(random, dtype, *shape):

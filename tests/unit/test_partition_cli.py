@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections import namedtuple
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from partition import pipeline
+from partition.backends import process
 from partition.cli import cli
-from partition.store import list_partitions, open_graph, read_partition
+from partition.store import list_partitions, open_graph, partition_lock, read_partition
 from partition.tables import COMPARED, show_comparison
 
 EDGES = "# a comment\n10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n"
@@ -66,6 +68,23 @@ def test_a_session(demo):
 
     assert as_json("remove", demo, "gp-3", "mine") == {"removed": ["gp-3", "mine"]}
     assert list_partitions(demo) == ["gp-vol-3", "hp-3"]
+
+
+def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
+    """So several jobs may make the partition that their runs need."""
+    bare = ["add", demo, "--model", "rp", "--if-missing"]
+    words = [*bare, "-k", 3, "--name", "mine"]
+    made, again = as_json(*words, "--seed", 1), as_json(*words, "--seed", 2)
+    assert made["id"] == again["id"]
+    four = [4 if word == 3 else word for word in words]
+    assert "'mine' into 3 parts, not 4" in run(*four, code=2).stderr
+    assert "excludes --force" in run(*words, "--force", code=2).stderr
+    assert "needs --name" in run(*bare, "-k", 3, code=2).stderr
+    other = tmp_path / "other.graph"  # a partition of that name, but of another graph
+    run("synth", "sbm", other, "--vertices", 200, "--seed", 9)
+    for file in (demo / "partitions").iterdir():
+        (other / "partitions" / file.name).write_bytes(file.read_bytes())
+    assert "another graph" in run("add", other, *words[2:], code=2).stderr
 
 
 @pytest.mark.parametrize("nodes", [None, {"inter_volume": 1_234_567}])
@@ -185,7 +204,11 @@ def test_import_parts(demo, tmp_path):
         (["add", "DEMO", "--model", "PaToH", "-k", "2"], "hint: export-model writes its files"),
         (["export-model", "DEMO", "x", "--format", "metis", "--model", "metis"], "METIS is gp"),
         (["add", "DEMO", "--model", "gpp", "-k", "2"], "hint: did you mean 'gp'?"),
-        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: block, gp, hp, rp, shp"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "--mapping", "flat"], "--ranks-per-node"),
+        (["add", "DEMO", "--model", "rp", "-k", "2", "--imbalance", "0.1"], "does not balance"),
+        (["add", "DEMO", "--model", "block", "-k", "2", "--seed", "1"], "nothing is random"),
+        (["add", "DEMO", "--model", "gp", "-k", "2", "--imbalance", "3"], "0.03 for 3 percent"),
+        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: auto, block, gp, hp, rp, shp"),
     ],
 )
 def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch, words, message):
@@ -221,7 +244,44 @@ def test_interruption_ends_with_130_and_writes_nothing(demo, monkeypatch):
     assert list((demo / "partitions").iterdir()) == []
 
 
-def test_ctrl_c_in_the_middle_of_a_tool(tmp_path):
+def test_import_keeps_partitions_of_the_same_arcs_and_says_so(demo, tmp_path):
+    run("add", demo, "--model", "rp", "-k", 2)
+    (tmp_path / "a.txt").write_text("0 1\n1 2\n")
+    imported = ("import", tmp_path / "a.txt", demo, "--force")
+    assert "partitions deleted, of other arcs or damaged: rp-2" in run(*imported).stderr
+    run("add", demo, "--model", "rp", "-k", 2)
+    kept = run(*imported, "--features", "random:3")
+    assert "the arcs are the same: partitions kept: rp-2" in kept.stderr
+    assert as_json("info", demo, "rp-2")["name"] == "rp-2"
+
+
+def test_two_partitioners_of_one_name_and_a_graph_in_use(demo):
+    run("add", demo, "--model", "rp", "-k", 2)
+    add = ("add", demo, "--model", "block", "-k", 2, "--name", "rp-2", "--force")
+    with partition_lock(demo, "rp-2", "gcnmpi train", exclusive=False):
+        for words in (add, ("remove", demo, "rp-2"), ("synth", "sbm", demo, "--force")):
+            refused = run(*words, code=2).stderr
+            assert "is in use: gcnmpi train" in refused
+            assert f"process {os.getpid()}" in refused
+    assert as_json("info", demo, "rp-2")["model"] == "rp"
+    run(*add)
+
+
+def test_too_little_room_for_temporary_files_is_told_before(demo, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(process.shutil, "disk_usage", lambda _: usage(1 << 20, 1 << 20, 0))
+    refused = run("add", demo, "--model", "hp", "-k", 2, code=2).stderr
+    assert "cannot write the model to" in refused
+    assert "MiB are needed, 0 are free" in refused
+    assert "TMPDIR" in refused
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "")],
+    ids=["SIGINT", "SIGTERM"],
+)
+def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path, number, code, said):
     path, temporary = tmp_path / "large.graph", tmp_path / "tmp"
     temporary.mkdir()
     run("synth", "sbm", path, "--vertices", 20000)
@@ -238,9 +298,9 @@ def test_ctrl_c_in_the_middle_of_a_tool(tmp_path):
     while not list(temporary.glob("*/task.json")) and process.poll() is None:
         time.sleep(0.1)
     time.sleep(0.5)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, message = process.communicate(timeout=20)
-    assert (process.returncode, message) == (130, "interrupted\n")
+    assert (process.returncode, message) == (code, said)
     assert list(temporary.iterdir()) == list((path / "partitions").iterdir()) == []
 
 

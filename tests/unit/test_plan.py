@@ -3,6 +3,7 @@
 import doctest
 
 import numpy as np
+import pytest
 from hypothesis import given
 from small_graphs import partitioned_graphs
 
@@ -119,3 +120,6 @@ def test_a_rank_without_vertices_and_a_graph_without_edges():
     assert p.send_offsets.tolist() == p.recv_offsets.tolist() == [0]
     assert addition_matrix(p).shape == (0, 0)
     assert local_numbers(np.array([0, 2]), halo, np.array([2, 0])).tolist() == [1, 0]
+    for unknown in (1, 3):
+        with pytest.raises(ValueError, match="neither owns nor receives"):
+            local_numbers(np.array([0, 2]), halo, np.array([2, unknown]))

@@ -205,7 +205,7 @@ def test_plan_prints_a_table_and_json(path):
     assert "block-2" in text
     assert "usual constants" in text
     assert "more ranks do not help" in text
-    assert "(random rows, k = 3)" in plan(path, "-P", 3).output
+    assert "(random rows, 3)" in plan(path, "-P", 3).output
     facts = json.loads(plan(path, "-P", 2, "--schemes", "p2p", "--json").output)
     assert [line["partition"] for line in facts["plans"]] == ["block-2", "rp-2"]
     assert facts["widths"] == [12, 16, 5]
@@ -255,6 +255,15 @@ def test_a_grid_that_is_asked_for_leaves_the_others_out(path):
     assert {line.candidate.scheme.grid for line in found} == {"2x2"}
     _, skipped = rank_schemes(setting(path, scheme={"grid": "2x2"}), 4, schemes=["tensor3d"])
     assert [line.scheme for line in skipped] == ["tensor3d"]
+
+
+def test_the_top_of_a_plan_fits_a_terminal(path):
+    text = plan(path, "-P", 8, "--top", 5, "--memory", "1kB").output
+    assert max(map(len, text.splitlines())) <= 80
+    rows = text.partition("─ \n")[2].partition("\n  ")[0].splitlines()
+    assert len(rows) == 5, text
+    everything = json.loads(plan(path, "-P", 8, "--json").output)["plans"]
+    assert json.loads(plan(path, "-P", 8, "--top", 5, "--json").output)["plans"] == everything[:5]
 
 
 def test_options_that_are_given_leave_other_variants_out(path):

@@ -1,6 +1,9 @@
 """The table that compares finished runs."""
 
+import csv
+import io
 import json
+import sys
 
 import pytest
 
@@ -8,17 +11,17 @@ from gcnmpi.report.table import print_runs
 from partition.errors import UserError
 
 
-def write_run(folder, partition="hp-2", finished=True, **start):
+def write_run(folder, partition="hp-2", finished=True, epoch=(), end=(), **start):
     facts = {"graph": "g", "scheme": "p2p", "kernel": "scipy", "ranks": 2, "partition": partition}
     accuracies = {"train_accuracy": 1.0, "val_accuracy": None, "test_accuracy": 0.5}
-    end = {"epochs": 2, "epochs_run": 2, "seconds_per_epoch": 0.5}
-    end |= {"bytes_sent": [2e6, 6e6], "messages_sent": [4, 4]}
+    figures = {"epochs": 2, "epochs_run": 2, "seconds_per_epoch": 0.5}
+    figures |= {"bytes_sent": [2e6, 6e6], "messages_sent": [4, 4]}
     records = [
         {"event": "start", **facts, "config": {"dtype": "float64"}, **start},
-        {"event": "epoch", "epoch": 1, "loss": 1.5, "seconds": 0.5, **accuracies},
-        *([{"event": "end", "finished": True, **end}] if finished else []),
+        {"event": "epoch", "epoch": 1, "loss": 1.5, "seconds": 0.5, **accuracies} | dict(epoch),
+        *([{"event": "end", "finished": True, **figures} | dict(end)] if finished else []),
     ]
-    folder.mkdir()
+    folder.mkdir(parents=True)
     (folder / "run.jsonl").write_text("\n".join(map(json.dumps, records)))
     return folder
 
@@ -50,3 +53,77 @@ def test_a_run_that_did_not_finish_is_refused(tmp_path):
         print_runs([run], as_json=False)
     with pytest.raises(UserError, match="cannot read"):
         print_runs([tmp_path / "nowhere"], as_json=False)
+
+
+def test_a_folder_stands_for_all_runs_below_it(tmp_path, capsys):
+    for name in ("a/one", "a/b/two"):
+        write_run(tmp_path / name)
+    write_run(tmp_path / "a/dead", finished=False)
+    write_run(tmp_path / "a/bad", end={"bytes_sent": ["many"]})
+    # The runs below a run are its own affair, and one that is named twice counts once.
+    write_run(tmp_path / "a/one/before")
+    print_runs([tmp_path / "a", tmp_path / "a/one"], as_csv=True)
+    out, err = capsys.readouterr()
+    lines = list(csv.DictReader(io.StringIO(out)))
+    assert [line["run"] for line in lines][-2:] == [
+        str(tmp_path / n) for n in ("a/one", "a/one/before")
+    ]
+    assert {line["loss"] for line in lines} == {"1.5"}
+    assert "dead: the run did not finish" in err
+    assert "bad is damaged: bytes_sent is ['many'], not one number a rank" in err
+    (tmp_path / "empty").mkdir()
+    for nothing in ("empty", "a/dead", "a/bad"):
+        with pytest.raises(UserError):
+            print_runs([tmp_path / nothing])
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ({"end": {"seconds_per_epoch": "fast"}}, "seconds_per_epoch is 'fast'"),
+        ({"end": {"epochs_run": None}}, "epochs_run is 'None'"),
+        ({"end": {"messages_sent": [1, [2]]}}, "messages_sent is [1, [2]], not one number a rank"),
+        ({"end": {"bytes_sent": []}}, "bytes_sent is [], not one number a rank"),
+        ({"end": {"bytes_sent": [10**400]}}, "too large"),
+        ({"epoch": {"loss": True}}, "no epoch"),
+        ({"epoch": {"val_accuracy": {}}}, "no accuracies"),
+        ({"graph": ["g"]}, "graph is"),
+        ({"config": None}, "config is"),
+        ({"config": {}}, "its record has no 'dtype'"),
+    ],
+)
+def test_damaged_fields_are_told_in_one_line(tmp_path, part, says):
+    run = write_run(tmp_path / "run", **part)
+    with pytest.raises(UserError) as caught:
+        print_runs([run])
+    assert says in caught.value.message
+
+
+def test_escapes_of_a_record_do_not_reach_the_terminal(tmp_path, capsys):
+    print_runs([write_run(tmp_path / "a\x1b[2J", graph="g\x1b[31m"), write_run(tmp_path / "b")])
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert r"g\x1b[31m" in out
+
+
+def test_the_plot_of_curves(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    runs = [write_run(tmp_path / name, epoch={"val_accuracy": 0.5}) for name in ("one", "two_$x$")]
+    print_runs([tmp_path], plot=tmp_path / "c.svg")
+    text = (tmp_path / "c.svg").read_text()
+    for words in ("epoch", "training loss", "validation accuracy", "one"):
+        assert f"<!-- {words} -->" in text
+    print_runs([write_run(tmp_path / "three")], plot=tmp_path / "c.svg")
+    assert "validation accuracy" not in (tmp_path / "c.svg").read_text()
+    for name, says in (("c.txt", "no name for a figure"), ("one/run.jsonl/c.png", "cannot write")):
+        with pytest.raises(UserError, match=says):
+            print_runs([tmp_path / "nowhere"], plot=tmp_path / name)
+    with pytest.raises(UserError, match="exclude each other"):
+        print_runs(runs, as_csv=True, as_json=True)
+
+
+def test_a_plot_without_matplotlib_is_refused_first(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UserError, match=r"gcnmpi\[plots\]"):
+        print_runs([tmp_path / "nowhere"], plot=tmp_path / "c.png")

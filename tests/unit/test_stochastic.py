@@ -19,7 +19,7 @@ from partition.models import hypergraph_model
 from partition.pipeline import add_partition, make_parts
 from partition.sampling import MODEL, make_sampler, sides, stream_seed
 from partition.simulate import FIGURES, draw, simulate
-from partition.stochastic import nets_needed, settle, stochastic_model
+from partition.stochastic import MOST_BATCHES, THETA, nets_needed, settle, stochastic_model
 from partition.store import write_graph
 from partition.synthetic import sbm
 
@@ -137,10 +137,22 @@ def test_the_number_of_nets_and_batches():
     assert settle(graph, "in", 4, 0, OPEN | ALL | {"sampler": "neighbor"})["owners"] == "batch"
 
 
+def test_theta_left_open_bounds_what_is_drawn():
+    graph = random_graph(200, 3000)
+    few = settle(graph, "in", 4, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
+    assert few["theta"] == THETA
+    many = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
+    assert MOST_BATCHES / 2 < many["batches"] <= 1.01 * MOST_BATCHES
+    assert many["theta"] > THETA
+    assert settle(graph, "in", 190, 0, many) == many
+    given = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.2, "delta": 0.1})
+    assert given["theta"] == 0.2
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"theta": 0.0}, "theta = 0"),
+        ({"theta": -0.1}, "theta = -0.1"),
         ({"theta": float("nan")}, "theta = nan"),
         ({"delta": 0.0}, "delta = 0"),
         ({"delta": 1.0}, "delta = 1"),

@@ -109,7 +109,7 @@ def test_the_data_id_is_that_of_what_belongs_to_the_vertices():
     for change in (
         {"features": graph.features + 1}, {"features": graph.features.reshape(6, 6)},
         {"features": None}, {"labels": graph.labels[::-1]}, {"ids": None},
-        {"masks": {"train": graph.masks["train"]}},
+        {"class_names": ("a", "b", "c", "d")}, {"masks": {"train": graph.masks["train"]}},
         {"masks": {"train": graph.masks["train"], "val": graph.masks["test"]}},
         {"masks": {"train": graph.masks["test"], "test": graph.masks["train"]}},
     ):  # fmt: skip

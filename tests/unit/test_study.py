@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from small_graphs import random_graph
 
+from partition.cli import cli
 from partition.comparison import compare, geometric_mean
 from partition.errors import UserError
 from partition.plots import plot_comparison
@@ -110,8 +112,31 @@ def test_the_plot(rows, tmp_path):
     pytest.importorskip("matplotlib")
     plot_comparison(rows, tmp_path / "c.png")
     assert (tmp_path / "c.png").read_bytes()[1:4] == b"PNG"
-    with pytest.raises(UserError, match="cannot write"):
+    for ending in ("pdf", "svg"):
+        plot_comparison(rows, tmp_path / f"c.{ending}")
+        assert (tmp_path / f"c.{ending}").stat().st_size > 1000
+    text = (tmp_path / "c.svg").read_text()
+    for words in ("relative to random rows", "partition", "block+refined", "a, k = 2"):
+        assert f"<!-- {words} -->" in text
+    with pytest.raises(UserError, match=r"ends in \.png, \.pdf, \.svg"):
         plot_comparison(rows, tmp_path / "c.bmpp")
+    with pytest.raises(UserError, match="nothing to plot"):
+        plot_comparison([row for row in rows if row["label"] == "rp"], tmp_path / "c.png")
+
+
+def test_the_plot_of_compare(graphs, rows, tmp_path):
+    pytest.importorskip("matplotlib")
+    run = lambda *words: CliRunner().invoke(cli, ["compare", *map(str, words)])  # noqa: E731
+    assert run(graphs[0], "--plot", tmp_path / "c.svg").exit_code == 0
+    text = (tmp_path / "c.svg").read_text()
+    # Every partition has one line, under the heading of its k: none is left empty.
+    lines = ["block-2", "block-4", "a, k = 2", "a, k = 4"]
+    assert [text.count(f"<!-- {word} -->") for word in lines] == [1] * 4
+    assert text.index("a, k = 2") < text.index("block-2") < text.index("a, k = 4")
+    for name in ("c.txt", "c"):  # told before anything is read
+        done = run(tmp_path / "none.graph", "--plot", tmp_path / name)
+        assert (done.exit_code, "is no name for a figure" in done.stderr) == (2, True)
+    assert "cannot write" in run(graphs[0], "--plot", graphs[0] / "manifest.json" / "c.png").stderr
 
 
 def test_the_plot_without_matplotlib(rows, tmp_path, monkeypatch):

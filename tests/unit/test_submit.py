@@ -2,16 +2,19 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from gcnmpi.report.status import print_status, status
-from gcnmpi.submit import JOB, PARTITION_SCRIPT, SCRIPT, Request, prepare, submit
+from gcnmpi.cli import cli
+from gcnmpi.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
 from partition.errors import UserError
+from partition.locks import folder_lock
 from partition.pipeline import add_partition
 from partition.store import write_graph
 from partition.synthetic import sbm
@@ -35,13 +38,18 @@ def request_for(graph, tmp_path):
     )  # fmt: skip
 
 
+def prepare(request):
+    return scripts(request, check(request))
+
+
 def programs(folder, **scripts):
     """Programs that stand for those of Slurm and MPI; returns the environment with them."""
     folder.mkdir(exist_ok=True)
     for name, text in scripts.items():
         (folder / name).write_text(f"#!/bin/bash\n{text}\n")
         (folder / name).chmod(0o755)
-    return {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    path = [folder, Path(sys.executable).parent, os.environ["PATH"]]
+    return {**os.environ, "PATH": os.pathsep.join(map(str, path))}
 
 
 def test_directives_and_words(request_for, graph, tmp_path):
@@ -58,6 +66,14 @@ def test_directives_and_words(request_for, graph, tmp_path):
     ).stdout.splitlines()  # fmt: skip
     assert words[:6] == [sys.executable, "-P", "-m", "gcnmpi", "train", str(graph)]
     assert not (tmp_path / "evil").exists()
+    # The mpirun of this environment is found where the environment is not active.
+    (path,) = [line for line in lines if line.startswith('case ":$PATH')]
+    for before in ("/usr/bin:/bin", "/usr/bin:/bin:" + str(Path(sys.executable).parent)):
+        done = subprocess.run(["/bin/bash", "-c", f"{path}; echo $PATH"], text=True,
+                              env={"PATH": before}, capture_output=True)  # fmt: skip
+        parts = done.stdout.strip().split(":")
+        assert parts.count(str(Path(sys.executable).parent)) == 1
+    assert done.stdout.strip() == before
     text = text.replace("${rank_prefix[@]}", "")
     assert "@" not in text.replace("${launch[@]}", "").replace("${program[@]}", "").replace(
         "USR1@90", ""
@@ -83,6 +99,7 @@ def test_launchers(request_for):
         ({"options": ("x.sh",)}, "no option of sbatch"),
         ({"setup": Path("nowhere.sh")}, "there is no file nowhere.sh"),
         ({"partition": "mine"}, "does not say how to make it"),
+        ({"partition": "foo-4"}, "foo"),
         ({"partition": None}, "--ranks"),
         ({"ranks": 3}, "on 3 ranks needs a partition into 3"),
         ({"settings": ("train.epoch=3",)}, "train.epoch"),
@@ -95,33 +112,127 @@ def test_what_does_not_fit_is_said_before_it_is_queued(request_for, change, says
         prepare(replace(request_for, **change))
 
 
-def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, monkeypatch):
-    made = prepare(replace(request_for, partition="hp-4", options=("--account=x",)))
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    """``slurm(**scripts)``: these programs, before all others."""
+
+    def give(**scripts):
+        environment = programs(tmp_path / "bin", **scripts)
+        monkeypatch.setenv("PATH", environment["PATH"])
+
+    return give
+
+
+def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slurm):
+    request = replace(request_for, partition="hp-4", options=("--account=x",))
+    made = prepare(request)
     assert list(made) == [PARTITION_SCRIPT, SCRIPT]
-    assert "partition add" in made[PARTITION_SCRIPT]
-    assert "--model hp -k 4 --name hp-4" in made[PARTITION_SCRIPT]
+    assert "-P -m partition add" in made[PARTITION_SCRIPT]
+    assert "--model hp -k 4 --name hp-4 --if-missing" in made[PARTITION_SCRIPT]
     count = tmp_path / "count"
     log = tmp_path / "log"
-    text = f'echo "$@" >> {log}; echo x >> {count}; wc -l < {count}'
-    environment = programs(tmp_path / "bin", sbatch=text, squeue='echo "PENDING|Dependency"')
-    monkeypatch.setenv("PATH", environment["PATH"])
-    facts = submit(replace(request_for, partition="hp-4", options=("--account=x",)), made)
+    # A site's own sbatch, with something to say around the answer.
+    answer = f"echo budget: 70 hours; wc -l < {count}; echo have a nice day"
+    slurm(sbatch=f'echo "$@" >> {log}; echo x >> {count}; {answer}')
+    facts = submit(request, made)
     assert facts == {"run": str(request_for.run), "job": 2, "partition_job": 1}
     first, second = log.read_text().splitlines()
     assert first == f"--parsable --account=x {request_for.run / PARTITION_SCRIPT}"
     assert "--dependency=afterok:1 --kill-on-invalid-dep=yes" in second
-    found = status(request_for.run)
-    assert (found["state"], found["slurm"]) == ("queued", "PENDING (Dependency)")
+
+
+def test_jobs_for_one_partition_wait_for_each_other(request_for, tmp_path):
+    """And those for other graphs or partitions do not: Slurm goes by their names."""
+
+    def directives(**change):
+        lines = prepare(replace(request_for, **change))[PARTITION_SCRIPT].splitlines()
+        assert "#SBATCH --dependency=singleton" in lines
+        return [line for line in lines if "--job-name=" in line]
+
+    other = tmp_path / "other.graph"
+    shutil.copytree(request_for.graph, other)
+    names = [
+        directives(partition="gp-4", run=tmp_path / "a"),
+        directives(partition="gp-4", run=tmp_path / "b"),
+        directives(partition="gp-5"),
+        directives(partition="gp-4", graph=other),
+    ]
+    assert names[0] == names[1]
+    assert len(set(map(tuple, names))) == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"),
+    [
+        ("12", 12), ("12;cluster", 12), ("note\n12", 12), ("3 jobs left\n12\n", 12),
+        ("Submitted batch job 12", 12), ("Submitted batch job 12 on cluster b", 12),
+    ],
+)  # fmt: skip
+def test_the_number_of_a_job_is_found_in_what_sbatch_prints(request_for, slurm, answer, job):
+    slurm(sbatch=f"printf '{answer}\\n'")
+    assert submit(request_for, prepare(request_for))["job"] == job
+
+
+def test_a_job_without_a_number_is_told(request_for, slurm):
+    slurm(sbatch="echo queued, good luck")
+    with pytest.raises(UserError, match="does not say which job it made: 'queued, good luck'"):
+        submit(request_for, prepare(request_for))
+
+
+def test_a_job_for_a_partition_is_cancelled_if_the_run_is_refused(request_for, tmp_path, slurm):
+    refuses = 'case "$*" in *afterok*) echo "error: QOS limit" >&2; exit 1;; esac; echo 7'
+    slurm(sbatch=refuses, scancel=f'echo "$@" > {tmp_path}/cancelled')
+    request = replace(request_for, partition="hp-4")
+    with pytest.raises(UserError, match="QOS limit"):
+        submit(request, prepare(request))
+    assert (tmp_path / "cancelled").read_text() == "7\n"
+
+
+def test_a_folder_with_a_job_is_refused(request_for, slurm):
+    slurm(sbatch="echo 7", squeue=f'echo "7|PENDING|Resources|{request_for.run / SCRIPT}"')
+    made = prepare(request_for)
+    submit(request_for, made)
+    with pytest.raises(UserError, match=r"has a job already: 7 PENDING \(Resources\)"):
+        submit(request_for, made)
+    slurm(squeue=f'echo "7|RUNNING|None|{request_for.run / SCRIPT}"')
+    with pytest.raises(UserError, match="has a job already: 7 RUNNING"):
+        submit(request_for, made)
+    slurm(squeue='echo "7|RUNNING|None|/another/run/job.sbatch"')
+    submit(request_for, made)
+    slurm(squeue="echo slurm_load_jobs error >&2; exit 1")
+    with pytest.raises(UserError, match="slurm_load_jobs"):
+        submit(request_for, made)
+
+
+def test_a_folder_that_a_run_by_hand_works_in_is_refused(request_for, slurm):
+    slurm(sbatch="echo 7")
+    request_for.run.mkdir()
+    with folder_lock(request_for.run, "gcnmpi train"), pytest.raises(UserError, match="in use"):
+        submit(request_for, prepare(request_for))
+
+
+def test_runs_submitted_in_one_second_get_folders_of_their_own(
+    request_for, tmp_path, slurm, monkeypatch
+):
+    slurm(sbatch="echo $$", squeue="")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("gcnmpi.cli_cluster.run_name", lambda graph, partition: "x-rp-4-20260314")
+    words = ["submit", str(request_for.graph), "--partition", "rp-4", "--time", "5", "--json"]
+    folders = []
+    for _ in range(4):
+        done = CliRunner().invoke(cli, words, standalone_mode=False)
+        folders.append(json.loads(done.stdout)["run"])
+    assert len(set(folders)) == 4
+    for folder in folders:
+        assert f"--out {folder} " in (Path(folder) / SCRIPT).read_text()
+    CliRunner().invoke(cli, [*words, "--dry-run"], standalone_mode=False)
+    assert len(list((tmp_path / "runs").iterdir())) == 4
 
 
 def test_without_slurm_it_says_so(request_for, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="there is no sbatch here"):
         submit(request_for, prepare(request_for))
-
-
-EPOCH = {"event": "epoch", "epoch": 3, "loss": 0.5, "val_accuracy": 0.25, "seconds": 2.0}
-START = {"event": "start", "config": {"train": {"epochs": 10}}}
 
 
 @pytest.mark.parametrize(
@@ -136,39 +247,64 @@ START = {"event": "start", "config": {"train": {"epochs": 10}}}
         ([], ["start", "epoch"], 0, 1, False),  # a node died, and the launcher says nothing
         ([], [], 0, 1, False),
         ([], ["start", "epoch"], 9, 9, False),
+        # From scratch: a record that is shorter than the one before.
+        (["start", "epoch", "epoch", "stop"], ["new", "start", "stop"], 75, 0, True),
+        (["start", "epoch", "epoch", "end"], ["new", "start"], 0, 1, False),
     ],
 )
-def test_what_the_script_decides(request_for, tmp_path, before, added, code, expected, requeued):
-    run = request_for.run
-    run.mkdir()
-    (run / SCRIPT).write_text(prepare(request_for)[SCRIPT].replace("sleep 60", "exit 0"))
-    if before:
-        (run / "run.jsonl").write_text("".join(f'{{"event": "{e}"}}\n' for e in before))
-    lines = "".join(f'echo \'{{"event": "{e}"}}\' >> {run}/run.jsonl\n' for e in added)
-    environment = programs(
-        tmp_path / "bin", mpirun=f"{lines}exit {code}", scontrol=f'echo "$@" >> {tmp_path}/control'
-    )
-    slurm = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_JOB_NODELIST": "n[1-2]"}
-    done = subprocess.run(
-        ["bash", str(run / SCRIPT)], env=environment | slurm, capture_output=True, text=True,
-        timeout=30,
-    )  # fmt: skip
+def test_what_the_script_decides(script, before, added, code, expected, requeued):
+    done, control = script(before, added, code)
     assert done.returncode == expected, done.stdout + done.stderr
-    control = tmp_path / "control"
     assert control.exists() == requeued
     if requeued:
         assert control.read_text() == "requeue 7\n"
 
 
-def test_status(tmp_path, capsys):
-    with pytest.raises(UserError, match="not the folder of a run"):
-        status(tmp_path)
-    records = [START, EPOCH]
-    (tmp_path / "run.jsonl").write_text("\n".join(map(json.dumps, records)))
-    found = status(tmp_path)
-    assert (found["state"], found["epoch"], found["seconds_left"]) == ("started", 3, 14.0)
-    print_status(found)
-    assert "epoch 3 of 10, loss 0.5000, val 0.250, 2 s per epoch" in capsys.readouterr().out
-    (tmp_path / JOB).write_text("{")
-    with pytest.raises(UserError, match=r"job\.json is damaged"):
-        status(tmp_path)
+def test_a_job_that_slurm_does_not_requeue_says_so(script):
+    done, _ = script([], ["start", "epoch", "stop"], 75, scontrol="exit 1")
+    assert done.returncode == 75
+    assert "does not put this job back into the queue; to go on: sbatch" in done.stderr
+
+
+@pytest.mark.parametrize("before", [[], ["start", *["epoch"] * 20, "stop"]])
+def test_the_notice_waits_for_the_run_to_begin_and_no_longer(script, before):
+    """Also where a run from scratch begins a record that is shorter than the last one."""
+    notice = "sleep 0.5; kill -USR1 $PPID; sleep 0.5"
+    waits = "trap 'echo asked; exit 75' USR1; while :; do sleep 0.1; done"
+    done, control = script(before, ["new", "start", "stop"], 75, first=notice, last=waits)
+    assert (done.returncode, control.exists()) == (0, True), done.stdout + done.stderr
+    assert "asked" in done.stdout
+
+
+@pytest.fixture
+def script(request_for, tmp_path):
+    """``script(before, added, code, …)``: the batch script with a record, and a run that adds."""
+    run = request_for.run
+    run.mkdir()
+    record = run / "run.jsonl"
+
+    def line(event, job):
+        named = {"job": job} if event in ("start", "resume") else {}
+        return json.dumps({"event": event, **named, "config": {}})
+
+    def start(before, added, code, scontrol="", first="", last=""):
+        (run / SCRIPT).write_text(prepare(request_for)[SCRIPT].replace("sleep 60", "exit 0"))
+        if before:
+            record.write_text("".join(line(event, "7.0") + "\n" for event in before))
+        adds = "".join(
+            f"rm -f {record}\n" if event == "new" else f"echo '{line(event, '7.1')}' >> {record}\n"
+            for event in added
+        )
+        environment = programs(
+            tmp_path / "bin", mpirun=f"{first}\n{adds}{last}\nexit {code}",
+            scontrol=f'echo "$@" >> {tmp_path}/control; {scontrol}',
+        )  # fmt: skip
+        slurm = {"SLURM_JOB_ID": "7", "SLURM_RESTART_COUNT": "1", "SLURM_NTASKS": "4",
+                 "SLURM_JOB_NODELIST": "n[1-2]"}  # fmt: skip
+        done = subprocess.run(
+            ["bash", str(run / SCRIPT)], env=environment | slurm, capture_output=True, text=True,
+            timeout=30,
+        )  # fmt: skip
+        return done, tmp_path / "control"
+
+    return start

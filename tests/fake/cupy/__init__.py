@@ -70,6 +70,10 @@ class ndarray:
         begin(lambda: np.add(self._host, _host(other), out=self._host))
         return self
 
+    def __isub__(self, other):
+        begin(lambda: np.subtract(self._host, _host(other), out=self._host))
+        return self
+
     def reshape(self, *shape):
         view = self._host.reshape(*shape)
         assert np.may_share_memory(view, self._host) or not self.size

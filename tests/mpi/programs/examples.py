@@ -9,13 +9,21 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from gcnmpi import comm as mpi
+from gcnmpi.comm import slice_of
 from gcnmpi.config import MODELS, from_table
+from gcnmpi.costmodel import workload
+from gcnmpi.inference import infer
 from gcnmpi.kernels import KERNELS
 from gcnmpi.problem import open_problem
 from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.interface import Place
 from gcnmpi.trainer import Step, train
+from gcnmpi.verify import verify
+from gcnmpi.weights import save_weights
+from partition.errors import UserError
 
 
 def prepare(comm, **settings):
@@ -50,6 +58,24 @@ def check_model(comm):
     assert result.epochs[-1].test_accuracy > 0.9
     assert not any(result.end["bytes_sent"])
     assert result.end["bytes_sent"] == result.end["bytes_predicted"]
+
+    # The file of weights brings the network back; what would describe a gcn says that it cannot.
+    file, out = Path(sys.argv[1]) / "w.npz", Path(sys.argv[1]) / "y.npy"
+    problem = prepare(comm, model=model | {"hidden": [12, 5]})
+    partition = sys.argv[3] if comm.size > 1 else None
+    result = train(problem)
+    save_weights(file, problem, result.model, result.model.parameters.flat)
+    infer(comm, sys.argv[2], partition, from_table({"dtype": "float64"}), file, out)
+    logits = result.model.forward()
+    mine = problem.scheme.original(Place(1), logits, logits.shape[1])
+    rows = slice_of(len(problem.stored.graph.indptr) - 1, comm.rank, comm.size)
+    np.testing.assert_allclose(np.load(out)[rows], mine, rtol=1e-12)
+    for command in (
+        lambda: verify(comm, sys.argv[2], partition, problem.config),
+        lambda: workload(problem.stored, problem.config),
+    ):
+        with pytest.raises(UserError, match="does not know model 'sgc'"):
+            command()
 
     step = Step(prepare(comm, model=model))
     weights, h = step.model.parameters.flat, 1e-6

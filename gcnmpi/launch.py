@@ -1,0 +1,98 @@
+"""How this process was started, and the environment in which MPI starts in it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from partition.errors import UserError
+
+# What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
+_LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
+
+
+def launched() -> bool:
+    """Whether this process was started by mpirun or srun, as one of several or alone."""
+    return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+
+
+def check_together(size: int, environment: Mapping[str, str], library: str) -> None:
+    """Refuse to be one of several processes each of which believes that it is alone.
+
+    Parameters
+    ----------
+    library : str
+        Name and version of the MPI library.
+
+    Raises
+    ------
+    UserError
+        If there is one rank and the launcher says that it started more; agreed, since every
+        process finds the same. All but the launcher's first exit at once, so that it is said once.
+    """
+    for started, place, launcher in _LAUNCHED_AS:
+        if size == 1 and int(environment.get(started) or 1) > 1:
+            if environment.get(place, "0") != "0":
+                sys.exit(0)
+            error = UserError(
+                f"{environment[started]} processes were started by {launcher}, and MPI sees but "
+                "one in each: they do not find each other",
+                "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
+                f"mpi4py uses, {library}",
+            )
+            error.agreed = True  # type: ignore[attr-defined]
+            raise error
+        if started in environment:
+            return
+
+
+# Number of processes and number of this one; of several launchers in each other the innermost.
+_LAUNCHED_AS = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "Open MPI's mpirun"),
+    ("PMI_SIZE", "PMI_RANK", "a launcher of MPICH's kind"),
+    ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "srun"),
+)
+
+
+@contextlib.contextmanager
+def start_environment() -> Iterator[None]:
+    """What the environment says while MPI starts; what the user has set stays as it is."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if not Path("/sys/class/infiniband").exists():
+        os.environ.setdefault(*_WITHOUT_INFINIBAND)
+    if launched():
+        yield
+        return
+    # Open MPI gives a process alone 16 MiB in /dev/shm and folders in TMPDIR, and nobody removes
+    # them. It shares memory with nobody, and needs the folders only while it starts.
+    os.environ[_TRANSPORTS] = "self"
+    before = os.environ.get("TMPDIR")
+    folder = _temporary_folder()
+    try:
+        os.environ |= {"TMPDIR": folder.name} if folder else {}
+        yield
+    finally:
+        if folder:
+            os.environ.pop("TMPDIR")
+            os.environ |= {"TMPDIR": before} if before is not None else {}
+            folder.cleanup()
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory | None:
+    with contextlib.suppress(OSError):  # of a full disk MPI may complain
+        return tempfile.TemporaryDirectory(prefix="gcnmpi-", ignore_cleanup_errors=True)
+    return None
+
+
+# After so many calls MPICH adds up within a node in another order: a run that was resumed would
+# not end on the same bits as one that was not.
+_SETTINGS = {"MPIR_CVAR_POSIX_NUM_COLLS_THRESHOLD": str(2**31 - 1)}
+# Open MPI's component for windows over UCX cannot work without such a network, and says so in a
+# line at each start.
+_WITHOUT_INFINIBAND = ("OMPI_MCA_osc", "^ucx")
+_TRANSPORTS = "OMPI_MCA_btl"

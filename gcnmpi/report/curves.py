@@ -1,0 +1,57 @@
+"""Loss and accuracy of runs over their epochs, as a plot."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from partition.errors import shown
+from partition.figures import COLOURS, new_figure, save_figure
+
+PANELS = {"loss": "training loss", "val_accuracy": "validation accuracy"}
+
+
+def plot_curves(
+    runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], file: str | os.PathLike
+) -> None:
+    """Draw a line for each run; the panel of a figure that no run has is left out.
+
+    Parameters
+    ----------
+    runs : sequence of (name, epochs)
+        Epochs as in a run's record.
+    file : path
+        Its ending says the format: ``.png``, ``.pdf``, ``.svg``.
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed, the format is unknown, or the file cannot be written.
+    """
+    curves = {
+        key: [[(e["epoch"], e[key]) for e in epochs if e[key] is not None] for _, epochs in runs]
+        for key in PANELS
+    }
+    curves = {key: lines for key, lines in curves.items() if any(lines)}
+    figure = new_figure(5.5 * len(curves), 4)
+    for axis, (key, lines) in zip(
+        figure.subplots(1, len(curves), squeeze=False)[0], curves.items(), strict=True
+    ):
+        for number, ((name, _), points) in enumerate(zip(runs, lines, strict=True)):
+            axis.plot(
+                [epoch for epoch, _ in points],
+                [value for _, value in points],
+                color=COLOURS[number % len(COLOURS)],
+                linestyle=("-", "--", ":")[number // len(COLOURS) % 3],
+                linewidth=1.4,
+                marker="" if len(points) > 1 else "o",
+                label=shown(name).replace("$", r"\$"),
+            )
+        axis.set_xlabel("epoch")
+        axis.set_ylabel(PANELS[key])
+        axis.grid(color="0.9", linewidth=0.6)
+        axis.spines[["top", "right"]].set_visible(False)
+    handles, names = axis.get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper center", ncols=min(4, len(names)), fontsize=8)
+    save_figure(figure, file)

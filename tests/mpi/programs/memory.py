@@ -1,0 +1,49 @@
+"""Under mpirun: the peak memory of schemes, and what the cost model says of it.
+
+Usage: memory.py CASES.json
+
+CASES.json holds a list of {"graph", "partition", "settings"}; rank 0 prints a list of
+{"peak", "forecast"}, bytes of the rank that has most. Both with what the process had before.
+"""
+
+import dataclasses
+import gc
+import json
+import sys
+from pathlib import Path
+
+from gcnmpi import comm as mpi
+from gcnmpi.config import load_config
+from gcnmpi.costmodel import memory
+from gcnmpi.machine import Machine
+from gcnmpi.problem import open_problem
+from gcnmpi.ranking import Candidate, Setting
+from gcnmpi.resident import forget_peak, peak_bytes, resident_bytes
+from gcnmpi.trainer import Step, evaluate
+
+
+def main(comm):
+    results = []
+    for case in json.loads(Path(sys.argv[1]).read_text()):
+        gc.collect()
+        forget_peak()
+        before = mpi.maximum(comm, resident_bytes())
+        config = load_config(None, ("threads=1", *case["settings"]))
+        problem = open_problem(comm, case["graph"], case["partition"], config)
+        step = Step(problem)
+        step(1)
+        evaluate(problem, step.model, step.targets)
+        peak = mpi.maximum(comm, peak_bytes())
+        machine = dataclasses.replace(Machine(), process_bytes=before)
+        setting = Setting(problem.stored, problem.config, machine, comm.size)
+        candidate = Candidate(problem.config.scheme, {}, 0, problem.partition)
+        forecast = memory(setting.case(candidate, comm.size))
+        results.append({"peak": peak, "forecast": forecast})
+        del problem, step
+    if comm.rank == 0:
+        print(json.dumps(results))
+    return 0
+
+
+if __name__ == "__main__":
+    mpi.run(main)

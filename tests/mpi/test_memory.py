@@ -1,0 +1,62 @@
+"""The memory that ``gcnmpi plan`` forecasts is what a run takes, where features are wide."""
+
+import json
+
+import numpy as np
+import pytest
+
+from partition.pipeline import add_partition
+from partition.store import write_graph
+from partition.synthetic import sbm
+
+N, WIDTH = 5000, 8192
+ROWS = N * WIDTH * 4 / 4  # bytes of the features of one of four ranks
+WIDE = ["model.order=combine", "model.hidden=[512]"]
+CASES = {
+    "p2p": ("rp-4", ["scheme.name=p2p"]),
+    "shared": ("rp-4", ["scheme.name=p2p", "scheme.transport=shared"]),
+    "normalised": ("rp-4", ["scheme.name=p2p", "graph.feature_norm=row"]),
+    "bcast": (None, ["scheme.name=bcast"]),
+    "dense copies": ("rp-2", ["scheme.name=replicated", "scheme.sparse=false"]),
+    "sparse copies": ("rp-2", ["scheme.name=replicated"]),
+    "summa": (None, ["scheme.name=summa", "scheme.grid=2x2"]),
+    "split3d": (None, ["scheme.name=split3d", "scheme.grid=1x1x4"]),
+    "tensor3d": (None, ["scheme.name=tensor3d", "scheme.grid=2x2x1"]),
+    "wide layers": (None, ["scheme.name=split3d", "scheme.grid=1x2x2", *WIDE]),
+    "wide copies": ("rp-2", ["scheme.name=replicated", *WIDE]),
+}
+
+
+@pytest.fixture(scope="module")
+def measured(mpirun, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("memory")
+    graph = sbm(N, 4, degree=6, features=1, seed=0)
+    features = np.random.default_rng(0).random((N, WIDTH), np.float32)
+    graph = type(graph)(**{**vars(graph), "features": features})
+    write_graph(folder / "wide.graph", graph, source={})
+    for k in (2, 4):
+        add_partition(folder / "wide.graph", "rp", k)
+    buffers = ["loading.max_buffer_mb=8"]
+    cases = [
+        {"graph": str(folder / "wide.graph"), "partition": name, "settings": [*buffers, *settings]}
+        for name, settings in CASES.values()
+    ]
+    (folder / "cases.json").write_text(json.dumps(cases))
+    # What was freed goes back to the system, so that one case does not use what another has left.
+    env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    done = mpirun(4, "memory.py", folder / "cases.json", timeout=300, env=env)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(CASES, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_forecast_is_what_a_run_takes(measured, name):
+    found = measured[name]
+    assert found["forecast"] == pytest.approx(found["peak"], rel=0.15), found
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n != "tensor3d" and "wide" not in n])
+def test_features_that_never_change_are_held_once(measured, name):
+    """Not twice, as H⁰ and M·H⁰, nor with the halos, copies or partial sums of that product."""
+    copies = 2 if "copies" in name else 1
+    assert measured[name]["peak"] < 130e6 + 1.4 * copies * ROWS + 30e6

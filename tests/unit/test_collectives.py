@@ -1,0 +1,91 @@
+"""Reductions in pieces, among threads that stand in for ranks."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import numpy as np
+import pytest
+
+from gcnmpi import collectives, comm, volume
+from gcnmpi.collectives import Group, reduction_room
+from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.timing import Phases, Traffic
+
+SIZE, AT_ONCE = 3, 64
+
+
+class Rank:
+    """A communicator of a thread, of which ``sent`` and ``barrier`` are everybody's."""
+
+    size = SIZE
+
+    def __init__(self, rank, sent, barrier):
+        self.rank, self._sent, self._barrier = rank, sent, barrier
+        self.largest = 0
+
+    def _sum(self, array):
+        self.largest = max(self.largest, array.nbytes)
+        self._sent[self.rank] = array.copy()
+        self._barrier.wait(10)
+        total = np.sum(self._sent, axis=0)
+        self._barrier.wait(10)
+        return total
+
+    def Allreduce(self, _, array, op):
+        array[...] = self._sum(array)
+
+    def Reduce_scatter(self, whole, piece, sizes):
+        stop = sum(sizes[: self.rank + 1])
+        assert piece.size == sizes[self.rank]
+        piece.reshape(-1)[...] = self._sum(whole.reshape(-1))[stop - piece.size : stop]
+
+
+def on_ranks(function):
+    sent, barrier = [None] * SIZE, Barrier(SIZE)
+    with ThreadPoolExecutor(SIZE) as threads:
+        ranks = [Rank(r, sent, barrier) for r in range(SIZE)]
+        results = list(threads.map(function, ranks))
+    assert max(rank.largest for rank in ranks) <= AT_ONCE + 8 * 6 * SIZE  # a row of each more
+    return results
+
+
+@pytest.fixture(autouse=True)
+def short_pieces(monkeypatch):
+    monkeypatch.setattr(collectives, "REDUCED_AT_ONCE", AT_ONCE)
+    monkeypatch.setattr(comm, "REDUCED_AT_ONCE", AT_ONCE)
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (8,), (9,), (100,), (40, 6)])
+def test_an_all_reduce_in_pieces(shape):
+    def one(rank):
+        array = np.arange(np.prod(shape), dtype=float).reshape(shape) * (rank.rank + 1)
+        Group(rank, SciPyKernel(np.float64), Traffic(), Phases()).all_reduce(array)
+        return array
+
+    for found in on_ranks(one):
+        assert np.array_equal(found, 6 * np.arange(np.prod(shape)).reshape(shape))
+
+
+@pytest.mark.parametrize("rows", [(0, 0, 0), (1, 0, 2), (3, 3, 3), (0, 50, 1), (20, 31, 17)])
+@pytest.mark.parametrize("width", [0, 1, 6])
+def test_a_reduce_scatter_in_pieces(rows, width):
+    shape = (sum(rows), width)
+    whole = np.arange(np.prod(shape), dtype=float).reshape(shape)
+
+    def one(rank):
+        traffic, piece = Traffic(), np.full((rows[rank.rank], width), np.nan)
+        group = Group(rank, SciPyKernel(np.float64), traffic, Phases())
+        group.reduce_scatter(whole * (rank.rank + 1), piece, rows)
+        return piece, traffic["setup"]
+
+    pieces, traffic = zip(*on_ranks(one), strict=True)
+    assert np.array_equal(np.concatenate(pieces), 6 * whole)
+    for piece, counted in zip(pieces, traffic, strict=True):
+        assert counted == volume.reduce_scatter(piece.nbytes, whole.nbytes, SIZE)
+
+
+def test_the_room_of_a_reduction_has_a_bound():
+    assert reduction_room(40) == 20
+    assert reduction_room(40, scatter=True) == 60
+    assert reduction_room(10**9) == AT_ONCE // 2
+    assert reduction_room(10**9, scatter=True) == 5 * AT_ONCE // 2

@@ -1,0 +1,55 @@
+"""Progress in a log: lines by time, with what is left."""
+
+from itertools import pairwise
+from types import SimpleNamespace
+
+from gcnmpi.config import from_table
+from gcnmpi.record import Epoch
+from gcnmpi.report.progress import Progress, duration
+
+
+def progress(capsys, epochs, seconds, first=1):
+    """What is printed of a run whose epochs take so many seconds each, without the heading."""
+    now = [0.0]
+    problem = SimpleNamespace(
+        config=from_table({"train": {"epochs": epochs}}),
+        stored=SimpleNamespace(manifest=SimpleNamespace(name="g")),
+        partition=None,
+        comm=SimpleNamespace(size=2),
+        threads=1,
+        scheme=SimpleNamespace(name="p2p"),
+        kernel=SimpleNamespace(name="scipy"),
+        warnings=(),
+    )
+    with Progress(problem, quiet=False, clock=lambda: now[0]) as shown:
+        for epoch in range(first, epochs + 1):
+            now[0] += seconds
+            shown.epoch(Epoch(epoch, 1.5, None, 0.5, None, seconds))
+    return capsys.readouterr().err.splitlines()[1:]
+
+
+def test_a_short_run_shows_its_first_and_last_epoch(capsys):
+    lines = progress(capsys, 200, 0.001)
+    assert [line.split()[1] for line in lines] == ["1/200", "200/200"]
+    assert "left" not in lines[0] + lines[1]
+
+
+def test_lines_come_at_growing_intervals_with_what_is_left(capsys):
+    lines = progress(capsys, 100_000, 0.5)
+    assert 100 < len(lines) < 200
+    epochs = [int(line.split()[1].partition("/")[0]) for line in lines]
+    pauses = [later - earlier for earlier, later in pairwise(epochs)][:-1]
+    assert pauses[0] == 10
+    assert all(later >= earlier for earlier, later in pairwise(pauses))
+    assert pauses[-1] == 600
+    assert lines[1].endswith("loss 1.5000  val 0.500  0.5000 s  13:53:14 left")
+
+
+def test_slow_epochs_are_all_shown_and_resumed_runs_know_their_pace(capsys):
+    lines = progress(capsys, 12, 3600.0, first=9)
+    assert [line.rpartition("s  ")[2] for line in lines[1:3]] == ["2:00:00 left", "1:00:00 left"]
+    assert len(lines) == 4
+
+
+def test_durations():
+    assert [duration(s) for s in (0.4, 59.6, 3723)] == ["0:00:00", "0:01:00", "1:02:03"]

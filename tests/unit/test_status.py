@@ -1,0 +1,174 @@
+"""What is said of a run: by its record, by Slurm, and by the lock in its folder."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from gcnmpi.report.status import print_status, status
+from gcnmpi.submit import JOB, PARTITION_SCRIPT, SCRIPT
+from partition.errors import UserError
+from partition.locks import folder_lock
+
+NOW = time.time()
+START = {"event": "start", "config": {"train": {"epochs": 10}}, "job": "7.0"}
+RECORDS = {
+    "start": START,
+    "resume": {**START, "event": "resume", "epoch": 2},
+    "one": {"event": "epoch", "epoch": 1, "loss": 0.9, "val_accuracy": None, "seconds": 1.0,
+            "time": NOW},
+    "three": {"event": "epoch", "epoch": 3, "loss": 0.5, "val_accuracy": 0.25, "seconds": 1.0,
+              "time": NOW + 8},
+    "stop": {"event": "stop", "epoch": 3},
+    "end": {"event": "end", "finished": True},
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """``folder(records, **answers)``: of a run; and what programs of Slurm say, if they do."""
+    run, programs = tmp_path / "run", tmp_path / "bin"
+    run.mkdir()
+    programs.mkdir()
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+
+    def make(records, *, jobs=None, age=180, **answers):
+        if records:
+            lines = [json.dumps(RECORDS[name]) for name in records]
+            (run / "run.jsonl").write_text("\n".join(lines) + "\n")
+            os.utime(run / "run.jsonl", times=(time.time() - age,) * 2)
+        if jobs is not None:
+            (run / SCRIPT).touch()
+            before, job = jobs
+            facts = {"run": str(run), "job": job, "partition_job": before}
+            (run / JOB).write_text(json.dumps(facts))
+        for name in ("squeue", "sacct", "scontrol"):
+            text = answers.get(name, "echo Slurm accounting storage is disabled >&2; exit 1")
+            (programs / name).write_text(f"#!/bin/sh\n{text.replace('FOLDER', str(run))}\n")
+            (programs / name).chmod(0o755)
+        return run
+
+    return make
+
+
+def said(run, capsys):
+    print_status(status(run))
+    return capsys.readouterr().out
+
+
+QUEUED = "echo '7|PENDING|Resources|FOLDER/job.sbatch'"
+RUNNING = "echo '7|RUNNING|None|FOLDER/job.sbatch'"
+NOBODY = "true"  # squeue knows no job
+
+
+@pytest.mark.parametrize(
+    ("records", "answers", "state", "says"),
+    [
+        ([], {"squeue": QUEUED}, "queued", "queued, job 7 PENDING (Resources)"),
+        ([], {"squeue": RUNNING}, "loading", "loading, job 7 RUNNING"),
+        (["start", "one"], {"squeue": RUNNING}, "running", "last heard of 3 min ago"),
+        (["start", "stop"], {"squeue": QUEUED}, "stopped", "stopped, job 7 PENDING"),
+        (["start", "stop"], {"squeue": RUNNING}, "loading", ""),
+        (["start", "end"], {"squeue": NOBODY}, "finished", "finished, job 7"),
+        (["start", "end"], {"squeue": NOBODY, "sacct": "echo 'COMPLETED|0:0'"}, "finished", ""),
+        # It ended, and Slurm says how.
+        ([], {"squeue": NOBODY, "sacct": "echo 'FAILED|127:0'"}, "failed",
+         "job 7: FAILED (exit code 127) before it wrote a record; to go on: sbatch FOLDER/job"),
+        ([], {"squeue": NOBODY, "sacct": "echo 'TIMEOUT|0:0'"}, "failed",
+         "job 7: TIMEOUT before it wrote a record"),
+        (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'NODE_FAIL|0:0'"}, "failed",
+         "job 7: NODE_FAIL; to go on"),
+        (["start", "one"], {"squeue": NOBODY, "sacct": "echo 'CANCELLED by 1000|0:15'"}, "failed",
+         "job 7: CANCELLED (by 1000)"),
+        (["start", "one"], {"squeue": NOBODY, "scontrol":
+         "echo JobId=7 JobName=x JobState=OUT_OF_MEMORY Reason=OutOfMemory ExitCode=0:125"},
+         "failed", "job 7: OUT_OF_MEMORY (OutOfMemory)"),
+        (["start", "one"], {"squeue": NOBODY, "scontrol":
+         "echo JobId=7 JobState=FAILED Reason=NonZeroExitCode ExitCode=2:0"},
+         "failed", "job 7: FAILED (exit code 2)"),
+        # Slurm refused to put it back.
+        (["start", "stop"], {"squeue": NOBODY, "sacct": "echo 'FAILED|75:0'"}, "stopped",
+         "job 7: FAILED (exit code 75); to go on"),
+        # Slurm has forgotten it.
+        (["start", "one"], {"squeue": NOBODY}, "interrupted", "nobody runs it any more; to go on"),
+        ([], {"squeue": NOBODY}, "failed", "job 7 has ended without a record; to go on"),
+        # A newer job than that of the record: sent off again by hand.
+        (["start", "end"], {"squeue": "echo '9|PENDING|Priority|FOLDER/job.sbatch'"}, "queued",
+         "job 9 PENDING (Priority)"),
+        (["start"], {"squeue": "echo '9|RUNNING|None|FOLDER/job.sbatch'"}, "loading", "job 9"),
+    ],
+)  # fmt: skip
+def test_of_a_job(folder, capsys, records, answers, state, says):
+    run = folder(records, jobs=(None, 7), **answers)
+    assert status(run)["state"] == state
+    assert says.replace("FOLDER", str(run)) in said(run, capsys)
+
+
+@pytest.mark.parametrize(
+    ("queue", "past", "says"),
+    [
+        ("echo '7|PENDING|DependencyNeverSatisfied|FOLDER/job.sbatch'", "echo 'FAILED|1:0'",
+         "job 6, which was to make the partition: FAILED (exit code 1)"),
+        ("true", "case $* in *=6*) echo 'TIMEOUT|0:0';; *) echo 'CANCELLED|0:0';; esac",
+         "job 6, which was to make the partition: TIMEOUT"),
+        ("true", "case $* in *=6*) echo 'CANCELLED by 5|0:0';; *) echo 'CANCELLED|0:0';; esac",
+         "job 6, which was to make the partition: CANCELLED (by 5)"),
+    ],
+)  # fmt: skip
+def test_of_a_partition_that_could_not_be_made(folder, capsys, queue, past, says):
+    run = folder([], jobs=(6, 7), squeue=queue, sacct=past)
+    (run / PARTITION_SCRIPT).touch()
+    (run / "slurm-6.out").touch()
+    found = status(run)
+    assert (found["state"], found["log"]) == ("failed", str(run / "slurm-6.out"))
+    text = said(run, capsys)
+    assert says in text
+    assert f"see {run / 'slurm-6.out'}" in text
+
+
+def test_while_a_partition_is_made(folder, capsys):
+    waits = "echo '7|PENDING|Dependency|FOLDER/job.sbatch'"
+    run = folder([], jobs=(6, 7), squeue=f"{waits}; echo '6|RUNNING|None|FOLDER/partition.sbatch'")
+    (run / PARTITION_SCRIPT).touch()
+    assert "queued, job 7 PENDING (Dependency)" in said(run, capsys)
+
+
+def test_the_newest_job_of_a_folder_is_followed(folder, capsys):
+    past = "case $* in *=9*) echo 'FAILED|127:0';; *) echo 'NODE_FAIL|0:0';; esac"
+    run = folder(["start", "one"], jobs=(None, 7), squeue="true", sacct=past)
+    for number in (7, 9):
+        (run / f"slurm-{number}.out").touch()
+    assert "job 9: FAILED (exit code 127) before it wrote a record" in said(run, capsys)
+    assert status(run)["log"] == str(run / "slurm-9.out")
+
+
+def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
+    """What the lock in the folder says."""
+    monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
+    run = folder(["start", "one", "three"], age=3)
+    found = status(run)
+    assert (found["state"], found["epoch"]) == ("interrupted", 3)
+    text = said(run, capsys)
+    assert "epoch 3 of 10, loss 0.5000, val 0.250, 4 s per epoch" in text
+    assert "nobody runs it any more; the same command goes on" in text
+    assert "left" not in text
+    with folder_lock(run, "gcnmpi train"):
+        text = said(run, capsys)
+    assert "running" in text
+    assert "gcnmpi train (host " in text
+    (run / "run.jsonl").unlink()
+    with folder_lock(run, "gcnmpi train"):
+        assert "loading" in said(run, capsys)
+    assert "left: 0:00:28" in text  # with evaluations: by the clock, not by the seconds of epochs
+
+
+def test_what_is_no_run(tmp_path):
+    with pytest.raises(UserError, match="not the folder of a run"):
+        status(tmp_path)
+    (tmp_path / "run.jsonl").write_text(json.dumps(START))
+    for damage in ("{", "[]", '{"job": "x", "partition_job": null}'):
+        (tmp_path / JOB).write_text(damage)
+        with pytest.raises(UserError, match=r"job\.json is damaged"):
+            status(Path(tmp_path))

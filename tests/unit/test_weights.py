@@ -1,0 +1,165 @@
+"""The file of weights: which network it is of, and what contradicts it."""
+
+import dataclasses
+import zipfile
+
+import numpy as np
+import pytest
+
+from gcnmpi.config import from_table, read_config
+from gcnmpi.weights import as_trained, check_parameters, read_facts, read_weights, write_weights
+from partition.errors import UserError
+
+STATE = {
+    "convs.0.lin.weight": np.arange(6, dtype=np.float32).reshape(2, 3),
+    "convs.0.bias": np.ones(2, np.float32),
+    "convs.1.lin.weight": np.ones((4, 2), np.float32),
+    "convs.1.bias": np.ones(4, np.float32),
+}
+FACTS = {
+    "format": "gcnmpi-weights",
+    "version": 1,
+    "model": {"name": "gcn", "hidden": [2], "bias": True, "train_features": False},
+    "activation": "relu",
+    "widths": [3, 2, 4],
+    "graph": {"normalize": "row", "direction": "out", "self_loops": False, "feature_norm": "row"},
+}
+CONFIG = from_table({})
+
+
+def changed(**values):
+    """The facts with others in their place; those that are None left out."""
+    return {name: value for name, value in (FACTS | values).items() if value is not None}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "w.npz"
+
+
+def test_a_file_is_an_npz_that_says_which_network_it_is_of(path):
+    write_weights(path, STATE, FACTS)
+    with np.load(path, allow_pickle=False) as arrays:
+        assert sorted(arrays) == sorted(STATE)
+        for name, array in STATE.items():
+            np.testing.assert_array_equal(arrays[name], array)
+    assert read_facts(path) == FACTS
+    weights = read_weights(path, CONFIG)
+    assert weights.described
+    assert weights.widths == (3, 2, 4)
+    config = as_trained(weights, CONFIG, (), "in")
+    assert dataclasses.asdict(config.graph) == FACTS["graph"]
+    assert config.model.hidden == (2,)
+
+
+def test_a_file_of_another_program_gives_what_its_arrays_show(path):
+    np.savez(path, **{name: array for name, array in STATE.items() if "bias" not in name})
+    config, given = read_config(None, ["graph.normalize=none"])
+    weights = read_weights(path, config)
+    assert not weights.described
+    taken = as_trained(weights, config, given, "in")
+    assert (taken.model.hidden, taken.model.bias) == ((2,), False)
+    assert taken.graph == config.graph
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ("graph.normalize=sym", 'graph.normalize = "sym" here, .* with "row"'),
+        ("graph.direction=auto", 'graph.direction = "in" here, .* with "out"'),
+        ("graph.self_loops=true", "graph.self_loops = true here"),
+        ("graph.feature_norm=none", "graph.feature_norm"),
+        ("model.hidden=[16]", r"model.hidden = \[16\] here, .* with \[2\]"),
+        ("model.bias=false", "model.bias = false here"),
+        ("model.train_features=true", "model.train_features = true here"),
+    ],
+)
+def test_what_contradicts_the_weights_is_refused(path, setting, says):
+    write_weights(path, STATE, FACTS)
+    config, given = read_config(None, [setting])
+    with pytest.raises(UserError, match=says):
+        as_trained(read_weights(path, config), config, given, "in")
+
+
+def test_settings_that_agree_and_those_of_the_computation_are_taken(path):
+    write_weights(path, STATE, FACTS)
+    settings = ["graph.normalize=row", "graph.direction=auto", "model.dropout=0.5",
+                "model.input_dropout=0.5", "model.order=combine", "dtype=float64"]  # fmt: skip
+    config, given = read_config(None, settings)
+    taken = as_trained(read_weights(path, config), config, given, "out")
+    assert (taken.model.order, taken.dtype, taken.graph.normalize) == ("combine", "float64", "row")
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        (changed(activation="elu"), "activation elu, here it is relu"),
+        (changed(activation=None), "activation None, here it is relu"),
+        (changed(model={"name": "sage"}), "unknown model.name 'sage'"),
+        (changed(model={"name": "gcn", "heads": 4}), "unknown config key 'model.heads'"),
+        (changed(model={"name": "gcn", "hidden": [3]}), "damaged: its arrays are not"),
+        (changed(model={"name": "gcn", "hidden": [2], "bias": False}), "damaged: its arrays"),
+        (changed(graph={"normalize": "max"}), "unknown graph.normalize 'max'"),
+        (changed(graph=3), "graph is a table"),
+        (changed(widths=[3, 2, 5]), "not of the widths"),
+        (changed(widths=[3, 2, 2, 4]), "not of the widths"),
+        (changed(widths=None), "not of the widths"),
+        (changed(version=2), "format version 2, this program reads 1"),
+    ],
+)
+def test_what_this_program_does_not_compute_is_refused(path, facts, says):
+    write_weights(path, STATE, facts)
+    with pytest.raises(UserError, match=says):
+        read_weights(path, CONFIG)
+
+
+def test_a_file_that_is_cut_off_is_not_taken_for_one_that_says_nothing(path):
+    write_weights(path, STATE, FACTS)
+    raw = path.read_bytes()
+    with zipfile.ZipFile(path) as archive:
+        said = len(archive.comment)
+    for missing in (1, said // 2, said, said + 1):
+        path.write_bytes(raw[:-missing])
+        with pytest.raises(UserError, match=r"w\.npz is (truncated or )?damaged"):
+            read_weights(path, CONFIG)
+    path.write_bytes(raw[:-1] + b" ")
+    with pytest.raises(UserError, match="what it says of its network"):
+        read_weights(path, CONFIG)
+
+
+def test_an_array_that_is_there_twice_is_refused(path):
+    write_weights(path, STATE, FACTS)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("convs.0.bias.npy", b"")
+    with pytest.raises(UserError, match=r"holds 'convs\.0\.bias' twice"):
+        read_weights(path, CONFIG)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_weights_that_are_no_finite_numbers_are_refused(path, value):
+    bias = np.array([0, value])
+    write_weights(path, STATE | {"convs.0.bias": bias}, FACTS)
+    with pytest.raises(UserError, match=r"1\.bias is not all finite numbers of float32"):
+        read_weights(path, CONFIG)
+    if np.isfinite(value):
+        read_weights(path, from_table({"dtype": "float64"}))
+
+
+def test_parameters_are_those_of_the_network_and_no_others(path):
+    write_weights(path, STATE, FACTS)
+    weights = read_weights(path, CONFIG)
+    arrays = dict(weights.parameters)
+
+    class Model:
+        parameters = dataclasses.make_dataclass("P", [("flat", object)])(None)
+
+        def whole(self, flat):
+            return arrays
+
+    check_parameters(weights, Model())
+    for name, array in (("3.weight", np.ones((4, 4))), ("1.bias", np.ones(3))):
+        before = dict(arrays)
+        arrays[name] = array
+        with pytest.raises(UserError, match=name):
+            check_parameters(weights, Model())
+        arrays = before
