@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli_common import Job, configured
+from gcnmpi.cli_common import Job, configured, watched
 from gcnmpi.config import Config, load_config, read_config
 from gcnmpi.machine import Machine, read_machine, write_machine
 from gcnmpi.schemes import SCHEMES
@@ -124,7 +124,7 @@ def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) ->
             print_machine(machine, facts, out)
         return 0
 
-    return job
+    return watched(config, job)
 
 
 @click.command("bench-schemes", short_help="Measure every scheme that fits, beside its prediction.")
@@ -168,7 +168,7 @@ def bench_schemes(
             print_bench(lines)
         return 0
 
-    return job
+    return watched(config, job)
 
 
 def parse_bytes(text: str, option: str = "--memory") -> float:

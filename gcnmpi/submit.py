@@ -144,7 +144,9 @@ def submit(request: Request, made: Mapping[str, str]) -> dict[str, Any]:
                 file.write(text)
         before, wait = None, []
         if PARTITION_SCRIPT in made:
-            before = _sbatch([*request.options, str(folder / PARTITION_SCRIPT)])
+            # Which keeps its name: by that, jobs for one partition wait for each other.
+            options = [o for o in request.options if not o.startswith(("--job-name", "-J"))]
+            before = _sbatch([*options, str(folder / PARTITION_SCRIPT)])
             wait = [f"--dependency=afterok:{before}", "--kill-on-invalid-dep=yes"]
         try:
             job = _sbatch([*request.options, *wait, str(folder / SCRIPT)])

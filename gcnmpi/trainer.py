@@ -35,6 +35,7 @@ from gcnmpi.problem import (
 from gcnmpi.record import Epoch, Writer, continued_record, is_finished, new_record
 from gcnmpi.schemes.interface import Place
 from gcnmpi.volume import NOTHING, Volume
+from gcnmpi.weights import save_weights
 from partition.errors import UserError
 
 
@@ -214,7 +215,8 @@ class Step:
     def __init__(self, problem: Problem) -> None:
         manifest, kernel, train = problem.stored.manifest, problem.kernel, problem.config.train
         widths = (manifest.features, *problem.config.model.hidden, manifest.classes)
-        check_trainable(problem)
+        with agreed(problem.comm):
+            check_trainable(problem.stored)
         self.model = model = make_model(problem, widths)
         self.targets = targets = load_targets(problem, Place(model.depth))
         self._problem = problem
@@ -269,6 +271,21 @@ def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]
         for name, right in zip(targets.masks, correct, strict=True)
         if targets.counts[name]
     }
+
+
+def save(problem: Problem, result: Result, weights: Path | None, best: Path | None) -> None:
+    """Write the last and the best weights of a run to files, where asked for."""
+    chosen = (
+        (weights, result.epochs[-1].epoch, result.model.parameters.flat),
+        (best, result.best.epoch, result.best.flat),
+    )
+    with agreed(problem.comm):
+        if best is not None and not result.best.epoch:
+            raise UserError("--save-best: nothing was validated")
+    for path, epoch, flat in chosen:
+        if path is not None:
+            loss = result.epochs[epoch - 1].loss
+            save_weights(path, problem, result.model, flat, epoch=epoch, loss=loss)
 
 
 def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
@@ -339,8 +356,8 @@ def _open_record(
     if found is None:
         checkpoint_files.set_aside(out)
         return str(new_record(out))
-    epoch = found.facts["epoch"]
-    if epoch == epochs and is_finished(out):
+    epoch, of_out = found.facts["epoch"], found.path.parent == out / checkpoint_files.FOLDER
+    if epoch == epochs and of_out and is_finished(out):
         return None
     start |= {"epoch": epoch, "checkpoint": str(found.path)}
     checkpoint_files.discard_after(out, epoch)

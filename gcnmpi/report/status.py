@@ -34,7 +34,8 @@ def status(run: Path) -> dict[str, Any]:
     UserError
         If there is neither a record nor a job in the folder.
     """
-    record = read_run(run) if (run / RECORD).exists() else None
+    path = run / RECORD
+    record = read_run(run) if path.exists() and path.stat().st_size else None
     numbers = _numbers(run)
     if record is None and not numbers and not (run / SCRIPT).exists() and not holders(run):
         raise UserError(f"{run} is not the folder of a run")
@@ -47,7 +48,11 @@ def status(run: Path) -> dict[str, Any]:
         "epoch": 0, "epochs": None, "loss": None, "val_accuracy": None, "seconds_per_epoch": None,
         "seconds_left": None, "resumes": 0,
     }  # fmt: skip
-    return facts if record is None else facts | _progress(record)
+    if record is not None:
+        facts |= _progress(record)
+    if state in ("failed", "interrupted"):
+        facts["seconds_left"] = None
+    return facts
 
 
 def print_status(facts: dict[str, Any]) -> None:

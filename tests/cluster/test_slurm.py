@@ -11,7 +11,7 @@ from partition.pipeline import add_partition
 from partition.store import write_graph
 from partition.synthetic import sbm
 
-EPOCHS = 4000
+EPOCHS = 2000
 SETTINGS = (
     "dtype=float64",
     "model.dropout=0.5",

@@ -48,26 +48,26 @@ def test_a_session(demo):
     run("add", demo, "--model", "gp", "--objective", "vol", "-k", 3, "--imbalance", 0.2)
     run("add", demo, "--model", "hp", "-k", 3, "--set", "threads=1", "--seed", 4)
     run("add", demo, "--model", "rp", "-k", 3, "--name", "mine")
-    names = ["gp-3", "gp-vol-3", "hp-3", "mine"]
+    names = ["gp-3", "gp-vol-3-e0.2", "hp-3-s4", "mine"]
     assert list_partitions(demo) == names
     assert [row["name"] for row in as_json("list", demo)] == names
-    assert read_partition(demo, "hp-3").options["threads"] == 1
+    assert read_partition(demo, "hp-3-s4").options["threads"] == 1
 
     rows = {row["name"]: row for row in as_json("compare", demo)}
     assert sorted(rows) == names
-    assert rows["hp-3"]["baseline"] == "mine"
-    assert rows["hp-3"]["relative"]["volume"] < 1
+    assert rows["hp-3-s4"]["baseline"] == "mine"
+    assert rows["hp-3-s4"]["relative"]["volume"] < 1
     assert [row["name"] for row in as_json("compare", demo, "gp-3", "--direction", "out")] == [
         "gp-3"
     ]
 
-    facts = as_json("info", demo, "hp-3")
+    facts = as_json("info", demo, "hp-3-s4")
     metrics = facts["metrics"]["in"]
     assert sum(metrics["rows"]) == 200
     assert facts["summary"]["in"]["volume"] == sum(metrics["send_rows"])
 
     assert as_json("remove", demo, "gp-3", "mine") == {"removed": ["gp-3", "mine"]}
-    assert list_partitions(demo) == ["gp-vol-3", "hp-3"]
+    assert list_partitions(demo) == ["gp-vol-3-e0.2", "hp-3-s4"]
 
 
 def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):

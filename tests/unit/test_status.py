@@ -150,6 +150,7 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
     run = folder(["start", "one", "three"], age=3)
     found = status(run)
     assert (found["state"], found["epoch"]) == ("interrupted", 3)
+    assert found["seconds_left"] is None
     text = said(run, capsys)
     assert "epoch 3 of 10, loss 0.5000, val 0.250, 4 s per epoch" in text
     assert "nobody runs it any more; the same command goes on" in text
@@ -158,7 +159,7 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
         text = said(run, capsys)
     assert "running" in text
     assert "gcnmpi train (host " in text
-    (run / "run.jsonl").unlink()
+    (run / "run.jsonl").write_text("")  # it has been made, and nothing has been written to it
     with folder_lock(run, "gcnmpi train"):
         assert "loading" in said(run, capsys)
     assert "left: 0:00:28" in text  # with evaluations: by the clock, not by the seconds of epochs

@@ -124,7 +124,8 @@ def slurm(tmp_path, monkeypatch):
 
 
 def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slurm):
-    request = replace(request_for, partition="hp-4", options=("--account=x",))
+    options = ("--account=x", "--job-name=mine")
+    request = replace(request_for, partition="hp-4", options=options)
     made = prepare(request)
     assert list(made) == [PARTITION_SCRIPT, SCRIPT]
     assert "-P -m partition add" in made[PARTITION_SCRIPT]
@@ -138,7 +139,7 @@ def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slur
     assert facts == {"run": str(request_for.run), "job": 2, "partition_job": 1}
     first, second = log.read_text().splitlines()
     assert first == f"--parsable --account=x {request_for.run / PARTITION_SCRIPT}"
-    assert "--dependency=afterok:1 --kill-on-invalid-dep=yes" in second
+    assert "--job-name=mine --dependency=afterok:1 --kill-on-invalid-dep=yes" in second
 
 
 def test_jobs_for_one_partition_wait_for_each_other(request_for, tmp_path):
