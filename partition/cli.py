@@ -22,6 +22,7 @@ from partition.cli_common import (
 from partition.cli_import import attach, import_
 from partition.cli_make import add, refine
 from partition.cli_minibatches import simulate
+from partition.cli_study import study
 from partition.cli_tools import export_model, import_parts
 from partition.commands import Commands
 from partition.describe import describe_graph, describe_partition
@@ -211,5 +212,5 @@ def _write_synthetic(
     _show_written(out, manifest, as_json)
 
 
-for _command in (import_, attach, add, export_model, import_parts, refine, simulate):
+for _command in (import_, attach, add, export_model, import_parts, refine, simulate, study):
     cli.add_command(_command)
