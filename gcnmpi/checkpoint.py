@@ -28,6 +28,7 @@ import numpy as np
 from gcnmpi import checkpoint_files as files
 from gcnmpi.checkpoint_files import DamagedError
 from gcnmpi.comm import agreed, from_root
+from gcnmpi.config import Config
 from gcnmpi.loading import write_rows
 from gcnmpi.problem import Problem
 from gcnmpi.record import Epoch
@@ -127,12 +128,12 @@ def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, l
     if resume == "never":
         return None, []
     warnings: list[str] = []
-    candidates = from_root(problem.comm, lambda: _candidates(out, resume))
-    for path in candidates:
+    paths = from_root(problem.comm, lambda: candidates(out, resume))
+    for path in paths:
         try:
             return _read(problem, path), warnings
         except DamagedError as error:
-            if path == candidates[-1]:
+            if path == paths[-1]:
                 error.hint = "--resume PATH takes another checkpoint, --resume never starts over"
                 raise
             warnings.append(f"{error.message}; going on from the one before it")
@@ -176,8 +177,14 @@ def _read(problem: Problem, path: Path) -> Checkpoint:
     return Checkpoint(path, facts, epochs, state)
 
 
-def _candidates(out: Path, resume: str) -> list[Path]:
-    """Checkpoints to try, the best first."""
+def candidates(out: Path, resume: str) -> list[Path]:
+    """Checkpoints to try, the best first.
+
+    Raises
+    ------
+    UserError
+        If one was named and is not there, or the folder cannot be read.
+    """
     if resume == "auto":
         return files.stored(out / files.FOLDER)
     path = Path(resume)
@@ -190,6 +197,20 @@ def _candidates(out: Path, resume: str) -> list[Path]:
             f"give RUN/{files.FOLDER}/{files.name_of(123)}, or the folder of a run that has some",
         )
     return found
+
+
+def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str, Any, Any]]:
+    """Key, value before and value now of what may not differ between a run and its continuation.
+
+    Parameters
+    ----------
+    before : mapping
+        The configuration as a record or a checkpoint keeps it.
+    """
+    values = dict(_flat(before))
+    for name, value in _flat(_plain(asdict(config))):
+        if not name.startswith(FREE) and value != values.get(name):
+            yield name, values.get(name), value
 
 
 def _features_name(array: str) -> str:
@@ -226,15 +247,14 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
             f"{problem.stored.path} has now",
             f"import what it was made with again, or {hint}",
         )
-    before = dict(_flat(facts["config"])) | {"direction of the matrix": facts["direction"]}
-    now = dict(_flat(_plain(asdict(config)))) | {"direction of the matrix": problem.direction}
-    for name, value in now.items():
-        if not name.startswith(FREE) and value != before.get(name):
-            raise UserError(
-                f"the checkpoint {path} was made with {name} {before.get(name)}, "
-                f"this run has {value}",
-                f"set it back, or {hint}",
-            )
+    changed = list(differences(facts["config"], config))
+    if facts["direction"] != problem.direction:
+        changed.append(("direction of the matrix", facts["direction"], problem.direction))
+    for name, before, now in changed:
+        raise UserError(
+            f"the checkpoint {path} was made with {name} {before}, this run has {now}",
+            f"set it back, or {hint}",
+        )
     if [facts["widths"][0], facts["widths"][-1]] != [manifest.features, manifest.classes]:
         raise UserError(f"the checkpoint {path} is of other features or classes", hint)
     if facts["epoch"] > config.train.epochs:

@@ -5,21 +5,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
+import time
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 from gcnmpi import __version__, cli_bench, cli_cluster, cli_schemes
-from gcnmpi.cli_common import Job, common
+from gcnmpi.cli_common import Job, common, same_words, watched
 from gcnmpi.config import MODELS, OPTIMIZERS, keys, load_config, read_config
 from gcnmpi.kernels import KERNELS
+from gcnmpi.outputs import RESULTS, WEIGHTS, Training, check_distinct, check_suffix, features_path
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from partition.commands import Commands
-from partition.errors import EXIT_USER_ERROR, UserError
+from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
 
 def main() -> None:
@@ -113,19 +117,30 @@ def train(
     code 75: the same command goes on from there.
     """
     config = load_config(config_file, settings)
+    asked = Training(graph, partition, config, out, save_weights, save_best, resume)
+    files = {"--save-weights": save_weights, "--save-best": save_best}
+    for option, path in files.items():
+        check_suffix(option, path, WEIGHTS)
+    check_distinct({"GRAPH": graph, "--config": config_file, "--out": out, **files})
 
-    def job(comm: Any, claims: Any, asked: Callable[[], int], moved: Callable[[], None]) -> int:
-        from gcnmpi import trainer, weights
-        from gcnmpi.comm import agreed
+    def job(comm: Any, claims: Any, stop: Callable[[], int], moved: Callable[[], None]) -> int:
+        from gcnmpi import trainer
+        from gcnmpi.preflight import check_training
         from gcnmpi.problem import open_problem
+        from gcnmpi.report.outcome import print_complete, print_run
         from gcnmpi.report.progress import Progress
 
-        for path in (save_weights, save_best):
-            if path is not None:
-                claims.file(path)
+        began = time.monotonic()
+        for path in filter(None, files.values()):
+            claims.file(path)
         if out is not None:
             claims.folder(out)
         claims.graph(graph, partition)
+        record = check_training(comm, asked)
+        if record is not None:
+            if comm.rank == 0:
+                print_complete(asked, record)
+            return 0
         problem = open_problem(comm, graph, partition, config)
         name = cli_cluster.run_name(graph, partition)
         folder = out or claims.new_folder(Path("runs"), name)
@@ -135,7 +150,7 @@ def train(
                 moved()
                 progress.epoch(epoch)
 
-            result = trainer.train(problem, folder, on_epoch, resume, asked)
+            result = trainer.train(problem, folder, on_epoch, resume, stop)
         if result.stopped:
             if comm.rank == 0:
                 same = "the same command" + ("" if out else f" with --out {folder}")
@@ -144,37 +159,25 @@ def train(
                     file=sys.stderr,
                 )
             return EXIT_REQUEUE
-        if save_weights is not None:
-            flat = result.model.parameters.flat
-            last = result.epochs[-1]
-            weights.save_weights(
-                save_weights, problem, result.model, flat, epoch=last.epoch, loss=last.loss
-            )
-        if save_best is not None:
-            with agreed(comm):
-                if not result.best.epoch:
-                    hint = "it needs a validation mask, and train.eval_every above 0"
-                    raise UserError("--save-best: nothing was validated", hint)
-            best = result.epochs[result.best.epoch - 1]
-            weights.save_weights(
-                save_best, problem, result.model, result.best.flat,
-                epoch=best.epoch, loss=best.loss,
-            )  # fmt: skip
+        trainer.save(problem, result, save_weights, save_best)
         if comm.rank == 0 and not quiet:
-            print(f"{result.end['seconds_per_epoch']:.4g} s per epoch; record: {folder}/run.jsonl")
+            print_run(asked, folder, result.epochs, result.end, time.monotonic() - began)
         return 0
 
-    def watched(comm: Any) -> int:
+    check = same_words(config)
+
+    def whole(comm: Any) -> int:
         from gcnmpi.claims import Claims
         from gcnmpi.launch import launched
 
         launcher = os.getppid() if launched() else None
         requests = stop_requests(launcher, tell=comm.rank == 0)
         watch = watchdog(config.comm.timeout, comm.rank)
-        with Claims(comm, "gcnmpi train") as claims, requests as asked, watch as moved:
+        with watch as moved, Claims(comm, "gcnmpi train") as claims, requests as asked:
+            check(comm)
             return job(comm, claims, asked, moved)
 
-    return watched
+    return whole
 
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
@@ -191,7 +194,7 @@ def train(
     required=True,
     type=click.Path(path_type=Path),
     metavar="Y.npy",
-    help="File to write, one row a vertex.",
+    help="File to write, one row a vertex: .npy, .npz or .csv.",
 )
 @click.option(
     "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
@@ -215,6 +218,9 @@ def infer(
     config, given = read_config(config_file, settings)
     if classes and layer is not None:
         raise UserError("--classes and --layer exclude each other")
+    check_suffix("--out", out, RESULTS)
+    inputs = {"GRAPH": graph, "--weights": weights, "--config": config_file}
+    check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
 
     def job(comm: Any) -> int:
         from gcnmpi.claims import Claims
@@ -229,7 +235,7 @@ def infer(
             print_inference(out, done)
         return 0
 
-    return job
+    return watched(config, job)
 
 
 @cli.command(short_help="Prove that a run equals one serial process.")
@@ -250,13 +256,17 @@ def verify(
     """
     config = load_config(config_file, ("dtype=float64",), over=settings)
 
+    check = same_words(config)
+
     def job(comm: Any) -> int:
         from gcnmpi.claims import Claims
         from gcnmpi.verify import verify as run
 
-        with Claims(comm, "gcnmpi verify") as claims:
+        watch = watchdog(config.comm.timeout, comm.rank)
+        with watch as moved, Claims(comm, "gcnmpi verify") as claims:
+            check(comm)
             claims.graph(graph, partition)
-            return run(comm, graph, partition, config, as_json=as_json)
+            return run(comm, graph, partition, config, as_json=as_json, moved=moved)
 
     return job
 
@@ -294,6 +304,30 @@ def _native_facts() -> dict[str, str]:
     return {"target": targets()[0], "threads": threads}
 
 
+@cli.command(short_help="Configurations to start from.")
+@click.argument("name", required=False)
+def config(name: str | None) -> int:
+    """Print the configuration NAME, to be changed and given to --config; without NAME, list them.
+
+    \b
+      gcnmpi config gcn > my.toml
+    """
+    there = {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+        for file in files("gcnmpi").joinpath("configs").iterdir()
+        if file.name.endswith(".toml")
+    }
+    if name is None:
+        for each, text in sorted(there.items()):
+            about = text.splitlines()[0].removeprefix("# ")
+            print(f"{each:14} {re.split('[:.] |[:.]$', about)[0]}")
+    elif name.removesuffix(".toml") not in there:
+        raise unknown_name("configuration", name, there)
+    else:
+        print(there[name.removesuffix(".toml")], end="")
+    return 0
+
+
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
@@ -317,6 +351,7 @@ def report(runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | Non
 
 for command in (
     cli_schemes.plan,
+    cli_schemes.volumes,
     cli_schemes.calibrate,
     cli_schemes.bench_schemes,
     cli_bench.bench,

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli_common import Job, configured
+from gcnmpi.cli_common import Job, configured, watched
 from gcnmpi.cli_schemes import parse_bytes
-from gcnmpi.config import load_config
+from gcnmpi.config import Config, load_config
 from gcnmpi.kernels import KERNELS
 from partition.errors import UserError
 from partition.records import make_room_for
@@ -92,7 +92,7 @@ def spmm(
             )  # fmt: skip
         return 0
 
-    return _checked(job, out)
+    return _checked(job, out, config)
 
 
 @bench.command(short_help="Seconds per epoch of one or several configurations.")
@@ -134,7 +134,7 @@ def epoch(
             bench_epoch(comm, graph, partition, configs, rounds=rounds, on_record=report)
         return 0
 
-    return _checked(job, out)
+    return _checked(job, out, configs["as given"])
 
 
 @bench.command(short_help="The exchange of rows alone, by every transport.")
@@ -173,11 +173,11 @@ def exchange(
             )  # fmt: skip
         return 0
 
-    return _checked(job, out)
+    return _checked(job, out, config)
 
 
-def _checked(job: Job, out: Path | None) -> Job:
-    """The job, begun only where its records can be written."""
+def _checked(job: Job, out: Path | None, config: Config) -> Job:
+    """The job, begun only where its records can be written, and watched."""
 
     def checked(comm: Any) -> int:
         from gcnmpi.comm import from_root
@@ -186,7 +186,7 @@ def _checked(job: Job, out: Path | None) -> Job:
             from_root(comm, lambda: make_room_for(out))
         return job(comm)
 
-    return checked
+    return watched(config, checked)
 
 
 def _words(text: str | None) -> list[str]:

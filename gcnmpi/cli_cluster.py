@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli_common import Job, common, configured
+from gcnmpi.cli_common import Job, common, configured, watched
 from gcnmpi.config import load_config
 from gcnmpi.record import new_folder
 from gcnmpi.submit import LAUNCHERS, Request, check, scripts
@@ -56,7 +56,7 @@ def doctor(
             print_findings(seats, links, findings)
         return int(any(finding.problem for finding in findings))
 
-    return job
+    return watched(config, job)
 
 
 @click.command(short_help="Train on a Slurm cluster, through as many jobs as it takes.")

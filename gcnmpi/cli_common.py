@@ -8,7 +8,56 @@ from typing import Any
 
 import click
 
+from gcnmpi.config import Config
+from gcnmpi.watch import watchdog
+from partition.errors import UserError
+
 Job = Callable[[Any], int]  # takes the communicator, returns the exit code
+
+
+def watched(config: Config, job: Job) -> Job:
+    """The job of a command, ended where a rank does not move for ``comm.timeout`` seconds.
+
+    Ranks that were started with other words are refused first.
+    """
+    check = same_words(config)
+
+    def run(comm: Any) -> int:
+        with watchdog(config.comm.timeout, comm.rank):
+            check(comm)
+            return job(comm)
+
+    return run
+
+
+def same_words(config: Config) -> Callable[[Any], None]:
+    """``check(comm)`` that refuses ranks whose command, options or configuration are not rank 0's.
+
+    They would wait for each other without end. Paths of graphs and configurations may differ from
+    host to host: what is there is compared when it is read. Called by a command.
+    """
+    context = click.get_current_context()
+    mine = {"command": context.command_path, "configuration": config}
+    for option in context.command.params:
+        if option.name not in ("graph", "config_file", "settings", "partition", "quiet"):
+            mine[max(option.opts, key=len)] = context.params.get(str(option.name))
+
+    def check(comm: Any) -> None:
+        from gcnmpi.comm import agreed
+
+        with agreed(comm):
+            pass  # a rank that has found a mistake in its words is heard here
+        first = comm.bcast(mine)
+        with agreed(comm):
+            different = [name for name in {**first, **mine} if first.get(name) != mine.get(name)]
+            if different:
+                raise UserError(
+                    f"rank {comm.rank} has another {different[0]} than rank 0",
+                    "start all ranks with the same command line, and put a configuration file "
+                    "where all hosts see the same one",
+                )
+
+    return check
 
 
 def configured(function: Callable) -> Callable:

@@ -22,7 +22,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from gcnmpi.launch import check_together, launched, start_environment
-from partition.errors import EXIT_USER_ERROR, UserError
+from partition.errors import EXIT_USER_ERROR, UserError, printing
 
 try:
     import mpi4py
@@ -64,9 +64,10 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     code = 1
     try:
         check_together(comm.size, os.environ, versions()["mpi"])
-        code = main(comm)
+        with printing():
+            code = main(comm)
     except UserError as error:
-        if not getattr(error, "agreed", False):
+        if comm.size > 1 and not getattr(error, "agreed", False):
             _abort(comm, f"rank {comm.rank}: error: {error}", EXIT_USER_ERROR)
         if comm.rank == 0:
             print(f"error: {error}", file=sys.stderr, flush=True)
@@ -303,10 +304,14 @@ def maxima(comm: Comm, *values: float) -> list[float]:
     return largest.tolist()
 
 
-def rest_until_all(comm: Comm, seconds: float = 0.02) -> None:
-    """A barrier that sleeps while it waits, where one rank works for long and cores are shared."""
+def rest_until_all(comm: Comm, moved: Callable[[], None], seconds: float = 0.02) -> None:
+    """A barrier that sleeps while it waits, where one rank works for long and cores are shared.
+
+    ``moved`` is called now and then.
+    """
     request = comm.Ibarrier()
     while not request.Test():
+        moved()
         time.sleep(seconds)
 
 

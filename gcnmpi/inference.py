@@ -13,13 +13,17 @@ import numpy as np
 from gcnmpi.comm import Comm, agreed, from_root
 from gcnmpi.config import Config
 from gcnmpi.loading import write_rows
+from gcnmpi.outputs import features_path
+from gcnmpi.preflight import make_room
 from gcnmpi.problem import Problem, make_model, open_problem
 from gcnmpi.ranking import resolved_direction
 from gcnmpi.schemes.interface import Place
-from gcnmpi.weights import Weights, as_trained, check_parameters, features_path, read_weights
+from gcnmpi.weights import Weights, as_trained, check_parameters, read_weights
 from partition.errors import UserError
-from partition.records import make_room_for, map_npy
+from partition.records import atomic_file, map_npy, temporary_name
 from partition.store import open_graph
+
+ROWS_AT_ONCE = 1 << 14  # that are written as text
 
 
 @dataclass(frozen=True)
@@ -68,7 +72,8 @@ def infer(
         ``.npz`` of ``train --save-weights``, or of PyTorch Geometric's GCNConv layers; features
         that were trained are beside it.
     out : path
-        ``.npy`` to write, (n, width) of the run's dtype, or (n,) int64 for ``classes``.
+        File to write, (n, width) of the run's dtype, or (n,) int64 for ``classes``: an array
+        (``.npy``), the array ``values`` (``.npz``), or a line a vertex with commas (``.csv``).
     given : container of str
         Keys of the configuration that the user gave, which the weights may not contradict.
     layer : int, optional
@@ -88,8 +93,7 @@ def infer(
     """
 
     def read() -> tuple[Weights, Config]:
-        make_room_for(out)
-        stored = open_graph(graph)
+        stored = open_graph(graph, check=False)
         found = read_weights(weights, config)
         taken = as_trained(found, config, given, resolved_direction(stored, config))
         features = stored.manifest.features
@@ -100,8 +104,11 @@ def infer(
         depth = len(found.widths) - 1
         if layer is not None and not 1 <= layer <= depth:
             raise UserError(f"--layer {layer}: the weights have layers 1 to {depth}")
+        if taken.model.train_features:
+            _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))
         return found, taken
 
+    make_room(comm, Path(out), "--out")
     found, config = from_root(comm, read)
     given_features = dataclasses.replace(config.model, input_dropout=0.0, train_features=False)
     problem = open_problem(
@@ -120,7 +127,7 @@ def infer(
     if classes:
         values = problem.scheme.row_argmax(k, rows, model.widths[k])
     whole = problem.scheme.original(Place(k), values, model.widths[k])
-    write_rows(comm, Path(out), whole, problem.stored.graph.n)
+    _write(comm, Path(out), whole, problem.stored.graph.n)
     shape = (problem.stored.graph.n, *whole.shape[1:])
     return Inference(found, problem.config, problem.direction, shape, whole.dtype)
 
@@ -128,16 +135,7 @@ def infer(
 def _with_features(problem: Problem, path: Path, width: int) -> Problem:
     """The problem with features that were trained, which are as the network takes them."""
     with agreed(problem.comm):
-        n = problem.stored.graph.n
-        try:
-            features = map_npy(path)
-        except UserError as error:
-            raise UserError(
-                f"cannot read the trained features: {error.message}",
-                "they are written beside --save-weights by runs with model.train_features",
-            ) from error
-        if features.shape != (n, width) or features.dtype.kind != "f":
-            raise UserError(f"{path} is not one row of {width} numbers for each of {n} vertices")
+        features = _trained_features(path, (problem.stored.graph.n, width))
     graph = dataclasses.replace(problem.stored.graph, features=features)
     as_given = dataclasses.replace(problem.config.graph, feature_norm="none")
     return dataclasses.replace(
@@ -145,3 +143,44 @@ def _with_features(problem: Problem, path: Path, width: int) -> Problem:
         stored=dataclasses.replace(problem.stored, graph=graph),
         config=dataclasses.replace(problem.config, graph=as_given),
     )
+
+
+def _trained_features(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    try:
+        features = map_npy(path)
+    except UserError as error:
+        raise UserError(
+            f"cannot read the trained features: {error.message}",
+            "they are written beside --save-weights by runs with model.train_features",
+        ) from error
+    if features.shape != shape or features.dtype.kind != "f":
+        n, width = shape
+        raise UserError(f"{path} is not one row of {width} numbers for each of {n} vertices")
+    return features
+
+
+def _write(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
+    """Write an array as its name says: all ranks together, then rank 0 in another format."""
+    if path.suffix == ".npy":
+        write_rows(comm, path, rows, n)
+        return
+    whole = from_root(comm, lambda: temporary_name(path))
+    write_rows(comm, whole, rows, n)
+    try:
+        from_root(comm, lambda: _convert(whole, path))
+    finally:
+        if comm.rank == 0:
+            whole.unlink(missing_ok=True)
+
+
+def _convert(source: Path, path: Path) -> None:
+    values = map_npy(source)
+    if path.suffix == ".npz":
+        with atomic_file(path) as file:
+            np.savez(file, values=values)
+        return
+    # As many digits as bring back the same number.
+    number = {"f4": "%.9g", "f8": "%.17g"}.get(values.dtype.str[1:], "%d")
+    with atomic_file(path, "w") as file:
+        for start in range(0, len(values), ROWS_AT_ONCE):
+            np.savetxt(file, values[start : start + ROWS_AT_ONCE], number, ",")

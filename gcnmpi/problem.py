@@ -97,7 +97,7 @@ def open_problem(
     with agreed(comm):
         if config != first:
             raise UserError(
-                f"rank {comm.rank} read another configuration than rank 0",
+                f"rank {comm.rank} has another configuration than rank 0",
                 "put the configuration file where all hosts see the same one",
             )
         config = dataclasses.replace(config, scheme=scheme_config)
@@ -144,12 +144,10 @@ def open_problem(
     )  # fmt: skip
 
 
-def check_trainable(problem: Problem) -> None:
-    """Raise a UserError, on all ranks, if the graph has no features or no labels."""
-    graph = problem.stored.graph
-    with agreed(problem.comm):
-        _there(problem, "features", graph.features, "random:16")
-        _there(problem, "labels", graph.labels, "random:8")
+def check_trainable(stored: StoredGraph) -> None:
+    """Raise a UserError if a graph has no features or no labels."""
+    _there(stored, "features", stored.graph.features, "random:16")
+    _there(stored, "labels", stored.graph.labels, "random:8")
 
 
 def load_features(problem: Problem) -> Any:
@@ -159,7 +157,7 @@ def load_features(problem: Problem) -> Any:
     """
     scheme = problem.scheme
     with agreed(problem.comm):
-        features = _there(problem, "features", problem.stored.graph.features, "random:16")
+        features = _there(problem.stored, "features", problem.stored.graph.features, "random:16")
     normalised = problem.config.graph.feature_norm == "row"
     with problem.phases.as_one("load"):
         dtype = problem.kernel.dtype
@@ -177,10 +175,10 @@ def load_features(problem: Problem) -> Any:
     return share
 
 
-def _there(problem: Problem, what: str, array: np.ndarray | None, example: str) -> np.ndarray:
+def _there(stored: StoredGraph, what: str, array: np.ndarray | None, example: str) -> np.ndarray:
     if array is None:
         raise UserError(
-            f"{problem.stored.path} has no {what}",
+            f"{stored.path} has no {what}",
             f"import it with --{what} FILE.npy, or --{what} {example} for an experiment",
         )
     return array
@@ -231,7 +229,7 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     """
     graph, comm = problem.stored.graph, problem.comm
     with agreed(comm):
-        stored = _there(problem, "labels", graph.labels, "random:8")
+        stored = _there(problem.stored, "labels", graph.labels, "random:8")
     with problem.phases.as_one("load"):
         labels = problem.scheme.load(last, stored)
         masks = {

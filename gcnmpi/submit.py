@@ -90,7 +90,7 @@ def check(request: Request) -> int:
     """
     _check_words(request)
     config = load_config(request.config_file, request.settings)
-    stored = open_graph(request.graph)
+    stored = open_graph(request.graph, check=False)
     k = _parts(request)
     ranks = request.ranks or request.nodes * request.gpus or k
     if ranks is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -82,6 +82,7 @@ def verify(
     config: Config,
     *,
     as_json: bool = False,
+    moved: Callable[[], None] = lambda: None,
 ) -> int:
     """Check everything, print a table (or one JSON object) on rank 0, and return the exit code.
 
@@ -89,6 +90,8 @@ def verify(
     ----------
     config : Config
         Obeyed, but for ``train.epochs``, at most 20 here, and ``train.eval_every``, never 0.
+    moved : callable
+        Called while a rank waits for rank 0, which works alone.
 
     Returns
     -------
@@ -151,7 +154,7 @@ def verify(
         checks += _traffic(result.end)
         checks += _metrics(problem, plans)
     # The others sleep while rank 0 works.
-    rest_until_all(comm)
+    rest_until_all(comm, moved)
     checks = comm.bcast(checks)
     if comm.rank == 0:
         show = print_json if as_json else print_table

@@ -118,6 +118,6 @@ def _message(rank: int, seconds: float, frame: FrameType) -> str:
     return (
         f"error: rank {rank} on {socket.gethostname()} has not moved for {seconds:g} s, "
         f"in {where}\n"
-        "  hint: a rank or the network hangs, or comm.timeout is shorter than a step; the same "
-        "command goes on from the last checkpoint"
+        "  hint: a rank or the network hangs, or comm.timeout is shorter than a step; "
+        "training goes on from the last checkpoint with the same command"
     )

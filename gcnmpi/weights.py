@@ -23,6 +23,7 @@ from gcnmpi.comm import from_root
 from gcnmpi.config import MODELS, Config, GraphConfig, ModelConfig, from_table
 from gcnmpi.loading import write_rows
 from gcnmpi.models import from_state, to_parameters, to_state
+from gcnmpi.outputs import features_path
 from gcnmpi.problem import Problem
 from gcnmpi.schemes.interface import Place
 from partition.errors import UserError
@@ -56,11 +57,6 @@ class Weights:
     widths: tuple[int, ...]
     network: Mapping[str, Any]
     described: bool
-
-
-def features_path(weights: str | os.PathLike) -> Path:
-    """Where the trained features are kept that belong to a file of weights."""
-    return Path(weights).with_suffix(".features.npy")
 
 
 def save_weights(

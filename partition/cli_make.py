@@ -81,7 +81,11 @@ Examples:
     "does, its Python wrapper does not), so they are summed, and vertices are moved afterwards.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Of the tool.")
-@click.option("--name", help="Name of the partition.  [default: MODEL-K, such as hp-16]")
+@click.option(
+    "--name",
+    help="Name of the partition.  [default: MODEL-K, such as hp-16; hp-16-s1-e0.03 with "
+    "another seed and imbalance than the usual ones]",
+)
 @click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
 @click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
 @click.option(

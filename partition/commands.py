@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from partition.errors import EXIT_USER_ERROR, UserError
+from partition.errors import EXIT_USER_ERROR, UserError, printing
 
 EXIT_INTERRUPTED = 130
 
@@ -33,7 +33,8 @@ class Commands(click.Group):
         """Read the command line and run the command."""
         try:
             try:
-                code = super().main(args, prog_name, complete_var, False, **more)
+                with printing():
+                    code = super().main(args, prog_name, complete_var, False, **more)
             except click.exceptions.NoArgsIsHelpError as error:
                 click.echo(error.format_message(), err=True)
                 code = EXIT_USER_ERROR

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from partition.errors import UserError
 from partition.metrics import Metrics, NodeTraffic, measure
 from partition.pipeline import check_direction
 from partition.solving import make_parts
-from partition.store import list_partitions, open_graph, read_partition
+from partition.store import Partition, list_partitions, open_graph, read_partition
 
 BASELINE = "rp"
 # The columns of table 2 of Demirci et al. (2022), as keys of a summary.
@@ -50,7 +51,7 @@ def compare(
     baselines: dict[int, tuple[str, dict[str, float]]] = {}
     for partition in existing:
         if partition.model == BASELINE and partition.tool == "random":
-            summary = Metrics(**partition.metrics[direction]).summary()
+            summary = _summary(partition, direction)
             baselines.setdefault(partition.k, (partition.name, summary))
     for k in {partition.k for partition in wanted} - baselines.keys():
         parts = make_parts(stored.graph, BASELINE, k)
@@ -60,7 +61,7 @@ def compare(
     rows = []
     for partition in wanted:
         label, yardstick = baselines[partition.k]
-        summary = Metrics(**partition.metrics[direction]).summary()
+        summary = _summary(partition, direction)
         facts = {key: getattr(partition, key) for key in ("name", "model", "tool", "k", "seconds")}
         relative = {
             key: value / yardstick[key] if yardstick.get(key) else None
@@ -90,3 +91,9 @@ def means(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, dict[str, flo
         name: {key: geometric_mean(ratios[key] for ratios in group) for key in TABLE}
         for name, group in groups.items()
     }
+
+
+def _summary(partition: Partition, direction: str) -> dict[str, float]:
+    if direction not in partition.metrics:
+        raise UserError(f"partition {partition.name!r} was stored without metrics")
+    return Metrics(**partition.metrics[direction]).summary()

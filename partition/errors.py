@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+import errno
+import os
+import sys
+import unicodedata
+from collections.abc import Iterable, Iterator
 
 EXIT_USER_ERROR = 2
 
@@ -40,7 +45,34 @@ def shown(text: str) -> str:
     """
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    # Spaces other than the usual one count as not printable, and do no harm.
+    return "".join(
+        c if c.isprintable() or unicodedata.category(c) == "Zs" else repr(c)[1:-1] for c in text
+    )
+
+
+@contextlib.contextmanager
+def printing() -> Iterator[None]:
+    """Write what is printed in this block to the standard output before leaving it.
+
+    Raises
+    ------
+    UserError
+        If it cannot be written, as to a full disk.
+    """
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        # The rest of it is for nobody: it would fail once more when the program ends.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise UserError(f"cannot write the output: {error.strerror}") from error
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:

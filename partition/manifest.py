@@ -12,8 +12,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, shown
 from partition.graph import DIRECTIONS, MASKS, Graph
+from partition.metrics import Metrics, NodeTraffic
 from partition.records import atomic_file, open_regular, to_json
 
 FORMAT = "gcnmpi-graph"
@@ -21,6 +22,8 @@ VERSION = 2
 READABLE = (1, 2)  # version 1 has no data_id
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
+# What a row of a history has where its partition was measured.
+STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
 MAX_JSON = 1 << 28  # bytes of a file that is read whole
 
 
@@ -193,6 +196,12 @@ def read_description(file: Path) -> dict[str, Any]:
     if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
         raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
     _check_fields(file, facts, Partition, _PARTITION)
+    for kind, name in ((Metrics, "metrics"), (NodeTraffic, "nodes")):
+        if facts.get(name) and set(facts[name]) != set(DIRECTIONS):
+            raise UserError(f"{file} is damaged: {name} lacks a direction")
+        for direction, figures in facts.get(name, {}).items():
+            if not _are_figures(kind, figures, facts["k"]):
+                raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
     return facts
 
 
@@ -215,7 +224,18 @@ def read_json(file: Path) -> dict[str, Any]:
         raise UserError(f"cannot read {file}: {reason}") from error
     if not isinstance(facts, dict):
         raise UserError(f"{file} does not hold a JSON object")
-    return facts
+    return _printable(facts)
+
+
+def _printable(value: Any) -> Any:
+    """A JSON value whose texts steer no terminal, wherever they are printed."""
+    if isinstance(value, str):
+        return shown(value)
+    if isinstance(value, dict):
+        return {shown(key): _printable(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [item if type(item) is int else _printable(item) for item in value]
+    return value
 
 
 def write_json(file: Path, facts: Mapping[str, Any]) -> None:
@@ -281,6 +301,55 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(type(name) is str for name in value)
 
 
+def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
+    """Whether they are the fields of a dataclass of counts: a number per part, or per node."""
+    known = {entry.name: entry for entry in fields(kind)}
+    needed = {name for name, entry in known.items() if entry.default is MISSING}
+    if not needed <= set(figures) <= set(known):
+        return False
+    # Nodes hold ranks_per_node parts each, the last one perhaps fewer.
+    per_node = figures.get("ranks_per_node", 1)
+    if not _is_count(per_node) or per_node == 0 or figures.get("k", k) != k:
+        return False
+    lists = {name: value for name, value in figures.items() if "list" in known[name].type}
+    for name, value in lists.items():
+        if value is None and name not in needed:
+            continue
+        if type(value) is not list or len(value) != -(-k // per_node):
+            return False
+        if not all(map(_is_count, value)):
+            return False
+    return "direction" not in known or _is_direction(figures["direction"])
+
+
+def _is_history(rows: Any) -> bool:
+    """Whether rows of a history have what is shown of them."""
+    if type(rows) is not list or not all(type(row) is dict for row in rows):
+        return False
+    tried = any("chosen" in row for row in rows)
+    for row in rows:
+        known = STEP_FIGURES if "volume" in row else [f for f in STEP_FIGURES if f in row]
+        numbers = [*known, *(["predicted"] if tried and "volume" in row else [])]
+        texts = ["step", *(["direction"] if "direction" in row else []), *(["note"] * tried)]
+        if not all(_is_number(row.get(name)) for name in numbers):
+            return False
+        if not all(_is_text(row.get(name)) for name in texts):
+            return False
+        if not _is_number(row.get("seconds", "")) or (tried and "chosen" not in row):
+            return False
+    return True
+
+
+def _is_options(value: Any) -> bool:
+    """Whether an object has options that a refinement can go on with."""
+    if type(value) is not dict:
+        return False
+    per_node = value.get("ranks_per_node")
+    return _is_text(value.get("balance", "")) and (
+        per_node is None or (_is_count(per_node) and per_node > 0)
+    )
+
+
 def _is_by_direction(value: Any) -> bool:
     return type(value) is dict and all(
         key in DIRECTIONS and type(facts) is dict for key, facts in value.items()
@@ -302,8 +371,8 @@ _PARTITION: dict[str, Callable[[Any], bool]] = {
     "direction": _is_direction,
     "seed": lambda seed: seed is None or (type(seed) is int and abs(seed) < 2**63),
     "imbalance": lambda imbalance: imbalance is None or _is_number(imbalance),
-    "options": _is_object, "metrics": _is_by_direction, "nodes": _is_by_direction,
-    "history": lambda rows: type(rows) is list and all(type(row) is dict for row in rows),
+    "options": _is_options, "metrics": _is_by_direction, "nodes": _is_by_direction,
+    "history": _is_history,
     "seconds": _is_number, "deterministic": _is_flag, "id": _is_text,
 }  # fmt: skip
 

@@ -82,7 +82,8 @@ def add_partition(
         models that do not balance.
     seed : int
     name : str, optional
-        Default: ``MODEL-K``, or ``MODEL-OBJECTIVE-K`` for an objective that is not the default.
+        Default: ``MODEL-K``, or ``MODEL-OBJECTIVE-K`` for an objective that is not the default;
+        ``-s1`` and ``-e0.03`` follow for another seed than 0 and another imbalance than 0.01.
     tool : str, optional
         One of the model's tools; default: its first.
     direction : {"in", "out"}, optional
@@ -131,8 +132,13 @@ def add_partition(
     check_seed(seed)
     check_nodes(ranks_per_node, mapping)
     if name is None:
-        name = default_name(model, k, backend, settings) + name_of_nodes(ranks_per_node)
-        name += REFINED if refine is not None else ""
+        moved = refine is not None
+        numbers = name_of_numbers(
+            imbalance if backend.balanced or moved else USUAL_IMBALANCE,
+            seed if backend.seeded or moved else 0,
+        )
+        name = default_name(model, k, backend, settings) + numbers + name_of_nodes(ranks_per_node)
+        name += REFINED if moved else ""
     with new_partition(stored.path, name, "gcn-partition add", overwrite):
         start = time.perf_counter()
         settings = settled(stored.graph, model, k, seed, direction, settings)
@@ -268,6 +274,19 @@ def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> 
 def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
     """A row of a partition's history: the figures that partitions are compared by."""
     return {"step": name, "seconds": seconds, "direction": metrics.direction} | metrics.summary()
+
+
+USUAL_IMBALANCE = 0.01
+
+
+def name_of_numbers(imbalance: float, seed: int) -> str:
+    """What default names say of a seed and an imbalance that are not the usual ones.
+
+    >>> name_of_numbers(0.01, 0), name_of_numbers(0.03, 1)
+    ('', '-s1-e0.03')
+    """
+    of_imbalance = "" if imbalance == USUAL_IMBALANCE else f"-e{imbalance:g}"
+    return (f"-s{seed}" if seed else "") + of_imbalance
 
 
 def name_of_nodes(ranks_per_node: int | None) -> str:

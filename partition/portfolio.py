@@ -29,6 +29,7 @@ from partition.pipeline import (
     measure_both,
     measure_nodes,
     name_of_nodes,
+    name_of_numbers,
     new_partition,
     step,
     warn_of_imbalance,
@@ -205,7 +206,8 @@ def add_best(
     check_effort(1.0, time_limit)
     check_network(network)
     constraint_weights(graph, direction, constraints)
-    name = f"{AUTO}-{k}{name_of_nodes(ranks_per_node)}" if name is None else name
+    if name is None:
+        name = f"{AUTO}-{k}{name_of_numbers(imbalance, seed)}{name_of_nodes(ranks_per_node)}"
     with new_partition(stored.path, name, "gcn-partition add", overwrite):
         run = _Run(
             graph, k, time.perf_counter(), time_limit, objective, network, report,

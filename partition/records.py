@@ -85,8 +85,14 @@ def make_room_for(path: str | os.PathLike) -> None:
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
     _check_is_no_device(path)
-    if not os.access(path.parent, os.W_OK):
-        raise UserError(f"cannot write {path}: the folder {path.parent} is not writable")
+    probe = temporary_name(path)  # permissions alone do not tell: of root, and on read-only mounts
+    try:
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except OSError as error:
+        raise UserError(
+            f"cannot write {path}: no file can be made in {path.parent} ({error.strerror})"
+        ) from error
 
 
 @contextlib.contextmanager

@@ -14,11 +14,13 @@ from partition.errors import UserError
 from partition.metrics import measure
 from partition.pipeline import (
     REFINED,
+    USUAL_IMBALANCE,
     check_direction,
     check_imbalance,
     check_seed,
     measure_both,
     measure_nodes,
+    name_of_numbers,
     new_partition,
     step,
     warn_of_imbalance,
@@ -50,7 +52,8 @@ def refine_partition(
     start : str
         Name of any partition, imported ones too.
     name : str, optional
-        Default: ``START+refined``.
+        Default: ``START+refined``; ``-s1`` and ``-e0.03`` follow for another seed than 0 and
+        another imbalance than that of ``start``.
     objective : Objective, optional
         What is to be small: see :class:`partition.refine.Objective`.
     imbalance : float, optional
@@ -83,12 +86,14 @@ def refine_partition(
     graph, k = stored.graph, before.k
     direction = check_direction(direction or before.direction)
     objective = objective or Objective()
-    if imbalance is None:
-        imbalance = 0.01 if before.imbalance is None else before.imbalance
+    usual = USUAL_IMBALANCE if before.imbalance is None else before.imbalance
+    imbalance = usual if imbalance is None else imbalance
     check_imbalance(imbalance, graph, k, direction)
     check_seed(seed)
     check_effort(effort, time_limit)
-    name = start + REFINED if name is None else name
+    if name is None:
+        differs = USUAL_IMBALANCE if imbalance == usual else imbalance
+        name = start + REFINED + name_of_numbers(differs, seed)
     with new_partition(stored.path, name, "gcn-partition refine", overwrite):
         balance = before.options.get("balance", DEFAULT_BALANCE)
 

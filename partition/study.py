@@ -13,7 +13,7 @@ from typing import Any
 from partition.catalogue import AUTO
 from partition.comparison import BASELINE, TABLE, compare, means
 from partition.errors import UserError
-from partition.pipeline import add_partition, check_direction
+from partition.pipeline import add_partition, check_direction, name_of_numbers
 from partition.portfolio import TIME_LIMIT, add_best
 from partition.records import atomic_file
 from partition.refine import Objective
@@ -101,7 +101,7 @@ def study(
         for k in ks:
             names = {}
             for recipe in recipes:
-                name = f"{re.sub('[:,]', '.', recipe.label)}-{k}"
+                name = f"{re.sub('[:,]', '.', recipe.label)}-{k}{name_of_numbers(imbalance, seed)}"
                 if towards != stored.manifest.direction:
                     name += f"-{towards}"
                 names[name] = recipe.label

@@ -1,11 +1,64 @@
-"""What is printed at the end of a run and of inference."""
+"""What is printed at the end of a run and of inference, in a few lines."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from gcnmpi.inference import Inference
+from gcnmpi.outputs import Training
+from gcnmpi.record import RECORD, Epoch, RunRecord, to_epoch
+
+
+def print_run(
+    asked: Training, folder: Path, epochs: Sequence[Epoch], end: Mapping[str, Any], seconds: float
+) -> None:
+    """The last and the best epoch of a run, how long it took, and where its files are.
+
+    Parameters
+    ----------
+    seconds : float
+        Since the command was started; 0: not known.
+    """
+    total = f"; the command took {_duration(seconds)}" if seconds else ""
+    training = _duration(sum(epoch.seconds for epoch in epochs))
+    each = f"{end['seconds_per_epoch']:.4g} s per epoch"
+    print(f"trained {len(epochs)} epochs in {training}, {each}{total}")
+    print(f"last    {_figures(epochs[-1])}")
+    found = [epoch for epoch in epochs if epoch.epoch == end.get("best_epoch")]
+    if found:
+        print(f"best    {_figures(found[0])} (highest validation accuracy)")
+    print(f"record  {folder / RECORD}")
+    files = [
+        f"{path} ({which})"
+        for path, which in ((asked.weights, "last"), (asked.best, "best"))
+        if path is not None
+    ]
+    print(f"weights {', '.join(files) or 'not saved: --save-weights FILE.npz keeps them'}")
+
+
+def print_complete(asked: Training, record: RunRecord) -> None:
+    """That a run needs not be run again."""
+    folder = asked.out or Path()
+    print(f"{folder} is complete: nothing was trained or written (--resume never starts over)")
+    epochs = [to_epoch(line) for line in record.epochs]
+    print_run(asked, folder, epochs, record.end or {}, 0.0)
+
+
+def _figures(epoch: Epoch) -> str:
+    named = {"train": epoch.train_accuracy, "val": epoch.val_accuracy, "test": epoch.test_accuracy}
+    shown = [f"{name} {value:.3f}" for name, value in named.items() if value is not None]
+    return "  ".join([f"epoch {epoch.epoch}: loss {epoch.loss:.4f}", *shown])
+
+
+def _duration(seconds: float) -> str:
+    """Seconds to three digits; from a minute on, hours, minutes and seconds."""
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def print_inference(out: Path, done: Inference) -> None:

@@ -341,6 +341,21 @@ def test_a_full_disk_is_one_error_and_the_checkpoint_before_is_whole(
         assert curve(tmp_path / name) == curve(runs / "trained features full"), name
 
 
+def test_weights_that_cannot_be_written_at_the_end_are_not_lost(
+    mpirun, gcnmpi_lines, graph, runs, tmp_path
+):
+    weights = ("--save-weights", tmp_path / "w.npz", "--save-best", tmp_path / "best.npz")
+    words = train(graph, tmp_path / "run", "train.checkpoint_every=0", words=weights)
+    done = mpirun(3, "dying.py", "fault", 0, "os.fsync", 1, *words, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert "w.npz: No space left on device" in done.stderr
+    assert "epoch-000012: the same command" in done.stderr
+    assert gcnmpi_lines(3, [words]) == [[None] * 3]
+    assert curve(tmp_path / "run") == curve(runs / "adam full")
+    assert (tmp_path / "w.npz").read_bytes() == (runs / "adam full.npz").read_bytes()
+    assert (tmp_path / "best.npz").exists()
+
+
 def truncate(path):
     path.write_bytes(path.read_bytes()[:-7])
 
@@ -348,6 +363,8 @@ def truncate(path):
 def test_what_cannot_be_resumed_says_why(gcnmpi_lines, graph, runs, tmp_path):
     for name in ("newest", "both", "none"):
         shutil.copytree(runs / "adam rest", tmp_path / name)
+        record = tmp_path / name / "run.jsonl"  # without its end: it is not complete
+        record.write_bytes(b"".join(record.read_bytes().splitlines(keepends=True)[:-1]))
     truncate(tmp_path / "newest" / "checkpoints" / "epoch-000012" / "state.npz")
     for epoch in (10, 12):
         truncate(tmp_path / "both" / "checkpoints" / f"epoch-{epoch:06d}" / "epochs.jsonl")
@@ -397,6 +414,34 @@ def test_never_starts_over_and_keeps_what_was_there(gcnmpi_lines, graph, runs, t
     assert (tmp_path / "run" / "run.previous.jsonl").exists()
     before = stored(tmp_path / "run" / "checkpoints.previous")
     assert [path.name for path in before] == ["epoch-000012", "epoch-000010"]
+
+
+def test_a_finished_run_is_complete_and_nothing_of_it_is_written_again(
+    gcnmpi_lines, graph, tmp_path
+):
+    """With and without checkpoints; what is missing is made, and another run is not the same."""
+    root = tmp_path / "run"
+    words = ("--save-weights", root / "w.npz", "--save-best", root / "b.npz")
+    line = train(graph, root, "train.checkpoint_every=0", epochs=3, words=words)
+    assert gcnmpi_lines(3, [line]) == [[None] * 3]
+    before = {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in root.iterdir()}
+    more = [
+        train(graph, tmp_path / "lost", "train.checkpoint_every=0", epochs=3,
+              words=("--save-weights", tmp_path / "lost" / "w.npz")),
+        train(graph, tmp_path / "other", "train.lr=0.02", epochs=3),
+        train(graph, tmp_path / "longer", "train.checkpoint_every=0", epochs=4),
+    ]  # fmt: skip
+    for name in ("lost", "other", "longer"):
+        shutil.copytree(root, tmp_path / name)
+    (tmp_path / "lost" / "w.npz").write_bytes((root / "b.npz").read_bytes()[:-5])
+    assert gcnmpi_lines(3, [line, *more]) == [[None] * 3] * 4
+    after = {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in root.iterdir()}
+    assert after == before
+    assert not (root / "run.previous.jsonl").exists()
+    assert (tmp_path / "lost" / "w.npz").read_bytes() == (root / "w.npz").read_bytes()
+    for name in ("other", "longer"):
+        assert (tmp_path / name / "run.previous.jsonl").exists()
+    assert len(read_run(tmp_path / "longer").epochs) == 4
 
 
 def test_a_rank_that_stands_still_ends_the_job(launched, graph, tmp_path):

@@ -119,8 +119,8 @@ MISTAKES = {
             ("indptr-decreases", "indptr.npy does not increase"),
             ("nan-feature", "features are not all finite"),
             ("infinite-feature", "features are not all finite"),
-            ("label-too-large", "a label outside its classes"),
-            ("label-negative", "a label outside its classes"),
+            ("label-too-large", "a label outside"),
+            ("label-negative", "a label outside"),
             ("foreign-partition", "another graph", "gcn-partition add"),
             ("part-too-large", "outside 0..2"),
         )
@@ -197,8 +197,37 @@ MISTAKES = {
         f"infer {GOOD} --weights {{0}}/good.npz --out {{0}}/key.toml/y.npy", ("cannot write",)
     ),
     "result is a folder": Mistake(
-        f"infer {GOOD} --weights {{0}}/good.npz --out {{0}}", ("is a folder",)
+        f"infer {GOOD} --weights {{0}}/good.npz --out {{0}}/folder.npy", ("is a folder",)
     ),
+    "result of no kind": Mistake(
+        f"infer {GOOD} --weights {{0}}/good.npz --out {{0}}/y.txt", ("ends in .txt", ".npy, .npz")
+    ),
+    "result over the weights": Mistake(
+        f"infer {GOOD} --weights {{0}}/good.npz --out {{0}}/same/good.npz",
+        ("--weights and --out name the same file",),
+    ),
+    "weights of GraphSAGE": infer("--weights {0}/sage.npz", "'convs.0.lin_l.weight' is not"),
+    "weights with a gap": infer("--weights {0}/gap.npz", "layer 1 of the weights is missing"),
+    "weights not finite": infer("--weights {0}/nan.npz", "2.bias is not all finite"),
+    "weights of other widths": infer(
+        "--weights {0}/good.npz --set model.hidden=[5]", "model.hidden = [5] here", "[4]"
+    ),
+    "weights of no kind": train(f"{GOOD} --save-weights {{0}}/w.txt", "ends in .txt", "w.npz"),
+    "one file for two": train(
+        f"{GOOD} --save-weights {{0}}/w.npz --save-best {{0}}/./w.npz", "name the same file"
+    ),
+    "best without evaluation": train(
+        f"{GOOD} --save-best {{0}}/b.npz --set train.eval_every=0",
+        "nothing will be validated",
+        "train.eval_every is 0",
+    ),
+    "best without validation": train(
+        "{0}/no-val.graph --partition rp-3 --save-best {0}/b.npz", "no labelled vertex to validate"
+    ),
+    "weights where no file can be": train(
+        f"{GOOD} --save-weights /proc/w.npz", "cannot write /proc/w.npz", "no file can be made"
+    ),
+    "nothing to resume": train(f"{GOOD} --resume {{0}}/nothere", "there is no checkpoint"),
 }
 
 
@@ -215,7 +244,7 @@ def folder(tmp_path_factory):
     store(root / "bare.graph", directed_graph())
     store(root / "same-size.graph", directed_graph(seed=1), 3)
     shutil.copytree(root / "good.graph", root / "same-but-parts.graph")
-    add_partition(root / "same-but-parts.graph", "rp", 3, seed=5, overwrite=True)
+    add_partition(root / "same-but-parts.graph", "rp", 3, seed=5, name="rp-3", overwrite=True)
     store(root / "no-train.graph", directed_graph(masks={"train": np.zeros(N, bool)}), 3)
     store(
         root / "two.graph",
@@ -227,6 +256,10 @@ def folder(tmp_path_factory):
         ),
         2,
     )
+    no_val = {"train": np.ones(N, bool), "val": np.zeros(N, bool)}
+    store(root / "no-val.graph", directed_graph(masks=no_val), 3)
+    (root / "folder.npy").mkdir()
+    (root / "same").symlink_to(root)
     (root / "key.toml").write_text("[model]\nhiden = [4]\n")
     (root / "broken.toml").write_text("[model\n")
     _write_weights(root)
@@ -241,6 +274,11 @@ def _write_weights(root):
     np.savez(root / "wide.npz", **(good | {names[0]: np.ones((4, 9))}))
     np.savez(root / "shapes.npz", **(good | {names[2]: np.ones((CLASSES, 6))}))
     np.savez(root / "bias.npz", **{name: good[name] for name in names[:3]})
+    sides = {f"convs.0.lin_{side}.weight": np.ones((CLASSES, WIDTH)) for side in "lr"}
+    np.savez(root / "sage.npz", **sides, **{"convs.0.lin_l.bias": np.ones(CLASSES)})
+    shifted = {name.replace("1", "2"): array for name, array in good.items()}
+    np.savez(root / "gap.npz", **shifted)
+    np.savez(root / "nan.npz", **(good | {names[3]: np.full(CLASSES, np.nan)}))
     np.savez(root / "names.npz", **{"lin.weight": first})
     np.savez(root / "pickled.npz", **{names[0]: np.array([{}], dtype=object)})
     np.save(root / "array.npy", first)
@@ -306,6 +344,7 @@ def test_a_mistake_is_told_once_with_exit_code_2(mpirun, folder, name):
     [
         ("good.graph", "good.graph --config {0}/nothere.toml", "cannot read"),
         ("good.graph", "good.graph --set train.epochs=9", "another configuration than rank 0"),
+        ("good.graph", "good.graph --save-best {0}/w.npz", "rank 1 has another --save-best than"),
         ("good.graph", "same-size.graph", "another graph or partition"),
         ("good.graph", "same-but-parts.graph", "another graph or partition"),
     ],

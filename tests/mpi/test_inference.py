@@ -98,6 +98,10 @@ def results(gcnmpi_lines, folder, state):
             ]
             for name, (weights, *options) in cases.items()
         ]
+        others = folder / f"{ranks} others"
+        for name, line in (("logits", lines[0]), ("classes", lines[4]), ("float32", lines[5])):
+            for suffix in ("csv", "npz"):
+                lines.append([*line[:-1], others / f"{name}.{suffix}"])
         assert gcnmpi_lines(ranks, lines) == [[None] * ranks] * len(lines)
         assert sorted(p.name for p in (folder / f"{ranks}").iterdir()) == sorted(
             f"{name}.npy" for name in cases
@@ -130,6 +134,19 @@ def test_results_equal_scipy_in_the_original_order(results, graph, state, ranks)
         assert results[ranks, name].dtype == np.float32
         np.testing.assert_allclose(results[ranks, name], logits, rtol=1e-4, atol=1e-4)
     assert (results[ranks, "layer 1"] >= 0).all()
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_result_is_written_as_its_name_says(results, folder, ranks):
+    others = folder / f"{ranks} others"
+    assert len(list(others.iterdir())) == 6  # no temporary files
+    for name in ("logits", "classes", "float32"):
+        expected = results[ranks, name]
+        with np.load(others / f"{name}.npz", allow_pickle=False) as arrays:
+            np.testing.assert_array_equal(arrays["values"], expected)
+            assert arrays["values"].dtype == expected.dtype
+        text = np.loadtxt(others / f"{name}.csv", delimiter=",", dtype=expected.dtype)
+        np.testing.assert_array_equal(text, expected)
 
 
 def test_trained_weights_go_to_inference_and_give_the_recorded_accuracy(

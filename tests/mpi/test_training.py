@@ -95,7 +95,8 @@ def graphs(tmp_path_factory):
     for name in ("directed", "undirected"):
         for k in (2, 4):
             for model in ("block", "gp", "hp"):
-                add_partition(root / f"{name}.graph", model, k, imbalance=0.1)
+                path = root / f"{name}.graph"
+                add_partition(path, model, k, imbalance=0.1, name=f"{model}-{k}")
     return root
 
 

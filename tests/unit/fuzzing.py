@@ -6,6 +6,7 @@ and packed again: what a checksum refuses never reaches the parser behind it.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -26,6 +27,7 @@ from gcnmpi import checkpoint_files
 from gcnmpi.config import Config, load_config
 from gcnmpi.record import Epoch, read_run
 from gcnmpi.weights import read_weights
+from partition.describe import describe_partition
 from partition.errors import UserError
 from partition.graph import Graph
 from partition.metrics import measure
@@ -33,6 +35,7 @@ from partition.partfile import read_parts
 from partition.pipeline import add_partition
 from partition.readers import read_source
 from partition.store import open_graph, read_partition, write_graph
+from partition.tables import show_partition
 from partition.vertex_data import attach
 
 Pack = Callable[[bytes], bytes]
@@ -286,6 +289,10 @@ def _stored(path: Path) -> dict[str, Target]:
     whole = {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*.*")}
     npz = "partitions/rp-2.npz"
 
+    def described(folder: Path) -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            show_partition(describe_partition(read_partition(folder, "rp-2")))
+
     def opened(folder: Path) -> None:
         """What is opened must do no harm to who computes with it."""
         graph = open_graph(folder).graph
@@ -293,9 +300,7 @@ def _stored(path: Path) -> dict[str, Target]:
 
     return {
         "graph folder": Target(whole, opened),
-        "partition": Target(
-            whole, lambda folder: read_partition(folder, "rp-2"), _members(npz, whole[npz])
-        ),
+        "partition": Target(whole, described, _members(npz, whole[npz])),
     }
 
 

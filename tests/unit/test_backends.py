@@ -22,6 +22,8 @@ from partition.models import RowModel
 from partition.partfile import read_parts
 from partition.pipeline import PartitionWarning, add_partition
 from partition.portfolio import add_best
+from partition.refine import Objective
+from partition.refining import refine_partition
 from partition.solving import make_parts
 from partition.store import list_partitions, read_partition, write_graph
 from partition.synthetic import sbm
@@ -104,8 +106,8 @@ def test_random_and_block_sizes_and_seed():
 
 def test_what_is_recorded(folder):
     made = add_partition(folder, "gp", 3, objective="vol", seed=5, imbalance=0.2)
-    assert made.name == "gp-vol-3"
-    stored = read_partition(folder, "gp-vol-3")
+    assert made.name == "gp-vol-3-s5-e0.2"
+    stored = read_partition(folder, made.name)
     np.testing.assert_array_equal(stored.parts, made.parts)
     assert replace(stored, parts=None) == replace(made, parts=None)
     assert (stored.tool, stored.options, stored.seed) == (
@@ -168,11 +170,25 @@ def test_mistakes_are_told_and_nothing_is_written(folder, arguments, message):
     assert list((folder / "partitions").iterdir()) == []
 
 
+def test_default_names_tell_seeds_and_imbalances_apart(folder):
+    """So that a study of them needs one folder."""
+    add = lambda *words, **more: add_partition(folder, *words, **more).name  # noqa: E731
+    assert [add("rp", 2), add("rp", 2, seed=1)] == ["rp-2", "rp-2-s1"]
+    assert add("gp", 2, seed=3, imbalance=0.03) == "gp-2-s3-e0.03"
+    # Neither changes contiguous rows, until they are refined.
+    assert add("block", 2, seed=1, imbalance=0.1) == "block-2"
+    refined = add("block", 2, seed=1, imbalance=0.1, refine=Objective())
+    assert refined == "block-2-s1-e0.1+refined"
+    assert refine_partition(folder, "rp-2", seed=2).name == "rp-2+refined-s2"
+    assert refine_partition(folder, "gp-2-s3-e0.03").name == "gp-2-s3-e0.03+refined"
+    assert refine_partition(folder, "rp-2", imbalance=0.2).name == "rp-2+refined-e0.2"
+
+
 def test_a_name_is_taken_once_unless_forced(folder):
     first = add_partition(folder, "rp", 2)
     with pytest.raises(UserError, match="has a partition 'rp-2' already"):
-        add_partition(folder, "rp", 2, seed=1)
-    second = add_partition(folder, "rp", 2, seed=1, overwrite=True)
+        add_partition(folder, "rp", 2, seed=1, name="rp-2")
+    second = add_partition(folder, "rp", 2, seed=1, name="rp-2", overwrite=True)
     assert (first.parts != second.parts).any()
     assert read_partition(folder, "rp-2").seed == 1
 
@@ -316,7 +332,7 @@ def test_the_tool_of_the_documentation(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(solving, "TOOLS", replace(TOOLS, entries={"deal": "deal:TOOL"}))
     monkeypatch.setitem(MODELS, "lpt", replace(MODELS["rp"], tools=("deal",)))
     made = add_partition(folder, "lpt", 4, order="rising", imbalance=0.2)
-    assert (made.name, made.seed, made.options) == ("lpt-4", None, {"order": "rising"})
+    assert (made.name, made.seed, made.options) == ("lpt-4-e0.2", None, {"order": "rising"})
     assert add_partition(folder, "lpt", 3, imbalance=0.02).metrics["in"]["k"] == 3
 
 

@@ -1,5 +1,6 @@
 """The command line gcn-partition, from the outside."""
 
+import errno
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import namedtuple
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -48,26 +50,26 @@ def test_a_session(demo):
     run("add", demo, "--model", "gp", "--objective", "vol", "-k", 3, "--imbalance", 0.2)
     run("add", demo, "--model", "hp", "-k", 3, "--set", "threads=1", "--seed", 4)
     run("add", demo, "--model", "rp", "-k", 3, "--name", "mine")
-    names = ["gp-3", "gp-vol-3", "hp-3", "mine"]
+    names = ["gp-3", "gp-vol-3-e0.2", "hp-3-s4", "mine"]
     assert list_partitions(demo) == names
     assert [row["name"] for row in as_json("list", demo)] == names
-    assert read_partition(demo, "hp-3").options["threads"] == 1
+    assert read_partition(demo, "hp-3-s4").options["threads"] == 1
 
     rows = {row["name"]: row for row in as_json("compare", demo)}
     assert sorted(rows) == names
-    assert rows["hp-3"]["baseline"] == "mine"
-    assert rows["hp-3"]["relative"]["volume"] < 1
+    assert rows["hp-3-s4"]["baseline"] == "mine"
+    assert rows["hp-3-s4"]["relative"]["volume"] < 1
     assert [row["name"] for row in as_json("compare", demo, "gp-3", "--direction", "out")] == [
         "gp-3"
     ]
 
-    facts = as_json("info", demo, "hp-3")
+    facts = as_json("info", demo, "hp-3-s4")
     metrics = facts["metrics"]["in"]
     assert sum(metrics["rows"]) == 200
     assert facts["summary"]["in"]["volume"] == sum(metrics["send_rows"])
 
     assert as_json("remove", demo, "gp-3", "mine") == {"removed": ["gp-3", "mine"]}
-    assert list_partitions(demo) == ["gp-vol-3", "hp-3"]
+    assert list_partitions(demo) == ["gp-vol-3-e0.2", "hp-3-s4"]
 
 
 def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
@@ -265,6 +267,45 @@ def test_two_partitioners_of_one_name_and_a_graph_in_use(demo):
             assert f"process {os.getpid()}" in refused
     assert as_json("info", demo, "rp-2")["model"] == "rp"
     run(*add)
+
+
+SLOW_IMPORT = """
+import sys, time
+from partition import cli, store
+store.np.save = lambda *_, **__: print("saving", flush=True) or time.sleep(60)
+sys.argv = ["gcn-partition", "synth", "sbm", sys.argv[1]]
+cli.main()
+"""
+
+
+def test_a_signal_in_the_middle_of_an_import_leaves_nothing(tmp_path):
+    out = tmp_path / "new.graph"
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        command = [sys.executable, "-P", "-c", SLOW_IMPORT, str(out)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"saving\n"
+            process.send_signal(number)
+        if number == signal.SIGTERM:
+            assert process.returncode == 128 + number
+            assert os.listdir(tmp_path) == []
+    assert len(os.listdir(tmp_path)) == 1  # nobody can clean up after a SIGKILL but the next
+    run("synth", "sbm", out, "--vertices", 100)
+    assert os.listdir(tmp_path) == ["new.graph"]
+
+
+def test_a_graph_on_a_read_only_file_system(demo, monkeypatch):
+    run("add", demo, "--model", "rp", "-k", 2)
+
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for name in ("mkdir", "unlink"):
+        monkeypatch.setattr(Path, name, read_only)
+    monkeypatch.setattr(os, "mkdir", read_only)
+    monkeypatch.setattr(pipeline, "make_parts", None)  # which is not come to
+    for words in (("add", demo, "--model", "rp", "-k", 3), ("remove", demo, "rp-2")):
+        assert "Read-only file system" in run(*words, code=2).stderr
+    assert as_json("info", demo, "rp-2")["k"] == 2
 
 
 def test_too_little_room_for_temporary_files_is_told_before(demo, monkeypatch):

@@ -168,22 +168,22 @@ def test_mistakes(folder, words, message):
 def test_refine_on_the_command_line(folder):
     run("add", folder, "--model", "rp", "-k", 4)
     result = run("refine", folder, "rp-4", "--imbalance", "0.05")
-    assert "rp-4+refined" in result.output
+    assert "rp-4+refined-e0.05" in result.output
     assert "%" in result.output
-    start, made = read_partition(folder, "rp-4"), read_partition(folder, "rp-4+refined")
+    start, made = read_partition(folder, "rp-4"), read_partition(folder, "rp-4+refined-e0.05")
     assert (made.model, made.tool, made.imbalance) == ("rp", "refine", 0.05)
     assert (made.options["start"]["name"], made.options["start"]["id"]) == ("rp-4", start.id)
     assert [row["step"] for row in made.history] == ["rp-4", "refine"]
     before, after = made.history
     assert before["volume"] == sum(start.metrics["in"]["send_rows"])
     assert after["volume"] == sum(made.metrics["in"]["send_rows"]) < before["volume"]
-    assert "rp-4+refined" in run("info", folder, "rp-4+refined").output
+    assert "rp-4+refined-e0.05" in run("info", folder, "rp-4+refined-e0.05").output
 
     facts = json.loads(run("refine", folder, "rp-4", "--name", "x", "--weigh", "max_recv=2",
                            "--json").stdout)  # fmt: skip
     assert facts["options"]["refine"]["max_recv"] == 2
     assert facts["history"][0]["step"] == "rp-4"
-    assert "already" in run("refine", folder, "rp-4", code=2).stderr
+    assert "already" in run("refine", folder, "rp-4", "--imbalance", "0.05", code=2).stderr
     assert "unknown partition" in run("refine", folder, "rp-5", code=2).stderr
     assert (
         "effort = 0" in run("refine", folder, "rp-4", "--effort", 0, "--name", "y", code=2).stderr

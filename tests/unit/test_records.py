@@ -9,6 +9,7 @@ import pytest
 
 from partition.errors import UserError
 from partition.records import atomic_file, atomic_folder, make_room_for, sweep, temporary_name
+from partition.startup import PYTHON
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path):
@@ -103,3 +104,15 @@ def test_what_dead_processes_left_is_swept(tmp_path):
     (tmp_path / ".other.tmp").touch()
     sweep(tmp_path)
     assert sorted(os.listdir(tmp_path)) == sorted([".other.tmp", living.name, elsewhere.name])
+
+
+@pytest.mark.parametrize(
+    "words", [["partition", "--help"], ["gcnmpi", "info", "--json"], ["gcnmpi", "doctor", "--json"]]
+)
+def test_output_to_a_full_disk_is_one_line(words):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([*PYTHON, *words], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("error: ") == 1, done.stderr
+    assert "cannot write the output: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -251,7 +251,7 @@ def test_what_is_recorded(tmp_path):
     path = tmp_path / "small.graph"
     write_graph(path, random_graph(60, 400), source={})
     made = add_partition(path, "shp", 2, batch="20%", theta="0.3", imbalance=0.1)
-    assert made.name == "shp-2"
+    assert made.name == "shp-2-e0.1"
     assert made.options["batch"] == "12"
     assert made.options["batches"] > 1
     again = add_partition(path, "shp", 2, imbalance=0.1, name="again", **made.options)

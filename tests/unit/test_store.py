@@ -14,6 +14,7 @@ from partition import graph as graph_module
 from partition import store
 from partition.errors import UserError
 from partition.graph import Graph
+from partition.metrics import measure
 from partition.pipeline import add_partition
 from partition.store import (
     Partition,
@@ -56,6 +57,12 @@ def partition_of(path, name="p", **changes):
     parts = np.arange(manifest.n, dtype=np.int32) % 3
     plain = Partition(name, parts, 3, manifest.id, "rp", "random", "1", "in")
     return replace(plain, **changes)
+
+
+def measured(path):
+    graph = open_graph(path).graph
+    parts = np.arange(graph.n, dtype=np.int32) % 3
+    return {direction: asdict(measure(graph, parts, 3, direction)) for direction in ("in", "out")}
 
 
 def arrays(graph):
@@ -159,6 +166,12 @@ def test_numbers_that_no_graph_has_are_refused(
         add_partition(folder, "gp", 2)
 
 
+def test_texts_out_of_files_do_not_steer_terminals(folder):
+    write_partition(folder, partition_of(folder, tool="\x1b[2Jx", options={"\x07": ["\x9b1m"]}))
+    found = read_partition(folder, "p")
+    assert (found.tool, found.options) == (r"\x1b[2Jx", {r"\x07": [r"\x9b1m"]})
+
+
 @pytest.mark.parametrize("name", ["manifest.json", "indices.npy", "partitions/p.npz",
                                   "partitions/p.json"])  # fmt: skip
 def test_pipes_are_not_waited_for(folder, name):
@@ -226,7 +239,7 @@ def test_an_array_of_another_shape_or_type_is_refused(folder):
         ({"classes": 2**60}, "is damaged: classes cannot be"),
         ({"classes": 1}, r"is damaged: labels.npy has a label outside -1..0"),
         ({"direction": "sideways"}, "is damaged: direction cannot be 'sideways'"),
-        ({"directed": "\x1b[2J" * 99}, r"is damaged: directed cannot be '\\x1b"),
+        ({"directed": "\x1b[2J" * 99}, r"is damaged: directed cannot be '\\\\x1b"),
         ({"source": None}, "is damaged: source cannot be None"),
         ({"colour": "red"}, "is damaged: it has an unknown field 'colour'"),
         ({"masks": ["train", "9" * 999]}, "is damaged: masks does not hold what it should"),
@@ -299,17 +312,19 @@ def test_overwriting(folder):
 
 
 def test_partitions_of_the_same_arcs_are_kept(folder):
-    before = write_partition(folder, partition_of(folder, metrics={"in": {"train": [1, 2, 3]}}))
+    before = write_partition(folder, partition_of(folder, metrics=measured(folder)))
     write_partition(folder, partition_of(folder, "damaged"))
     (folder / "partitions" / "damaged.npz").write_bytes(b"")
     labels = np.zeros(12, np.int32)
-    other = replace(full_graph(), features=None, labels=labels, masks={"train": np.arange(12) < 4})
+    train = {"train": np.arange(12) < 5}
+    other = replace(full_graph(), features=None, labels=labels, masks=train)
     write_graph(folder, other, source={}, overwrite=True)
     assert open_graph(folder).graph.features is None
     assert list_partitions(folder) == ["p"]
     kept = read_partition(folder, "p")
     np.testing.assert_array_equal(kept.parts, before.parts)
-    assert kept.metrics == {"in": {"train": [2, 1, 1]}}  # of the new mask
+    assert before.metrics["in"]["train"] == [2, 1, 1]
+    assert kept.metrics["in"] == before.metrics["in"] | {"train": [2, 2, 1]}  # of the new mask
 
 
 def test_a_graph_in_use_is_not_replaced_and_its_partition_not_removed(folder):
@@ -358,7 +373,7 @@ def test_writers_of_one_name_never_disagree(folder):
 
 
 def test_partition_round_trip(folder):
-    made = partition_of(folder, seed=3, options={"a": 1}, metrics={"in": {"k": 3}}, seconds=0.5)
+    made = partition_of(folder, seed=3, options={"a": 1}, metrics=measured(folder), seconds=0.5)
     stored = write_partition(folder, made)
     assert has_partition(folder, "p")
     found = read_partition(folder, "p")
@@ -421,6 +436,7 @@ def test_a_partition_of_another_graph_is_refused(folder, tmp_path):
 def test_damaged_partitions_are_refused(folder):
     write_partition(folder, partition_of(folder))
     vector, description = (folder / "partitions" / f"p.{suffix}" for suffix in ("npz", "json"))
+    metrics = measured(folder)["in"]
     good, facts = vector.read_bytes(), json.loads(description.read_text())
 
     vector.write_bytes(good[: len(good) // 2])
@@ -443,7 +459,14 @@ def test_damaged_partitions_are_refused(folder):
     for change in (
         {"colour": "red"}, {"k": float("inf")}, {"k": 10**30}, {"k": 0}, {"k": None}, {"k": True},
         {"seed": "x"}, {"imbalance": float("nan")}, {"options": []}, {"metrics": {"up": {}}},
-        {"metrics": {"in": 3}}, {"nodes": 7}, {"history": [1]}, {"seconds": None}, {"id": 5},
+        {"metrics": {"in": 3}}, {"metrics": {"in": {"k": 3}}}, {"metrics": {"in": metrics}},
+        {"metrics": {"in": metrics | {"k": 4}, "out": metrics}},
+        {"metrics": {"in": metrics, "out": metrics | {"rows": [1, 2]}}},
+        {"nodes": {"in": {"ranks_per_node": 0}}},
+        {"metrics": {"in": metrics, "out": metrics | {"nnz": ["a", "b", "c"]}}},
+        {"options": {"balance": 3}}, {"options": {"ranks_per_node": 0}},
+        {"history": [{"step": "a", "seconds": 1, "volume": 3}]}, {"history": [{"seconds": 0.5}]},
+        {"nodes": 7}, {"history": [1]}, {"seconds": None}, {"id": 5},
         {"deterministic": 1}, {"direction": "up"}, {"graph_id": None}, {"tool": ["a"]},
     ):  # fmt: skip
         description.write_text(json.dumps(facts | change))

@@ -13,6 +13,7 @@ from small_graphs import random_graph
 from partition.cli import cli
 from partition.comparison import compare, geometric_mean
 from partition.errors import UserError
+from partition.pipeline import add_partition
 from partition.plots import plot_comparison
 from partition.store import list_partitions, read_partition, write_graph
 from partition.study import Recipe, parse_recipe, study, table, write_csv
@@ -74,8 +75,11 @@ def test_partitions_that_are_there_are_not_made_again(graphs, rows):
         r["volume"] for r in rows if r["label"] == "block"
     ]
     assert ids == {name: read_partition(graphs[0], name).id for name in list_partitions(graphs[0])}
+    study(graphs[:1], [Recipe("block", "block")], [2], seed=1, imbalance=0.5)  # beside them
+    assert {"rp-2-s1-e0.5", "block-2-s1-e0.5"} <= set(list_partitions(graphs[0]))
+    add_partition(graphs[0], "gp", 2, imbalance=0.5, name="gp-2")
     with pytest.raises(UserError, match="made with imbalance"):
-        study(graphs, [parse_recipe("gp:objective=vol")], [2], imbalance=0.5)
+        study(graphs[:1], [Recipe("gp", "gp")], [2])
 
 
 def test_the_table(rows):

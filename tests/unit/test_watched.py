@@ -1,0 +1,121 @@
+"""Every command that communicates obeys ``comm.timeout``, before it sends anything."""
+
+import contextlib
+from types import SimpleNamespace
+
+import pytest
+
+from gcnmpi import cli, cli_common
+from gcnmpi.comm import rest_until_all
+from partition.errors import UserError
+
+COMMANDS = {
+    "train": "train G.graph",
+    "infer": "infer G.graph --weights w.npz --out y.npy",
+    "verify": "verify G.graph",
+    "calibrate": "calibrate",
+    "bench-schemes": "bench-schemes G.graph",
+    "bench spmm": "bench spmm --rmat 4",
+    "bench epoch": "bench epoch G.graph",
+    "bench exchange": "bench exchange G.graph",
+    "doctor": "doctor",
+}
+
+
+class Watched(Exception):
+    """Raised where the watch begins."""
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_watched(monkeypatch, tmp_path, name):
+    @contextlib.contextmanager
+    def watchdog(seconds, rank):
+        raise Watched(seconds, rank)
+        yield
+
+    for module in (cli, cli_common):
+        monkeypatch.setattr(module, "watchdog", watchdog)
+    monkeypatch.chdir(tmp_path)
+    words = [*COMMANDS[name].split(), "--set", "comm.timeout=7"]
+    job = cli.cli.main(words, prog_name="gcnmpi", standalone_mode=False)
+    with pytest.raises(Watched) as found:
+        job(SimpleNamespace(rank=3))  # whatever else it asked of a communicator is not there
+    assert found.value.args == (7, 3)
+
+
+def test_every_command_that_communicates_is_in_the_table(monkeypatch):
+    """Those without a configuration do not communicate, and plan and submit only read."""
+    configured = {
+        name if group is cli.cli else f"bench {name}"
+        for group in (cli.cli, cli.cli.commands["bench"])
+        for name, command in group.commands.items()
+        if any(option.name == "settings" for option in command.params)
+    }
+    assert configured - {"plan", "submit"} == set(COMMANDS)
+
+
+class Second:
+    """A communicator of rank 1, which is told what rank 0 has said."""
+
+    rank, size = 1, 2
+
+    def __init__(self, first=None):
+        self.first = first
+
+    def allreduce(self, value, op):
+        return value
+
+    def bcast(self, mine, root=0):
+        if root == self.rank:  # an error that this rank tells the other
+            return mine
+        if self.first is None:
+            raise Watched(mine)
+        return self.first
+
+
+def said(words):
+    """What rank 0 tells the others of its words; and the job."""
+    job = cli.cli.main(words.split(), prog_name="gcnmpi", standalone_mode=False)
+    with pytest.raises(Watched) as found:
+        job(Second())
+    return found.value.args[0], job
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_ranks_with_other_words_are_refused(monkeypatch, tmp_path, name):
+    monkeypatch.chdir(tmp_path)
+    _, job = said(COMMANDS[name])
+    first, _ = said(COMMANDS[name] + " --set train.epochs=3")
+    with pytest.raises(UserError, match="rank 1 has another configuration than rank 0"):
+        job(Second(first))
+    first, _ = said("doctor" if name != "doctor" else "calibrate")
+    with pytest.raises(UserError, match="rank 1 has another command than rank 0"):
+        job(Second(first))
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("train", "--out x"),
+        ("train", "--save-best w.npz"),
+        ("train", "--resume never"),
+        ("infer", "--layer 1"),
+        ("infer", "--classes"),
+        ("verify", "--json"),
+        ("bench epoch", "--rounds 3"),
+    ],
+)
+def test_ranks_with_other_options_are_refused(monkeypatch, tmp_path, name, option):
+    monkeypatch.chdir(tmp_path)
+    _, job = said(COMMANDS[name])
+    first, _ = said(f"{COMMANDS[name]} {option}")
+    with pytest.raises(UserError, match=f"rank 1 has another {option.split()[0]} than rank 0"):
+        job(Second(first))
+
+
+def test_who_waits_for_rank_0_has_moved():
+    tests, moved = iter([False, False, True]), []
+    barrier = SimpleNamespace(Test=lambda: next(tests))
+    comm = SimpleNamespace(Ibarrier=lambda: barrier)
+    rest_until_all(comm, lambda: moved.append(1), seconds=0)
+    assert len(moved) == 2
