@@ -90,7 +90,7 @@ def check(request: Request) -> int:
     """
     _check_words(request)
     config = load_config(request.config_file, request.settings)
-    stored = open_graph(request.graph)
+    stored = open_graph(request.graph, check=False)
     k = _parts(request)
     ranks = request.ranks or request.nodes * request.gpus or k
     if ranks is None:
@@ -189,10 +189,14 @@ def _sbatch(words: Sequence[str]) -> int:
 
 
 def _check_words(request: Request) -> None:
-    if not re.fullmatch(r"(\d+-)?\d{1,4}(:\d{1,2}){0,2}", request.time):
-        raise UserError(f"--time {request.time!r} is no time", "such as 90 (minutes) or 01:30:00")
-    if not re.fullmatch(r"(\d+-)?\d{1,4}(:\d{1,2}){0,2}", request.partition_time):
-        raise UserError(f"--partition-time {request.partition_time!r} is no time")
+    limit = _seconds("--time", request.time)
+    if request.notice >= limit:
+        raise UserError(
+            f"--notice {request.notice}: the limit of a job is {limit} seconds, so it would be "
+            "asked to stop at once",
+            "a shorter --notice, or a longer --time",
+        )
+    _seconds("--partition-time", request.partition_time)
     if not re.fullmatch(r"[\w./+=,@-]+", str(request.run.resolve())):
         raise UserError(
             f"{request.run.resolve()} cannot be the folder of a job",
@@ -206,6 +210,17 @@ def _check_words(request: Request) -> None:
             raise UserError(f"there is no file {file}")
     if request.gpus and request.launcher != "srun":
         raise UserError("GPUs are bound to ranks by srun", "--launcher srun")
+
+
+def _seconds(option: str, text: str) -> int:
+    """A limit as Slurm takes it: MINUTES[:SECONDS], HOURS:MINUTES:SECONDS, DAYS-HOURS and so on."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?", text)
+    if found is None:
+        raise UserError(f"{option} {text!r} is no time", "such as 90 (minutes) or 01:30:00")
+    days, *rest = (int(number or 0) for number in found.groups())
+    from_minutes = found[1] is None and found[4] is None
+    first, second, third = [0, *rest[:2]] if from_minutes else rest
+    return ((days * 24 + first) * 60 + second) * 60 + third
 
 
 def _parts(request: Request) -> int | None:
