@@ -413,6 +413,8 @@ def _read_header(
     UserError
         If it is damaged, or announces more than a file of ``size`` can hold.
     """
+    if not head.startswith(b"\x93NUMPY"):
+        raise UserError(f"{where} is no .npy array: it begins with {head[:16]!r}")
     stream = io.BytesIO(head)  # which gives what it has, whatever length is announced
     try:
         version = np.lib.format.read_magic(stream)
@@ -422,7 +424,7 @@ def _read_header(
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
     except Exception as error:  # a damaged header can raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{where} is truncated or damaged, or no array: {reason}") from error
+        raise UserError(f"{where} is truncated or damaged: {reason}") from error
     if dtype.hasobject:
         raise UserError(f"{where}: Object arrays are not read, they are programs")
     if (

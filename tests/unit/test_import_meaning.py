@@ -290,6 +290,8 @@ def test_a_column_of_times_is_not_taken_for_weights(place):
         ("New York;Oslo;1.5\nOslo;New York;2\n", {}, [(0, 1), (1, 0)], [1.5, 2]),
         ("user,friend\nann,bob\n", {"header": True}, [(0, 1)], None),
         ("user,friend\nann,bob\n", {"header": False}, [(3, 2), (0, 1)], None),
+        ("a#b c%\nc% a#b\n", {}, [(0, 1), (1, 0)], None),
+        ("0 1 # b c\n1 0 # d\n", {}, [(0, 1), (1, 0)], None),
         ("07 7\n7 07\n", {"string_ids": True}, [(0, 1), (1, 0)], None),
         ("0 1\n2 3\n", {"header": True}, [(0, 1)], None),
     ],
@@ -317,7 +319,7 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
         ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
         ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
         ("a,b\na,\n", {}, "'' is no id"),
-        ("a b\nb \udcff\n", {}, "is not UTF-8"),
+        ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
         ("0 1\n1 \x1b[31m\n", {}, r"'1 \\x1b\[31m'"),
@@ -378,6 +380,9 @@ def test_an_edge_index(place):
     for array in (pairs, pairs.T, np.asfortranarray(pairs.T), pairs.astype(np.uint16)):
         np.save("e.npy", array)
         assert arcs_of(read_source("e.npy")) == [(0, 1), (1, 2), (2, 0)]
+    (place / "e.npy").write_text("0 1\n")
+    with pytest.raises(UserError, match=r"e.npy is no .npy array: it begins with b'0 1"):
+        read_source("e.npy")
     for array, message in (
         (pairs[:2], "it is not clear whether a row is an arc"),
         (pairs + 0.5, r"holds float64 \(3, 2\), not integers"),
