@@ -238,15 +238,17 @@ def _is_missing(request: Request) -> bool:
     return request.partition is not None and not has_partition(request.graph, request.partition)
 
 
-def _model(name: str | None) -> tuple[str, str]:
-    """Model and number of parts of a partition that is to be made, by its name."""
-    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)", name or "")
+def _model(name: str | None) -> tuple[str, str, list[str]]:
+    """Model, number of parts and more options of a partition that is to be made, by its name."""
+    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)(?:-s(\d+))?(?:-e(\d+(?:\.\d+)?))?", name or "")
     if match is None:
         raise UserError(
             f"the graph has no partition {name!r}, and the name does not say how to make it",
-            "make it with gcn-partition add, or name it after model and parts: hp-16",
+            "make it with gcn-partition add, or name it as that would: hp-16, hp-16-s1-e0.03",
         )
-    return match[1], match[2]
+    numbers = {"--seed": match[3], "--imbalance": match[4]}
+    more = [word for option, value in numbers.items() if value for word in (option, value)]
+    return match[1], match[2], more
 
 
 def _job(request: Request, ranks: int) -> str:
@@ -280,9 +282,9 @@ def _job(request: Request, ranks: int) -> str:
 
 def _partition_job(request: Request) -> str:
     assert request.partition is not None
-    model, k = _model(request.partition)
+    model, k, more = _model(request.partition)
     words = [*PYTHON, "partition", "add", str(request.graph.resolve())]
-    words += ["--model", model, "-k", k, "--name", request.partition, "--if-missing"]
+    words += ["--model", model, "-k", k, *more, "--name", request.partition, "--if-missing"]
     graph = hashlib.blake2b(os.fsencode(request.graph.resolve()), digest_size=4).hexdigest()
     return _filled(
         "partition.sbatch",

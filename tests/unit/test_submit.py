@@ -138,6 +138,8 @@ def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slur
     assert list(made) == [PARTITION_SCRIPT, SCRIPT]
     assert "-P -m partition add" in made[PARTITION_SCRIPT]
     assert "--model hp -k 4 --name hp-4 --if-missing" in made[PARTITION_SCRIPT]
+    numbered = prepare(replace(request, partition="hp-4-s1-e0.03"))[PARTITION_SCRIPT]
+    assert "--model hp -k 4 --seed 1 --imbalance 0.03 --name hp-4-s1-e0.03" in numbered
     count = tmp_path / "count"
     log = tmp_path / "log"
     # A site's own sbatch, with something to say around the answer.
