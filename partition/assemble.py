@@ -12,9 +12,9 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, Graph, index_dtype
-from partition.readers import Layout, Source, read_source
+from partition.readers import LAYOUTS, Layout, Source, read_source
 from partition.store import Manifest, check_target, open_graph, write_graph
-from partition.vertex_data import SORTED, attach, check_vertex_data
+from partition.vertex_data import SORTED, attach, check_ids_are_used, check_vertex_data
 
 __all__ = ["attach", "attach_files", "build_graph", "import_graph"]
 
@@ -73,6 +73,8 @@ def import_graph(
 
     in_order = replace(layout, ids=None) if str(ids) == SORTED else layout
     source = read_source(source_path, format, in_order)
+    if str(ids) == SORTED or "ids" not in LAYOUTS.get(source.format, ()):
+        check_ids_are_used(ids, features, labels, masks)
     try:
         graph, facts = build_graph(
             source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
@@ -121,6 +123,7 @@ def attach_files(
         As :func:`attach`; or if the folder cannot be written.
     """
     check_vertex_data(features, labels, masks or {}, seed, ids, mask_numbers)
+    check_ids_are_used(ids, features, labels, masks)
     stored = open_graph(path)
     graph = attach(
         stored.graph,

@@ -40,7 +40,10 @@ def show_graph(facts: Mapping[str, Any]) -> None:
     table.add_row("self-loops", f"{degree['self_loops']:,}")
     table.add_row("direction", f"{manifest.direction}: {DIRECTION_TEXT[manifest.direction]}")
     table.add_row("features", f"{manifest.features:,} columns" if manifest.features else "none")
-    table.add_row("labels", f"{manifest.classes:,} classes" if manifest.classes else "none")
+    names = ", ".join(map(shown, manifest.class_names[:MANY_CLASSES]))
+    more = ", …" if len(manifest.class_names) > MANY_CLASSES else ""
+    named = f" ({names}{more})" if names else ""
+    table.add_row("labels", f"{manifest.classes:,} classes{named}" if manifest.classes else "none")
     table.add_row("masks", ", ".join(manifest.masks) or "none")
     for key, value in manifest.source.items():
         table.add_row(f"source: {key.replace('_', ' ')}", _plain(value))

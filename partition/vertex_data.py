@@ -114,6 +114,21 @@ def check_vertex_data(
         check_file(ids)
 
 
+def check_ids_are_used(
+    ids: str | os.PathLike | None,
+    features: str | os.PathLike | None,
+    labels: str | os.PathLike | None,
+    masks: Mapping[str, str | os.PathLike] | None,
+) -> None:
+    """A UserError if there are ids of rows, but no file with rows."""
+    given = [value for value in (features, labels) if value is not None]
+    if ids is not None and not masks and all(map(_random_size, given)):
+        raise UserError(
+            "--ids says which vertex the rows of files are of, but there is no file",
+            "give --features, --labels or a mask",
+        )
+
+
 class _Places:
     """Which vertex a row of a file belongs to.
 
@@ -249,10 +264,9 @@ class _Places:
         shown = ", ".join(shown_id(value) for value in self.ids[:3])
         return f"{shown} …" if self.n > 3 else shown
 
-    def _hint(self) -> str | None:
-        if self.ids.dtype.kind == "U":
-            return "vertices without arcs have to be listed at the import: --ids FILE"
-        return "vertices without arcs have to be announced at the import: --vertices N"
+    def _hint(self) -> str:
+        option = "--ids FILE" if self.ids.dtype.kind == "U" else "--vertices N or --ids FILE"
+        return f"a list of arcs does not show vertices without arcs: import it with {option}"
 
 
 def _consecutive(ids: np.ndarray) -> bool:

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import re
+import warnings
 from array import array
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.readers import Layout, Source
+from partition.readers.columns import ROLES, Columns, find_columns
 from partition.readers.files import check_memory, finite_weights, quoted
 from partition.readers.numbering import number_vertices
 from partition.readers.text import (
     COMMENTS,
     check_text,
-    first_lines,
     is_integer,
     is_number,
-    separator_of,
     text_blocks,
     words_of,
 )
 from partition.readers.vertex_files import read_ids
 
-ROLES = ("source", "target", "weight")
-# Names that columns have in the files of other programs.
-SOURCES = {"source", "src", "from", "fromnodeid", "fromnode", "node1", "u", "head", "sourceid"}
-TARGETS = {"target", "dst", "to", "tonodeid", "tonode", "node2", "v", "tail", "targetid", "dest"}
-WEIGHTS = {"weight", "weights", "w", "edgeweight"}
 # Whole numbers of this size in a third column are rather times or ids than weights.
 LARGE_WEIGHT = 1000
 LONGEST_ID = 256
@@ -47,7 +41,7 @@ def read(path: Path, layout: Layout) -> Source:
         If there is no arc in the file, a line is not two ids and, where the others have one, a
         finite weight, or it is not clear what a column is.
     """
-    columns = _find_columns(path, layout)
+    columns = find_columns(path, layout)
     names = None
     if columns.text:
         source, target, weights, names = _read_text(path, columns)
@@ -73,158 +67,7 @@ def read(path: Path, layout: Layout) -> Source:
     )
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """How a line is cut, and which columns are what.
-
-    ``header`` is the number of the line with the names, 0 where there is none; ``known`` says that
-    a name or the user calls the third column a weight, ``doubtful`` that the first line may be a
-    header after all.
-    """
-
-    separator: str | None
-    width: int
-    places: tuple[int, ...]
-    text: bool
-    header: int
-    known: bool
-    doubtful: bool
-    note: str
-
-
-def _find_columns(path: Path, layout: Layout) -> _Columns:
-    lines = first_lines(path, 2)
-    _refuse_matrix_market(path)
-    if not lines:
-        raise UserError(f"{path} holds no arcs", "one arc 'source target [weight]' a line")
-    number, first = lines[0]
-    separator = separator_of(_bare(first))
-    words = words_of(_bare(first), separator)
-    if separator == "\t" and all(map(is_integer, words[:2])):
-        separator, words = None, _bare(first).split()
-    if len(words) < 2:
-        raise UserError(
-            f"{path}, line {number}: {quoted(first.strip())} is one column",
-            "one arc 'source target [weight]' a line",
-        )
-    roles = None if layout.columns is None else _given_roles(layout.columns)
-    places = roles or _named_roles(words)
-    second = words_of(_bare(lines[1][1]), separator) if len(lines) > 1 else []
-    ends = (roles or (0, 1))[:2]
-    if max(roles or (0,)) >= len(words):
-        raise UserError(
-            f"{path}, line {number}: {quoted(first.strip())} has {len(words)} columns, "
-            f"--columns {layout.columns} names more"
-        )
-    header, doubtful = layout.header, False
-    if header is None:
-        header = not _integers(words, ends) and bool(_named_roles(words) or _integers(second, ends))
-        doubtful = not header and not _integers(words, ends) and len(lines) > 1
-    if header and len(lines) < 2:
-        raise UserError(f"{path} holds no arcs, only the header {quoted(first.strip())}")
-    if roles is None:
-        places = _named_roles(words) if header else None
-        places = places or _unnamed_roles(path, number, first, words, header)
-    assert places is not None
-    sample = second if header else words
-    text = layout.string_ids or not _integers(sample, places[:2])
-    if text and not layout.string_ids:
-        _refuse_fractions(path, lines[1] if header else lines[0], sample, places)
-    if text and separator is None and not header and len(words) == 3 and roles is None:
-        _check_third(path, number, first, words)
-    used = sorted(places)
-    note = ""
-    if header or used != list(range(len(words))):
-        names = words if header else [f"column {i + 1}" for i in range(len(words))]
-        note = ", ".join(
-            f"{role} {quoted(names[i])}" for role, i in zip(ROLES, places, strict=False)
-        )
-        unread = [quoted(names[i]) for i in range(len(words)) if i not in places]
-        note += f"; not read: {', '.join(unread)}" if unread else ""
-    return _Columns(
-        separator=separator,
-        width=len(words),
-        places=places,
-        text=text,
-        header=number if header else 0,
-        known=roles is not None or bool(header),
-        doubtful=doubtful and text,
-        note=note,
-    )
-
-
-def _bare(line: str) -> str:
-    """A line without what may be a comment, where that leaves something."""
-    return re.split("[#%]", line)[0].strip() or line.strip()
-
-
-def _integers(words: list[str], places: tuple[int, ...]) -> bool:
-    return len(words) > max(places) and all(is_integer(words[i]) for i in places)
-
-
-def _given_roles(columns: str) -> tuple[int, ...]:
-    """Places of source, target and weight in ``--columns``."""
-    names = [name.strip() for name in columns.split(",")]
-    hint = "write source, target, weight and - in the order of the columns: source,target,-,weight"
-    for name in names:
-        if name not in (*ROLES, "-"):
-            raise UserError(f"--columns {columns}: {quoted(name)} is no such column", hint)
-    counts = {role: names.count(role) for role in ROLES}
-    if counts["source"] != 1 or counts["target"] != 1 or counts["weight"] > 1:
-        raise UserError(f"--columns {columns} must name source and target, each once", hint)
-    return tuple(names.index(role) for role in ROLES if role in names)
-
-
-def _named_roles(words: list[str]) -> tuple[int, ...] | None:
-    """Places of source, target and weight by the names in a header."""
-    plain = [re.sub(r"[\s_.-]", "", word.lower()) for word in words]
-    places = []
-    for known in (SOURCES, TARGETS, WEIGHTS):
-        fitting = [i for i, word in enumerate(plain) if word in known]
-        if len(fitting) > 1:
-            return None
-        places += fitting
-        if not fitting and known is not WEIGHTS:
-            return None
-    return tuple(places)
-
-
-def _refuse_fractions(
-    path: Path, line: tuple[int, str], words: list[str], places: tuple[int, ...]
-) -> None:
-    """Numbers that are no integers of 64 bits are hardly meant to be texts."""
-    for place in places[:2]:
-        if place < len(words) and is_number(words[place]) and not is_integer(words[place]):
-            raise UserError(
-                f"{path}, line {line[0]}: {quoted(line[1].strip())} is not 'source target': "
-                f"{quoted(words[place])} is not an integer of 64 bits",
-                "if ids are texts, give --string-ids",
-            )
-
-
-def _unnamed_roles(
-    path: Path, number: int, line: str, words: list[str], header: bool
-) -> tuple[int, ...]:
-    if len(words) == 2:
-        return (0, 1)
-    if len(words) == 3 and not header:
-        return (0, 1, 2)
-    raise UserError(
-        f"{path}, line {number}: {quoted(line.strip())} has {len(words)} columns, and it is not "
-        "clear what they are",
-        "say it in their order, such as --columns source,target,weight or source,target,-,-",
-    )
-
-
-def _check_third(path: Path, number: int, line: str, words: list[str]) -> None:
-    if not is_number(words[2]):
-        raise UserError(
-            f"{path}, line {number}: the third column of {quoted(line.strip())} is no weight",
-            "give --columns source,-,target, say, or --columns source,target,-",
-        )
-
-
-def _check_weights(path: Path, weights: np.ndarray, columns: _Columns) -> None:
+def _check_weights(path: Path, weights: np.ndarray, columns: Columns) -> None:
     """Refuse to take times and ids for weights."""
     if columns.known or not len(weights) or np.abs(weights).max() < LARGE_WEIGHT:
         return
@@ -249,23 +92,18 @@ def _check_first_line(
         )
 
 
-def _refuse_matrix_market(path: Path) -> None:
-    for _, block in text_blocks(path):
-        if block[:14].lower() == "%%matrixmarket":
-            raise UserError(f"{path} is a Matrix Market file", "give --format mtx")
-        return
-
-
-def _read_numbers(
-    path: Path, columns: _Columns
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+def _read_numbers(path: Path, columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
     """Arcs between integers, by NumPy's compiled reader."""
     kinds = (np.int64, np.int64, np.float64)
     dtype = np.dtype(list(zip(ROLES, kinds, strict=True))[: len(columns.places)])
     everything = sorted(columns.places) == list(range(columns.width))
     by_place = np.dtype([dtype.descr[columns.places.index(i)] for i in sorted(columns.places)])
+    plain = columns.separator is None and columns.places == (0, 1) and everything
     tables = []
     for first, block in text_blocks(path):
+        if plain and not first <= columns.header and (pairs := _plain_pairs(block)) is not None:
+            tables.append(pairs.view(by_place)[:, 0])
+            continue
         lines = re.sub("[#%].*", "", block).split("\n")
         if first <= columns.header < first + len(lines):
             lines[columns.header - first] = ""
@@ -279,7 +117,31 @@ def _read_numbers(
     return np.ascontiguousarray(table["source"]), np.ascontiguousarray(table["target"]), weights
 
 
-def _parse(lines: list[str], dtype: np.dtype, columns: _Columns, everything: bool) -> np.ndarray:
+def _plain_pairs(block: str) -> np.ndarray | None:
+    """(rows, 2) from lines of two integers, at several times NumPy's pace; None if unsure."""
+    raw = np.frombuffer(block.encode("latin1", "replace"), np.uint8)
+    word = np.empty(len(raw) + 1, bool)
+    word[0] = False
+    np.greater(raw, ord(" "), out=word[1:])
+    starts = np.flatnonzero(word[1:] & ~word[:-1])
+    line = np.cumsum(raw == ord("\n"))[starts]
+    if len(line) % 2 or (line[::2] != line[1::2]).any() or (line[2::2] == line[1:-1:2]).any():
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        try:
+            numbers = np.fromstring(block, np.int64, sep=" ")
+        except (ValueError, DeprecationWarning):  # something that is no integer
+            return None
+    limits = np.iinfo(np.int64)
+    if len(numbers) != len(starts) or not len(numbers):
+        return None
+    if numbers.min() == limits.min or numbers.max() == limits.max:  # perhaps beyond 64 bits
+        return None
+    return numbers.reshape(-1, 2)
+
+
+def _parse(lines: list[str], dtype: np.dtype, columns: Columns, everything: bool) -> np.ndarray:
     if not any(line.strip() for line in lines[:64]):  # NumPy warns where nothing is left
         lines = [line for line in lines if line.strip()]
         if not lines:
@@ -304,9 +166,7 @@ def _parse(lines: list[str], dtype: np.dtype, columns: _Columns, everything: boo
         return load([line for line in lines if line.strip()])
 
 
-def _fault(
-    path: Path, first: int, lines: list[str], columns: _Columns, otherwise: str
-) -> UserError:
+def _fault(path: Path, first: int, lines: list[str], columns: Columns, otherwise: str) -> UserError:
     """Find the first bad line, slowly."""
     expected = " ".join(ROLES[: len(columns.places)])
     for number, line in enumerate(lines, first):
@@ -332,7 +192,7 @@ def _fault(
     return UserError(f"{path}, from line {first} on: {otherwise}")
 
 
-def _fits(words: list[str], columns: _Columns) -> bool:
+def _fits(words: list[str], columns: Columns) -> bool:
     """Whether a line has the columns; columns that are not read may be missing."""
     if len(columns.places) == columns.width:
         return len(words) == columns.width
@@ -340,7 +200,7 @@ def _fits(words: list[str], columns: _Columns) -> bool:
 
 
 def _read_text(
-    path: Path, columns: _Columns
+    path: Path, columns: Columns
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray]:
     """Arcs between texts, which are numbered as they come, and the texts."""
     numbers: dict[str, int] = {}
@@ -350,6 +210,8 @@ def _read_text(
         for number, line in enumerate(block.split("\n"), first):
             if not line.strip() or line.lstrip().startswith(COMMENTS) or number == columns.header:
                 continue
+            if not line.isascii():
+                check_text(line, f"{path}, line {number}")
             words = words_of(line, columns.separator)
             _check_words(path, number, line, words, columns)
             for end, place in zip(ends, columns.places, strict=False):
@@ -358,8 +220,6 @@ def _read_text(
                 weights.append(float(words[columns.places[2]]))
     if not numbers:
         raise UserError(f"{path} holds no arcs", "one arc 'source target [weight]' a line")
-    for name in numbers:
-        check_text(name, str(path))
     longest = max(map(len, numbers))
     check_memory(12 * longest * len(numbers), f"{path}: ids of up to {longest} characters")
     source, target = (np.frombuffer(end, np.int64) for end in ends)
@@ -367,7 +227,7 @@ def _read_text(
     return source, target, found, np.array(list(numbers))
 
 
-def _check_words(path: Path, number: int, line: str, words: list[str], columns: _Columns) -> None:
+def _check_words(path: Path, number: int, line: str, words: list[str], columns: Columns) -> None:
     at = f"{path}, line {number}: {quoted(line.strip())}"
     if not _fits(words, columns):
         expected = " ".join(ROLES[: len(columns.places)])

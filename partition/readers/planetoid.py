@@ -17,7 +17,7 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph import UNLABELLED
 from partition.readers import Layout, Source
-from partition.readers.files import check_memory, finite_features, read_errors
+from partition.readers.files import check_file, check_memory, finite_features, read_errors
 from partition.readers.unpickle import as_array, as_dense, unpickle
 
 PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")
@@ -87,9 +87,11 @@ def read(prefix: Path, layout: Layout | None = None) -> Source:
 
 def _file(prefix: Path, part: str) -> Path:
     path = prefix.with_name(f"{prefix.name}.{part}")
-    if not path.is_file():
+    if not path.exists():
         hint = "give the prefix of the eight files, such as DIR/ind.cora"
         raise UserError(f"there is no file {path}", hint)
+    check_file(path)
+    check_memory(3 * path.stat().st_size, f"{path}: its content")
     return path
 
 

@@ -27,6 +27,7 @@ LONGEST_ROW = 1 << 26
 LONGEST_WORD = 256
 # Names of a column, in a header, that says which vertex a row is of.
 ID_COLUMNS = {"", "id", "ids", "node", "nodeid", "vertex", "vertexid", "index", "unnamed:0"}
+BOOLEANS = ("true", "false")
 HEADINGS = ID_COLUMNS | {"label", "labels", "class", "classes", "y", "target", "mask", "nodes"}
 
 
@@ -181,7 +182,9 @@ def _is_heading(values: list[str], distinct: Iterable[str]) -> bool:
     if _plain(first) in HEADINGS:
         return True
     others = [value for value in distinct if value != first]
-    return bool(others) and not is_number(first) and all(map(is_integer, others))
+    if not others or is_number(first) or first.lower() in BOOLEANS:
+        return False
+    return all(is_integer(value) or value.lower() in BOOLEANS for value in others)
 
 
 def _plain(word: str) -> str:

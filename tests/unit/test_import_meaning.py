@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from partition.cli import cli
 from partition.errors import UserError
 from partition.readers import Layout, read_source
+from partition.readers.vertex_files import read_features
 from partition.store import open_graph, read_partition
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
@@ -104,6 +107,8 @@ def test_numbers_in_a_mask_of_a_graph_with_ids(place):
         ([10000, 50000, -1, 10000, 20000, -1], [0, 2, -1, 0, 1, -1], ["10000", "20000", "50000"]),
         ([0, 1, -1, 0, 2, 2], [0, 1, -1, 0, 2, 2], []),
         (["b", "a", "", "b", "a", "-1"], [1, 0, -1, 1, 0, -1], ["a", "b"]),
+        (["2.0", "10.0", "", "2.0", "nan", "2.0"], [0, 1, -1, 0, -1, 0], ["2", "10"]),
+        (["1.00e+00", "0.00e+00", "1.00e+00", "-1", "", "-1"], [1, 0, 1, -1, -1, -1], []),
     ],
 )
 @pytest.mark.parametrize("form", ["npy", "csv", "npz"])
@@ -249,7 +254,7 @@ def test_vertices_that_do_not_fit_are_refused(place):
     assert "GiB of memory" in refused("--vertices", "0..2999999999999", source="few.txt")
     message = refused("--features", "x.npy", "--ids", "sorted", source="few.txt")
     assert "has 6 rows, the graph has 2 vertices" in message
-    assert "announced at the import: --vertices N" in message
+    assert "import it with --vertices N or --ids FILE" in message
 
 
 # Columns
@@ -287,6 +292,8 @@ def test_a_column_of_times_is_not_taken_for_weights(place):
         ("New York;Oslo;1.5\nOslo;New York;2\n", {}, [(0, 1), (1, 0)], [1.5, 2]),
         ("user,friend\nann,bob\n", {"header": True}, [(0, 1)], None),
         ("user,friend\nann,bob\n", {"header": False}, [(3, 2), (0, 1)], None),
+        ("a#b c%\nc% a#b\n", {}, [(0, 1), (1, 0)], None),
+        ("0 1 # b c\n1 0 # d\n", {}, [(0, 1), (1, 0)], None),
         ("07 7\n7 07\n", {"string_ids": True}, [(0, 1), (1, 0)], None),
         ("0 1\n2 3\n", {"header": True}, [(0, 1)], None),
     ],
@@ -314,7 +321,7 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
         ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
         ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
         ("a,b\na,\n", {}, "'' is no id"),
-        ("a b\nb \udcff\n", {}, "is not UTF-8"),
+        ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
         ("0 1\n1 \x1b[31m\n", {}, r"'1 \\x1b\[31m'"),
@@ -375,6 +382,9 @@ def test_an_edge_index(place):
     for array in (pairs, pairs.T, np.asfortranarray(pairs.T), pairs.astype(np.uint16)):
         np.save("e.npy", array)
         assert arcs_of(read_source("e.npy")) == [(0, 1), (1, 2), (2, 0)]
+    (place / "e.npy").write_text("0 1\n")
+    with pytest.raises(UserError, match=r"e.npy is no .npy array: it begins with b'0 1"):
+        read_source("e.npy")
     for array, message in (
         (pairs[:2], "it is not clear whether a row is an arc"),
         (pairs + 0.5, r"holds float64 \(3, 2\), not integers"),
@@ -406,8 +416,203 @@ def test_the_summary_says_what_came_out(place):
     assert facts["masks"] == {"train": 2}
 
 
-def test_options_of_one_format_are_refused_with_others(place):
-    (place / "m.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n")
-    for words in (["--vertices", 3], ["--columns", "source,target"], ["--string-ids"]):
-        message = refused(*words, source="m.mtx")
-        assert f"m.mtx has the format mtx: {words[0]} is for edges" in message
+OPTIONS = {
+    "columns": ["--columns", "source,target"],
+    "header": ["--no-header"],
+    "string_ids": ["--string-ids"],
+    "vertices": ["--vertices", "3"],
+    "ids": ["--ids", "ids.txt"],
+    "ids of rows": ["--ids", "ids.txt", "--features", "x3.npy"],
+    "sorted": ["--ids", "sorted", "--features", "x3.npy"],
+    "numbers": ["--mask-numbers", "rows", "--labels", "random:2", "--test-mask", "t.npy"],
+    "undirected": ["--undirected", "--direction", "out", "--duplicates", "sum"],
+}
+OF_ROWS = {"ids of rows", "sorted", "numbers", "undirected"}
+TAKEN = {
+    "txt": set(OPTIONS),
+    "npy": set(OPTIONS) - {"columns", "header", "string_ids"},
+    "mtx": OF_ROWS,
+    "gnn.npz": OF_ROWS,
+    "scipy.npz": OF_ROWS,
+}
+
+
+@pytest.mark.parametrize("form", TAKEN)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_format_takes_or_refuses_every_option(place, form, option):
+    matrix = sp.csr_array(np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]))
+    pairs = np.column_stack(matrix.nonzero())
+    if form == "npy":
+        np.save("a.npy", pairs)
+    elif form == "scipy.npz":
+        sp.save_npz("a.scipy.npz", matrix)
+    elif form == "gnn.npz":
+        parts = ("data", "indices", "indptr", "shape")
+        np.savez("a.gnn.npz", **{f"adj_{part}": getattr(matrix, part) for part in parts})
+    else:
+        head = "%%MatrixMarket matrix coordinate pattern general\n3 3 3\n"
+        text = "".join(f"{i} {j}\n" for i, j in pairs + (form == "mtx"))
+        (place / f"a.{form}").write_text(head + text if form == "mtx" else text)
+    (place / "ids.txt").write_text("2\n0\n1\n")
+    np.save("x3.npy", np.array([[2.0], [0.0], [1.0]]))
+    np.save("t.npy", np.array([1]))
+    if option not in TAKEN[form]:
+        message = refused(*OPTIONS[option], source=f"a.{form}")
+        expected = "but there is no file" if option == "ids" else "is for edges"
+        assert expected in message
+        return
+    graph = imported(*OPTIONS[option], source=f"a.{form}")
+    names = np.arange(3) if graph.ids is None else graph.ids.astype(int)
+    found = {
+        (int(names[i]), int(names[j])) for i, j in zip(*graph.adjacency().nonzero(), strict=True)
+    }
+    arcs = set(map(tuple, pairs.tolist()))
+    assert found == (arcs | {(j, i) for i, j in arcs} if option == "undirected" else arcs)
+    if option == "ids of rows":
+        assert graph.features[:, 0].tolist() == names.tolist()
+    elif option == "sorted":
+        assert graph.features[:, 0].tolist() == [2, 0, 1]
+    elif option == "numbers":
+        assert np.flatnonzero(graph.masks["test"]).tolist() == [1]
+
+
+# Every kind of file that features, labels, masks and ids can come in
+
+VALUES = {
+    "features": np.array([[0, 1.5], [2, 0], [0, 0], [-1, 3], [0.25, 0], [7, 0]], np.float32),
+    "labels": np.array([1, 0, -1, 1, 0, 1]),
+    "train-mask": np.array([True, False, False, True, False, False]),
+}
+
+
+def written(folder, what, form):
+    values = VALUES[what]
+    path = folder / f"{what}.{form}"
+    text = "\n".join(",".join(map(str, np.atleast_1d(row).tolist())) for row in values) + "\n"
+    if form == "npy":
+        np.save(path, values)
+    elif form == "npy.gz":
+        np.save(folder / "a.npy", np.asfortranarray(values))
+        path.write_bytes(gzip.compress((folder / "a.npy").read_bytes()))
+    elif form == "npz":
+        np.savez_compressed(path, values)
+    elif form == "named.npz":
+        name = {"train-mask": "train_mask"}.get(what, what)
+        np.savez(path, **{name: values}, more=np.ones(3), edge_index=np.ones((2, 2), int))
+    elif form == "csr.npz":
+        sp.save_npz(path, sp.csr_matrix(values))
+    elif form == "csr_array.npz":
+        sp.save_npz(path, sp.csr_array(values), compressed=False)
+    elif form == "csv":
+        path.write_text(text)
+    elif form == "header.csv":
+        path.write_text(",".join(["a", "b"][: len(text.split()[0].split(","))]) + "\n" + text)
+    elif form == "pandas.csv":  # DataFrame.to_csv
+        lines = [f"{i},{line}" for i, line in enumerate(text.split())]
+        path.write_text(",".join(["", "label", "1"][: lines[0].count(",") + 1]) + "\n")
+        path.write_text(path.read_text() + "\n".join(reversed(lines)) + "\n")
+    elif form == "tsv":
+        path.write_text(text.replace(",", "\t").replace("\n", "\r\n"))
+    elif form == "csv.gz":
+        path.write_bytes(gzip.compress(text.replace(",", " ").encode()))
+    return path
+
+
+FORMS = ["npy", "npy.gz", "npz", "named.npz", "csv", "header.csv", "pandas.csv", "tsv", "csv.gz"]
+
+
+@pytest.mark.parametrize(
+    ("what", "form"),
+    [
+        *((what, form) for what in VALUES for form in FORMS),
+        ("features", "csr.npz"),
+        ("features", "csr_array.npz"),
+    ],
+)
+def test_every_kind_of_file(place, what, form):
+    path = written(place, what, form)
+    words = [] if what == "labels" else ["--labels", written(place, "labels", "npy")]
+    graph = imported(*words, f"--{what}", path)
+    found = graph.masks["train"] if what == "train-mask" else getattr(graph, what)
+    np.testing.assert_array_equal(found, VALUES[what])
+    ids = place / "ids.txt"
+    ids.write_text("5\n4\n3\n2\n1\n0\n")
+    words += [f"--{what}", path, "--ids", ids]
+    if form == "pandas.csv":
+        assert "has a column of ids, so --ids is not for it" in refused(*words)
+    else:
+        graph = imported(*words)  # ids 5, 4 … in that order, and the rows as they are
+        found = graph.masks["train"] if what == "train-mask" else getattr(graph, what)
+        np.testing.assert_array_equal(found, VALUES[what])
+        assert graph.ids.tolist() == [5, 4, 3, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1,2\n3\n", "line 2 has 1 columns, the first line has 2"),
+        ("1,2\n\n3,x\n", "line 3: 'x' is not a number"),
+        ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
+        ("", "holds no features"),
+        ("id\n1\n", "a column of ids, but no features"),
+        ("id,a\n1,2\n1,3\n", "the id 1 stands twice"),
+        ("1,nan\n", "features of vertex 0, column 1 are not finite"),
+        ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
+        ("id,a\n1,2\n1\n", "line 3 has 1 columns"),
+        ("1;0,5\n", "line 1"),
+    ],
+)
+def test_tables_of_features_that_are_refused(tmp_path, text, message):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        read_features(tmp_path / "x.csv")
+    assert "x.csv" in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_archives_that_can_be_read_in_two_ways_are_refused(place):
+    np.savez("a.npz", one=np.ones((6, 2)), two=np.ones((6, 2)))
+    message = refused("--features", "a.npz")
+    assert "a.npz holds 'one', 'two': it is not clear which array to read" in message
+    sp.save_npz("coo.npz", sp.coo_matrix(np.eye(6)))
+    assert "a sparse matrix in the form 'coo', only csr" in refused("--features", "coo.npz")
+    (place / "x.npz").write_text("1 2\n")
+    np.save("x.npy", np.ones((6, 2)))
+    (place / "x.npy").rename("x.csv")  # the content decides, not the name
+    assert imported("--features", "x.csv").features.shape == (6, 2)
+    assert "has 1 rows, the graph has 6" in refused("--features", "x.npz")
+
+
+def test_an_adjacency_matrix_of_scipy(place):
+    matrix = sp.csr_array((np.array([1, 2.5]), (np.array([0, 2]), np.array([1, 0]))), shape=(4, 4))
+    sp.save_npz("a.npz", matrix)
+    source = read_source("a.npz")
+    assert (source.n, arcs_of(source), source.weights.tolist()) == (4, [(0, 1), (2, 0)], [1, 2.5])
+    assert "is for edges, npy" in refused("--vertices", "4", source="a.npz")
+    sp.save_npz("a.npz", matrix.tocoo())
+    assert "only csr is read" in refused(source="a.npz")
+    sp.save_npz("a.npz", sp.csr_array((2, 3)))
+    assert "is 2 x 3, not square" in refused(source="a.npz")
+    np.savez("a.npz", indptr=np.array([0, 1]))
+    assert "has no array adj_indptr; it holds 'indptr'" in refused(source="a.npz")
+    (place / "a.npz").write_text("0 1\n")
+    assert "a.npz is no npz: it begins with b'0 1" in refused(source="a.npz")
+
+
+@pytest.mark.parametrize("style", ["{}_{}", "{}_matrix.{}"])
+@pytest.mark.parametrize("names", ["class_names", "idx_to_class"])
+def test_relatives_of_gnn_benchmark(place, style, names):
+    adjacency = sp.csr_array(np.array([[0, 1], [1, 0]], np.float32))
+    attributes = sp.csr_array(np.array([[0, 2], [1, 0]], np.float32))
+    arrays = {"labels": np.array([1, 0]), names: np.array(["cat", "dog"])}
+    arrays["node_names"] = np.array([None, {}], object)  # not touched
+    for name, matrix in (("adj", adjacency), ("attr", attributes)):
+        for part in ("data", "indices", "indptr", "shape"):
+            arrays[style.format(name, part)] = np.array(getattr(matrix, part))
+    np.savez("b.npz", **arrays)
+    graph = imported(source="b.npz")
+    assert graph.adjacency().toarray().tolist() == [[0, 1], [1, 0]]
+    assert graph.features.tolist() == [[0, 2], [1, 0]]
+    assert (graph.labels.tolist(), graph.class_names) == ([1, 0], ("cat", "dog"))
+    np.savez("b.npz", **arrays | {names: np.array([{}, None], object)})
+    assert imported(source="b.npz").class_names is None
