@@ -264,7 +264,9 @@ def _read(
 
 
 def _names(schemes: str | None) -> list[str] | None:
-    return None if schemes is None else [name.strip() for name in schemes.split(",") if name]
+    return (
+        None if schemes is None else list(dict.fromkeys(n.strip() for n in schemes.split(",") if n))
+    )
 
 
 def _constants(file: Path | None, config: Any) -> tuple[Machine, dict[str, Any]]:

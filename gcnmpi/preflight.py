@@ -158,6 +158,8 @@ def _is_of(path: Path, record: RunRecord, epoch: int | None) -> bool:
         facts = read_facts(path) or {}
     except UserError:
         return False
+    if record.start["config"]["model"]["train_features"] and not features_path(path).exists():
+        return False
     losses = {line["epoch"]: line["loss"] for line in record.epochs}
     return epoch is not None and (facts.get("epoch"), facts.get("loss")) == (
         epoch,

@@ -202,6 +202,14 @@ def test_import_parts(demo, tmp_path):
         (["add", "DEMO", "--model", "gp", "-k", "2", "-k", "3"], "error: --parts is given twice"),
         (["add", "DEMO", "--seed=1", "--model", "gp", "--seed", "1"], "--seed is given twice"),
         (["synth", "rmat", "--shuffle", "x.graph", "--no-shuffle"], "--shuffle is given twice"),
+        (
+            ["add", "DEMO", "--model=gp", "-k2", "--objective=vol", "--set=objective=cut"],
+            "give one of them",
+        ),
+        (
+            ["add", "DEMO", "--model=rp", "-k2", "--weigh=total=1", "--weigh=total=2"],
+            "--weigh total=2: total is given twice",
+        ),
         (["add", "DEMO", "--model", "metis", "-k", "2"], "hint: METIS is gp"),
         (["add", "DEMO", "--model", "PaToH", "-k", "2"], "hint: export-model writes its files"),
         (["export-model", "DEMO", "x", "--format", "metis", "--model", "metis"], "METIS is gp"),
