@@ -219,7 +219,7 @@ def _network(links: Sequence[Link]) -> list[Finding]:
             found.append(Finding(False, text, "a cable, or another network than the others use"))
     latency = statistics.median(link.seconds for link in between)
     if latency > SLOW_SECONDS:
-        text = f"{latency * 1e6:.0f} µs from host to host: this is no fast network, or not used"
+        text = f"{latency * 1e6:.0f} µs from host to host: no fast network is used"
         advice = "see docs/cluster.md for how to choose the network of Open MPI and MPICH"
         found.append(Finding(False, text, advice))
     return found

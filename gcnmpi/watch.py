@@ -61,7 +61,7 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
 def watchdog(
     seconds: float, rank: int, end: Callable[[int], object] = os._exit
 ) -> Iterator[Callable[[], None]]:
-    """End this process if its main thread has not moved for so many seconds; 0: never.
+    """End this process if its main thread has made no progress for so many seconds; 0: never.
 
     It has moved if it is found at another place of the program, or says so by calling what this
     context gives. A rank that waits for a message that never comes stays where it is; one that
@@ -116,7 +116,7 @@ def _message(rank: int, seconds: float, frame: FrameType) -> str:
     ours = [f for f in _stack(frame) if f.f_globals.get("__name__", "").startswith(own)][:3]
     where = " < ".join(f"{f.f_globals['__name__']}.{f.f_code.co_name}:{f.f_lineno}" for f in ours)
     return (
-        f"error: rank {rank} on {socket.gethostname()} has not moved for {seconds:g} s, "
+        f"error: rank {rank} on {socket.gethostname()} has made no progress for {seconds:g} s, "
         f"in {where}\n"
         "  hint: a rank or the network hangs, or comm.timeout is shorter than a step; "
         "training goes on from the last checkpoint with the same command"

@@ -51,11 +51,11 @@ def parse_recipe(text: str) -> Recipe:
     pairs = [pair.partition("=") for pair in rest.split(",")] if colon else []
     if not model.isalnum() or any(not key.isidentifier() or not value for key, _, value in pairs):
         raise UserError(
-            f"{text!r} is no recipe", f"MODEL, MODEL:OPTION=VALUE,…, with or without {REFINED}"
+            f"{text!r} is not a recipe", f"MODEL, MODEL:OPTION=VALUE,…, with or without {REFINED}"
         )
     options = {key: value for key, _, value in pairs}
     if len(options) < len(pairs):
-        raise UserError(f"{text!r} is no recipe: an option is given twice")
+        raise UserError(f"{text!r} is not a recipe: an option is given twice")
     return Recipe(text, model, options, body != text)
 
 

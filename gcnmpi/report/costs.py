@@ -38,7 +38,7 @@ def print_plan(
     top : int, optional
         Only so many candidates.
     machine : mapping
-        What the file of the machine says; empty for the usual constants.
+        What the file of the machine says; empty for the default constants.
     """
     manifest, config = setting.stored.manifest, setting.config
     facts = {
@@ -155,7 +155,7 @@ def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
 
 def _machine_line(machine: Mapping[str, Any], config: Any) -> str:
     if not machine:
-        return "usual constants, for an order of magnitude; to measure: mpirun gcnmpi calibrate"
+        return "default constants: order of magnitude; to measure: mpirun gcnmpi calibrate"
     text = (
         f"machine {machine['file']}: {', '.join(machine['hosts'])}, {machine['date']}, "
         f"{machine['threads']} threads a rank"

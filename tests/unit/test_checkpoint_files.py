@@ -399,7 +399,7 @@ def test_the_watchdog_ends_a_process_that_stands_still(capsys):
         assert ended.wait(5)
     said = capsys.readouterr().err
     assert "rank 5 on" in said
-    assert "has not moved for 0.3 s" in said
+    assert "has made no progress for 0.3 s" in said
 
 
 def test_the_watchdog_lets_live_what_moves_or_says_so():
