@@ -31,6 +31,7 @@ from partition.errors import UserError, shown
 LOCK = ".lock"
 PATIENCE = 0.5  # seconds: locks that are held for an instant only are waited for
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EINVAL}
+_UNWRITABLE = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT}
 _HELD = {errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK}
 _RECORD_BYTES = 1 << 14
 
@@ -169,7 +170,7 @@ def _wait(path: Path, purpose: str, exclusive: bool, name: str, patience: float)
                 raise UserError(f"there is no folder {path}") from error
             # Otherwise its holder took the lock's folder away between two system calls of ours.
         except OSError as error:
-            if exclusive:
+            if exclusive or error.errno not in _UNWRITABLE:
                 raise UserError(f"cannot lock {path}: {error.strerror or error}") from error
             return None
         else:
@@ -221,7 +222,12 @@ def _take(lock: Path, file: int, holder: Holder, record: Path) -> bool:
             record.write_text(text, encoding="utf-8")
         return True
     # No locks here. Of two that write their records and then look, at least one sees the other.
-    record.write_text(text, encoding="utf-8")
+    try:
+        record.write_text(text, encoding="utf-8")
+    except OSError as error:
+        if holder.exclusive or error.errno not in _UNWRITABLE:
+            raise
+        # Whose folder it is may lock it, this process may not: it sees those that are there now.
     if _conflicting(lock, holder.exclusive, record):
         record.unlink(missing_ok=True)
         return False

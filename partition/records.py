@@ -236,9 +236,6 @@ DEFLATE_RATIO = 1032
 # more than so many times as long as the file.
 FREE_ARCHIVE = 1 << 30
 ARCHIVE_RATIO = 200
-# Larger arrays of unknown shape are read only if they are not more than so many times their file.
-FREE_ARCHIVE = 1 << 30
-ARCHIVE_RATIO = 200
 # Kinds of dtypes, as NumPy calls them.
 NUMBERS = "biufc"
 TEXTS = "SU"

@@ -14,7 +14,9 @@ from gcnmpi.submit import JOB, SCRIPT
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
 
-FRESH = 60  # seconds for which a record that was written to is taken for that of a running program
+# Seconds after its last record for which a run whose lock is not seen here may still be at work: at
+# least so many, three epochs where their length is known, and longer during the first.
+FRESH, FIRST_EPOCH = 60.0, 600.0
 
 
 def status(run: Path) -> dict[str, Any]:
@@ -137,8 +139,17 @@ def _runner(run: Path, record: RunRecord | None) -> str | None:
     except UserError:
         return str(who[0]) if who else ""
     # Not every file system brings the locks of other hosts here.
-    fresh = record is not None and time.time() - record.heard < FRESH
+    fresh = record is not None and time.time() - record.heard < _silence(record)
     return str(who[0]) if who and fresh else None
+
+
+def _silence(record: RunRecord) -> float:
+    """Seconds for which a run that goes on may write nothing."""
+    if record.pace is not None:
+        return max(FRESH, 3 * record.pace)
+    if record.epochs:
+        return max(FRESH, 3 * record.epochs[-1]["seconds"])
+    return FIRST_EPOCH
 
 
 def _newest_jobs(

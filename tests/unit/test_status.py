@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from gcnmpi.report.status import print_status, status
 from gcnmpi.submit import JOB, PARTITION_SCRIPT, SCRIPT
 from partition.errors import UserError
-from partition.locks import folder_lock
+from partition.locks import Holder, folder_lock
 
 NOW = time.time()
 START = {"event": "start", "config": {"train": {"epochs": 10}}, "job": "7.0"}
@@ -173,3 +174,29 @@ def test_what_is_no_run(tmp_path):
         (tmp_path / JOB).write_text(damage)
         with pytest.raises(UserError, match=r"job\.json is damaged"):
             status(Path(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("records", "age", "state"),
+    [
+        (["start", "one", "three"], 50, "running"),  # epochs of 4 s
+        (["start", "one", "three"], 70, "interrupted"),
+        (["start", "long"], 250, "running"),  # one of 100 s
+        (["start", "long"], 310, "interrupted"),
+        (["start", "long", "longer"], 500, "running"),  # 200 s each, with evaluations
+        (["start", "long", "longer"], 610, "interrupted"),
+        (["start"], 500, "running"),  # how long they will be is not known
+        (["start"], 610, "interrupted"),
+    ],
+)
+def test_a_run_on_another_host_whose_lock_is_not_seen_may_have_long_epochs(
+    folder, monkeypatch, records, age, state
+):
+    one, three = RECORDS["one"], RECORDS["three"]
+    monkeypatch.setitem(RECORDS, "long", one | {"seconds": 100.0})
+    monkeypatch.setitem(RECORDS, "longer", three | {"seconds": 100.0, "time": NOW + 400})
+    run = folder(records, age=age)
+    (run / ".lock").mkdir()
+    record = json.dumps(asdict(Holder("gcnmpi train", True, host="elsewhere")))
+    (run / ".lock" / "elsewhere").write_text(record)
+    assert status(run)["state"] == state
