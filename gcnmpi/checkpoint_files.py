@@ -21,7 +21,7 @@ import numpy as np
 
 from gcnmpi.record import Epoch, to_epoch
 from partition.errors import UserError
-from partition.records import read_npz, sync_folder, to_json
+from partition.records import open_regular, read_npz, sync_folder, to_json
 
 FORMAT = "gcnmpi-checkpoint"
 VERSION = 2
@@ -206,7 +206,7 @@ def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[
     """
     size = next(piece[2] for piece in facts["files"] if piece[0] == EPOCHS)
     try:
-        with open(path / EPOCHS, "rb") as file:
+        with open_regular(path / EPOCHS) as file:
             epochs = [to_epoch(json.loads(line)) for line in file.read(size).splitlines()]
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"the checkpoint {path} is damaged: {EPOCHS}: {error}") from error
@@ -229,7 +229,8 @@ def read_manifest(path: Path) -> dict[str, Any]:
         If it has another version.
     """
     try:
-        facts = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        with open_regular(path / MANIFEST) as file:
+            facts = json.loads(file.read())
         checksum = facts.pop("checksum")
     except FileNotFoundError as error:
         raise DamagedError(f"the checkpoint {path} has no readable manifest: none") from error
@@ -287,7 +288,7 @@ def check(path: Path, pieces: Iterable[Sequence[Any]]) -> None:
             name, start, size, checksum = piece
             if Path(name).name != name:
                 raise ValueError(f"{name!r} is not a file of this folder")
-            with open(path / name, "rb") as file:
+            with open_regular(path / name) as file:
                 file.seek(start)
                 found, left = 0, size
                 while left > 0 and (data := file.read(min(left, _BLOCK))):

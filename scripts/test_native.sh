@@ -14,9 +14,12 @@ nanobind=$(PYTHONPATH="$work/nanobind" python -m nanobind --cmake_dir)
 cmake -S . -B "$work/build" -DCMAKE_BUILD_TYPE=Release -Dnanobind_ROOT="$nanobind" \
     -DPython_EXECUTABLE="$(command -v python)" "$@"
 cmake --build "$work/build"
-# The sanitizer of addresses must be the first library that a process loads.
-case "$*" in *address*) LD_PRELOAD=$(g++ -print-file-name=libasan.so) ;; esac
-LD_PRELOAD=${LD_PRELOAD:-} ASAN_OPTIONS=detect_leaks=0 python - "$work"/build/_native.*so <<'END'
+# The sanitizer of addresses must be the first library that a process loads, and must find that of
+# C++ as it starts: it ends the process at the first exception otherwise.
+case "$*" in *address*)
+  LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libstdc++.so)" ;;
+esac
+LD_PRELOAD="${LD_PRELOAD:-}" ASAN_OPTIONS=detect_leaks=0 python - "$work"/build/_native.*so <<'END'
 import importlib.util
 import sys
 

@@ -13,6 +13,7 @@ from gcnmpi.record import RECORD, RunRecord, read_run
 from gcnmpi.submit import JOB, SCRIPT
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
+from partition.records import open_regular
 
 # Seconds after its last record for which a run whose lock is not seen here may still be at work: at
 # least so many, three epochs where their length is known, and longer during the first.
@@ -185,7 +186,8 @@ def _numbers(run: Path) -> list[int]:
 def _submitted(run: Path) -> dict[str, Any]:
     """What submit has written: empty where it has not."""
     try:
-        facts = json.loads((run / JOB).read_text(encoding="utf-8"))
+        with open_regular(run / JOB) as file:
+            facts = json.loads(file.read())
         return {name: facts[name] and int(facts[name]) for name in ("job", "partition_job")}
     except FileNotFoundError:
         return {}

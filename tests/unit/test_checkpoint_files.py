@@ -181,13 +181,20 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
     def newest():
         return read(files.stored(path.parent)[0])
 
-    for call in ("builtins.open", "pathlib.Path.read_text", "os.listdir"):
+    open_regular = files.open_regular
+    for name in (files.MANIFEST, files.STATE, files.EPOCHS, "the folder"):
         with monkeypatch.context() as patch:
-            patch.setattr(call, broken)
+            if name == "the folder":
+                patch.setattr("os.listdir", broken)
+            patch.setattr(
+                files,
+                "open_regular",
+                lambda p, n=name: (broken if p.name == n else open_regular)(p),
+            )
             with pytest.raises(UserError) as caught:
                 newest()
         assert "Input/output error" in str(caught.value)
-        assert not isinstance(caught.value, files.DamagedError), call
+        assert not isinstance(caught.value, files.DamagedError), name
     monkeypatch.setattr("shutil.rmtree", broken)
     with pytest.raises(UserError, match="out of the way"):
         files.discard_after(tmp_path, 1)
@@ -210,6 +217,15 @@ def test_a_manifest_with_malformed_fields_is_damaged(tmp_path, change):
     (path / "manifest.json").write_text(json.dumps(facts | {"checksum": files._checksum(facts)}))
     with pytest.raises(files.DamagedError, match=r"manifest of the checkpoint .* is damaged"):
         files.read_manifest(path)
+
+
+@pytest.mark.parametrize("name", [files.MANIFEST, files.STATE, files.EPOCHS])
+def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path, name):
+    path = write(tmp_path, 2)
+    (path / name).unlink()
+    os.mkfifo(path / name)
+    with pytest.raises(UserError, match="not a regular file"):
+        read(path)
 
 
 def test_checkpoints_of_an_earlier_run_are_set_aside(tmp_path):

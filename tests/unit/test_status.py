@@ -200,3 +200,10 @@ def test_a_run_on_another_host_whose_lock_is_not_seen_may_have_long_epochs(
     record = json.dumps(asdict(Holder("gcnmpi train", True, host="elsewhere")))
     (run / ".lock" / "elsewhere").write_text(record)
     assert status(run)["state"] == state
+
+
+def test_a_pipe_in_the_place_of_the_jobs_is_not_waited_for(folder):
+    run = folder(["start"])
+    os.mkfifo(run / JOB)
+    with pytest.raises(UserError, match="not a regular file"):
+        status(run)
