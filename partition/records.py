@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.locks import process_is_dead, process_space
+from partition.locks import check_outside_graphs, process_is_dead, process_space
 
 
 def to_json(value: Any) -> Any:
@@ -77,9 +77,11 @@ def make_room_for(path: str | os.PathLike) -> None:
     Raises
     ------
     UserError
-        If that cannot be, or no file can be written at ``path``: before the run, not after it.
+        If that cannot be, no file can be written at ``path`` (before the run, not after it), or it
+        is in a graph folder.
     """
     path = Path(path)
+    check_outside_graphs(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

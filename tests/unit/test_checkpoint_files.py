@@ -229,6 +229,14 @@ def record(path, *events):
     add.check()
 
 
+def test_records_of_all_earlier_runs_are_kept_and_told_of(tmp_path, capsys):
+    for number in range(4):
+        record(new_record(tmp_path), ("start", {"ranks": number}))
+    names = ["run.previous-2.jsonl", "run.previous-3.jsonl", "run.previous.jsonl", "run.jsonl"]
+    assert [read_run(tmp_path / name).start["ranks"] for name in names] == [0, 1, 2, 3]
+    assert capsys.readouterr().err.count("is now run.previous.jsonl") == 3
+
+
 def test_of_several_records_of_an_epoch_the_last_counts(tmp_path):
     path = new_record(tmp_path)
     start = {"ranks": 4, "partition": "hp-4"}
