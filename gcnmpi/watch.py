@@ -1,4 +1,4 @@
-"""What ends a run before its last epoch: signals that ask it to, and a watch over hangs."""
+"""Early ends of a run: signals that ask it to stop, and a time-out for ranks that hang."""
 
 from __future__ import annotations
 

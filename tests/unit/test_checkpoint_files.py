@@ -189,7 +189,7 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
         assert "Input/output error" in str(caught.value)
         assert not isinstance(caught.value, files.DamagedError), call
     monkeypatch.setattr("shutil.rmtree", broken)
-    with pytest.raises(UserError, match="out of the way"):
+    with pytest.raises(UserError, match="cannot rename the old"):
         files.discard_after(tmp_path, 1)
 
 
