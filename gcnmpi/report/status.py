@@ -26,7 +26,7 @@ def status(run: Path) -> dict[str, Any]:
         ``state``: queued, loading, running, stopped (and may be resumed), finished, failed (as
         Slurm says), or interrupted (no process runs it any more). ``job``, ``slurm``: the newest
         job of the folder, and its state as Slurm reports it, None if Slurm has no such job.
-        ``why``: what became of a run that has failed. ``heard``: seconds since the record was written to.
+        ``why``: what became of a run that has failed. ``heard``: seconds since the record changed.
         ``log``: the newest job's output.
 
     Raises
