@@ -1,4 +1,4 @@
-"""What ends a run before its last epoch: signals that ask it to, and a watch over hangs."""
+"""Early ends of a run: signals that ask it to stop, and a time-out for ranks that hang."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
 def watchdog(
     seconds: float, rank: int, end: Callable[[int], object] = os._exit
 ) -> Iterator[Callable[[], None]]:
-    """End this process if its main thread has not moved for so many seconds; 0: never.
+    """End this process if its main thread has made no progress for so many seconds; 0: never.
 
     It has moved if it is found at another place of the program, or says so by calling what this
     context gives. A rank that waits for a message that never comes stays where it is; one that
@@ -147,8 +147,9 @@ def _message(rank: int, seconds: float, calls: Sequence[object]) -> str:
             module = ".".join(file.relative_to(folder.parent).with_suffix("").parts)
             ours.append(f"{module}.{found[3]}:{found[2]}")
     return (
-        f"error: rank {rank} on {socket.gethostname()} has not moved for {seconds:g} s, "
-        f"in {' < '.join(ours[:3])}\n"
+        f"error: rank {rank} on {socket.gethostname()} has made no progress for {seconds:g} s, "
+        f"in {' < '.join(ours[:3])}
+"
         "  hint: a rank or the network hangs, or comm.timeout is shorter than a step; "
         "training goes on from the last checkpoint with the same command"
     )

@@ -190,7 +190,7 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
         assert "Input/output error" in str(caught.value)
         assert not isinstance(caught.value, files.DamagedError), call
     monkeypatch.setattr("shutil.rmtree", broken)
-    with pytest.raises(UserError, match="out of the way"):
+    with pytest.raises(UserError, match="cannot rename the old"):
         files.discard_after(tmp_path, 1)
 
 
@@ -400,7 +400,7 @@ def test_the_watchdog_ends_a_process_that_stands_still(capsys):
         assert ended.wait(5)
     said = capsys.readouterr().err
     assert "rank 5 on" in said
-    assert "has not moved for 0.3 s" in said
+    assert "has made no progress for 0.3 s" in said
 
 
 def test_the_watchdog_reads_a_stack_that_changes_meanwhile(monkeypatch):
