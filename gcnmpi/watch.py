@@ -148,8 +148,7 @@ def _message(rank: int, seconds: float, calls: Sequence[object]) -> str:
             ours.append(f"{module}.{found[3]}:{found[2]}")
     return (
         f"error: rank {rank} on {socket.gethostname()} has made no progress for {seconds:g} s, "
-        f"in {' < '.join(ours[:3])}
-"
+        f"in {' < '.join(ours[:3])}\n"
         "  hint: a rank or the network hangs, or comm.timeout is shorter than a step; "
         "training goes on from the last checkpoint with the same command"
     )
