@@ -428,7 +428,7 @@ def _read_header(
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{where} is truncated or damaged: {reason}") from error
     if dtype.hasobject:
-        raise UserError(f"{where}: Object arrays are not read, they are programs")
+        raise UserError(f"{where}: Object arrays are not read, as they can run programs")
     if (
         dtype.kind not in kinds
         or not dtype.itemsize
