@@ -1,4 +1,4 @@
-"""Commands about the machines that a run is given: doctor, submit, status."""
+"""Commands for clusters: doctor, submit, status."""
 
 from __future__ import annotations
 

@@ -10,12 +10,14 @@ import contextlib
 import itertools
 import json
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from partition.errors import UserError, shown
+from partition.locks import check_outside_graphs
 from partition.records import atomic_file, read_records, to_json
 
 RECORD = "run.jsonl"
@@ -59,7 +61,7 @@ class RunRecord:
     end : mapping or None
         None unless the last launch finished.
     stop : mapping or None
-        Of a run that was asked to stop and has not been resumed.
+        The "stop" record, if the run was asked to stop and has not been resumed.
     resumes : int
         How often it was resumed.
     pace : float or None
@@ -239,12 +241,13 @@ def make_folder(out: Path) -> None:
     UserError
         If no record could be written there.
     """
+    check_outside_graphs(out / RECORD)
     with _writing(out / RECORD):
         out.mkdir(parents=True, exist_ok=True)
 
 
 def new_record(out: Path) -> Path:
-    """An empty record in the folder of a run; the one of an earlier run is kept beside it.
+    """An empty record in the folder of a run; those of earlier runs are kept beside it.
 
     Raises
     ------
@@ -255,7 +258,10 @@ def new_record(out: Path) -> Path:
     make_folder(out)
     with _writing(path):
         if path.exists():
-            path.replace(out / PREVIOUS)
+            kept = _put_aside(path)
+            print(
+                f"note: the record of the run before in {out} is now {kept.name}", file=sys.stderr
+            )
         path.touch()
     return path
 
@@ -281,7 +287,7 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
             try:
                 kept = [_checked(path, record) for record in read_records(path)]
             except UserError:  # the checkpoint's copy of the epochs is as good
-                path.replace(out / PREVIOUS)
+                _put_aside(path)
     if not any(record.get("event") == "start" for record in kept):
         kept = [{"event": "start", **start}, *kept]
     there: dict[int, Epoch] = {}
@@ -294,6 +300,15 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
     with atomic_file(path, "w") as file:
         file.writelines(json.dumps(record, default=to_json) + "\n" for record in kept)
     return path
+
+
+def _put_aside(path: Path) -> Path:
+    """Rename a record to ``run.previous.jsonl``; one that has this name gets a number."""
+    kept = path.with_name(PREVIOUS)
+    if kept.exists():
+        free = (path.with_name(f"run.previous-{number}.jsonl") for number in itertools.count(2))
+        kept.replace(next(other for other in free if not other.exists()))
+    return path.replace(kept)
 
 
 class Writer:

@@ -23,7 +23,7 @@ from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE
 from partition.catalogue import check_model
 from partition.errors import UserError
-from partition.locks import folder_lock
+from partition.locks import check_outside_graphs, folder_lock
 from partition.records import atomic_file
 from partition.startup import PYTHON
 from partition.store import has_partition, open_graph, read_partition
@@ -133,6 +133,7 @@ def submit(request: Request, made: Mapping[str, str]) -> dict[str, Any]:
         If the folder has a run that is going on, or a job in the queue; or if Slurm refuses.
     """
     folder = request.run.resolve()
+    check_outside_graphs(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -160,7 +160,7 @@ def add(
             if given or time_limit is not None:
                 raise UserError(
                     "--time-limit, --alpha, --beta and --width are options of --model auto",
-                    "the refinement alone has a time limit too: gcn-partition refine",
+                    "a time limit for refinement alone: gcn-partition refine",
                 )
             made = pipeline.add_partition(
                 graph, model, k, tool=tool, refine=wanted, overwrite=force, **arguments, **options

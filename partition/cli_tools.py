@@ -1,4 +1,4 @@
-"""Commands of ``gcn-partition`` for other programs: their files in, our models out."""
+"""Commands of ``gcn-partition`` for other partitioners: reading parts, writing models."""
 
 from __future__ import annotations
 

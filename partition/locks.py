@@ -128,6 +128,24 @@ def holder_is_dead(holder: Holder) -> bool:
     return process_is_dead(holder.pid) or bool(holder.born and _born(holder.pid) != holder.born)
 
 
+def check_outside_graphs(path: str | os.PathLike) -> None:
+    """Keep results out of graph folders, whose files they could replace, and which imports replace.
+
+    Raises
+    ------
+    UserError
+        If a folder above ``path`` is a graph folder, or ``path`` itself.
+    """
+    path = Path(path)
+    real = Path(os.path.realpath(path.parent)) / path.name
+    for folder in (real, *real.parents):
+        if all((folder / name).is_file() for name in ("manifest.json", "indptr.npy")):
+            raise UserError(
+                f"cannot write {path}: {folder.name} is a graph folder",
+                "choose a place outside of it",
+            )
+
+
 def process_is_dead(pid: int) -> bool:
     """Whether there is no process of this number on this host."""
     try:
@@ -302,7 +320,7 @@ def _in_use(path: Path, lock: Path, exclusive: bool) -> UserError:
         return UserError(f"{path} is in use by another process", hint)
     record, holder = others[0]
     if holder.host != socket.gethostname():
-        hint += f"; if that process is dead, delete {record}"
+        hint += f"; if that process has ended, delete {record}"
     return UserError(f"{path} is in use: {holder}", hint)
 
 

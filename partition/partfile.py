@@ -26,8 +26,8 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
     Raises
     ------
     UserError
-        With the number of the line that is wrong; or if no vertex is in part 0 and k is not
-        given, because the file then seems to count from 1.
+        With the number of the line that is wrong; or if a part has no vertex and k is not
+        given: the file may count from 1, or hold other numbers than those of parts.
     """
     try:
         lines = Path(file).read_bytes().rstrip().split(b"\n")
@@ -61,10 +61,14 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
             f"{file} has {len(parts)} part numbers, the graph has {n} vertices",
             "one number for each vertex, in their order",
         )
-    if from_one and k is None:
+    used = np.unique(parts)
+    empty = np.flatnonzero(used != first + np.arange(len(used)))
+    if k is None and len(empty):
+        part, parted = first + empty[0], used[-1] - first + 1
+        hint = f"-k {parted} if part {part} is meant to be empty"
         raise UserError(
-            f"{file} has parts 1 to {parts.max()} and no vertex in part 0",
-            f"{FROM_ONE}; -k {parts.max() + 1} if part 0 is meant to be empty",
+            f"{file} has parts {used[0]} to {used[-1]} and no vertex in part {part}",
+            f"{FROM_ONE}; {hint}" if from_one else hint,
         )
     return (parts - first).astype(np.int32)
 

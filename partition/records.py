@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from partition.errors import UserError
-from partition.locks import process_is_dead, process_space
+from partition.locks import check_outside_graphs, process_is_dead, process_space
 
 
 def to_json(value: Any) -> Any:
@@ -77,9 +77,11 @@ def make_room_for(path: str | os.PathLike) -> None:
     Raises
     ------
     UserError
-        If that cannot be, or no file can be written at ``path``: before the run, not after it.
+        If that cannot be, no file can be written at ``path`` (before the run, not after it), or it
+        is in a graph folder.
     """
     path = Path(path)
+    check_outside_graphs(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -423,7 +425,7 @@ def _read_header(
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{where} is truncated or damaged: {reason}") from error
     if dtype.hasobject:
-        raise UserError(f"{where}: Object arrays are not read, they are programs")
+        raise UserError(f"{where}: Object arrays are not read, as they can run programs")
     if (
         dtype.kind not in kinds
         or not dtype.itemsize

@@ -79,7 +79,7 @@ def study(
     graphs : iterable of path
         Graph folders.
     direction : {"in", "out"}, optional
-        Of M; default: each graph's own.
+        Direction of M; default: each graph's own.
     report : callable
         Told what is being done, a line at a time.
 

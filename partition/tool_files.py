@@ -18,6 +18,7 @@ from partition.balance import DEFAULT, constraint_weights, parse_balance
 from partition.catalogue import MODELS, describe, settled, unknown_model
 from partition.errors import UserError, unknown_name
 from partition.graph import DIRECTIONS, chunks
+from partition.locks import check_outside_graphs
 from partition.models import GraphModel, HypergraphModel
 from partition.records import atomic_file
 from partition.sampling import pointers
@@ -143,6 +144,7 @@ def write_model(
             "an hMETIS file has one weight per vertex", "balance one thing, or write a PaToH file"
         )
     write: Any = {"metis": _metis, "hmetis": _hmetis, "patoh": _patoh}[format]
+    check_outside_graphs(file)
     with atomic_file(file) as out:
         write(out, model, np.asarray(weights))
 

@@ -36,7 +36,7 @@ class Columns:
     width : int
         Number of columns.
     places : tuple of int
-        Of the source, the target and, where there is one, the weight.
+        Positions of the columns with the source, the target and, if there is one, the weight.
     text : bool
         Ids are texts.
     header : int

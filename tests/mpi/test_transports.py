@@ -140,4 +140,4 @@ def test_more_threads_than_cores_are_mentioned(mpirun, path, tmp_path):
     words = ["--partition", "rp-2", "--set", "threads=4096", "--set", "kernel=scipy"]
     done = mpirun(2, "gcnmpi", "train", path, *words, "--set", "train.epochs=1", "--out", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stderr.count("want 8192 threads") == 1
+    assert done.stderr.count("use 8192 threads") == 1

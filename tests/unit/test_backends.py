@@ -355,6 +355,16 @@ def test_part_files_that_count_from_one(tmp_path):
         read_parts(file, 3, 2, 1)
 
 
+def test_part_files_that_leave_parts_out(tmp_path):
+    file = tmp_path / "parts.txt"
+    for text, first, empty, k in (("0 2 4", 0, 1, 5), ("5 5 5", 0, 0, 6), ("1 2 4", 1, 3, 4)):
+        file.write_text(text)
+        with pytest.raises(UserError, match=f"no vertex in part {empty}") as caught:
+            read_parts(file, 3, first=first)
+        assert caught.value.hint == f"-k {k} if part {empty} is meant to be empty"
+        assert read_parts(file, 3, k, first).max() == k - 1
+
+
 def test_read_parts(tmp_path):
     file = tmp_path / "parts.txt"
     file.write_text("0\n2\r\n 1 \n\n")

@@ -205,7 +205,7 @@ def test_ids_also_name_vertices_without_arcs_and_must_name_the_others(place):
         "--ids", "ids.txt", source="gap.txt"
     )
     (place / "ids.txt").write_text("30\n10\n30\n")
-    assert "the id 30 stands twice" in refused("--ids", "ids.txt", source="gap.txt")
+    assert "the id 30 occurs twice" in refused("--ids", "ids.txt", source="gap.txt")
 
 
 def test_a_column_of_ids_says_whose_row_it_is(place):
@@ -555,7 +555,7 @@ def test_every_kind_of_file(place, what, form):
         ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
         ("", "holds no features"),
         ("id\n1\n", "a column of ids, but no features"),
-        ("id,a\n1,2\n1,3\n", "the id 1 stands twice"),
+        ("id,a\n1,2\n1,3\n", "the id 1 occurs twice"),
         ("1,nan\n", "features of vertex 0, column 1 are not finite"),
         ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
         ("id,a\n1,2\n1\n", "line 3 has 1 columns"),

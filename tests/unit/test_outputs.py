@@ -6,7 +6,7 @@ import pytest
 
 from gcnmpi.config import from_table
 from gcnmpi.outputs import WEIGHTS, Training, check_distinct, check_suffix
-from gcnmpi.record import Epoch
+from gcnmpi.record import Epoch, make_folder
 from gcnmpi.report.outcome import print_run
 from partition.errors import UserError
 from partition.records import make_room_for
@@ -38,6 +38,23 @@ def test_where_no_file_can_be_made_is_found_by_making_one(tmp_path):
     for path in (Path("/proc/w.npz"), tmp_path / ("n" * 250) / ("n" * 300) / "w.npz"):
         with pytest.raises(UserError, match="cannot write"):
             make_room_for(path)
+
+
+def test_results_stay_out_of_graph_folders(tmp_path):
+    graph = tmp_path / "g.graph"
+    graph.mkdir()
+    for name in ("manifest.json", "indptr.npy", "labels.npy"):
+        (graph / name).write_bytes(b"x")
+    (tmp_path / "link").symlink_to(graph)
+    for path in (graph / "labels.npy", graph / "a" / "b.npz", tmp_path / "link" / "labels.npy"):
+        with pytest.raises(UserError, match=r"g.graph is a graph folder"):
+            make_room_for(path)
+    for folder in (graph, graph / "runs" / "a"):
+        with pytest.raises(UserError, match=r"g.graph is a graph folder"):
+            make_folder(folder)
+    assert (graph / "labels.npy").read_bytes() == b"x"
+    assert len(list(graph.iterdir())) == 3
+    make_room_for(tmp_path / "labels.npy")
 
 
 def test_the_end_of_a_run_in_a_few_lines(capsys):
