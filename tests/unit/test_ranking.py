@@ -201,7 +201,7 @@ def plan(*words):
 
 def test_plan_prints_a_table_and_json(path):
     text = plan(path, "-P", 2, "--memory", "1kB").output
-    assert "rings: 2 ranks, 16 a node" in text
+    assert "rings: 2 ranks, 16 per node" in text
     assert "block-2" in text
     assert "default constants" in text
     assert "more ranks do not help" in text
