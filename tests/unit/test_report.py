@@ -115,7 +115,10 @@ def test_the_plot_of_curves(tmp_path, capsys):
         assert f"<!-- {words} -->" in text
     print_runs([write_run(tmp_path / "three")], plot=tmp_path / "c.svg")
     assert "validation accuracy" not in (tmp_path / "c.svg").read_text()
-    for name, says in (("c.txt", "not a name for a figure"), ("one/run.jsonl/c.png", "cannot write")):
+    for name, says in (
+        ("c.txt", "not a name for a figure"),
+        ("one/run.jsonl/c.png", "cannot write"),
+    ):
         with pytest.raises(UserError, match=says):
             print_runs([tmp_path / "nowhere"], plot=tmp_path / name)
     with pytest.raises(UserError, match="exclude each other"):
