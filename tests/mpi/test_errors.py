@@ -129,7 +129,9 @@ MISTAKES = {
     "no partition": train("{0}/good.graph", "3 ranks need a partition", "-k 3"),
     "unknown partition": train("{0}/good.graph --partition rp3", "unknown partition", "'rp-3'"),
     "partition of none": train("{0}/bare.graph --partition hp-3", "nor any other"),
-    "partition name": train("{0}/good.graph --partition ../rp-3", "no name for a partition"),
+    "partition name": train(
+        "{0}/good.graph --partition ../rp-3", "not a valid name for a partition"
+    ),
     "more ranks than vertices": train(
         "{0}/two.graph --partition rp-2", "3 ranks for 2 vertices", "no more ranks"
     ),
@@ -173,7 +175,7 @@ MISTAKES = {
         f"{GOOD} --set scheme.grid=3x1", "scheme.grid is an option of", "scheme p2p", "leave"
     ),
     "two orders of a grid": train(
-        f"{GOOD} --set scheme.name=summa --set scheme.permutation=none", "--partition gives"
+        f"{GOOD} --set scheme.name=summa --set scheme.permutation=none", "both give an order"
     ),
     "no config": train(f"{GOOD} --config {{0}}/nothere.toml", "nothere.toml", "No such file"),
     "no TOML": train(f"{GOOD} --config {{0}}/broken.toml", "broken.toml is not valid TOML", "line"),
