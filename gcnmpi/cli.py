@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +23,7 @@ from gcnmpi.outputs import RESULTS, WEIGHTS, Training, check_distinct, check_suf
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.watch import EXIT_REQUEUE, stop_requests, watchdog
 from partition.commands import Commands
-from partition.errors import EXIT_USER_ERROR, UserError
+from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
 
 def main() -> None:
@@ -302,6 +304,30 @@ def _native_facts() -> dict[str, str]:
     return {"target": targets()[0], "threads": threads}
 
 
+@cli.command(short_help="Configurations to start from.")
+@click.argument("name", required=False)
+def config(name: str | None) -> int:
+    """Print the configuration NAME, to be changed and given to --config; without NAME, list them.
+
+    \b
+      gcnmpi config gcn > my.toml
+    """
+    there = {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+        for file in files("gcnmpi").joinpath("configs").iterdir()
+        if file.name.endswith(".toml")
+    }
+    if name is None:
+        for each, text in sorted(there.items()):
+            about = text.splitlines()[0].removeprefix("# ")
+            print(f"{each:14} {re.split('[:.] |[:.]$', about)[0]}")
+    elif name.removesuffix(".toml") not in there:
+        raise unknown_name("configuration", name, there)
+    else:
+        print(there[name.removesuffix(".toml")], end="")
+    return 0
+
+
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
@@ -325,6 +351,7 @@ def report(runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | Non
 
 for command in (
     cli_schemes.plan,
+    cli_schemes.volumes,
     cli_schemes.calibrate,
     cli_schemes.bench_schemes,
     cli_bench.bench,

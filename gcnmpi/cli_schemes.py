@@ -95,6 +95,67 @@ def plan(
     return 0
 
 
+@click.command(short_help="What ranks receive under every scheme, over the number of ranks.")
+@_graph
+@click.option(
+    "-P",
+    "--ranks",
+    "sizes",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(4, 16, 64, 256, 1024, 4096),
+    show_default=True,
+)
+@click.option(
+    "--records",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Output of 'bench-schemes --json': counted bytes beside the predicted ones.",
+)
+@_schemes
+@_machine
+@click.option("--ranks-per-node", type=click.IntRange(1), metavar="R")
+@click.option(
+    "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
+)
+@click.option("--classes", type=click.IntRange(1), help="Classes, if the graph had so many.")
+@configured
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs/volumes"),
+    show_default=True,
+    help="Folder for volumes.csv and volumes.md.",
+)
+def volumes(
+    graph: Path, sizes: tuple[int, ...], records: tuple[Path, ...], schemes: str | None,
+    machine_file: Path | None, ranks_per_node: int | None, features: int | None,
+    classes: int | None, config_file: Path | None, settings: tuple[str, ...], out: Path,
+) -> int:  # fmt: skip
+    """Compare what a rank receives in an epoch under every scheme, on few and on many ranks.
+
+    Predicted for any number of ranks; the best grid or replication factor of each scheme counts.
+    """
+    from gcnmpi.comparison import as_text, counted_rows, predicted_rows, write_csv
+    from gcnmpi.ranking import Setting
+
+    config, given = _read(config_file, settings, schemes)
+    machine, facts = _constants(machine_file, config)
+    per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
+    setting = Setting(open_graph(graph), config, machine, per_node, features, classes, given)
+    make_room_for(out / "volumes.csv")
+    rows = counted_rows(records)
+    predicted, skipped = predicted_rows(setting, sizes, _names(schemes))
+    rows = predicted + rows
+    write_csv(rows, out / "volumes.csv")
+    text = as_text(rows)
+    (out / "volumes.md").write_text(text, encoding="utf-8")
+    click.echo(text)
+    for skip in skipped:
+        click.echo(f"not {skip.scheme}: {skip.reason}", err=True)
+    return 0
+
+
 @click.command(short_help="Measure what this machine can do, for plan and grid = auto.")
 @click.option(
     "--out",
@@ -203,7 +264,9 @@ def _read(
 
 
 def _names(schemes: str | None) -> list[str] | None:
-    return None if schemes is None else [name.strip() for name in schemes.split(",") if name]
+    return (
+        None if schemes is None else list(dict.fromkeys(n.strip() for n in schemes.split(",") if n))
+    )
 
 
 def _constants(file: Path | None, config: Any) -> tuple[Machine, dict[str, Any]]:

@@ -123,6 +123,17 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
+def as_text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table, and from how many ranks on other schemes receive less than p2p."""
+    lines = ["MB that the busiest rank receives in an epoch", "", table(rows)]
+    for cross in crossovers(rows):
+        when = f"nowhere up to {cross['compared']} ranks"
+        if cross["from_ranks"]:
+            when = f"from {cross['from_ranks']} ranks on"
+        lines.append(f"{cross['other']} receives less than p2p {cross['partition']}: {when}")
+    return "\n".join(lines) + "\n"
+
+
 def write_csv(rows: Sequence[Mapping[str, Any]], path: str | os.PathLike) -> None:
     """All rows, with a heading; whole or not at all."""
     text = io.StringIO()

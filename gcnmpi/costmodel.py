@@ -387,6 +387,10 @@ def _training_memory(case: Case, rank: int) -> int:
     # Buffers of one product and width serve all layers.
     distinct = {(product[0], *product[2:]): product for product in case.products}
     buffers = sum(outline.buffers(rank, *product) for product in distinct.values())
+    if outline.own_buffers and case.orders[0] == "aggregate" and work.config.model.input_dropout:
+        # Evaluation exchanges the features themselves, training what dropout leaves of them: with
+        # a halo each, and one room for packed rows.
+        buffers += outline.volume(rank, "aggregate", 1, work.widths[0]).received
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
     train, reduced = work.config.train, reduced_bytes(case, rank)
     copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)

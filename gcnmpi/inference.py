@@ -93,7 +93,7 @@ def infer(
     """
 
     def read() -> tuple[Weights, Config]:
-        stored = open_graph(graph)
+        stored = open_graph(graph, check=False)
         found = read_weights(weights, config)
         taken = as_trained(found, config, given, resolved_direction(stored, config))
         features = stored.manifest.features

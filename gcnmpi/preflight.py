@@ -78,7 +78,7 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
                 make_room(comm, features_path(path), option)
 
     def look() -> RunRecord | None:
-        stored = open_graph(asked.graph)
+        stored = open_graph(asked.graph, check=False)
         check_trainable(stored)
         record = _complete(asked, stored, comm.size)
         if record is None and asked.resume not in ("auto", "never"):
@@ -157,6 +157,8 @@ def _is_of(path: Path, record: RunRecord, epoch: int | None) -> bool:
     try:
         facts = read_facts(path) or {}
     except UserError:
+        return False
+    if record.start["config"]["model"]["train_features"] and not features_path(path).exists():
         return False
     losses = {line["epoch"]: line["loss"] for line in record.epochs}
     return epoch is not None and (facts.get("epoch"), facts.get("loss")) == (

@@ -90,7 +90,7 @@ def check(request: Request) -> int:
     """
     _check_words(request)
     config = load_config(request.config_file, request.settings)
-    stored = open_graph(request.graph)
+    stored = open_graph(request.graph, check=False)
     k = _parts(request)
     ranks = request.ranks or request.nodes * request.gpus or k
     if ranks is None:
@@ -189,10 +189,14 @@ def _sbatch(words: Sequence[str]) -> int:
 
 
 def _check_words(request: Request) -> None:
-    if not re.fullmatch(r"(\d+-)?\d{1,4}(:\d{1,2}){0,2}", request.time):
-        raise UserError(f"--time {request.time!r} is no time", "such as 90 (minutes) or 01:30:00")
-    if not re.fullmatch(r"(\d+-)?\d{1,4}(:\d{1,2}){0,2}", request.partition_time):
-        raise UserError(f"--partition-time {request.partition_time!r} is no time")
+    limit = _seconds("--time", request.time)
+    if request.notice >= limit:
+        raise UserError(
+            f"--notice {request.notice}: the limit of a job is {limit} seconds, so it would be "
+            "asked to stop at once",
+            "a shorter --notice, or a longer --time",
+        )
+    _seconds("--partition-time", request.partition_time)
     if not re.fullmatch(r"[\w./+=,@-]+", str(request.run.resolve())):
         raise UserError(
             f"{request.run.resolve()} cannot be the folder of a job",
@@ -206,6 +210,17 @@ def _check_words(request: Request) -> None:
             raise UserError(f"there is no file {file}")
     if request.gpus and request.launcher != "srun":
         raise UserError("GPUs are bound to ranks by srun", "--launcher srun")
+
+
+def _seconds(option: str, text: str) -> int:
+    """A limit as Slurm takes it: MINUTES[:SECONDS], HOURS:MINUTES:SECONDS, DAYS-HOURS and so on."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?", text)
+    if found is None:
+        raise UserError(f"{option} {text!r} is no time", "such as 90 (minutes) or 01:30:00")
+    days, *rest = (int(number or 0) for number in found.groups())
+    from_minutes = found[1] is None and found[4] is None
+    first, second, third = [0, *rest[:2]] if from_minutes else rest
+    return ((days * 24 + first) * 60 + second) * 60 + third
 
 
 def _parts(request: Request) -> int | None:
@@ -223,15 +238,17 @@ def _is_missing(request: Request) -> bool:
     return request.partition is not None and not has_partition(request.graph, request.partition)
 
 
-def _model(name: str | None) -> tuple[str, str]:
-    """Model and number of parts of a partition that is to be made, by its name."""
-    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)", name or "")
+def _model(name: str | None) -> tuple[str, str, list[str]]:
+    """Model, number of parts and more options of a partition that is to be made, by its name."""
+    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)(?:-s(\d+))?(?:-e(\d+(?:\.\d+)?))?", name or "")
     if match is None:
         raise UserError(
             f"the graph has no partition {name!r}, and the name does not say how to make it",
-            "make it with gcn-partition add, or name it after model and parts: hp-16",
+            "make it with gcn-partition add, or name it as that would: hp-16, hp-16-s1-e0.03",
         )
-    return match[1], match[2]
+    numbers = {"--seed": match[3], "--imbalance": match[4]}
+    more = [word for option, value in numbers.items() if value for word in (option, value)]
+    return match[1], match[2], more
 
 
 def _job(request: Request, ranks: int) -> str:
@@ -265,9 +282,9 @@ def _job(request: Request, ranks: int) -> str:
 
 def _partition_job(request: Request) -> str:
     assert request.partition is not None
-    model, k = _model(request.partition)
+    model, k, more = _model(request.partition)
     words = [*PYTHON, "partition", "add", str(request.graph.resolve())]
-    words += ["--model", model, "-k", k, "--name", request.partition, "--if-missing"]
+    words += ["--model", model, "-k", k, *more, "--name", request.partition, "--if-missing"]
     graph = hashlib.blake2b(os.fsencode(request.graph.resolve()), digest_size=4).hexdigest()
     return _filled(
         "partition.sbatch",

@@ -71,6 +71,8 @@ class Result:
         The last record.
     stopped : bool
         Whether the run was asked to stop before its last epoch, and can be resumed.
+    keep : callable
+        The checkpoint of the end, which it writes if there is none; None without a folder.
     """
 
     epochs: list[Epoch]
@@ -78,6 +80,7 @@ class Result:
     best: Best
     end: dict[str, Any]
     stopped: bool = False
+    keep: Callable[[], Path | None] = lambda: None
 
 
 def train(
@@ -118,12 +121,13 @@ def train(
     model, targets = step.model, step.targets
     epochs, best = _restored(problem, step, found)
     history = checkpoint_files.History(epochs)
-    before, saved, since = len(epochs), found is not None, time.monotonic()
+    before, since = len(epochs), time.monotonic()
+    kept = None if found is None else found.path
     file = None
     if out is not None:
         file = from_root(comm, lambda: _open_record(out, start, found, config.epochs))
 
-    def save() -> str:
+    def save() -> Path:
         arrays = {"weights": model.parameters.flat, **step.optimizer.state()}
         if best.epoch:
             arrays["best"] = best.flat
@@ -133,7 +137,7 @@ def train(
             "versions": start["versions"],
         }
         with problem.phases.as_one("checkpoint"), problem.traffic.during("checkpoint"):
-            return checkpoint.save(problem, out, model, arrays, history, facts).name  # type: ignore
+            return checkpoint.save(problem, out, model, arrays, history, facts)  # type: ignore
 
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
@@ -172,15 +176,15 @@ def train(
                 continue
             last = number == config.epochs
             # A run that has written checkpoints leaves one of its end: it may be given more epochs.
-            if signal or (last and saved) or _checkpoints(config, number, minutes):
-                name, saved, since = save(), True, time.monotonic()
+            if signal or (last and kept) or _checkpoints(config, number, minutes):
+                kept, since = save(), time.monotonic()
                 if signal and not last:
-                    end = {"epoch": number, "signal": int(signal), "checkpoint": name}
+                    end = {"epoch": number, "signal": int(signal), "checkpoint": kept.name}
                     write("stop", **end)
                     return Result(epochs, model, best, end, stopped=True)
         end = _end_record(problem, step, epochs, before, best)
         write("end", **end)
-    return Result(epochs, model, best, end)
+    return Result(epochs, model, best, end, keep=lambda: kept or (save() if out else None))
 
 
 @contextlib.contextmanager
@@ -274,7 +278,13 @@ def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]
 
 
 def save(problem: Problem, result: Result, weights: Path | None, best: Path | None) -> None:
-    """Write the last and the best weights of a run to files, where asked for."""
+    """Write the last and the best weights of a run to files, where asked for.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if one cannot be written; a checkpoint has them then, if that can be written.
+    """
     chosen = (
         (weights, result.epochs[-1].epoch, result.model.parameters.flat),
         (best, result.best.epoch, result.best.flat),
@@ -282,10 +292,16 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
     with agreed(problem.comm):
         if best is not None and not result.best.epoch:
             raise UserError("--save-best: nothing was validated")
-    for path, epoch, flat in chosen:
-        if path is not None:
-            loss = result.epochs[epoch - 1].loss
-            save_weights(path, problem, result.model, flat, epoch=epoch, loss=loss)
+    try:
+        for path, epoch, flat in chosen:
+            if path is not None:
+                loss = result.epochs[epoch - 1].loss
+                save_weights(path, problem, result.model, flat, epoch=epoch, loss=loss)
+    except UserError as error:
+        with contextlib.suppress(UserError):
+            if kept := result.keep():
+                error.hint = f"they are in {kept}: the same command, started again, writes them"
+        raise
 
 
 def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:

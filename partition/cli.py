@@ -22,6 +22,7 @@ from partition.cli_common import (
 from partition.cli_import import attach, import_
 from partition.cli_make import add, refine
 from partition.cli_minibatches import simulate
+from partition.cli_study import study
 from partition.cli_tools import export_model, import_parts
 from partition.commands import Commands
 from partition.describe import describe_graph, describe_partition
@@ -161,7 +162,7 @@ def compare(
     if not rows and not as_json:
         raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
     if plot is not None:
-        title = store.open_graph(graph).manifest.name
+        title = store.open_graph(graph, check=False).manifest.name
         plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
     emit(rows, as_json, tables.show_comparison)
 
@@ -211,5 +212,5 @@ def _write_synthetic(
     _show_written(out, manifest, as_json)
 
 
-for _command in (import_, attach, add, export_model, import_parts, refine, simulate):
+for _command in (import_, attach, add, export_model, import_parts, refine, simulate, study):
     cli.add_command(_command)

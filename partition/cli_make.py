@@ -140,6 +140,8 @@ def add(
             return
     options = parse_settings(settings)
     if objective is not None:
+        if "objective" in options:
+            raise UserError("--objective and --set objective=… say the same: give one of them")
         options["objective"] = objective
     wanted = parse_objective(weigh) if refine or weigh else None
     _refuse_unused(model, tool, wanted is not None)
@@ -249,6 +251,8 @@ def parse_objective(pairs: tuple[str, ...]) -> Objective:
         name, equals, text = pair.partition("=")
         if equals and name not in names:
             raise unknown_name("weight of the objective", name, names)
+        if name in weights:
+            raise UserError(f"--weigh {pair}: {name} is given twice")
         try:
             weights[name] = float(text)
         except ValueError:

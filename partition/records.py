@@ -136,7 +136,8 @@ def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterat
         If the folder cannot be written (no permission, disk full).
     """
     path = Path(path)
-    temporary, aside = temporary_name(path), temporary_name(path)
+    temporary = temporary_name(path)
+    aside = temporary.with_name(f"{temporary.stem}.{path.name}.old")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent)
@@ -156,9 +157,6 @@ def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterat
         _delete(aside)
 
 
-_TEMPORARY = re.compile(r"\.(?P<host>.+)-(?P<space>\d+)-(?P<pid>\d{1,9})-[0-9a-f]{16}\.tmp")
-
-
 def temporary_name(path: str | os.PathLike) -> Path:
     """A new name beside ``path`` that nobody can foresee, and that says which process uses it."""
     who = f"{_host()}-{process_space()}-{os.getpid()}"
@@ -166,13 +164,21 @@ def temporary_name(path: str | os.PathLike) -> Path:
 
 
 def sweep(folder: str | os.PathLike) -> None:
-    """Delete what processes of this host left under temporary names when they were killed."""
-    here = _host(), process_space()
+    """Delete what processes of this host left under temporary names when they were killed.
+
+    What one had renamed aside, and not replaced yet, gets its name back.
+    """
+    here = re.escape(f".{_host()}-{process_space()}-")
+    pattern = re.compile(here + r"(?P<pid>\d{1,9})-[0-9a-f]{16}(\.tmp|\.(?P<name>.+)\.old)")
     with contextlib.suppress(OSError):
         for path in Path(folder).iterdir():
-            found = _TEMPORARY.fullmatch(path.name)
-            ours = found is not None and found.group("host", "space") == here
-            if found and ours and process_is_dead(int(found["pid"])):
+            found = pattern.fullmatch(path.name)
+            if not found or not process_is_dead(int(found["pid"])):
+                continue
+            original = path.with_name(found["name"] or path.name)
+            if found["name"] and not os.path.lexists(original):
+                os.rename(path, original)
+            else:
                 _delete(path)
 
 
@@ -407,6 +413,8 @@ def _read_header(
     UserError
         If it is damaged, or announces more than a file of ``size`` can hold.
     """
+    if not head.startswith(b"\x93NUMPY"):
+        raise UserError(f"{where} is no .npy array: it begins with {head[:16]!r}")
     stream = io.BytesIO(head)  # which gives what it has, whatever length is announced
     try:
         version = np.lib.format.read_magic(stream)
@@ -416,7 +424,7 @@ def _read_header(
             shape, fortran, dtype = np.lib.format.read_array_header_2_0(stream)
     except Exception as error:  # a damaged header can raise anything
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{where} is truncated or damaged, or no array: {reason}") from error
+        raise UserError(f"{where} is truncated or damaged: {reason}") from error
     if dtype.hasobject:
         raise UserError(f"{where}: Object arrays are not read, they are programs")
     if (

@@ -53,7 +53,10 @@ def parse_recipe(text: str) -> Recipe:
         raise UserError(
             f"{text!r} is no recipe", f"MODEL, MODEL:OPTION=VALUE,…, with or without {REFINED}"
         )
-    return Recipe(text, model, {key: value for key, _, value in pairs}, body != text)
+    options = {key: value for key, _, value in pairs}
+    if len(options) < len(pairs):
+        raise UserError(f"{text!r} is no recipe: an option is given twice")
+    return Recipe(text, model, options, body != text)
 
 
 def study(

@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from partition.errors import shown
+
 
 @dataclass(frozen=True)
 class Check:
@@ -40,7 +42,7 @@ def print_table(facts: Mapping[str, Any], checks: list[Check]) -> None:
     # mpirun gives the program a terminal even where its own output goes to a file: no colours.
     console = Console(highlight=False, force_terminal=False, color_system=None)
     for line in _heading(facts):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(shown(line), markup=False, soft_wrap=True)
     table = Table("check", "measured", "at most", "", "", box=box.SIMPLE_HEAD)
     for check in checks:
         figures = (f"{check.measured:.3g}", f"{check.tolerance:.3g}")

@@ -16,6 +16,7 @@ from rich.table import Table
 from gcnmpi.kernels import resolve
 from gcnmpi.machine import Machine
 from gcnmpi.ranking import Ranked, Setting, Skipped
+from partition.errors import shown
 
 WIDTH = 80
 
@@ -56,7 +57,7 @@ def print_plan(
         print(json.dumps({**facts, "plans": plans, "skipped": [asdict(s) for s in skipped]}))
         return
     print(
-        f"{manifest.name}: {ranks} ranks, {setting.ranks_per_node} a node, direction "
+        f"{shown(manifest.name)}: {ranks} ranks, {setting.ranks_per_node} a node, direction "
         f"{setting.direction}, widths {', '.join(map(str, setting.work.widths))}, "
         f"{facts['kernel']}, {config.dtype}"
     )

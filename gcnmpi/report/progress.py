@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from partition.errors import shown
+
 # Seconds between two lines in a log: at first, at most, and each one over the one before.
 _FIRST, _LAST, _GROWTH = 5.0, 300.0, 1.3
 
@@ -36,9 +38,9 @@ class Progress:
         self._shown = 0.0
         self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
         self._bar: Bar | None = None
-        self._console.print(_heading(problem), markup=False)
+        self._console.print(shown(_heading(problem)), markup=False)
         for warning in problem.warnings:
-            self._console.print(f"warning: {warning}", markup=False)
+            self._console.print(f"warning: {shown(warning)}", markup=False)
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal and not self._quiet:

@@ -96,6 +96,8 @@ class Outline(Protocol):
     """A scheme with its options on some number of ranks. ``rank`` is any of them."""
 
     orders: tuple[str, ...]
+    own_buffers: bool
+    """Whether a matrix that is exchanged in every epoch has buffers of its own."""
 
     def ranks(self) -> Sequence[int]:
         """A few ranks among which are the busiest ones in every respect."""

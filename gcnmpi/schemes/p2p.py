@@ -129,6 +129,7 @@ class P2POutline:
     facts: Facts
     kept: Mapping[int, Kept] = field(default_factory=dict)
     orders = ("combine", "aggregate")
+    own_buffers = True
 
     def ranks(self) -> Sequence[int]:
         """Those with most rows, entries, rows to send or rows to receive."""

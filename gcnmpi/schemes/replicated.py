@@ -162,7 +162,7 @@ class NeededOutline(BlockRowsOutline):
 
     received: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     kept: Mapping[int, Kept] = field(default_factory=dict)
-    pairwise = True
+    own_buffers = pairwise = True
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Halo and packed rows."""

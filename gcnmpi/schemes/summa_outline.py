@@ -166,6 +166,7 @@ class SummaOutline:
     travelling: Mapping[str, Sequence[int]] | None = None
     shuffled: bool = False
     orders = ("combine", "aggregate")
+    own_buffers = False
 
     def ranks(self) -> Sequence[int]:
         """Largest row piece, row block and inner block, one with the diagonal; last columns."""

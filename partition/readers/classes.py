@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from partition.errors import UserError
@@ -11,6 +13,8 @@ from partition.readers.files import quoted
 MAX_CLASSES = 1 << 20
 # So many vertices may each be of a class of their own; beyond, the labels are something else.
 FEW_VERTICES = 32
+# Without leading zeros, which numbers would lose.
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]{1,2})?")
 NOTHING = ("", "-1", "nan", "NaN")
 
 
@@ -47,6 +51,8 @@ def class_labels(
             "one class per vertex, -1 where it has none",
         )
     if labels.dtype.kind == "U":
+        labels = _whole_numbers(labels, where)
+    if labels.dtype.kind == "U":
         known = ~np.isin(labels, NOTHING)
     else:
         known = labels != UNLABELLED if labels.dtype.kind == "i" else np.ones(len(labels), bool)
@@ -64,12 +70,11 @@ def class_labels(
         )
     out = np.full(len(labels), UNLABELLED, np.int32)
     out[known] = number
-    return out, _names(classes, names, where)
+    return out, _names(classes, names)
 
 
-def _names(classes: np.ndarray, names: np.ndarray | None, where: str) -> tuple[str, ...] | None:
+def _names(classes: np.ndarray, names: np.ndarray | None) -> tuple[str, ...] | None:
     if classes.dtype.kind == "U":
-        _refuse_numbers(classes, where)
         return tuple(classes.tolist())
     if names is not None and names.ndim == 1 and len(classes) and classes[-1] < len(names):
         chosen = names[classes]
@@ -82,12 +87,25 @@ def _names(classes: np.ndarray, names: np.ndarray | None, where: str) -> tuple[s
     return tuple(map(str, classes.tolist()))
 
 
-def _refuse_numbers(classes: np.ndarray, where: str) -> None:
-    """Numbers with a fraction are no classes: a task that is learned by regression, perhaps."""
-    for name in classes[:1000].tolist():
-        try:
-            value = float(name)
-        except ValueError:
-            continue
-        if value != np.floor(value):
-            raise UserError(f"{where}: the label {quoted(name)} is a number, not a class")
+def _whole_numbers(labels: np.ndarray, where: str) -> np.ndarray:
+    """Texts such as "3", "3.0" and "3.00e+00" as integers, if all labels are of that kind.
+
+    Raises
+    ------
+    UserError
+        If all are numbers, but one has a fraction: what is learned by regression is no class.
+    """
+    known = ~np.isin(labels, NOTHING)
+    words, number = np.unique(labels[known], return_inverse=True)
+    if not len(words) or not all(map(NUMBER.fullmatch, words.tolist())):
+        return labels
+    values = words.astype(float)
+    fraction = values != np.floor(values)
+    if fraction.any():
+        word = quoted(words[int(np.argmax(fraction))])
+        raise UserError(f"{where}: the label {word} is a number, not a class")
+    if np.abs(values).max() >= 2**53 or len(np.unique(values)) < len(words):
+        return labels
+    whole = np.full(len(labels), UNLABELLED, np.int64)
+    whole[known] = values[number].astype(np.int64)
+    return whole

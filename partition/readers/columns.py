@@ -128,8 +128,9 @@ def find_columns(path: Path, layout: Layout) -> Columns:
 
 
 def _bare(line: str) -> str:
-    """A line without what may be a comment, where that leaves something."""
-    return re.split("[#%]", line)[0].strip() or line.strip()
+    """A line of numbers without the comment behind it; other lines may hold the sign in a text."""
+    bare = re.split("[#%]", line)[0].strip()
+    return bare if bare and is_integer(words_of(bare, separator_of(bare))[0]) else line.strip()
 
 
 def _integers(words: list[str], places: tuple[int, ...]) -> bool:

@@ -210,6 +210,8 @@ def _read_text(
         for number, line in enumerate(block.split("\n"), first):
             if not line.strip() or line.lstrip().startswith(COMMENTS) or number == columns.header:
                 continue
+            if not line.isascii():
+                check_text(line, f"{path}, line {number}")
             words = words_of(line, columns.separator)
             _check_words(path, number, line, words, columns)
             for end, place in zip(ends, columns.places, strict=False):
@@ -218,8 +220,6 @@ def _read_text(
                 weights.append(float(words[columns.places[2]]))
     if not numbers:
         raise UserError(f"{path} holds no arcs", "one arc 'source target [weight]' a line")
-    for name in numbers:
-        check_text(name, str(path))
     longest = max(map(len, numbers))
     check_memory(12 * longest * len(numbers), f"{path}: ids of up to {longest} characters")
     source, target = (np.frombuffer(end, np.int64) for end in ends)

@@ -109,10 +109,11 @@ def is_number(word: str) -> bool:
     return "_" not in word
 
 
-def check_text(word: str, where: str) -> None:
-    """A UserError if a word holds bytes that are not UTF-8."""
-    if any("\udc80" <= sign <= "\udcff" for sign in word):
-        raise UserError(f"{where}: {word!r} is not UTF-8", "save the file as UTF-8")
+def check_text(text: str, where: str) -> None:
+    """A UserError if there are bytes that are not UTF-8."""
+    if any("\udc80" <= sign <= "\udcff" for sign in text):
+        raw = text[:40].encode("utf-8", "surrogateescape")
+        raise UserError(f"{where}: {raw!r} is not UTF-8", "save the file as UTF-8")
 
 
 def _plain_start(path: Path, chunk: bytes) -> bytes:

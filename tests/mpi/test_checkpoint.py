@@ -341,6 +341,21 @@ def test_a_full_disk_is_one_error_and_the_checkpoint_before_is_whole(
         assert curve(tmp_path / name) == curve(runs / "trained features full"), name
 
 
+def test_weights_that_cannot_be_written_at_the_end_are_not_lost(
+    mpirun, gcnmpi_lines, graph, runs, tmp_path
+):
+    weights = ("--save-weights", tmp_path / "w.npz", "--save-best", tmp_path / "best.npz")
+    words = train(graph, tmp_path / "run", "train.checkpoint_every=0", words=weights)
+    done = mpirun(3, "dying.py", "fault", 0, "os.fsync", 1, *words, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert "w.npz: No space left on device" in done.stderr
+    assert "epoch-000012: the same command" in done.stderr
+    assert gcnmpi_lines(3, [words]) == [[None] * 3]
+    assert curve(tmp_path / "run") == curve(runs / "adam full")
+    assert (tmp_path / "w.npz").read_bytes() == (runs / "adam full.npz").read_bytes()
+    assert (tmp_path / "best.npz").exists()
+
+
 def truncate(path):
     path.write_bytes(path.read_bytes()[:-7])
 

@@ -4,8 +4,10 @@ import csv
 import json
 
 import pytest
+from click.testing import CliRunner
 from test_ranking import path, setting  # noqa: F401
 
+from gcnmpi.cli import cli
 from gcnmpi.comparison import counted_rows, crossovers, predicted_rows, table, write_csv
 from partition.errors import UserError
 
@@ -61,3 +63,15 @@ def test_records_of_runs(tmp_path):
         counted_rows([file])
     with pytest.raises(UserError, match="cannot read"):
         counted_rows([tmp_path / "nothere"])
+
+
+def test_the_command(path, tmp_path):  # noqa: F811
+    words = ["volumes", str(path), "-P", "2", "-P", "3", "--schemes", "p2p,bcast"]
+    done = CliRunner().invoke(cli, [*words, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "out" / "volumes.md").read_text() in done.stdout
+    assert "bcast receives less than p2p block: nowhere up to 2 ranks" in done.stdout
+    with open(tmp_path / "out" / "volumes.csv") as file:
+        assert {line["scheme"] for line in csv.DictReader(file)} == {"p2p", "bcast"}
+    refused = CliRunner().invoke(cli, [*words, "--set", "scheme.grid=2x1"])
+    assert "scheme.grid is an option of" in refused.stderr

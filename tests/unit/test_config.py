@@ -5,7 +5,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from gcnmpi.cli import cli
 from gcnmpi.config import (
     MODELS,
     OPTIMIZERS,
@@ -78,6 +80,16 @@ def test_the_files_that_come_along_are_valid(path):
         for name, value in values.items() if isinstance(values, dict) else ():
             expected = tuple(value) if isinstance(value, list) else value
             assert getattr(found, name) == expected
+
+
+def test_they_are_printed_by_the_program():
+    run = lambda *words: CliRunner().invoke(cli, ["config", *words])  # noqa: E731
+    listed = run().stdout.splitlines()
+    assert [line.split()[0] for line in listed] == [path.stem for path in CONFIGS]
+    assert all(20 < len(line) <= 100 for line in listed)
+    for name in ("gcn", "gcn.toml"):
+        assert run(name).stdout == next(p for p in CONFIGS if p.stem == "gcn").read_text()
+    assert "did you mean 'gcn'?" in run("gcm").stderr
 
 
 def test_a_setting_overrides_the_file(tmp_path):

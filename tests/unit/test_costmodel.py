@@ -104,6 +104,7 @@ class Toy:
     """Whole rows on two ranks; rank 1 has twice the work and sends nothing."""
 
     orders = ("combine",)
+    own_buffers = True
 
     def ranks(self):
         return [0, 1]

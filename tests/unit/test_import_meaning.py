@@ -107,6 +107,8 @@ def test_numbers_in_a_mask_of_a_graph_with_ids(place):
         ([10000, 50000, -1, 10000, 20000, -1], [0, 2, -1, 0, 1, -1], ["10000", "20000", "50000"]),
         ([0, 1, -1, 0, 2, 2], [0, 1, -1, 0, 2, 2], []),
         (["b", "a", "", "b", "a", "-1"], [1, 0, -1, 1, 0, -1], ["a", "b"]),
+        (["2.0", "10.0", "", "2.0", "nan", "2.0"], [0, 1, -1, 0, -1, 0], ["2", "10"]),
+        (["1.00e+00", "0.00e+00", "1.00e+00", "-1", "", "-1"], [1, 0, 1, -1, -1, -1], []),
     ],
 )
 @pytest.mark.parametrize("form", ["npy", "csv", "npz"])
@@ -290,6 +292,8 @@ def test_a_column_of_times_is_not_taken_for_weights(place):
         ("New York;Oslo;1.5\nOslo;New York;2\n", {}, [(0, 1), (1, 0)], [1.5, 2]),
         ("user,friend\nann,bob\n", {"header": True}, [(0, 1)], None),
         ("user,friend\nann,bob\n", {"header": False}, [(3, 2), (0, 1)], None),
+        ("a#b c%\nc% a#b\n", {}, [(0, 1), (1, 0)], None),
+        ("0 1 # b c\n1 0 # d\n", {}, [(0, 1), (1, 0)], None),
         ("07 7\n7 07\n", {"string_ids": True}, [(0, 1), (1, 0)], None),
         ("0 1\n2 3\n", {"header": True}, [(0, 1)], None),
     ],
@@ -317,7 +321,7 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
         ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
         ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
         ("a,b\na,\n", {}, "'' is no id"),
-        ("a b\nb \udcff\n", {}, "is not UTF-8"),
+        ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
         ("0 1\n1 \x1b[31m\n", {}, r"'1 \\x1b\[31m'"),
@@ -378,6 +382,9 @@ def test_an_edge_index(place):
     for array in (pairs, pairs.T, np.asfortranarray(pairs.T), pairs.astype(np.uint16)):
         np.save("e.npy", array)
         assert arcs_of(read_source("e.npy")) == [(0, 1), (1, 2), (2, 0)]
+    (place / "e.npy").write_text("0 1\n")
+    with pytest.raises(UserError, match=r"e.npy is no .npy array: it begins with b'0 1"):
+        read_source("e.npy")
     for array, message in (
         (pairs[:2], "it is not clear whether a row is an arc"),
         (pairs + 0.5, r"holds float64 \(3, 2\), not integers"),
@@ -409,13 +416,64 @@ def test_the_summary_says_what_came_out(place):
     assert facts["masks"] == {"train": 2}
 
 
-def test_options_of_one_format_are_refused_with_others(place):
-    (place / "m.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n")
-    assert "but there is no file" in refused("--ids", "m.mtx", source="m.mtx")
-    assert "but there is no file" in refused("--ids", "sorted", "--labels", "random:2")
-    for words in (["--vertices", 3], ["--columns", "source,target"], ["--string-ids"]):
-        message = refused(*words, source="m.mtx")
-        assert f"m.mtx has the format mtx: {words[0]} is for edges" in message
+OPTIONS = {
+    "columns": ["--columns", "source,target"],
+    "header": ["--no-header"],
+    "string_ids": ["--string-ids"],
+    "vertices": ["--vertices", "3"],
+    "ids": ["--ids", "ids.txt"],
+    "ids of rows": ["--ids", "ids.txt", "--features", "x3.npy"],
+    "sorted": ["--ids", "sorted", "--features", "x3.npy"],
+    "numbers": ["--mask-numbers", "rows", "--labels", "random:2", "--test-mask", "t.npy"],
+    "undirected": ["--undirected", "--direction", "out", "--duplicates", "sum"],
+}
+OF_ROWS = {"ids of rows", "sorted", "numbers", "undirected"}
+TAKEN = {
+    "txt": set(OPTIONS),
+    "npy": set(OPTIONS) - {"columns", "header", "string_ids"},
+    "mtx": OF_ROWS,
+    "gnn.npz": OF_ROWS,
+    "scipy.npz": OF_ROWS,
+}
+
+
+@pytest.mark.parametrize("form", TAKEN)
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_format_takes_or_refuses_every_option(place, form, option):
+    matrix = sp.csr_array(np.array([[0, 1, 0], [0, 0, 1], [1, 0, 0]]))
+    pairs = np.column_stack(matrix.nonzero())
+    if form == "npy":
+        np.save("a.npy", pairs)
+    elif form == "scipy.npz":
+        sp.save_npz("a.scipy.npz", matrix)
+    elif form == "gnn.npz":
+        parts = ("data", "indices", "indptr", "shape")
+        np.savez("a.gnn.npz", **{f"adj_{part}": getattr(matrix, part) for part in parts})
+    else:
+        head = "%%MatrixMarket matrix coordinate pattern general\n3 3 3\n"
+        text = "".join(f"{i} {j}\n" for i, j in pairs + (form == "mtx"))
+        (place / f"a.{form}").write_text(head + text if form == "mtx" else text)
+    (place / "ids.txt").write_text("2\n0\n1\n")
+    np.save("x3.npy", np.array([[2.0], [0.0], [1.0]]))
+    np.save("t.npy", np.array([1]))
+    if option not in TAKEN[form]:
+        message = refused(*OPTIONS[option], source=f"a.{form}")
+        expected = "but there is no file" if option == "ids" else "is for edges"
+        assert expected in message
+        return
+    graph = imported(*OPTIONS[option], source=f"a.{form}")
+    names = np.arange(3) if graph.ids is None else graph.ids.astype(int)
+    found = {
+        (int(names[i]), int(names[j])) for i, j in zip(*graph.adjacency().nonzero(), strict=True)
+    }
+    arcs = set(map(tuple, pairs.tolist()))
+    assert found == (arcs | {(j, i) for i, j in arcs} if option == "undirected" else arcs)
+    if option == "ids of rows":
+        assert graph.features[:, 0].tolist() == names.tolist()
+    elif option == "sorted":
+        assert graph.features[:, 0].tolist() == [2, 0, 1]
+    elif option == "numbers":
+        assert np.flatnonzero(graph.masks["test"]).tolist() == [1]
 
 
 # Every kind of file that features, labels, masks and ids can come in

@@ -46,7 +46,7 @@ LAYERS = {
         ["partition.cli_common"],
         [
             "partition.cli_import", "partition.cli_make", "partition.cli_minibatches",
-            "partition.cli_tools",
+            "partition.cli_study", "partition.cli_tools",
         ],
         ["partition.cli"],
         ["partition.__main__"],

@@ -1,5 +1,6 @@
 """The command line gcn-partition, from the outside."""
 
+import errno
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import namedtuple
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -200,6 +202,14 @@ def test_import_parts(demo, tmp_path):
         (["add", "DEMO", "--model", "gp", "-k", "2", "-k", "3"], "error: --parts is given twice"),
         (["add", "DEMO", "--seed=1", "--model", "gp", "--seed", "1"], "--seed is given twice"),
         (["synth", "rmat", "--shuffle", "x.graph", "--no-shuffle"], "--shuffle is given twice"),
+        (
+            ["add", "DEMO", "--model=gp", "-k2", "--objective=vol", "--set=objective=cut"],
+            "give one of them",
+        ),
+        (
+            ["add", "DEMO", "--model=rp", "-k2", "--weigh=total=1", "--weigh=total=2"],
+            "--weigh total=2: total is given twice",
+        ),
         (["add", "DEMO", "--model", "metis", "-k", "2"], "hint: METIS is gp"),
         (["add", "DEMO", "--model", "PaToH", "-k", "2"], "hint: export-model writes its files"),
         (["export-model", "DEMO", "x", "--format", "metis", "--model", "metis"], "METIS is gp"),
@@ -265,6 +275,45 @@ def test_two_partitioners_of_one_name_and_a_graph_in_use(demo):
             assert f"process {os.getpid()}" in refused
     assert as_json("info", demo, "rp-2")["model"] == "rp"
     run(*add)
+
+
+SLOW_IMPORT = """
+import sys, time
+from partition import cli, store
+store.np.save = lambda *_, **__: print("saving", flush=True) or time.sleep(60)
+sys.argv = ["gcn-partition", "synth", "sbm", sys.argv[1]]
+cli.main()
+"""
+
+
+def test_a_signal_in_the_middle_of_an_import_leaves_nothing(tmp_path):
+    out = tmp_path / "new.graph"
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        command = [sys.executable, "-P", "-c", SLOW_IMPORT, str(out)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout.readline() == b"saving\n"
+            process.send_signal(number)
+        if number == signal.SIGTERM:
+            assert process.returncode == 128 + number
+            assert os.listdir(tmp_path) == []
+    assert len(os.listdir(tmp_path)) == 1  # nobody can clean up after a SIGKILL but the next
+    run("synth", "sbm", out, "--vertices", 100)
+    assert os.listdir(tmp_path) == ["new.graph"]
+
+
+def test_a_graph_on_a_read_only_file_system(demo, monkeypatch):
+    run("add", demo, "--model", "rp", "-k", 2)
+
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    for name in ("mkdir", "unlink"):
+        monkeypatch.setattr(Path, name, read_only)
+    monkeypatch.setattr(os, "mkdir", read_only)
+    monkeypatch.setattr(pipeline, "make_parts", None)  # which is not come to
+    for words in (("add", demo, "--model", "rp", "-k", 3), ("remove", demo, "rp-2")):
+        assert "Read-only file system" in run(*words, code=2).stderr
+    assert as_json("info", demo, "rp-2")["k"] == 2
 
 
 def test_too_little_room_for_temporary_files_is_told_before(demo, monkeypatch):

@@ -13,7 +13,7 @@ def progress(capsys, epochs, seconds, first=1):
     now = [0.0]
     problem = SimpleNamespace(
         config=from_table({"train": {"epochs": epochs}}),
-        stored=SimpleNamespace(manifest=SimpleNamespace(name="g")),
+        stored=SimpleNamespace(manifest=SimpleNamespace(name="g\x1b[2J")),
         partition=None,
         comm=SimpleNamespace(size=2),
         threads=1,
@@ -25,7 +25,9 @@ def progress(capsys, epochs, seconds, first=1):
         for epoch in range(first, epochs + 1):
             now[0] += seconds
             shown.epoch(Epoch(epoch, 1.5, None, 0.5, None, seconds))
-    return capsys.readouterr().err.splitlines()[1:]
+    err = capsys.readouterr().err
+    assert "\x1b" not in err  # whatever the graph is called
+    return err.splitlines()[1:]
 
 
 def test_a_short_run_shows_its_first_and_last_epoch(capsys):

@@ -116,3 +116,16 @@ def test_output_to_a_full_disk_is_one_line(words):
     assert done.stderr.count("error: ") == 1, done.stderr
     assert "cannot write the output: No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_dead_process_had_renamed_aside_returns(tmp_path):
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    stem = temporary_name(tmp_path / "x").stem.replace(f"-{os.getpid()}-", f"-{dead.pid}-")
+    for name in ("lost.graph", "there.graph"):
+        (tmp_path / f"{stem}.{name}.old" / "data").mkdir(parents=True)
+    (tmp_path / "there.graph").mkdir()
+    sweep(tmp_path)
+    assert sorted(os.listdir(tmp_path)) == ["lost.graph", "there.graph"]
+    assert os.listdir(tmp_path / "lost.graph") == ["data"]
+    assert os.listdir(tmp_path / "there.graph") == []

@@ -41,6 +41,8 @@ def test_recipes():
         "gp:objective=vol+refined", "gp", {"objective": "vol"}, True
     )
     assert parse_recipe("auto:time_limit=9").options == {"time_limit": "9"}
+    with pytest.raises(UserError, match="given twice"):
+        parse_recipe("gp:objective=vol,objective=cut")
     for text in ("", "gp:", "gp:objective", "gp:objective=", "+refined", "g p"):
         with pytest.raises(UserError, match="is no recipe"):
             parse_recipe(text)

@@ -80,6 +80,11 @@ def test_directives_and_words(request_for, graph, tmp_path):
     )
 
 
+@pytest.mark.parametrize("time", ["2", "1:31", "0:01:31", "1-0", "0-1", "0-0:2", "0-00:01:31"])
+def test_limits_that_leave_time_for_the_notice(request_for, time):
+    assert f"#SBATCH --time={time}" in prepare(replace(request_for, time=time))[SCRIPT]
+
+
 def test_launchers(request_for):
     assert "launch=(mpirun" in prepare(request_for)[SCRIPT]
     assert "--mpi=pmix" in prepare(replace(request_for, launcher="srun"))[SCRIPT]
@@ -92,6 +97,9 @@ def test_launchers(request_for):
     ("change", "says"),
     [
         ({"time": "tomorrow"}, "no time"),
+        ({"partition_time": "1:2:3:4"}, "no time"),
+        ({"time": "1"}, "the limit of a job is 60 seconds, so it would be asked to stop at once"),
+        ({"time": "1:29"}, "the limit of a job is 89 seconds"),
         ({"time": "1\n#SBATCH --x"}, "no time"),
         ({"run": Path("a b")}, "cannot be the folder"),
         ({"run": Path("a\n#SBATCH --x")}, "cannot be the folder"),
@@ -130,6 +138,8 @@ def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slur
     assert list(made) == [PARTITION_SCRIPT, SCRIPT]
     assert "-P -m partition add" in made[PARTITION_SCRIPT]
     assert "--model hp -k 4 --name hp-4 --if-missing" in made[PARTITION_SCRIPT]
+    numbered = prepare(replace(request, partition="hp-4-s1-e0.03"))[PARTITION_SCRIPT]
+    assert "--model hp -k 4 --seed 1 --imbalance 0.03 --name hp-4-s1-e0.03" in numbered
     count = tmp_path / "count"
     log = tmp_path / "log"
     # A site's own sbatch, with something to say around the answer.
@@ -277,6 +287,14 @@ def test_the_notice_waits_for_the_run_to_begin_and_no_longer(script, before):
     assert "asked" in done.stdout
 
 
+def test_a_notice_during_the_setup_waits_for_the_run_too(script, tmp_path):
+    (tmp_path / "slow.sh").write_text("kill -USR1 $$\n")
+    waits = "trap 'echo asked; exit 75' USR1; while :; do sleep 0.1; done"
+    done, control = script([], ["start", "stop"], 75, last=waits, setup=tmp_path / "slow.sh")
+    assert (done.returncode, control.exists()) == (0, True), done.stdout + done.stderr
+    assert "asked" in done.stdout
+
+
 @pytest.fixture
 def script(request_for, tmp_path):
     """``script(before, added, code, …)``: the batch script with a record, and a run that adds."""
@@ -288,8 +306,9 @@ def script(request_for, tmp_path):
         named = {"job": job} if event in ("start", "resume") else {}
         return json.dumps({"event": event, **named, "config": {}})
 
-    def start(before, added, code, scontrol="", first="", last=""):
-        (run / SCRIPT).write_text(prepare(request_for)[SCRIPT].replace("sleep 60", "exit 0"))
+    def start(before, added, code, scontrol="", first="", last="", setup=None):
+        text = prepare(replace(request_for, setup=setup))[SCRIPT]
+        (run / SCRIPT).write_text(text.replace("sleep 60", "exit 0"))
         if before:
             record.write_text("".join(line(event, "7.0") + "\n" for event in before))
         adds = "".join(

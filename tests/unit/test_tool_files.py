@@ -155,7 +155,7 @@ def test_from_the_command_line_and_back(tmp_path):
         ("hmetis", "hp", {"balance": "nnz,rows"}, "one weight per vertex"),
         ("hmetis", "shp", {}, "depends on the number of parts"),
         ("hmetis", "shp", {"k": 0}, "k = 0 is not in 1..30"),
-        ("hmetis", "shp", {"k": 3, "theta": "0"}, "theta = 0"),
+        ("hmetis", "shp", {"k": 3, "theta": "-1"}, "theta = -1"),
         ("hmetis", "shp", {"k": 3, "thets": "0"}, "unknown option of the model 'shp' 'thets'"),
         ("hmetis", "hp", {"preset": "fast"}, "the model 'hp' has no options"),
         ("hmetis", "hp", {"direction": "up"}, "unknown direction"),

@@ -3,7 +3,7 @@
 Usage: dying.py HOW RANK CALL NUMBER train …
 
 At its NUMBER-th call of CALL (such as os.fsync) rank RANK is killed (HOW "kill"), sleeps for ever
-("hang") or gets the error of a full disk ("full").
+("hang") or gets the error of a full disk, from then on ("full") or this once ("fault").
 """
 
 import os
@@ -29,7 +29,7 @@ def break_at(how: str, call: str, number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         if len(calls) == number and how == "hang":
             time.sleep(10**6)
-        if len(calls) >= number and how == "full":
+        if (len(calls) >= number and how == "full") or (len(calls) == number and how == "fault"):
             raise OSError(28, "No space left on device")
         return original(*arguments, **options)
 
