@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on, in a folder that is whole or absent.
+"""Checkpoints: everything that a run needs to continue, in a folder that is complete or absent.
 
 ::
 
@@ -87,7 +87,7 @@ def save(
     Raises
     ------
     UserError
-        On all ranks, if it cannot be written; the checkpoints before it are as they were.
+        On all ranks, if it cannot be written; earlier checkpoints are unchanged.
     """
     comm, folder = problem.comm, out / files.FOLDER
     temporary = folder / f".{files.name_of(history.last)}.tmp"
@@ -245,7 +245,7 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
         raise UserError(
             f"the checkpoint {path} was made with other features, labels or masks than "
             f"{problem.stored.path} has now",
-            f"import what it was made with again, or {hint}",
+            f"import that data again, or {hint}",
         )
     changed = list(differences(facts["config"], config))
     if facts["direction"] != problem.direction:

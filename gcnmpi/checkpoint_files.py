@@ -1,4 +1,4 @@
-"""The folder of a checkpoint on disk: written whole, and read with distrust.
+"""The folder of a checkpoint on disk: written atomically, and checked when read.
 
 See :mod:`gcnmpi.checkpoint` for what is in it. Of its file of epochs the manifest says how many
 bytes belong to it: a later checkpoint may have appended to the same file.
@@ -57,7 +57,7 @@ class History:
     Parameters
     ----------
     epochs : list of Epoch
-        Of the run, which grows.
+        Epochs of the run so far; the list grows.
     """
 
     def __init__(self, epochs: Sequence[Epoch]) -> None:
@@ -133,7 +133,7 @@ def finish(
         As made by :func:`make_folder`, with the features in it.
     whole : mapping of array to mapping of parameter to array
     history : History
-        Of the run, up to the epoch of this checkpoint.
+        History of the run up to the epoch of this checkpoint.
     facts : mapping
         What the manifest is to say.
     pieces : sequence of (name, first byte, bytes, CRC-32)
@@ -142,7 +142,7 @@ def finish(
     Returns
     -------
     path
-        Of the checkpoint; only it and the one before are left.
+        Path of the checkpoint; only it and the one before are kept.
 
     Raises
     ------
@@ -192,7 +192,7 @@ def unwritable(path: Path, error: OSError) -> UserError:
     """What to raise when a checkpoint cannot be written."""
     return UserError(
         f"cannot write the checkpoint {path}: {error.strerror or error}",
-        "the checkpoints before it are as they were",
+        "earlier checkpoints are unchanged",
     )
 
 
@@ -340,7 +340,7 @@ def _moving(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise UserError(
-            f"cannot put the old {path} out of the way: {error.strerror or error}",
+            f"cannot rename the old {path}: {error.strerror or error}",
             "remove it, or use another --out",
         ) from error
 

@@ -1,4 +1,4 @@
-"""What a run writes to, and nobody else meanwhile; and what it reads, and nobody replaces."""
+"""Locks of a run on what it writes, and on the graph and partition that it reads."""
 
 from __future__ import annotations
 

@@ -27,10 +27,10 @@ from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
 
 def main() -> None:
-    """Console entry: read the command line, then run what needs MPI under MPI.
+    """Console entry: read the command line, then start MPI for the commands that need it.
 
-    Every rank reads the same command line and finds the same mistake in it, so under mpirun a
-    mistake is reported through MPI too: once.
+    Every rank reads the same command line and finds the same mistake in it. Under mpirun, the
+    mistake is reported once, through MPI.
     """
     try:
         outcome = cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
@@ -94,7 +94,7 @@ def cli() -> None:
     "--resume",
     default="auto",
     metavar="auto|never|PATH",
-    help="Go on from the newest checkpoint in DIR, from none, or from one of any run.",
+    help="Continue from the newest checkpoint in DIR, start over, or continue from PATH.",
     show_default=True,
 )
 @click.option("--quiet", is_flag=True, help="Print no progress.")
@@ -113,8 +113,8 @@ def train(
 
     Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
 
-    SIGUSR1, SIGTERM and a first Ctrl-C ask for a checkpoint after the epoch and an end with exit
-    code 75: the same command goes on from there.
+    After SIGUSR1, SIGTERM or a first Ctrl-C, the run finishes the epoch, writes a checkpoint and
+    ends with exit code 75. The same command then continues from the checkpoint.
     """
     config = load_config(config_file, settings)
     asked = Training(graph, partition, config, out, save_weights, save_best, resume)
@@ -187,14 +187,14 @@ def train(
     required=True,
     type=click.Path(path_type=Path),
     metavar="W.npz",
-    help="From --save-weights, or from PyTorch Geometric.",
+    help="Weights of --save-weights, or of PyTorch Geometric.",
 )
 @click.option(
     "--out",
     required=True,
     type=click.Path(path_type=Path),
     metavar="Y.npy",
-    help="File to write, one row a vertex: .npy, .npz or .csv.",
+    help="File to write, one row per vertex: .npy, .npz or .csv.",
 )
 @click.option(
     "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
@@ -213,7 +213,7 @@ def infer(
     """Exact full-graph inference on GRAPH with trained weights.
 
     W.npz holds GCNConv weights, from --save-weights or from PyTorch Geometric. Y.npy gets one row
-    a vertex, in the order of the graph: logits, predicted classes, or hidden embeddings.
+    per vertex, in the order of the graph: logits, predicted classes, or hidden embeddings.
     """
     config, given = read_config(config_file, settings)
     if classes and layer is not None:
@@ -238,7 +238,7 @@ def infer(
     return watched(config, job)
 
 
-@cli.command(short_help="Prove that a run equals one serial process.")
+@cli.command(short_help="Check that a run equals one serial process.")
 @common
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
@@ -248,11 +248,12 @@ def verify(
     settings: tuple[str, ...],
     as_json: bool,
 ) -> Job:
-    """Prove that this run equals one serial process on GRAPH; exit code 1 if it does not.
+    """Check that this run equals one serial process on GRAPH; exit code 1 if it does not.
 
-    Trains up to 20 epochs, here and serially with SciPy alone on rank 0, and checks loss curve,
-    weights, dot test, finite differences, and counted against predicted bytes. Rank 0 holds the
-    whole graph. Computes in float64, unless --set dtype=float32 asks for the looser check.
+    Trains up to 20 epochs on all ranks, and serially with SciPy on rank 0. It compares loss curves
+    and weights, checks the gradient by finite differences and the products by the dot test, and
+    compares counted with predicted bytes. Rank 0 holds the whole graph. It computes in float64,
+    unless --set dtype=float32 selects float32 and larger tolerances.
     """
     config = load_config(config_file, ("dtype=float64",), over=settings)
 
@@ -271,10 +272,10 @@ def verify(
     return job
 
 
-@cli.command(short_help="Kernels and schemes that work here; configuration keys.")
+@cli.command(short_help="Show available kernels and schemes, and configuration keys.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def info(as_json: bool) -> int:
-    """What this installation can do, and every configuration key with its default."""
+    """Show available kernels and schemes, and every configuration key with its default."""
     from gcnmpi.comm import versions
 
     tables = {r.kind: r.available() for r in (KERNELS, SCHEMES, MODELS, OPTIMIZERS)}
@@ -304,10 +305,10 @@ def _native_facts() -> dict[str, str]:
     return {"target": targets()[0], "threads": threads}
 
 
-@cli.command(short_help="Configurations to start from.")
+@cli.command(short_help="Print example configurations.")
 @click.argument("name", required=False)
 def config(name: str | None) -> int:
-    """Print the configuration NAME, to be changed and given to --config; without NAME, list them.
+    """Print the configuration NAME, to edit and give to --config; without NAME, list all.
 
     \b
       gcnmpi config gcn > my.toml
@@ -331,7 +332,7 @@ def config(name: str | None) -> int:
 @cli.command(short_help="Compare finished runs: volume, time, accuracy.")
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, a line a run.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per run.")
 @click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -16,7 +16,11 @@ from partition.errors import UserError
 from partition.records import make_room_for
 
 _rounds = click.option(
-    "--rounds", type=click.IntRange(1), default=10, show_default=True, help="After one of warm-up."
+    "--rounds",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Rounds, after one for warm-up.",
 )
 _graph = click.argument("graph", type=click.Path(path_type=Path))
 _partition = click.option(
@@ -26,10 +30,10 @@ _partition = click.option(
 
 @click.group(short_help="Measure products, epochs and exchanges.")
 def bench() -> None:
-    """Measure sparse products, epochs and exchanges, contestants taking turns.
+    """Measure sparse products, epochs and exchanges; each round measures all variants in turn.
 
-    Times are medians with quartiles over rounds. Ratios are taken within a round, so that what
-    disturbs the machine for longer disturbs them less. Bandwidth is that of y += a·x on long
+    Times are medians with quartiles over rounds. Ratios are taken within a round, so that
+    disturbances longer than a round affect both sides. Bandwidth is that of y += a·x on long
     vectors, in the same rounds.
     """
 
@@ -39,18 +43,20 @@ def _output(function: Callable) -> Callable:
         "--out",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
-        help="Append the records to FILE, one JSON object a line.",
+        help="Append the records to FILE, one JSON object per line.",
     )
-    as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+    as_json = click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON objects, one per line."
+    )
     return out(as_json(function))
 
 
-@bench.command(short_help="The product M·X by every kernel, beside what memory allows.")
+@bench.command(short_help="Time M·X by every kernel; compare with bounds from memory bandwidth.")
 @click.argument("graph", type=click.Path(path_type=Path), required=False)
 @click.option("--rmat", "made", metavar="SCALExDEGREE", help="An R-MAT graph, such as 18x12.")
 @click.option("--kernels", metavar="NAME,…", help="Only these.  [default: all that work here]")
 @click.option("--widths", metavar="D,…", default="8,16,32,64,128", show_default=True)
-@click.option("--reference", metavar="NAME", help="Ratios are over it.  [default: the last one]")
+@click.option("--reference", metavar="NAME", help="Ratios are to this kernel.  [default: the last]")
 @click.option("--cache", metavar="SIZE", help="Cache of all threads, such as 32MiB.")
 @_rounds
 @configured
@@ -70,11 +76,12 @@ def spmm(
 ) -> Job:
     """Time M·X of GRAPH, or of an R-MAT graph, by every kernel for matrices X of several widths.
 
-    Shares compare with the time that the bytes of the product would take at the bandwidth that was
-    measured: everything once (compulsory), a row of X again where the cache has lost it (cached),
-    a row of X for every entry (gathered). A share above 1 says that less was moved. With the
-    native kernel there is a measured bound too: the time of reading just the rows of X, in the
-    order of the product, and that of the other bytes at the bandwidth.
+    A share is a lower bound of the time divided by the measured time. The bounds are the bytes of
+    the product divided by the measured bandwidth. The bytes are counted in three ways: each row
+    of X once (compulsory), again after the cache has replaced it (cached), or for every entry of M
+    (gathered). A share above 1 means that fewer bytes were moved than counted. With the native
+    kernel there is a measured bound too: the time of reading the rows of X in the order of the
+    product, plus the time of the other bytes at the bandwidth.
     """
     config, numbers = load_config(config_file, settings), _numbers(widths)
     names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]
@@ -102,7 +109,7 @@ def spmm(
     "--beside",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Measure the configuration with this change too, in turns; may be repeated.",
+    help="Also measure the configuration with this change; may be repeated.",
 )
 @_rounds
 @configured
@@ -120,8 +127,8 @@ def epoch(
     """Train one epoch of each configuration on GRAPH in every round: seconds and phases.
 
     Seconds are those of the slowest rank, phases those of the rank that spends most in them. The
-    share compares with the time that the products would take if each moved its matrices once, at
-    the bandwidth of all ranks together.
+    share is a lower bound of the time divided by the measured time. The bound assumes that each
+    product moves its matrices once, at the bandwidth of all ranks together.
     """
     configs = {"as given": load_config(config_file, settings)}
     configs |= {change: load_config(config_file, settings, over=(change,)) for change in beside}
@@ -177,7 +184,7 @@ def exchange(
 
 
 def _checked(job: Job, out: Path | None, config: Config) -> Job:
-    """The job, begun only where its records can be written, and watched."""
+    """The job, started only if its records can be written, with the time-out of ranks."""
 
     def checked(comm: Any) -> int:
         from gcnmpi.comm import from_root
@@ -196,5 +203,5 @@ def _words(text: str | None) -> list[str]:
 def _numbers(text: str) -> list[int]:
     words = _words(text)
     if not words or not all(word.isdecimal() and int(word) for word in words):
-        raise UserError(f"--widths {text!r} is no list of widths", "such as 16,64")
+        raise UserError(f"--widths {text!r} is not a list of widths", "such as 16,64")
     return [int(word) for word in words]

@@ -1,4 +1,4 @@
-"""Commands about the machines that a run is given: doctor, submit, status."""
+"""Commands for clusters: doctor, submit, status."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gcnmpi.submit import LAUNCHERS, Request, check, scripts
 from gcnmpi.submit import submit as give
 
 
-@click.command(short_help="Look at the hosts, ranks and network that this job is given.")
+@click.command(short_help="Check the hosts, ranks and network of this job.")
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, exists=False),
@@ -25,7 +25,7 @@ from gcnmpi.submit import submit as give
     metavar="DIR",
     help="A folder that all hosts should share.  [default: the current one]",
 )
-@click.option("--partition", metavar="NAME", help="Of GRAPH, to predict the memory it takes.")
+@click.option("--partition", metavar="NAME", help="Partition of GRAPH, to predict its memory.")
 @configured
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @click.argument("graph", required=False, type=click.Path(path_type=Path))
@@ -37,11 +37,11 @@ def doctor(
     settings: tuple[str, ...],
     as_json: bool,
 ) -> Job:
-    """Look at the hosts, ranks and network of a job, as mpirun or srun start it.
+    """Check the hosts, ranks and network of a job, started by mpirun or srun.
 
-    Says what each rank finds, measures the network, and what is wrong: different MPI libraries,
-    too many ranks for the cores, no shared folder, too little memory for GRAPH, a slow link. The
-    exit code is 1 if there is a problem.
+    Prints the host, cores, GPUs and memory of each rank, measures the network, and reports
+    problems: different MPI libraries, too many ranks for the cores, no shared folder, too little
+    memory for GRAPH, a slow link. The exit code is 1 if there is a problem.
     """
     config = load_config(config_file, settings)
 
@@ -59,19 +59,21 @@ def doctor(
     return watched(config, job)
 
 
-@click.command(short_help="Train on a Slurm cluster, through as many jobs as it takes.")
+@click.command(short_help="Train on a Slurm cluster, in as many jobs as needed.")
 @common
 @click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N")
-@click.option("--time", "limit", required=True, metavar="TIME", help="Limit of a job: 01:30:00.")
+@click.option(
+    "--time", "limit", required=True, metavar="TIME", help="Time limit of a job, such as 01:30:00."
+)
 @click.option(
     "--ranks",
     type=click.IntRange(1),
     metavar="P",
-    help="Ranks in all.  [default: parts of the partition, or one a GPU]",
+    help="Number of ranks.  [default: parts of the partition, or one per GPU]",
 )
 @click.option("--cpus-per-rank", type=click.IntRange(1), default=1, show_default=True, metavar="C")
 @click.option(
-    "--gpus-per-node", type=click.IntRange(0), default=0, metavar="G", help="A rank each."
+    "--gpus-per-node", type=click.IntRange(0), default=0, metavar="G", help="One rank per GPU."
 )
 @click.option("--launcher", type=click.Choice(LAUNCHERS), help="[default: mpirun; srun for GPUs]")
 @click.option(
@@ -86,16 +88,16 @@ def doctor(
     default=120,
     show_default=True,
     metavar="SECONDS",
-    help="Stop so long before the limit; longer than an epoch and a checkpoint.",
+    help="Stop this long before the time limit; choose more than an epoch and a checkpoint take.",
 )
 @click.option("--partition-time", default="04:00:00", show_default=True, metavar="TIME",
-              help="Limit of the job that makes the partition, where it is missing.")  # fmt: skip
+              help="Time limit of the job that makes the partition, if it is missing.")  # fmt: skip
 @click.option(
     "--sbatch",
     "options",
     multiple=True,
     metavar="OPTION",
-    help="One more option of sbatch, such as --account=X; may be repeated.",
+    help="Further option of sbatch, such as --account=X; may be repeated.",
 )
 @click.option(
     "--out",
@@ -124,11 +126,11 @@ def submit(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """Train on GRAPH on a Slurm cluster, through as many jobs as it takes.
+    """Train on GRAPH on a Slurm cluster, in as many jobs as needed.
 
     Writes a batch script into the folder of the run and submits it. Before the time limit the run
-    stops with a checkpoint and is put back in the queue, until it has finished. A partition that
-    the graph lacks, with a name such as hp-16, is made by a job before.
+    stops with a checkpoint and is put back in the queue, until it has finished. If the graph has
+    no partition of that name, and the name is such as hp-16, a job makes it first.
     """
     request = Request(
         graph=graph,
@@ -165,11 +167,11 @@ def submit(
     return 0
 
 
-@click.command(short_help="How a run is doing.")
+@click.command(short_help="Show the state and progress of a run.")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def status(run: Path, as_json: bool) -> int:
-    """How a run is doing: state, epoch, loss, time per epoch, time left, or what became of it."""
+    """Show state, epoch, loss, time per epoch and time left of a run, or how it ended."""
     from gcnmpi.report.status import print_status
     from gcnmpi.report.status import status as look
 

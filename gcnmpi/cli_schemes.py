@@ -32,7 +32,7 @@ _machine = click.option(
     "machine_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="From 'gcnmpi calibrate'.  [default: scheme.machine, or usual constants]",
+    help="File of 'gcnmpi calibrate'.  [default: scheme.machine, or default constants]",
 )
 _schemes = click.option("--schemes", metavar="NAME,…", help="Only these schemes.  [default: all]")
 
@@ -49,7 +49,7 @@ _schemes = click.option("--schemes", metavar="NAME,…", help="Only these scheme
     metavar="R",
     help="Ranks that share a node and its network.  [default: as calibrated, or 16]",
 )
-@click.option("--memory", metavar="SIZE", help="What a rank may use, such as 64GB.")
+@click.option("--memory", metavar="SIZE", help="Memory available to a rank, such as 64GB.")
 @click.option(
     "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
 )
@@ -74,9 +74,9 @@ def plan(
 ) -> int:
     """Rank all schemes, grids and replication factors for GRAPH on P ranks by the cost model.
 
-    Nothing is run, and P may be thousands. Predicted are seconds, received bytes and messages of a
-    training epoch, and the memory of a rank; of the rank that has most. A scheme that needs a
-    partition into P parts that GRAPH has not is estimated with random rows.
+    No training is run, and P may be in the thousands. For the busiest rank, it predicts seconds,
+    received bytes and messages of a training epoch, and memory. If a scheme needs a partition into
+    P parts and GRAPH has none, random rows are assumed.
     """
     from gcnmpi.ranking import Setting, rank_schemes
     from gcnmpi.report.costs import print_plan
@@ -95,7 +95,7 @@ def plan(
     return 0
 
 
-@click.command(short_help="What ranks receive under every scheme, over the number of ranks.")
+@click.command(short_help="Bytes that ranks receive under every scheme, by number of ranks.")
 @_graph
 @click.option(
     "-P",
@@ -110,7 +110,7 @@ def plan(
     "--records",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Output of 'bench-schemes --json': counted bytes beside the predicted ones.",
+    help="Output of 'bench-schemes --json', to print counted bytes next to predicted ones.",
 )
 @_schemes
 @_machine
@@ -132,9 +132,10 @@ def volumes(
     machine_file: Path | None, ranks_per_node: int | None, features: int | None,
     classes: int | None, config_file: Path | None, settings: tuple[str, ...], out: Path,
 ) -> int:  # fmt: skip
-    """Compare what a rank receives in an epoch under every scheme, on few and on many ranks.
+    """Compare the bytes that a rank receives in an epoch under every scheme, by number of ranks.
 
-    Predicted for any number of ranks; the best grid or replication factor of each scheme counts.
+    The bytes are predicted, for any number of ranks, with the best grid or replication factor of
+    each scheme.
     """
     from gcnmpi.comparison import as_text, counted_rows, predicted_rows, write_csv
     from gcnmpi.ranking import Setting
@@ -156,7 +157,7 @@ def volumes(
     return 0
 
 
-@click.command(short_help="Measure what this machine can do, for plan and grid = auto.")
+@click.command(short_help="Measure this machine, for plan and grid = auto.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -168,8 +169,8 @@ def volumes(
 def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) -> Job:
     """Measure latency, bandwidth and arithmetic, and write FILE for 'plan' and scheme.machine.
 
-    Start it as a run would be started: with as many ranks on a node, and on two nodes at least if
-    the network between nodes is to be measured. It takes some seconds.
+    Start it like a training run, with the same number of ranks per node. To measure the network
+    between nodes, use two nodes at least. It takes some seconds.
     """
     config = load_config(config_file, settings)
 
@@ -188,14 +189,16 @@ def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) ->
     return watched(config, job)
 
 
-@click.command("bench-schemes", short_help="Measure every scheme that fits, beside its prediction.")
+@click.command(
+    "bench-schemes", short_help="Measure all possible schemes, and compare with predictions."
+)
 @_graph
 @_partitions
 @_schemes
 @_machine
 @click.option("--epochs", type=click.IntRange(1), default=5, show_default=True)
 @configured
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per line.")
 def bench_schemes(
     graph: Path,
     partitions: tuple[str, ...],
@@ -206,11 +209,11 @@ def bench_schemes(
     settings: tuple[str, ...],
     as_json: bool,
 ) -> Job:
-    """Train a few epochs on GRAPH under every scheme and grid that fits the number of ranks.
+    """Train a few epochs on GRAPH under every scheme and grid that this number of ranks allows.
 
-    What is measured stands beside what 'plan' predicts: seconds (median over epochs of the slowest
-    rank), received bytes and peak memory of the rank that has most. What cannot run is named with
-    the reason.
+    Prints measured values next to those that 'plan' predicts: seconds (median over epochs of the
+    slowest rank), received bytes and peak memory of the rank with most. Schemes that cannot run
+    are listed with the reason.
     """
     config, given = _read(config_file, settings, schemes)
     machine, _ = _constants(machine_file, config)
@@ -242,7 +245,7 @@ def parse_bytes(text: str, option: str = "--memory") -> float:
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)b?\s*", text.lower())
     if not match or match[2] not in UNITS or float(match[1]) == 0:
-        raise UserError(f"{option} {text!r} is no size", "such as 64GB")
+        raise UserError(f"{option} {text!r} is not a size", "such as 64GB")
     return float(match[1]) * UNITS[match[2]]
 
 
@@ -252,7 +255,7 @@ USUAL_RANKS_PER_NODE = 16
 def _read(
     config_file: Path | None, settings: tuple[str, ...], schemes: str | None
 ) -> tuple[Config, frozenset[str]]:
-    """The configuration for several schemes, and the keys that were given: one of them reads each.
+    """The configuration for several schemes, and the given keys, each read by at least one scheme.
 
     The file may name the scheme that runs will use.
     """
@@ -270,7 +273,7 @@ def _names(schemes: str | None) -> list[str] | None:
 
 
 def _constants(file: Path | None, config: Any) -> tuple[Machine, dict[str, Any]]:
-    """The machine, and what its file says; nothing of the usual one."""
+    """The machine and the contents of its file, which are empty for the default machine."""
     file = file or (Path(config.scheme.machine) if config.scheme.machine else None)
     if file is None:
         return Machine(), {}

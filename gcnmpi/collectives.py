@@ -36,7 +36,7 @@ class Group:
     Parameters
     ----------
     comm : communicator
-        Of these ranks only.
+        Communicator of these ranks only.
     kernel : kernel
         Whose arrays travel, or NumPy's.
     traffic, phases

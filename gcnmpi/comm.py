@@ -1,4 +1,4 @@
-"""The life of MPI, agreement on errors, and the few collectives the trainer needs.
+"""Start and end of MPI, agreement of ranks on errors, and the collectives that are needed.
 
 The only module that imports mpi4py. Everything else gets a communicator as an argument and
 calls its methods.

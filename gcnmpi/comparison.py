@@ -1,4 +1,4 @@
-"""What every scheme makes a rank receive as the number of ranks grows: predicted, and counted."""
+"""Bytes that a rank receives under every scheme, by number of ranks: predicted, and counted."""
 
 from __future__ import annotations
 

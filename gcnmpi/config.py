@@ -81,7 +81,7 @@ def key(
 
 @dataclass(frozen=True)
 class GraphConfig:
-    """``[graph]``: how the aggregation matrix M is made of the graph."""
+    """``[graph]``: how the aggregation matrix M is made from the graph."""
 
     normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
     direction: str = key(
@@ -104,10 +104,10 @@ class ModelConfig:
     bias: bool = key(True, "add a bias to each layer")
     order: str = key(
         "auto",
-        "which product first: M(HW) or (MH)W; auto: the one that moves fewer bytes",
+        "which product first: M(HW) or (MH)W; auto: the one that sends fewer bytes",
         choices=("auto", "combine", "aggregate"),
     )
-    cache_input: bool = key(True, "keep M times the features where they never change")
+    cache_input: bool = key(True, "compute M times fixed features only once")
     train_features: bool = key(False, "learn the input features too, from those of the graph")
 
 
@@ -117,19 +117,19 @@ class TrainConfig:
 
     epochs: int = key(200, "number of epochs", low=1)
     seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
-    optimizer: str = key("adam", "optimizer, with PyTorch's meaning", choices=OPTIMIZERS)
+    optimizer: str = key("adam", "optimizer, as in PyTorch", choices=OPTIMIZERS)
     lr: float = key(0.01, "learning rate", low=0)
     momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
     betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
-    eps: float = key(1e-8, "adam's guard against division by zero", low=0)
+    eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
     weight_decay: float = key(0.0, "L2 penalty, added to the gradient", low=0, example=5e-4)
     weight_decay_layers: str = key(
         "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
     )
-    eval_every: int = key(1, "evaluate accuracies every so many epochs; 0: never", low=0)
-    checkpoint_every: int = key(0, "checkpoint every so many epochs; 0: never", low=0)
+    eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
+    checkpoint_every: int = key(0, "epochs between checkpoints; 0: none", low=0)
     checkpoint_minutes: float = key(
-        15.0, "checkpoint after so many minutes without one; 0: never", low=0
+        15.0, "minutes after which the next checkpoint is written; 0: none", low=0
     )
 
 
@@ -149,13 +149,13 @@ class SchemeConfig:
     )
     transport: str = key(
         "persistent",
-        "p2p, replicated: what carries the rows",
+        "p2p, replicated: how rows are exchanged",
         choices=TRANSPORTS,
         needs=SPARSE,
     )
     progress_chunks: int = key(
         4,
-        "p2p, replicated: row blocks of the own product; between two of them MPI makes progress",
+        "p2p, replicated: row blocks of the own product; between blocks messages progress",
         low=1,
         needs=SPARSE,
     )
@@ -167,53 +167,53 @@ class SchemeConfig:
     )
     machine: str = key(
         "",
-        "file of 'gcnmpi calibrate' for grid = 'auto'; empty: usual constants",
+        "file of 'gcnmpi calibrate' for grid = 'auto'; empty: default constants",
         example="machine.json",
     )
-    replication: int = key(2, "replicated: how often each part is stored", low=1)
+    replication: int = key(2, "replicated: copies of each part", low=1)
     sparse: bool = key(True, "replicated: send only the rows that are needed")
     overlap: bool = key(
         True,
-        "bcast, replicated: receive a block while the one before is multiplied",
+        "bcast, replicated: receive a block while the previous one is multiplied",
         needs=("scheme.sparse", False),
     )
-    block: int = key(0, "summa: columns that are broadcast at once in T·W; 0: all", low=0)
+    block: int = key(0, "summa: columns of a broadcast in T·W; 0: all", low=0)
     permutation: str = key(
         "auto",
         "grids without a partition: order of the vertices; double: rows and columns differ",
         choices=("auto", "none", "single", "double"),
     )
-    chunks: int = key(1, "tensor3d: row blocks whose all-reduce hides behind the next one", low=1)
+    chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)
     transpose_grad: bool = key(False, "tensor3d: compute Wᵀ's gradient as Gᵀ·T, not Tᵀ·G")
 
 
 @dataclass(frozen=True)
 class LoadingConfig:
-    """``[loading]``: how the graph is brought to its owners."""
+    """``[loading]``: how the graph is distributed to its owners."""
 
-    max_buffer_mb: float = key(64.0, "send buffer of the redistribution, MiB a rank", positive=True)
+    max_buffer_mb: float = key(64.0, "send buffer while loading, MiB per rank", positive=True)
     order: str = key(
         "auto",
-        "order of a rank's rows in memory; auto: rcm if the graph's says little, then by length",
+        "order of a rank's rows in memory; auto: rcm if neighbours have distant numbers",
         choices=ROW_ORDERS,
     )
 
 
 @dataclass(frozen=True)
 class CommConfig:
-    """``[comm]``: the life of the job, and how messages travel."""
+    """``[comm]``: time-out of the job, and how messages are sent."""
 
     timeout: float = key(
-        0.0, "end the job after so many seconds in which a rank has not moved; 0: never", low=0
+        0.0, "seconds without progress of a rank after which the job is ended; 0: never", low=0
     )
     cuda_aware: str = key(
         "auto",
-        "kernel cupy: messages straight from the device; auto: if MPI says that it can",
+        "kernel cupy: messages directly from device memory; auto: if MPI supports it",
         choices=("auto", "yes", "no"),
     )
     nccl: str = key(
         "auto",
-        "kernel cupy: NCCL sums the gradients; auto: where each rank has a device of its own",
+        "kernel cupy: NCCL sums the gradients; auto: if each rank has a device of its own",
         choices=("auto", "yes", "no"),
     )
 
@@ -229,7 +229,7 @@ class Config:
         also=(AUTO,),
     )
     dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
-    threads: int = key(0, "threads a rank; 0: its share of the cores it may run on", low=0)
+    threads: int = key(0, "threads per rank; 0: its share of the available cores", low=0)
     graph: GraphConfig = field(default_factory=GraphConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)

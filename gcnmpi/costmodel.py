@@ -1,12 +1,12 @@
-"""The cost model: seconds, bytes, messages and memory of an epoch, of a scheme on paper.
+"""The cost model: predicted seconds, bytes, messages and memory of an epoch under a scheme.
 
 An epoch is a list of products, which follow from the widths and the orders of the layers. The
-scheme's outline says what each of them moves and computes on any rank, and where every matrix
-lies; :class:`~gcnmpi.machine.Machine` gives the time of each step. Ranks are taken not to wait for
-each other within a product; at its end all wait for the slowest one:
+scheme's outline gives the bytes and operations of each product on each rank, and the layout of
+every matrix; :class:`~gcnmpi.machine.Machine` gives the seconds of each step. The model assumes
+that ranks do not wait for each other within a product, and all wait for the slowest at its end:
 
 ======== =========================================================================================
-what     an epoch takes
+term     seconds per epoch
 ======== =========================================================================================
 products Σ over products of the largest over ranks of: Σ of its tiles' sparse and dense products
          (``Machine.sparse_seconds``, ``dense_seconds``), α·messages + max(sent, received)/β
@@ -15,10 +15,10 @@ passes   over dense matrices: bias, ReLU and back, dropout, loss, update
 reduce   all gradients of whole weights, and the loss, in float64: one all-reduce
 ======== =========================================================================================
 
-No transfer is hidden behind arithmetic: MPI makes progress only inside its calls unless it is told
-otherwise. Plexus (section 4) predicts the first two parts in this way, without dense products and
-latency. CAGNET (section IV) gives what all layers of one width f move in closed form, α·messages +
-β·numbers a layer, forward and back:
+Transfers do not overlap with arithmetic in the model: by default, MPI makes progress only inside
+its calls. Plexus (section 4) predicts the first two terms in this way, without dense products and
+latency. CAGNET (section IV) has closed forms for layers of equal width f, as α·messages + β·numbers
+per layer, forward and backward:
 
 ====================== ============================================================
 1D (IV-A)              α·(lg P + 2P) + β·(2nf + f²)
@@ -27,9 +27,9 @@ latency. CAGNET (section IV) gives what all layers of one width f move in closed
 3D (IV-D)              α·4P^⅓ + β·(2nnz + 12nf)/P^⅔
 ====================== ============================================================
 
-The numbers here are not these but the exact ones of the outlines, which a run counts: of the
-narrow side of each layer, nothing for a first layer whose features never change, gradients of
-weights apart, and a rank's own piece not received.
+The program uses not these but the exact numbers of the outlines, which are equal to those that a
+run counts: with the narrower side of each layer, nothing for a first layer with fixed features,
+gradients of weights counted separately, and without the piece that a rank owns itself.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Workload:
     n : int
         Vertices.
     widths : tuple of int
-        Of H⁰ … Hᴸ.
+        Columns of H⁰ … Hᴸ.
     train_share : float
         Share of the vertices that train.
     distances : (quantiles,) array or None
@@ -102,19 +102,20 @@ class Workload:
 
 @dataclass(frozen=True)
 class Cost:
-    """What an epoch costs the rank that it costs most; bytes and messages as runs count them.
+    """Cost of an epoch for the busiest rank; bytes and messages are counted as in runs.
 
     Attributes
     ----------
     seconds : float
-        Forward, backward, update.
+        Seconds of forward pass, backward pass and update.
     phases : dict of str to float
-        Where they go: "sparse", "dense", "passes", "transfer", "reduce".
+        Seconds of each phase: "sparse", "dense", "passes", "transfer", "reduce".
     sent, received, messages : int
-        In exchanges and collectives of products; each the largest over ranks. The reduction of
-        gradients is apart, as in a run's record.
+        Bytes and messages of exchanges and collectives of products, each the largest over ranks.
+        The reduction of gradients is not included, as in a run's record.
     reduced_bytes : int
-        Size of the array that is summed in it: a run's ``reduce_bytes`` are what it moves for that.
+        Bytes of the array that the reduction sums. A run's ``reduce_bytes`` are the bytes that it
+        moves for that.
     memory : int
         Peak bytes of a rank.
     """
@@ -176,7 +177,7 @@ def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) ->
 
 @dataclass(frozen=True)
 class Case:
-    """A scheme on paper, what it trains and where.
+    """What is predicted: the outline of a scheme, the training, and the machine.
 
     Attributes
     ----------
@@ -253,12 +254,13 @@ def reduced_bytes(case: Case, rank: int) -> int:
 def memory(case: Case) -> int:
     """Peak bytes of the rank that needs most.
 
-    The process, its share of the part vector of the node, and the largest of four:
+    It is the sum of the process itself, its share of the part vector of the node, and the largest
+    of these four:
 
-    * the rank's arcs ``LOADING_COPIES`` times, with what is read and sent at once;
-    * M and Mᵀ, and features that arrive, with the same;
-    * M and Mᵀ, and the product of features that never change;
-    * M and Mᵀ, and training: dense matrices, buffers, weights and moments, and what MPI takes for
+    * the rank's arcs ``LOADING_COPIES`` times, and the buffers for reading and sending them;
+    * M and Mᵀ, features while they are received, and the buffers for that;
+    * M and Mᵀ, and the product with fixed features while it is computed;
+    * M and Mᵀ, and training: dense matrices, buffers, weights, moments, and MPI's own memory for
       the largest of the reductions.
     """
     node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
@@ -267,9 +269,9 @@ def memory(case: Case) -> int:
 
 
 def matrices(work: Workload, orders: Sequence[str]) -> list[tuple[str, Place, int]]:
-    """Dense matrices that a network keeps: a name, where it lies, its width.
+    """Dense matrices that a network keeps: name, place and width of each.
 
-    Those of one name, width and layout are one: the workspace of all layers.
+    Matrices of equal name, width and layout share memory: they are the workspace of all layers.
     """
     model, widths, depth = work.config.model, work.widths, work.depth
     first = Place(1, aggregated=True) if orders[0] == "given" else Place(0)
@@ -296,7 +298,7 @@ def matrices(work: Workload, orders: Sequence[str]) -> list[tuple[str, Place, in
 
 
 def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str, float], Volume]:
-    """Time of some products on a rank, by phase, and what they move."""
+    """Seconds of some products on a rank, by phase, and the volume that they send and receive."""
     outline, machine, itemsize = case.outline, case.machine, case.work.itemsize
     seconds, moved = {"sparse": 0.0, "dense": 0.0, "transfer": 0.0}, NOTHING
     for product in products:
@@ -316,9 +318,9 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
 
 
 def _passes_seconds(case: Case, rank: int) -> float:
-    """Everything that looks at each number of a dense matrix once or a few times.
+    """Seconds of all element-wise and row-wise passes over dense matrices.
 
-    Each by itself: too much where a kernel does some along with a local product.
+    Each pass is counted separately, which is too much if a kernel fuses it with a product.
     """
     work, model = case.work, case.work.config.model
     numbers, dropped = 0.0, 0
@@ -360,7 +362,7 @@ def _memory(case: Case, rank: int) -> int:
 def _features_memory(case: Case, rank: int) -> int:
     """H⁰ as it arrives; then brought in order, a part of its columns at a time, and converted.
 
-    Of a file of which some columns are sent, whole rows are in memory.
+    If some columns of a file are sent, its whole rows are in memory.
     """
     work, width = case.work, case.work.widths[0]
     rows, columns = case.outline.shape(rank, Place(0), width)
@@ -389,7 +391,7 @@ def _training_memory(case: Case, rank: int) -> int:
     buffers = sum(outline.buffers(rank, *product) for product in distinct.values())
     if outline.own_buffers and case.orders[0] == "aggregate" and work.config.model.input_dropout:
         # Evaluation exchanges the features themselves, training what dropout leaves of them: with
-        # a halo each, and one room for packed rows.
+        # a halo each, and one buffer of packed rows.
         buffers += outline.volume(rank, "aggregate", 1, work.widths[0]).received
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
     train, reduced = work.config.train, reduced_bytes(case, rank)

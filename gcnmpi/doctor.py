@@ -1,4 +1,4 @@
-"""``gcnmpi doctor``: what a job is given and what is wrong with it, before a long run is."""
+"""``gcnmpi doctor``: checks the hosts, ranks and network of a job before a long run."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _places(seats: Sequence[Seat]) -> list[Finding]:
         cores = Counter(core for seat in ranks for core in seat.cores)
         if len(ranks) > len(cores):
             text = f"{len(ranks)} ranks share {len(cores)} cores on {host}"
-            advice = "start fewer ranks a host, or do not bind them: mpirun --bind-to none"
+            advice = "start fewer ranks per host, or do not bind them: mpirun --bind-to none"
             found.append(Finding(True, text, advice))
         elif len(ranks) > 1 and all(len(seat.cores) == 1 for seat in ranks):
             idle = ranks[0].host_cores - len(cores)
@@ -186,7 +186,7 @@ def _memory(seats: Sequence[Seat], need: int) -> list[Finding]:
                 f"{len(ranks)} ranks on {host} need up to {_gib(need * len(ranks))}, "
                 f"{_gib(free)} are free"
             )
-            advice = "use more hosts or fewer ranks a host; gcnmpi plan says how many suffice"
+            advice = "use more hosts or fewer ranks per host; gcnmpi plan says how many are enough"
             found.append(Finding(True, text, advice))
     return found
 
@@ -200,7 +200,9 @@ def _gpus(seats: Sequence[Seat]) -> list[Finding]:
             found.append(Finding(False, text, "start one rank for each GPU"))
     if any(seat.gpus and seat.cuda_aware is False for seat in seats):
         text = "there are GPUs, and this MPI cannot send from their memory"
-        found.append(Finding(False, text, "load a CUDA-aware MPI; messages go over the host now"))
+        found.append(
+            Finding(False, text, "load a CUDA-aware MPI; messages now go through the host")
+        )
     return found
 
 
@@ -216,10 +218,10 @@ def _network(links: Sequence[Link]) -> list[Finding]:
                 f"{link.hosts[0]} to {link.hosts[1]}: {link.rate / 1e6:.0f} MB/s, "
                 f"others {typical / 1e6:.0f}"
             )
-            found.append(Finding(False, text, "a cable, or another network than the others use"))
+            found.append(Finding(False, text, "check the cable, and which network it uses"))
     latency = statistics.median(link.seconds for link in between)
     if latency > SLOW_SECONDS:
-        text = f"{latency * 1e6:.0f} µs from host to host: this is no fast network, or not used"
+        text = f"{latency * 1e6:.0f} µs from host to host: no fast network is used"
         advice = "see docs/cluster.md for how to choose the network of Open MPI and MPICH"
         found.append(Finding(False, text, advice))
     return found

@@ -1,4 +1,4 @@
-"""What ranks run on: hosts, and the cores and places they have there."""
+"""The hosts of the ranks, and the cores that they may use there."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ class Inference:
     config : Config
         With the network and the matrix that were taken.
     direction : {"in", "out"}
-        Of the matrix.
+        Direction of the matrix.
     shape : tuple of int
     dtype : dtype
-        Of what was written.
+        Type of the numbers that were written.
     """
 
     weights: Weights

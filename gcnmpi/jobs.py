@@ -1,4 +1,4 @@
-"""What Slurm says of jobs: in the queue, ended, or forgotten."""
+"""The state of jobs as Slurm reports it: in the queue, ended, or unknown."""
 
 from __future__ import annotations
 

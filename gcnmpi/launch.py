@@ -39,7 +39,7 @@ def check_together(size: int, environment: Mapping[str, str], library: str) -> N
             if environment.get(place, "0") != "0":
                 sys.exit(0)
             error = UserError(
-                f"{environment[started]} processes were started by {launcher}, and MPI sees but "
+                f"{environment[started]} processes were started by {launcher}, and MPI sees only "
                 "one in each: they do not find each other",
                 "start them with srun --mpi=pmix, or with the mpirun of the MPI library that "
                 f"mpi4py uses, {library}",

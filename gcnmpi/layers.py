@@ -193,7 +193,7 @@ def network_products(
     widths : sequence of int
         Widths of H⁰ … Hᴸ.
     orders : sequence of str
-        Of each layer, from :func:`choose_orders`.
+        Order of the products of each layer, from :func:`choose_orders`.
     """
     trained = model.train_features
     products: list[Product] = []

@@ -206,7 +206,7 @@ def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, Any]]:
     for name, value in constants.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if not number or not math.isfinite(value) or value < 0:
-            raise UserError(f"{path}: {name} is no positive number", hint)
+            raise UserError(f"{path}: {name} is not a positive number", hint)
     for name in ("bandwidth_intra", "bandwidth_inter"):
         if constants[name] == 0:
             raise UserError(f"{path}: {name} is 0", hint)

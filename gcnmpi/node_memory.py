@@ -146,7 +146,7 @@ def map_together(comm: Comm, nbytes: int, others: list[int]) -> dict[int, np.nda
     Parameters
     ----------
     nbytes : int
-        Of this rank.
+        Bytes of this rank's memory.
     others : list of int
         Ranks of this node that name this one among their others.
 

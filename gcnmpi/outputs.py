@@ -1,4 +1,4 @@
-"""What a command is asked to write, as far as the command line alone tells."""
+"""The output files of a command, and checks of them that need only the command line."""
 
 from __future__ import annotations
 

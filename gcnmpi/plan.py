@@ -1,4 +1,4 @@
-"""Who sends which rows to whom: pure arrays, made once when a graph is loaded.
+"""Which rank sends which rows to which rank: arrays, computed once when a graph is loaded.
 
 Rank r owns the rows ``own`` of every dense matrix and needs, for its rows of M, the rows ``halo``
 of others. Locally, rows are numbered own first, in an order of the rank's own, then halo in (owner,

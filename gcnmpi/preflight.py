@@ -1,7 +1,7 @@
-"""What can be found wrong with a command before it loads the graph, and whether it was done before.
+"""Checks of a command before it loads the graph, and whether its run has already finished.
 
-What a run writes at its end, and what it needs for that, is looked at first: an hour of training is
-not lost to a wrong path.
+The files that a run writes at its end, and everything needed for them, are checked first, so that
+no training is lost because of a wrong path.
 """
 
 from __future__ import annotations

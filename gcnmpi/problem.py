@@ -116,12 +116,12 @@ def open_problem(
     if found is not None and found.direction != direction and manifest.directed:
         warnings.append(
             f"partition {found.name!r} was made for direction {found.direction!r}, this run "
-            f"uses {direction!r}: it works, with more communication than a partition for it"
+            f"uses {direction!r}: it works, but sends more rows than needed"
         )
     host, wanted, cores = most_crowded_node(comm, threads)
     if wanted > cores:
         warnings.append(
-            f"the ranks on {host} want {wanted} threads, and may run on {cores} cores: start fewer "
+            f"the ranks on {host} use {wanted} threads, but may run on {cores} cores: start fewer "
             "ranks, set threads, or let the launcher bind ranks to more cores (--bind-to none)"
         )
     threadpool_limits(threads)
@@ -220,7 +220,7 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     Parameters
     ----------
     last : Place
-        Of the logits.
+        Place of the logits.
 
     Raises
     ------
@@ -280,7 +280,7 @@ def _check(
     partition = None if name is None else read_partition(path, name, parts=False)
     if partition is not None and config.scheme.permutation != "auto":
         raise UserError(
-            "scheme.permutation is the order of a grid's vertices, and --partition gives one",
+            "scheme.permutation and --partition both give an order of the vertices",
             "leave one of the two out",
         )
     scheme = resolved_grid(stored, partition, config, size, ranks_per_node)

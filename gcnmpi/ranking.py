@@ -1,4 +1,4 @@
-"""Which scheme for this graph on that many ranks: all of them on paper, the fastest first.
+"""Predicted costs of all schemes for a graph and a number of ranks, the fastest first.
 
 Nothing here needs MPI, a kernel, or the arcs of the graph, but for one pass over them where the
 volume of random rows is estimated. Nothing is of size P².

@@ -59,7 +59,7 @@ class RunRecord:
     end : mapping or None
         None unless the last launch finished.
     stop : mapping or None
-        Of a run that was asked to stop and has not been resumed.
+        The "stop" record, if the run was asked to stop and has not been resumed.
     resumes : int
         How often it was resumed.
     pace : float or None

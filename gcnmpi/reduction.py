@@ -57,17 +57,17 @@ def shared_device(seats: Sequence[tuple[str, str | None]]) -> UserError | None:
     Parameters
     ----------
     seats : sequence of (str, str or None)
-        Of each rank: its host, and where its device is there; None: it has none.
+        Host of each rank, and the address of its device there, or None without a device.
     """
     first: dict[tuple[str, str | None], int] = {}
     for rank, (host, address) in enumerate(seats):
         if address is None:
-            return UserError("the kernel computes on no device", "set kernel=cupy")
+            return UserError("the kernel does not compute on a GPU", "set kernel=cupy")
         other = first.setdefault((host, address), rank)
         if other != rank:
             return UserError(
                 f"ranks {other} and {rank} share the GPU {address} of {host}",
-                "start no more ranks a node than it has GPUs",
+                "start no more ranks per node than it has GPUs",
             )
     return None
 

@@ -39,13 +39,13 @@ class Curve:
     Attributes
     ----------
     losses : list of float
-        Of each epoch, before its update, with its dropout, without weight decay.
+        Loss of each epoch, before its update, with its dropout, without weight decay.
     gradient : mapping of str to array
         Gradient of the loss at the initial weights, with the dropout of epoch 1.
     weights : mapping of str to array
         After the last epoch.
     logits : (n, classes) float64
-        Of the final weights, without dropout.
+        Logits with the final weights, without dropout.
     matrix : (n, n) csr_array
         M.
     """

@@ -204,7 +204,9 @@ def _check_words(request: Request) -> None:
         )
     for option in request.options:
         if not re.fullmatch(r"-[-A-Za-z]+(=.*)?", option):
-            raise UserError(f"--sbatch {option!r} is no option of sbatch", "such as --account=X")
+            raise UserError(
+                f"--sbatch {option!r} is not an option of sbatch", "such as --account=X"
+            )
     for file in (request.setup, request.config_file):
         if file is not None and not file.is_file():
             raise UserError(f"there is no file {file}")
@@ -216,7 +218,7 @@ def _seconds(option: str, text: str) -> int:
     """A limit as Slurm takes it: MINUTES[:SECONDS], HOURS:MINUTES:SECONDS, DAYS-HOURS and so on."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?", text)
     if found is None:
-        raise UserError(f"{option} {text!r} is no time", "such as 90 (minutes) or 01:30:00")
+        raise UserError(f"{option} {text!r} is not a time", "such as 90 (minutes) or 01:30:00")
     days, *rest = (int(number or 0) for number in found.groups())
     from_minutes = found[1] is None and found[4] is None
     first, second, third = [0, *rest[:2]] if from_minutes else rest

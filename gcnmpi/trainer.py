@@ -191,7 +191,7 @@ def train(
 def _recording(comm: Comm, path: str | None) -> Iterator[Writer]:
     """The record, written to by rank 0; all ranks raise what could not be written, at the end."""
     with agreed(comm):
-        hint = "once that is mended, the same command goes on from the last checkpoint"
+        hint = "remove the cause; the same command then continues from the last checkpoint"
         write = Writer(path if comm.rank == 0 else None, hint)
     try:
         yield write

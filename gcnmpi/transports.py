@@ -93,7 +93,7 @@ class Transport(ABC):
     Attributes
     ----------
     comm : communicator
-        Of the ranks that the plan numbers.
+        Communicator of the ranks that the plan numbers.
     plan : Plan
     kernel : kernel
         Makes the matrices and packs the rows.

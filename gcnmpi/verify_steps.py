@@ -26,7 +26,7 @@ def steps_apart(kernel: Any, config: TrainConfig) -> float:
     Parameters
     ----------
     kernel : kernel
-        Of either dtype.
+        A kernel of either dtype.
     config : TrainConfig
         The optimizer and its settings.
 

@@ -1,15 +1,18 @@
-"""What ends a run before its last epoch: signals that ask it to, and a watch over hangs."""
+"""Early ends of a run: signals that ask it to stop, and a time-out for ranks that hang."""
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
+import re
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
 # EX_TEMPFAIL of sysexits.h: try again. A batch script puts the job back in the queue on it.
@@ -61,7 +64,7 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
 def watchdog(
     seconds: float, rank: int, end: Callable[[int], object] = os._exit
 ) -> Iterator[Callable[[], None]]:
-    """End this process if its main thread has not moved for so many seconds; 0: never.
+    """End this process if its main thread has made no progress for so many seconds; 0: never.
 
     It has moved if it is found at another place of the program, or says so by calling what this
     context gives. A rank that waits for a message that never comes stays where it is; one that
@@ -84,16 +87,16 @@ def watchdog(
     thread, over = threading.get_ident(), threading.Event()
 
     def look() -> None:
-        place, since = None, time.monotonic()
-        while not over.wait(1 / _LOOKS_A_SECOND):
-            frame = sys._current_frames()[thread]
-            now = (said[0], *((f.f_code, f.f_lasti) for f in _stack(frame)))
-            if now != place:
-                place, since = now, time.monotonic()
-            elif time.monotonic() - since > seconds:
-                print(_message(rank, seconds, frame), file=sys.stderr, flush=True)
-                end(1)
-                return
+        with _Stacks(thread) as stacks:
+            place, since = None, time.monotonic()
+            while not over.wait(1 / _LOOKS_A_SECOND):
+                now = (said[0], *stacks.now())
+                if now != place:
+                    place, since = now, time.monotonic()
+                elif time.monotonic() - since > seconds:
+                    print(_message(rank, seconds, now[1:]), file=sys.stderr, flush=True)
+                    end(1)
+                    return
 
     watcher = threading.Thread(target=look, name="watchdog", daemon=True)
     watcher.start()
@@ -104,20 +107,48 @@ def watchdog(
         watcher.join()
 
 
-def _stack(frame: FrameType | None) -> Iterator[FrameType]:
-    """A frame and its callers."""
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+class _Stacks:
+    """Where a thread is, as often as is asked: lines of faulthandler, the innermost call first.
+
+    Frames of a thread that runs are not to be walked from Python: it goes on in between, and
+    CPython 3.11 was seen to crash. faulthandler reads them in one piece, into a pipe here.
+    """
+
+    def __init__(self, thread: int) -> None:
+        self._header = f"Thread 0x{thread:016x} (most recent call first):"
+
+    def __enter__(self) -> _Stacks:
+        self._read, self._write = os.pipe()
+        for end in (self._read, self._write):
+            os.set_blocking(end, False)  # what does not fit the pipe is left out
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        os.close(self._read)
+        os.close(self._write)
+
+    def now(self) -> list[str]:
+        """Its calls."""
+        faulthandler.dump_traceback(self._write, all_threads=True)
+        text = b""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                text += os.read(self._read, 1 << 16)
+        _, _, after = text.decode(errors="replace").partition(self._header + "\n")
+        return after.partition("\n\n")[0].splitlines()
 
 
-def _message(rank: int, seconds: float, frame: FrameType) -> str:
-    own = __name__.partition(".")[0]
-    ours = [f for f in _stack(frame) if f.f_globals.get("__name__", "").startswith(own)][:3]
-    where = " < ".join(f"{f.f_globals['__name__']}.{f.f_code.co_name}:{f.f_lineno}" for f in ours)
+def _message(rank: int, seconds: float, calls: Sequence[object]) -> str:
+    folder = Path(__file__).parent
+    ours = []
+    for call in calls:
+        found = re.fullmatch(r'\s*File "(.*)", line (\d+) in (.*)', str(call))
+        if found and folder in (file := Path(found[1])).parents:
+            module = ".".join(file.relative_to(folder.parent).with_suffix("").parts)
+            ours.append(f"{module}.{found[3]}:{found[2]}")
     return (
-        f"error: rank {rank} on {socket.gethostname()} has not moved for {seconds:g} s, "
-        f"in {where}\n"
+        f"error: rank {rank} on {socket.gethostname()} has made no progress for {seconds:g} s, "
+        f"in {' < '.join(ours[:3])}\n"
         "  hint: a rank or the network hangs, or comm.timeout is shorter than a step; "
         "training goes on from the last checkpoint with the same command"
     )

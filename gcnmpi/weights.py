@@ -44,7 +44,7 @@ class Weights:
     parameters : mapping of str to array
         "1.weight" (d_in, d_out), "1.bias" (d_out,), "2.weight" …
     widths : tuple of int
-        Of H⁰ … Hᴸ.
+        Columns of H⁰ … Hᴸ.
     network : mapping of str to value
         Keys of the configuration: "model.name", "graph.normalize" … Of a file of another program
         only those that its arrays show.
@@ -147,7 +147,7 @@ def read_weights(path: str | os.PathLike, config: Config) -> Weights:
                 )
     elif facts is None:
         raise UserError(
-            f"{path} does not say how its network is made, and only a gcn shows it in its weights",
+            f"{path} does not describe its network; this is possible for a gcn only",
             f"infer with model.name = {name!r} takes files of 'gcnmpi train --save-weights'",
         )
     else:
@@ -225,7 +225,7 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
             raise UserError(
                 f"{key} = {_shown(wanted)} here, and {weights.path} holds weights of a network "
                 f"with {_shown(stored)}",
-                f"leave {key} away: infer takes it from the weights",
+                f"leave {key} out: infer takes it from the weights",
             )
         table[section][name] = stored
     return dataclasses.replace(

@@ -16,10 +16,10 @@ from partition.metrics import Metrics
 from partition.sampling import segments
 
 CONSTRAINTS = {
-    "nnz": "the entries of a part's rows of M: its arithmetic",
-    "rows": "its rows: its memory, and the dense products",
-    "work": "both in one number, a row as much as 32 entries: the time of an epoch",
-    "train": "its training vertices: what it computes of a mini-batch",
+    "nnz": "entries of M in the rows of a part, for sparse products",
+    "rows": "rows of a part, for memory and dense products",
+    "work": "entries plus 32 per row, for the time of an epoch",
+    "train": "training vertices of a part, for mini-batches",
 }
 DEFAULT = "nnz"
 # What dense products, loss and element-wise work cost a row of M, counted in entries that are

@@ -1,4 +1,4 @@
-"""The table of models: what tools are shown of a graph, by name."""
+"""The table of models: the descriptions of a graph that partitioning tools take, by name."""
 
 from __future__ import annotations
 
@@ -40,26 +40,31 @@ class Model:
 
 
 MODELS = {
-    "rp": Model(row_model, ("random",), "random rows: the yardstick"),
+    "rp": Model(row_model, ("random",), "random rows, for comparison"),
     "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
-    "gp": Model(graph_model, ("metis",), "the symmetrised graph: fast"),
-    "hp": Model(hypergraph_model, ("mtkahypar", "kahypar"), "the column-net hypergraph: exact"),
+    "gp": Model(graph_model, ("metis",), "the symmetrised graph, partitioned within seconds"),
+    "hp": Model(
+        hypergraph_model, ("mtkahypar", "kahypar"),
+        "the column-net hypergraph, whose objective is the number of rows sent",
+    ),
     "shp": Model(
         stochastic_model, ("mtkahypar", "kahypar"), "hypergraphs of sampled mini-batches, merged",
         {
             "sampler": Option("vertex", "how mini-batches are drawn", tuple(SAMPLERS)),
             "batch": Option("6%", "vertices in a mini-batch, or a share of all"),
-            "fanouts": Option("", "of the neighbor sampler, such as 10,5 (seeds first)"),
+            "fanouts": Option("", "fan-outs of the neighbor sampler, such as 10,5 (seeds first)"),
             "owners": Option(
-                "all", "nets of all vertices, or of a batch's own (the paper)", ("all", "batch")
+                "all",
+                "nets of all vertices, or of the vertices of a batch (as in the paper)",
+                ("all", "batch"),
             ),
             "theta": Option(
                 0.0,
-                "error of the mean connectivity; decides the number of nets; 0: "
-                f"{THETA}, or more where that takes more than {MOST_BATCHES:,} batches",
+                "allowed error of the mean connectivity, which determines the number of nets; 0: "
+                f"{THETA}, or more if that takes more than {MOST_BATCHES:,} batches",
             ),
-            "delta": Option(0.1, "probability of a larger error"),
-            "batches": Option(0, "mini-batches; 0: what theta and delta ask for"),
+            "delta": Option(0.1, "probability of an error larger than theta"),
+            "batches": Option(0, "number of mini-batches; 0: computed from theta and delta"),
         },
         settle,
     ),
@@ -70,7 +75,7 @@ AUTO = "auto"  # beside the models: several are tried, and the best partition is
 
 
 def check_model(name: str) -> None:
-    """Refuse a model that there is not, or whose tool is not installed.
+    """Refuse an unknown model, or one whose tool is not installed.
 
     Raises
     ------
@@ -84,7 +89,7 @@ def check_model(name: str) -> None:
     TOOLS.get(MODELS[name].tools[0])
 
 
-# What people call the models, and tools that are not built in.
+# Other names of the models, and tools that are not built in.
 ALSO_CALLED = {
     "metis": "METIS is gp, or gp with --objective vol",
     "kmetis": "METIS is gp, or gp with --objective vol",
@@ -102,7 +107,7 @@ ALSO_CALLED = {
 
 
 def unknown_model(name: str) -> UserError:
-    """The error for a model that there is not."""
+    """The error for an unknown model."""
     if name.lower() in ALSO_CALLED:
         return UserError(f"unknown model {name!r}", ALSO_CALLED[name.lower()])
     return unknown_name("model", name, [*MODELS, AUTO])

@@ -58,16 +58,16 @@ A first session:
 )
 @click.version_option(package_name="gcnmpi")
 def cli() -> None:
-    """Make graph folders, and decide which process owns which rows of them.
+    """Make graph folders, and partition their rows over the ranks of a run.
 
     A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
-    gcnmpi, reads both; how much it has to communicate is decided here.
+    gcnmpi, reads both. The partition determines how much it sends.
     """
 
 
 @cli.group()
 def synth() -> None:
-    """Make a synthetic graph: sbm has communities and labels, rmat a skewed degree."""
+    """Make a synthetic graph: sbm with communities and labels, rmat with very unequal degrees."""
 
 
 @synth.command()
@@ -79,14 +79,14 @@ def synth() -> None:
     "--intra", type=float, default=0.8, show_default=True, help="Share of edges in a community."
 )
 @click.option("--features", type=int, default=32, show_default=True, help="Columns of features.")
-@click.option("--noise", type=float, default=1.0, show_default=True, help="Of the features.")
+@click.option("--noise", type=float, default=1.0, show_default=True, help="Standard deviation.")
 @click.option("--train", type=float, default=0.1, show_default=True, help="Share to train on.")
 @click.option("--val", type=float, default=0.1, show_default=True, help="Share to validate on.")
 @click.option("--seed", type=int, default=0, show_default=True)
 @force_option
 @json_option
 def sbm(out: Path, force: bool, as_json: bool, **options: Any) -> None:
-    """Planted communities with features that tell them apart."""
+    """A stochastic block model: planted communities, with features that depend on them."""
     graph = synthetic.sbm(**options)
     _write_synthetic(out, "sbm", graph, options, force, as_json)
 
@@ -108,7 +108,7 @@ def sbm(out: Path, force: bool, as_json: bool, **options: Any) -> None:
 @force_option
 @json_option
 def rmat(out: Path, force: bool, as_json: bool, **options: Any) -> None:
-    """A skewed R-MAT graph: few vertices with very many arcs."""
+    """An R-MAT graph, with very unequal degrees: few vertices have very many arcs."""
     if options["arcs"] is None:
         options["arcs"] = 16 << max(0, options["scale"])
     graph = synthetic.rmat(**options)
@@ -120,7 +120,7 @@ def rmat(out: Path, force: bool, as_json: bool, **options: Any) -> None:
 @click.argument("name", required=False)
 @json_option
 def info(graph: Path, name: str | None, as_json: bool) -> None:
-    """Describe a graph folder: size, degrees, what the import did; or one partition in it."""
+    """Describe a graph folder (size, degrees, changes by the import) or one partition in it."""
     if name is None:
         facts = describe_graph(store.open_graph(graph))
         emit(facts, as_json, tables.show_graph)

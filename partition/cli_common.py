@@ -29,7 +29,7 @@ def json_option(command: Callable) -> Callable:
 
 def force_option(command: Callable) -> Callable:
     """--force, for commands that write."""
-    return click.option("--force", is_flag=True, help="Replace what is there.")(command)
+    return click.option("--force", is_flag=True, help="Replace existing output.")(command)
 
 
 def direction_option(text: str) -> Callable:

@@ -32,18 +32,16 @@ def _vertex_data_options(command: Callable) -> Callable:
         click.option(
             "--ids",
             metavar="FILE|sorted",
-            help="The id of each row of the files of features, labels and masks; or sorted: rows "
-            "follow increasing ids. In an import of arcs, FILE also says which vertices there are, "
-            "and their order.",
+            help="FILE with the id of each row of the files of features, labels and masks; or "
+            "sorted, if their rows are in the order of increasing ids. For a list of arcs, FILE "
+            "also determines the vertices of the graph and their order.",
         ),
         click.option(
             "--mask-numbers",
             type=click.Choice(MASK_NUMBERS),
-            help="What numbers in a mask are: ids of vertices, or rows of the files.",
+            help="Meaning of numbers in a mask: ids of vertices, or rows of the files.",
         ),
-        click.option(
-            "--seed", type=int, default=0, show_default=True, help="Of random features, labels."
-        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of random data."),
     ]
     for option in reversed(options):
         command = option(command)
@@ -73,21 +71,21 @@ Examples:
 @click.option(
     "--columns",
     metavar="NAMES",
-    help="What the columns of a list of arcs are, in their order: source, target, weight, and - "
-    "for one that is not read. Columns beyond are not read.",
+    help="Columns of a list of arcs, in their order: source, target, weight, and - for a column "
+    "that is not read. Further columns are not read.",
 )
 @click.option(
     "--header/--no-header",
     default=None,
-    help="Whether the first line of a list of arcs names the columns.  [default: judged by it]",
+    help="Whether the first line of a list of arcs is a header.  [default: determined from it]",
 )
 @click.option(
-    "--string-ids", is_flag=True, help="Ids in a list of arcs are texts, even where all are digits."
+    "--string-ids", is_flag=True, help="Read ids in a list of arcs as text, even if all are digits."
 )
 @click.option(
     "--vertices",
     metavar="N|A..B",
-    help="Vertices of a list of arcs, those without an arc included: 0..N-1 or 1..N, or A..B.",
+    help="Vertices of a list of arcs, including those without arcs: N for 0..N-1 or 1..N, or A..B.",
 )
 @click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
 @direction_option("Whether a vertex sums over the arcs that enter it or leave it.  [default: in]")
@@ -96,15 +94,14 @@ Examples:
     type=click.Choice(assemble.DUPLICATES),
     default="merge",
     show_default=True,
-    help="What becomes of arcs that are listed more than once: the first counts, their weights "
-    "are added, or the import fails.",
+    help="For arcs that are listed more than once: keep the first, add their weights, or fail.",
 )
 @click.option(
     "--self-loops",
     type=click.Choice(assemble.SELF_LOOPS),
     default="keep",
     show_default=True,
-    help="What becomes of arcs from a vertex to itself.",
+    help="Keep or drop arcs from a vertex to itself.",
 )
 @_vertex_data_options
 @force_option

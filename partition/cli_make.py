@@ -36,9 +36,9 @@ from partition.store import Partition, has_partition, read_partition
 
 def weigh_option(command: Callable) -> Callable:
     """--weigh, of commands that refine."""
-    text = "Weights of what refinement makes small (--refine is implied): " + ", ".join(
-        f"{f.name} ({f.default:g})" for f in fields(Objective)
-    )
+    text = "Weight of a term of the objective of refinement; terms and default weights: "
+    text += ", ".join(f"{f.name} ({f.default:g})" for f in fields(Objective))
+    text += ". May be repeated; add then also refines."
     return click.option("--weigh", metavar="NAME=WEIGHT", multiple=True, help=text)(command)
 
 
@@ -60,36 +60,36 @@ Examples:
     metavar="|".join([*MODELS, AUTO]),
     required=True,
     help="; ".join(f"{name}: {model.help}" for name, model in MODELS.items())
-    + f"; {AUTO}: what fits --time-limit of gp and hp, refined, and the best of it is kept.",
+    + f"; {AUTO}: several of gp and hp, refined, within --time-limit; the best one is kept.",
 )
-@click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: of processes.")
+@click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: one per rank.")
 @click.option(
     "--imbalance",
     type=float,
     default=0.01,
     show_default=True,
-    help="How much more than the average part the heaviest may weigh; 0.01 is one percent.",
+    help="Largest weight of a part, relative to the average, minus 1; 0.01 is one percent.",
 )
 @click.option(
     "--balance",
     metavar="|".join(balance.CONSTRAINTS),
     default=balance.DEFAULT,
     show_default=True,
-    help="What is balanced: "
+    help="Weights that are balanced: "
     + "; ".join(f"{name}: {text}" for name, text in balance.CONSTRAINTS.items())
-    + ". Several, such as nnz,rows: no tool here takes more than one weight per vertex (METIS "
-    "does, its Python wrapper does not), so they are summed, and vertices are moved afterwards.",
+    + ". Several may be given, such as nnz,rows: the tool then balances their sum, and vertices "
+    "are moved afterwards until each is balanced.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the tool.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tool.")
 @click.option(
     "--name",
-    help="Name of the partition.  [default: MODEL-K, such as hp-16; hp-16-s1-e0.03 with "
-    "another seed and imbalance than the usual ones]",
+    help="Name of the partition.  [default: MODEL-K, such as hp-16, with seed and imbalance if "
+    "they are not the default ones, such as hp-16-s1-e0.03]",
 )
 @click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
 @click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
 @click.option(
-    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Model, tool options."
+    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Option of model or tool."
 )
 @click.option(
     "--refine",
@@ -101,28 +101,28 @@ Examples:
     "--ranks-per-node",
     type=int,
     metavar="R",
-    help="Number the parts so that little travels between nodes of R ranks each.",
+    help="Number the parts so that little is sent between nodes of R ranks each.",
 )
 @click.option(
     "--mapping",
     metavar="|".join(MAPPINGS),
     default=NODES_FIRST,
     show_default=True,
-    help="With --ranks-per-node: partition into nodes and each node into parts, or into parts at "
-    "once; both then number the parts anew.",
+    help="With --ranks-per-node: partition into nodes first and then each node into parts, or "
+    "into all parts at once. Both then renumber the parts.",
 )
 @direction_option("Direction of the aggregation.  [default: the graph's]")
 @click.option(
     "--time-limit",
     type=float,
     metavar="SECONDS",
-    help=f"Of {AUTO}: what is tried.  [default: {TIME_LIMIT:g}]",
+    help=f"For {AUTO}: time for all attempts.  [default: {TIME_LIMIT:g}]",
 )
-@click.option("--alpha", type=float, help="Of auto: seconds per message.  [default: 5e-7]")
-@click.option("--beta", type=float, help="Of auto: seconds per byte.  [default: 1e-10]")
-@click.option("--width", type=int, help="Of auto: float32 columns of a row.  [default: 64]")
+@click.option("--alpha", type=float, help="For auto: seconds per message.  [default: 5e-7]")
+@click.option("--beta", type=float, help="For auto: seconds per byte.  [default: 1e-10]")
+@click.option("--width", type=int, help="For auto: float32 columns of a row.  [default: 64]")
 @click.option(
-    "--if-missing", is_flag=True, help="Do nothing if there is one of that --name, into K parts."
+    "--if-missing", is_flag=True, help="Do nothing if the partition --name into K parts exists."
 )
 @force_option
 @json_option
@@ -160,7 +160,7 @@ def add(
             if given or time_limit is not None:
                 raise UserError(
                     "--time-limit, --alpha, --beta and --width are options of --model auto",
-                    "the refinement alone has a time limit too: gcn-partition refine",
+                    "a time limit for refinement alone: gcn-partition refine",
                 )
             made = pipeline.add_partition(
                 graph, model, k, tool=tool, refine=wanted, overwrite=force, **arguments, **options
@@ -215,14 +215,16 @@ Examples:
 @click.argument("start", metavar="NAME")
 @click.option("--name", help="Name of the result.  [default: NAME+refined]")
 @weigh_option
-@click.option("--imbalance", type=float, help="As of add.  [default: as NAME, or 0.01]")
+@click.option("--imbalance", type=float, help="As for add.  [default: that of NAME, or 0.01]")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--effort", type=float, default=1.0, show_default=True, help="Multiplies the work.")
+@click.option(
+    "--effort", type=float, default=1.0, show_default=True, help="Factor of the work done."
+)
 @click.option(
     "--time-limit",
     type=float,
     metavar="SECONDS",
-    help="Stop there; the result then depends on the machine.  [default: none]",
+    help="Stop after this time; the result then depends on the machine.  [default: no limit]",
 )
 @direction_option("Direction of the aggregation.  [default: that of NAME]")
 @force_option
@@ -230,10 +232,10 @@ Examples:
 def refine(
     graph: Path, start: str, weigh: tuple[str, ...], force: bool, as_json: bool, **arguments: Any
 ) -> None:
-    """Refine the partition NAME: move vertices so that less is sent, above all by the busiest rank.
+    """Refine the partition NAME: move vertices so that fewer rows are sent.
 
-    The balance is kept. It starts from any partition, those of other tools too, and never ends
-    with a worse one.
+    The rows of the busiest rank are reduced most. The balance is kept. NAME may be any partition,
+    also one of another tool. The result is never worse.
     """
     with collected_warnings() as messages, working("refining"):
         made = refine_partition(

@@ -44,12 +44,14 @@ Examples:
     help="neighbor: neighbours per vertex for each layer, that of the seeds first; -1: all.  "
     "[default: 10,10]",
 )
-@click.option("--batches", type=int, default=1000, show_default=True, help="How many to draw.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the mini-batches.")
+@click.option(
+    "--batches", type=int, default=1000, show_default=True, help="Number of mini-batches."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the mini-batches.")
 @direction_option("Direction of the aggregation.  [default: the graph's]")
 @json_option
 def simulate(graph: Path, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Show what random mini-batches communicate under partitions, the first named as yardstick.
+    """Simulate the communication of random mini-batches; ratios are to the first partition named.
 
     Rows and messages of one expand for each of them: mean, standard deviation and quantiles.
     """

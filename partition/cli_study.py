@@ -27,8 +27,8 @@ Example:
     multiple=True,
     default=("hp", "gp"),
     show_default=True,
-    help="MODEL, MODEL:OPTION=VALUE,…, with +refined at its end or not, or auto:time_limit=60; "
-    "give it several times. The first is compared with the others.",
+    help="MODEL or MODEL:OPTION=VALUE,…, with +refined at the end to refine it, or "
+    "auto:time_limit=60. May be repeated; the first is compared with the others.",
 )
 @click.option("-k", "--parts", "ks", type=int, multiple=True, default=(16,), show_default=True)
 @direction_option("Direction of the aggregation.  [default: each graph's own]")

@@ -1,4 +1,4 @@
-"""Commands of ``gcn-partition`` for other programs: their files in, our models out."""
+"""Commands of ``gcn-partition`` for other partitioners: reading parts, writing models."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Examples:
     type=click.IntRange(0, 1),
     default=0,
     show_default=True,
-    help="Number of the first part in FILE: 1 if it counts from 1.",
+    help="Number of the first part in FILE: 0 or 1.",
 )
 @direction_option("Direction it was made for.  [default: the graph's]")
 @force_option
@@ -75,9 +75,11 @@ The tool's part file comes back with gcn-partition import-parts.""",
     help="; ".join(f"{name}: {text}" for name, text in tool_files.FORMATS.items()) + ".",
 )
 @click.option("--model", metavar="gp|hp|shp", help="Model.  [default: gp for metis, else hp]")
-@click.option("-k", "--parts", "k", type=int, help="Number of parts to be made: for shp.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of shp's mini-batches.")
-@click.option("--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Of the model.")
+@click.option("-k", "--parts", "k", type=int, help="Number of parts, needed for shp.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of shp's mini-batches.")
+@click.option(
+    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Option of the model."
+)
 @click.option(
     "--balance",
     metavar="|".join(balance.CONSTRAINTS),

@@ -1,4 +1,4 @@
-"""What the command lines of both programs have in common: how mistakes in them are told."""
+"""Code shared by the command lines of both programs: printing of errors."""
 
 from __future__ import annotations
 

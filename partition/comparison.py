@@ -33,7 +33,7 @@ def compare(
     names : iterable of str
         The partitions; all there are if empty.
     direction : {"in", "out"}, optional
-        Of M; default: the graph's own.
+        Direction of M; default: the graph's own.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What the command line says of graphs and partitions: plain dictionaries, ready for JSON."""
+"""Descriptions of graphs and partitions for the command line: dictionaries, ready for JSON."""
 
 from __future__ import annotations
 

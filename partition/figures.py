@@ -24,7 +24,7 @@ def check_figure(file: str | os.PathLike) -> None:
         written to.
     """
     if Path(file).suffix.lower() not in FORMATS:
-        raise UserError(f"{file} is no name for a figure", f"it ends in {', '.join(FORMATS)}")
+        raise UserError(f"{file} is not a name for a figure", f"it ends in {', '.join(FORMATS)}")
     _matplotlib()
     make_room_for(file)
 

@@ -296,7 +296,7 @@ def _in_use(path: Path, lock: Path, exclusive: bool) -> UserError:
         return UserError(f"{path} is in use by another process", hint)
     record, holder = others[0]
     if holder.host != socket.gethostname():
-        hint += f"; if that process is dead, delete {record}"
+        hint += f"; if that process has ended, delete {record}"
     return UserError(f"{path} is in use: {holder}", hint)
 
 

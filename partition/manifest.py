@@ -1,4 +1,4 @@
-"""What the JSON files of a graph folder say, checked field by field, and the hashes in them."""
+"""The JSON files of a graph folder, checked field by field, and the hashes in them."""
 
 from __future__ import annotations
 

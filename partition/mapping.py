@@ -33,7 +33,7 @@ def map_to_nodes(exchange: sp.csr_array, ranks_per_node: int, seed: int = 0) -> 
     ranks_per_node : int
         R, the parts of a node; the last node holds what is left.
     seed : int
-        Of the random starts.
+        Seed of the random starts.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""What partitioning tools are given: a graph or a hypergraph made from the pattern of M.
+"""Input of partitioning tools: a graph or a hypergraph made from the pattern of M.
 
 Every model has ``weights``: the entries of each row of M, the arithmetic that a vertex brings.
 """

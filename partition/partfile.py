@@ -43,7 +43,9 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
     except (ValueError, OverflowError):
         i, word = next((i, word) for i, word in enumerate(words) if not _is_part(word))
         shown = word[:40].decode(errors="replace").strip()
-        raise UserError(f"{file}, line {_line(i, line_of)}: {shown!r} is no part number") from None
+        raise UserError(
+            f"{file}, line {_line(i, line_of)}: {shown!r} is not a part number"
+        ) from None
     from_one = first == 0 and len(parts) > 0 and parts.min() == 1
     last = first + (k or np.iinfo(np.int32).max)
     outside = np.flatnonzero((parts < first) | (parts >= last))

@@ -374,7 +374,7 @@ def warn_of_imbalance(graph: Graph, metrics: Metrics, asked: float, names: Itera
         if reached <= asked + 5e-4 or max(loads) <= math.ceil(average):
             continue
         what = "" if name == DEFAULT_BALANCE else f" of {name}"
-        message = f"imbalance {reached:.4f}{what} was reached, {asked:g} was asked for"
+        message = f"imbalance {reached:.4f}{what} was reached, not {asked:g}"
         if name == "nnz" and weights[heaviest] > (1 + asked) * average:
             message += (
                 f": the row of vertex {heaviest} alone has {weights[heaviest]} entries, "

@@ -170,7 +170,7 @@ def add_best(
     network : Network, optional
         What messages and bytes cost.
     objective : Objective, optional
-        Of the refinement.
+        Objective of the refinement.
     name : str, optional
         Default: ``auto-K``.
     report : callable

@@ -216,7 +216,7 @@ def open_regular(path: str | os.PathLike) -> IO[bytes]:
     Raises
     ------
     UserError
-        If it is no regular file.
+        If it is not a regular file.
     OSError
         If it cannot be opened.
     """
@@ -224,7 +224,7 @@ def open_regular(path: str | os.PathLike) -> IO[bytes]:
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise UserError(f"cannot read {path}: it is no regular file")
+        raise UserError(f"cannot read {path}: it is not a regular file")
     return os.fdopen(file, "rb")
 
 
@@ -307,7 +307,7 @@ def npz_names(path: str | os.PathLike) -> set[str]:
             head = file.read(16)
         if head.startswith(b"PK"):
             raise UserError(f"{path} is truncated or damaged: {error}") from error
-        raise UserError(f"{path} is no npz: it begins with {head!r}") from error
+        raise UserError(f"{path} is not an npz file: it begins with {head!r}") from error
     twice = {name for name in names if names.count(name) > 1} if len(names) < 1 << 10 else {"…"}
     if twice:
         raise UserError(f"{path} holds {min(twice)!r} twice, or very many arrays")
@@ -414,7 +414,7 @@ def _read_header(
         If it is damaged, or announces more than a file of ``size`` can hold.
     """
     if not head.startswith(b"\x93NUMPY"):
-        raise UserError(f"{where} is no .npy array: it begins with {head[:16]!r}")
+        raise UserError(f"{where} is not a .npy array: it begins with {head[:16]!r}")
     stream = io.BytesIO(head)  # which gives what it has, whatever length is announced
     try:
         version = np.lib.format.read_magic(stream)
@@ -426,7 +426,7 @@ def _read_header(
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{where} is truncated or damaged: {reason}") from error
     if dtype.hasobject:
-        raise UserError(f"{where}: Object arrays are not read, they are programs")
+        raise UserError(f"{where}: Object arrays are not read, as they can run programs")
     if (
         dtype.kind not in kinds
         or not dtype.itemsize

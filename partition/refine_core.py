@@ -1,4 +1,4 @@
-"""The compiled part of the refinement: what the parts look like to each net, and moves.
+"""The compiled part of the refinement: counts of the pins of each net by part, and moves.
 
 A net keeps how many of its pins each part holds. Two forms, so that the memory is O(pins):
 

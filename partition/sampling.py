@@ -246,7 +246,7 @@ def sides(graph: Graph, direction: str, side: str) -> tuple[np.ndarray, np.ndarr
     Parameters
     ----------
     direction : {"in", "out"}
-        Of M.
+        Direction of M.
     side : {"columns", "rows"}
         A sampler's ``side``.
     """

@@ -41,7 +41,7 @@ def simulate(
     batches : int
         How many to draw.
     direction : {"in", "out"}, optional
-        Of M; default: the graph's own.
+        Direction of M; default: the graph's own.
 
     Returns
     -------

@@ -400,7 +400,7 @@ def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
 def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}", name):
         raise UserError(
-            f"{name!r} is no name for a partition",
+            f"{name!r} is not a valid name for a partition",
             "use at most 200 letters, digits and any of _ . + = -",
         )
     folder = Path(path) / "partitions"

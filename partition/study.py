@@ -51,11 +51,11 @@ def parse_recipe(text: str) -> Recipe:
     pairs = [pair.partition("=") for pair in rest.split(",")] if colon else []
     if not model.isalnum() or any(not key.isidentifier() or not value for key, _, value in pairs):
         raise UserError(
-            f"{text!r} is no recipe", f"MODEL, MODEL:OPTION=VALUE,…, with or without {REFINED}"
+            f"{text!r} is not a recipe", f"MODEL, MODEL:OPTION=VALUE,…, with or without {REFINED}"
         )
     options = {key: value for key, _, value in pairs}
     if len(options) < len(pairs):
-        raise UserError(f"{text!r} is no recipe: an option is given twice")
+        raise UserError(f"{text!r} is not a recipe: an option is given twice")
     return Recipe(text, model, options, body != text)
 
 
@@ -79,7 +79,7 @@ def study(
     graphs : iterable of path
         Graph folders.
     direction : {"in", "out"}, optional
-        Of M; default: each graph's own.
+        Direction of M; default: each graph's own.
     report : callable
         Told what is being done, a line at a time.
 

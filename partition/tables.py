@@ -1,4 +1,4 @@
-"""The same for people: tables on a terminal."""
+"""Output of the command line as tables on a terminal."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def attach(
     mask_numbers : {"ids", "rows"}, optional
         Whether the numbers in masks are ids or rows of the files; where that is not the same.
     seed : int
-        Of the random features and labels; independent streams.
+        Seed of random features and labels, which use independent streams.
 
     Raises
     ------
@@ -228,7 +228,7 @@ class _Places:
         if meaning is None:
             raise UserError(
                 f"{where}: the numbers can be ids ({self._sample()}) or rows (0..{self.n - 1})",
-                "say it: --mask-numbers ids, or rows; or give a bool for each vertex",
+                "give --mask-numbers ids or rows, or a bool for each vertex",
             )
         if len(numbers) and (int(numbers[0]) < 0 or int(numbers[-1]) >= self.n):
             raise UserError(f"{where} names a row outside 0..{self.n - 1}")
@@ -291,7 +291,7 @@ def _check_masks(graph: Graph, files: Mapping[str, str | os.PathLike]) -> None:
                 raise UserError(
                     f"the {other} mask and the {name} mask have {int(both.sum())} vertices in "
                     f"common, the first is {int(np.argmax(both))}",
-                    "accuracy on vertices that are trained on says nothing of others",
+                    "accuracy on training vertices does not show that on others",
                 )
 
 

@@ -55,7 +55,9 @@ def bench_exchange(
             if name not in TRANSPORTS:
                 raise unknown_name("transport", name, TRANSPORTS)
         if config.scheme.name != "p2p":
-            raise UserError("bench exchange is about the scheme p2p", "leave scheme.name alone")
+            raise UserError(
+                "bench exchange measures the scheme p2p only", "leave scheme.name alone"
+            )
         if comm.size == 1:
             raise UserError("one rank exchanges nothing", "start it under mpirun")
         return chosen
@@ -118,7 +120,7 @@ def _check_halo(comm: Comm, problem: Problem, name: str, moved: _Both) -> None:
     moved.expand()
     with agreed(comm):
         if not (kernel.to_host(room.halo) == halo[:, np.newaxis]).all():
-            raise UserError(f"transport {name!r} brings other rows than it should")
+            raise UserError(f"transport {name!r} delivers wrong rows")
 
 
 def _bytes(comm: Comm, traffic: Traffic, kind: str) -> tuple[int, int, int, int]:

@@ -1,4 +1,4 @@
-"""What a rank's share of the machine is: memory bandwidth, caches, and what to say of it."""
+"""A rank's share of the machine: memory bandwidth, caches, and a description for records."""
 
 from __future__ import annotations
 

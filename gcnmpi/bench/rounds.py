@@ -1,4 +1,4 @@
-"""How everything is timed: contestants take turns, and a time is a median with its quartiles.
+"""Timing: each round measures all variants in turn; a time is a median with its quartiles.
 
 What disturbs a machine comes and goes in seconds. Contestants that take turns in every round are
 disturbed alike, so ratios within a round mean more than times do.

@@ -1,4 +1,4 @@
-"""``gcnmpi bench spmm``: the product M·X of every kernel, beside what memory allows."""
+"""``gcnmpi bench spmm``: the product M·X of every kernel, with bounds from memory bandwidth."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def bench_spmm(
     with agreed(comm):
         if comm.size > 1:
             raise UserError(
-                "bench spmm is about one process", "start it without mpirun, with threads=T"
+                "bench spmm runs in one process", "start it without mpirun, with threads=T"
             )
         name, matrix = _matrix(graph, made, config)
         if reference not in kernels:
@@ -155,7 +155,7 @@ def _matrix(
 ) -> tuple[str, sp.csr_array]:
     """Name and M of a graph folder, or of an R-MAT graph."""
     if (graph is None) == (made is None):
-        raise UserError("one graph: a folder, or --rmat SCALExDEGREE")
+        raise UserError("give one graph: a folder, or --rmat SCALExDEGREE")
     if graph is not None:
         stored = open_graph(Path(graph))
         name, source, direction = (

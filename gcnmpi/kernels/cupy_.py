@@ -50,7 +50,7 @@ class CupyKernel(Epilogues):
     dtype : dtype
         float32 or float64.
     threads : int
-        Of the host; not used.
+        Threads of the host; not used.
     direct : bool
         Whether MPI reads and writes the memory of the device.
     """

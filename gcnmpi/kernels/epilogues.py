@@ -1,4 +1,4 @@
-"""What follows a product, entry by entry: in the same pass over memory where a kernel can."""
+"""Epilogues: entry-wise operations after a product, in the same pass over memory if possible."""
 
 from __future__ import annotations
 

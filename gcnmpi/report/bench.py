@@ -70,7 +70,7 @@ def print_records(records: list[Record]) -> None:
     machine, *rows = records
     print(
         f"{', '.join(machine['hosts'])}: {machine['processor']}; ranks {machine['ranks']}, "
-        f"threads a rank {machine['threads']}; load before {machine['load']:.2f}"
+        f"threads per rank {machine['threads']}; load before {machine['load']:.2f}"
     )
     columns = COLUMNS[rows[0]["event"]]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -86,7 +86,7 @@ def print_records(records: list[Record]) -> None:
     for row in rows:
         if "phases" in row:
             times = ", ".join(f"{name} {1e3 * s:.3g}" for name, s in row["phases"].items())
-            print(f"{row['name']}: ms an epoch in {times}")
+            print(f"{row['name']}: ms per epoch in {times}")
 
 
 def _milliseconds(row: Record) -> str:

@@ -1,4 +1,4 @@
-"""What the cost model says, and what was measured beside it."""
+"""Tables of the cost model's predictions, and of measurements compared with them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def print_plan(
     top : int, optional
         Only so many candidates.
     machine : mapping
-        What the file of the machine says; empty for the usual constants.
+        What the file of the machine says; empty for the default constants.
     """
     manifest, config = setting.stored.manifest, setting.config
     facts = {
@@ -57,7 +57,7 @@ def print_plan(
         print(json.dumps({**facts, "plans": plans, "skipped": [asdict(s) for s in skipped]}))
         return
     print(
-        f"{shown(manifest.name)}: {ranks} ranks, {setting.ranks_per_node} a node, direction "
+        f"{shown(manifest.name)}: {ranks} ranks, {setting.ranks_per_node} per node, direction "
         f"{setting.direction}, widths {', '.join(map(str, setting.work.widths))}, "
         f"{facts['kernel']}, {config.dtype}"
     )
@@ -114,8 +114,9 @@ def print_machine(machine: Machine, facts: Mapping[str, Any], path: Path) -> Non
     for name, value in asdict(machine).items():
         table.add_row(name, f"{value:.3g}", "" if name in facts["measured"] else "not measured")
     print(
-        f"{', '.join(facts['hosts'])}: ranks {facts['ranks']}, threads a rank {facts['threads']}, "
-        f"{facts['kernel']}, {facts['dtype']}; s and bytes"
+        f"{', '.join(facts['hosts'])}: ranks {facts['ranks']}, "
+        f"threads per rank {facts['threads']}, {facts['kernel']}, {facts['dtype']}; "
+        "units: seconds and bytes"
     )
     _console().print(table)
     print(path)
@@ -155,10 +156,10 @@ def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
 
 def _machine_line(machine: Mapping[str, Any], config: Any) -> str:
     if not machine:
-        return "usual constants, for an order of magnitude; to measure: mpirun gcnmpi calibrate"
+        return "default constants: order of magnitude; to measure: mpirun gcnmpi calibrate"
     text = (
         f"machine {machine['file']}: {', '.join(machine['hosts'])}, {machine['date']}, "
-        f"{machine['threads']} threads a rank"
+        f"{machine['threads']} threads per rank"
     )
     here = {"kernel": resolve(config.kernel)[0], "dtype": config.dtype}
     different = [name for name, value in here.items() if machine[name] != value]

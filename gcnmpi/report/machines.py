@@ -1,4 +1,4 @@
-"""What ``gcnmpi doctor`` found, for people."""
+"""Tables of the results of ``gcnmpi doctor``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gcnmpi.doctor import Finding, Link, Seat
 def print_findings(
     seats: Sequence[Seat], links: Sequence[Link], findings: Sequence[Finding]
 ) -> None:
-    """Print the ranks, the links, and what is to be told of them."""
+    """Print the ranks, the links, and the findings."""
     console = Console(width=1000, highlight=False, markup=False, color_system=None)
     table = Table("rank", "host", "cores", "GPUs", "free memory", box=None, pad_edge=False)
     for seat in seats:

@@ -1,4 +1,4 @@
-"""How a run is doing: what its record says, what Slurm says of its jobs, and who holds its lock."""
+"""The state of a run, from its record, from the state of its Slurm jobs, and from its lock."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def status(run: Path) -> dict[str, Any]:
     -------
     dict
         ``state``: queued, loading, running, stopped (and may be resumed), finished, failed (as
-        Slurm says), or interrupted (nobody runs it any more). ``job``, ``slurm``: the newest job
-        of the folder, and its state in Slurm's words, None where Slurm knows nothing. ``why``: what
-        became of a run that has failed. ``heard``: seconds since the record was written to.
+        Slurm says), or interrupted (no process runs it any more). ``job``, ``slurm``: the newest
+        job of the folder, and its state as Slurm reports it, None if Slurm has no such job.
+        ``why``: what became of a run that has failed. ``heard``: seconds since the record changed.
         ``log``: the newest job's output.
 
     Raises
@@ -71,7 +71,7 @@ def print_status(facts: dict[str, Any]) -> None:
             line += f", {facts['seconds_per_epoch']:.4g} s per epoch"
         print(line)
     if facts["heard"] is not None and facts["state"] != "finished":
-        print(f"last heard of {_ago(facts['heard'])} ago", end="")
+        print(f"last written to {_ago(facts['heard'])} ago", end="")
         running = facts["state"] == "running" and facts["seconds_left"] is not None
         print(f", left: {_duration(facts['seconds_left'])}" if running else "")
     if facts["log"] is not None and facts["state"] in ("failed", "interrupted"):
@@ -125,7 +125,7 @@ def _state(
     if runner is not None:
         return "running", runner or None
     go_on = again if (run / SCRIPT).exists() else "the same command goes on"
-    return "interrupted", f"nobody runs it any more; {go_on}"
+    return "interrupted", f"no process runs it any more; {go_on}"
 
 
 def _runner(run: Path, record: RunRecord | None) -> str | None:

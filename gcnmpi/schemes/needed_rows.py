@@ -47,7 +47,7 @@ class NeededRows:
     Parameters
     ----------
     comm : communicator
-        Of the ranks that the plan numbers.
+        Communicator of the ranks that the plan numbers.
     plan : Plan
     kernel : kernel
     forward : (nown, nown + nhalo) csr_array

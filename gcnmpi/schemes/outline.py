@@ -1,4 +1,4 @@
-"""A scheme on paper: what every rank would hold, compute and send, without any of them.
+"""Outlines of schemes: what each rank would hold, compute and send, computed without running it.
 
 The one definition of these numbers. A running scheme holds its own outline, and says what it
 will send by it; the cost model asks outlines of thousands of ranks that are not there.

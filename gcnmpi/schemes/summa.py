@@ -203,7 +203,7 @@ class Summa(WholeWeights):
     outline : SummaOutline
         Without the entries that travel: they are found here.
     tiling : Tiling
-        Of dense matrices.
+        Tiling of dense matrices.
     matrices : (csr_array, csr_array)
         This rank's tiles of M and Mᵀ, one object where they are equal.
     permutation : str

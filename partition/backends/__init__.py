@@ -107,7 +107,9 @@ def check_options(
             options[key] = type(option.default)(value)
         except ValueError as error:
             kind = type(option.default).__name__
-            raise UserError(f"option {key!r} of {name!r}: {value!r} is no {kind}") from error
+            raise UserError(
+                f"option {key!r} of {name!r}: {value!r} is not of type {kind}"
+            ) from error
         if option.choices and options[key] not in option.choices:
             raise unknown_name(f"{key} of the {kind} {name!r}", str(value), option.choices)
     return options

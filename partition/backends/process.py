@@ -76,7 +76,7 @@ def run_apart(
         if (folder / "error.json").exists():
             raise UserError(**json.loads((folder / "error.json").read_text(encoding="utf-8")))
         if done.returncode:
-            raise UserError(*_obituary(done.returncode, done.stdout.decode(errors="replace")))
+            raise UserError(*_failure(done.returncode, done.stdout.decode(errors="replace")))
         return np.load(folder / "parts.npy", allow_pickle=False)
 
 
@@ -96,7 +96,7 @@ def _temporary_folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-_TMPDIR = "let the environment variable TMPDIR name a folder with room for the graph"
+_TMPDIR = "set the environment variable TMPDIR to a folder with space for the graph"
 
 
 def _write_task(folder: Path, task: Mapping[str, Any], model: Any) -> None:
@@ -146,8 +146,8 @@ def _resolve(entry: str) -> Any:
     return getattr(import_module(module), attribute)
 
 
-def _obituary(returncode: int, output: str) -> tuple[str, str]:
-    """What became of the tool, and what it said last."""
+def _failure(returncode: int, output: str) -> tuple[str, str]:
+    """How the tool ended, and the last line that it printed."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     last = lines[-1] if lines else "it printed nothing"
     if returncode < 0:

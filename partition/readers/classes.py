@@ -1,4 +1,4 @@
-"""Labels of anybody's to classes 0, 1, 2 … with names."""
+"""Conversion of labels to classes 0, 1, 2 … with names."""
 
 from __future__ import annotations
 

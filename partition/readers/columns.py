@@ -36,7 +36,7 @@ class Columns:
     width : int
         Number of columns.
     places : tuple of int
-        Of the source, the target and, where there is one, the weight.
+        Positions of the columns with the source, the target and, if there is one, the weight.
     text : bool
         Ids are texts.
     header : int
@@ -143,7 +143,7 @@ def _given_roles(columns: str) -> tuple[int, ...]:
     hint = "write source, target, weight and - in the order of the columns: source,target,-,weight"
     for name in names:
         if name not in (*ROLES, "-"):
-            raise UserError(f"--columns {columns}: {quoted(name)} is no such column", hint)
+            raise UserError(f"--columns {columns}: {quoted(name)} is not a known column", hint)
     counts = {role: names.count(role) for role in ROLES}
     if counts["source"] != 1 or counts["target"] != 1 or counts["weight"] > 1:
         raise UserError(f"--columns {columns} must name source and target, each once", hint)
@@ -194,7 +194,7 @@ def _unnamed_roles(
 def _check_third(path: Path, number: int, line: str, words: list[str]) -> None:
     if not is_number(words[2]):
         raise UserError(
-            f"{path}, line {number}: the third column of {quoted(line.strip())} is no weight",
+            f"{path}, line {number}: the third column of {quoted(line.strip())} is not a weight",
             "give --columns source,-,target, say, or --columns source,target,-",
         )
 

@@ -235,6 +235,6 @@ def _check_words(path: Path, number: int, line: str, words: list[str], columns: 
     for place in columns.places[:2]:
         if not 0 < len(words[place]) <= LONGEST_ID:
             hint = f"ids are texts of 1 to {LONGEST_ID} characters"
-            raise UserError(f"{at}: {quoted(words[place])} is no id", hint)
+            raise UserError(f"{at}: {quoted(words[place])} is not an id", hint)
     if len(columns.places) == 3 and not is_number(words[columns.places[2]]):
         raise UserError(f"{at}: {quoted(words[columns.places[2]])} is not a number")

@@ -109,13 +109,13 @@ def positions(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def check_ids(ids: np.ndarray, where: object) -> None:
-    """A UserError if there are no ids, or one stands twice among them."""
+    """A UserError if there are no ids, or if one occurs twice."""
     if not len(ids):
         raise UserError(f"{where} holds no ids")
     ordered = np.sort(ids)
     twice = ordered[1:] == ordered[:-1]
     if twice.any():
-        raise UserError(f"{where}: the id {shown_id(ordered[int(np.argmax(twice))])} stands twice")
+        raise UserError(f"{where}: the id {shown_id(ordered[int(np.argmax(twice))])} occurs twice")
 
 
 def shown_id(value: np.generic | str | int) -> str:

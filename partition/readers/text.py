@@ -1,4 +1,4 @@
-"""Text files of anybody's: whole lines in blocks, words, and what is wrong with them."""
+"""Reading text files: whole lines in blocks, words, and errors in them."""
 
 from __future__ import annotations
 

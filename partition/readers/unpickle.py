@@ -1,4 +1,4 @@
-"""Pickled NumPy arrays and SciPy matrices from strangers, read without trusting them.
+"""Reading pickled NumPy arrays and SciPy matrices without running code from the file.
 
 A pickle is a program that calls what it names. Here every name stands for something harmless of
 this module that only keeps what it is given, without a copy, so that a small file cannot grow;

@@ -136,7 +136,7 @@ def test_a_run_that_outlasts_its_jobs_ends_on_the_same_curve(lab, submit, uninte
     ("trouble", "repair", "says"),
     [
         (("kill", "node3"), ("boot", "node3"), ""),
-        (("cable", "node3", "down"), ("cable", "node3", "up"), "has not moved for 10 s"),
+        (("cable", "node3", "down"), ("cable", "node3", "up"), "has made no progress for 10 s"),
     ],
 )
 def test_after_a_lost_node_the_same_script_goes_on(
@@ -153,7 +153,7 @@ def test_after_a_lost_node_the_same_script_goes_on(
     assert interrupted.end is None
     told = lab.gcnmpi("status", out)
     assert f"failed, job {facts['job']} " in told
-    assert "last heard of " in told
+    assert "last written to " in told
     assert "left" not in told
     assert says in (out / f"slurm-{facts['job']}.out").read_text(errors="replace")
     job = lab.on_head("sbatch", "--parsable", "--no-requeue", out / "job.sbatch").strip()

@@ -451,7 +451,7 @@ def test_a_rank_that_stands_still_ends_the_job(launched, graph, tmp_path):
     os.kill(ranks_of(process)[0], signal.SIGSTOP)
     _, err = process.communicate(timeout=60)
     assert process.returncode not in (0, 2, EXIT_REQUEUE)
-    assert "has not moved for 3 s, in gcnmpi." in err
+    assert "has made no progress for 3 s, in gcnmpi." in err
 
 
 def test_processes_that_mpi_does_not_bring_together(graph, tmp_path):

@@ -185,7 +185,7 @@ MISTAKES = {
     "no weights": infer("--weights {0}/nothere.npz", "nothere.npz", "No such file"),
     "damaged weights": infer("--weights {0}/half.npz", "half.npz is truncated or damaged"),
     "pickled weights": infer("--weights {0}/pickled.npz", "pickled.npz", "Object arrays"),
-    "array for weights": infer("--weights {0}/array.npy", "array.npy", "is no npz"),
+    "array for weights": infer("--weights {0}/array.npy", "array.npy", "is not an npz file"),
     "other names": infer("--weights {0}/names.npz", "'lin.weight'", "convs.0.lin.weight"),
     "other features": infer("--weights {0}/wide.npz", f"has {WIDTH} features", "take 9"),
     "other shapes": infer("--weights {0}/shapes.npz", "shapes of layer 1"),

@@ -153,13 +153,13 @@ def test_a_symmetric_graph_is_measured_once(tmp_path, monkeypatch):
         (("hp", 2, {"objective": "vol"}), "unknown option of the tool 'mtkahypar' 'objective'"),
         (("rp", 2, {"preset": "default"}), "has no options"),
         (("gp", 2, {"objective": "volume"}), "unknown objective of the tool 'metis'"),
-        (("hp", 2, {"threads": "two"}), "'two' is no int"),
+        (("hp", 2, {"threads": "two"}), "'two' is not of type int"),
         (("gp", 2, {"passes": -1}), "passes = -1"),
         (("hp", 2, {"direction": "up"}), "unknown direction"),
         (("hp", 2, {"imbalance": -0.1}), "it is a fraction"),
         (("hp", 2, {"imbalance": float("nan")}), "it is a fraction"),
         (("rp", 2, {"seed": -1}), "seed = -1"),
-        (("rp", 2, {"name": "../x"}), "is no name"),
+        (("rp", 2, {"name": "../x"}), "is not a valid name"),
     ],
 )
 def test_mistakes_are_told_and_nothing_is_written(folder, arguments, message):
@@ -362,12 +362,12 @@ def test_read_parts(tmp_path):
     for text, message in {
         "0\n1\n": "has 2 part numbers, the graph has 3",
         "": "has 0 part numbers",
-        "0\nx\n1\n": "line 2: 'x' is no part number",
-        "0\n\n1\n": "line 2: '' is no part number",
-        "0\n1.5\n1\n": "line 2: '1.5' is no part number",
+        "0\nx\n1\n": "line 2: 'x' is not a part number",
+        "0\n\n1\n": "line 2: '' is not a part number",
+        "0\n1.5\n1\n": "line 2: '1.5' is not a part number",
         "0\n1\n-1\n": r"line 3: part -1 is not one of 0..2",
         "0\n3\n1\n": r"line 2: part 3 is not one of 0..2",
-        "0\n99999999999999999999\n1\n": "line 2: '99999999999999999999' is no part number",
+        "0\n99999999999999999999\n1\n": "line 2: '99999999999999999999' is not a part number",
     }.items():
         file.write_text(text)
         with pytest.raises(UserError, match=message):

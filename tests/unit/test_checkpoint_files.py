@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from gcnmpi import checkpoint_files as files
+from gcnmpi import watch
 from gcnmpi.launch import check_together
 from gcnmpi.record import Epoch, Writer, continued_record, new_folder, new_record, read_run
 from gcnmpi.watch import stop_requests, watchdog
@@ -189,7 +190,7 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
         assert "Input/output error" in str(caught.value)
         assert not isinstance(caught.value, files.DamagedError), call
     monkeypatch.setattr("shutil.rmtree", broken)
-    with pytest.raises(UserError, match="out of the way"):
+    with pytest.raises(UserError, match="cannot rename the old"):
         files.discard_after(tmp_path, 1)
 
 
@@ -399,7 +400,21 @@ def test_the_watchdog_ends_a_process_that_stands_still(capsys):
         assert ended.wait(5)
     said = capsys.readouterr().err
     assert "rank 5 on" in said
-    assert "has not moved for 0.3 s" in said
+    assert "has made no progress for 0.3 s" in said
+
+
+def test_the_watchdog_reads_a_stack_that_changes_meanwhile(monkeypatch):
+    monkeypatch.setattr(watch, "_LOOKS_A_SECOND", 10_000)
+    ended = threading.Event()
+
+    def deep(k):
+        return sum(deep(k - 1) for _ in range(1)) if k else sorted([2, 1], key=lambda x: x)[0]
+
+    with watchdog(0.3, rank=0, end=lambda code: ended.set()):
+        until = time.monotonic() + 1
+        while time.monotonic() < until:
+            assert deep(150) == 1  # more calls than faulthandler shows
+    assert not ended.is_set()
 
 
 def test_the_watchdog_lets_live_what_moves_or_says_so():

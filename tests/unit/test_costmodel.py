@@ -295,8 +295,8 @@ def test_the_file_of_a_machine(tmp_path):
     for changes, says in (
         ({"version": 9}, "version 9"),
         ({"constants": {}}, "does not hold the constants"),
-        ({"constants": constants | {"copy_byte": -1}}, "copy_byte is no positive number"),
-        ({"constants": constants | {"copy_byte": "1"}}, "copy_byte is no positive number"),
+        ({"constants": constants | {"copy_byte": -1}}, "copy_byte is not a positive number"),
+        ({"constants": constants | {"copy_byte": "1"}}, "copy_byte is not a positive number"),
         ({"constants": constants | {"bandwidth_inter": 0}}, "bandwidth_inter is 0"),
     ):
         with pytest.raises(UserError, match=says):

@@ -205,7 +205,7 @@ def test_ids_also_name_vertices_without_arcs_and_must_name_the_others(place):
         "--ids", "ids.txt", source="gap.txt"
     )
     (place / "ids.txt").write_text("30\n10\n30\n")
-    assert "the id 30 stands twice" in refused("--ids", "ids.txt", source="gap.txt")
+    assert "the id 30 occurs twice" in refused("--ids", "ids.txt", source="gap.txt")
 
 
 def test_a_column_of_ids_says_whose_row_it_is(place):
@@ -311,16 +311,16 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
     ("text", "options", "message"),
     [
         ("user,friend\nann,bob\n", {}, r"first line \('user', 'friend'\) may be a header"),
-        ("ann knows bob\n", {}, r"third column of 'ann knows bob' is no weight"),
+        ("ann knows bob\n", {}, r"third column of 'ann knows bob' is not a weight"),
         ("a,b,time\n0,1,5\n", {}, r"'a,b,time' has 3 columns, and it is not clear"),
         ("0 1\n", {"columns": "source,weight"}, "must name source and target, each once"),
-        ("0 1\n", {"columns": "source,target,colour"}, "'colour' is no such column"),
+        ("0 1\n", {"columns": "source,target,colour"}, "'colour' is not a known column"),
         ("0 1\n", {"columns": "source,target,weight"}, "has 2 columns, --columns .* names more"),
         ("1.0 2.0\n", {}, "'1.0' is not an integer of 64 bits"),
         ("0 1\n1 x\n", {}, "line 2: '1 x' .*'x' is not an integer"),
         ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
         ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
-        ("a,b\na,\n", {}, "'' is no id"),
+        ("a,b\na,\n", {}, "'' is not an id"),
         ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
@@ -383,7 +383,7 @@ def test_an_edge_index(place):
         np.save("e.npy", array)
         assert arcs_of(read_source("e.npy")) == [(0, 1), (1, 2), (2, 0)]
     (place / "e.npy").write_text("0 1\n")
-    with pytest.raises(UserError, match=r"e.npy is no .npy array: it begins with b'0 1"):
+    with pytest.raises(UserError, match=r"e.npy is not a .npy array: it begins with b'0 1"):
         read_source("e.npy")
     for array, message in (
         (pairs[:2], "it is not clear whether a row is an arc"),
@@ -555,7 +555,7 @@ def test_every_kind_of_file(place, what, form):
         ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
         ("", "holds no features"),
         ("id\n1\n", "a column of ids, but no features"),
-        ("id,a\n1,2\n1,3\n", "the id 1 stands twice"),
+        ("id,a\n1,2\n1,3\n", "the id 1 occurs twice"),
         ("1,nan\n", "features of vertex 0, column 1 are not finite"),
         ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
         ("id,a\n1,2\n1\n", "line 3 has 1 columns"),
@@ -596,7 +596,7 @@ def test_an_adjacency_matrix_of_scipy(place):
     np.savez("a.npz", indptr=np.array([0, 1]))
     assert "has no array adj_indptr; it holds 'indptr'" in refused(source="a.npz")
     (place / "a.npz").write_text("0 1\n")
-    assert "a.npz is no npz: it begins with b'0 1" in refused(source="a.npz")
+    assert "a.npz is not an npz file: it begins with b'0 1" in refused(source="a.npz")
 
 
 @pytest.mark.parametrize("style", ["{}_{}", "{}_matrix.{}"])

@@ -203,7 +203,7 @@ def test_plan_prints_a_table_and_json(path):
     text = plan(path, "-P", 2, "--memory", "1kB").output
     assert "rings: 2 ranks, 16 a node" in text
     assert "block-2" in text
-    assert "usual constants" in text
+    assert "default constants" in text
     assert "more ranks do not help" in text
     assert "(random rows, 3)" in plan(path, "-P", 3).output
     facts = json.loads(plan(path, "-P", 2, "--schemes", "p2p", "--json").output)
@@ -215,7 +215,7 @@ def test_plan_prints_a_table_and_json(path):
     ("words", "says"),
     [
         (["--partition", "rp-9"], "no partition|unknown partition"),
-        (["--memory", "64QB"], "--memory '64QB' is no size"),
+        (["--memory", "64QB"], "--memory '64QB' is not a size"),
         (["--machine", "/nothere.json"], "cannot read /nothere.json"),
         (["--schemes", "p3p"], "unknown scheme 'p3p'"),
         (["--set", "model.hiden=[3]"], "model.hiden"),

@@ -27,4 +27,7 @@ def test_the_ranks_that_share_a_device_are_named():
 @pytest.mark.parametrize("seats", [[("a", None)], [("a", FIRST), ("a", None)]])
 def test_a_rank_without_a_device(seats):
     error = shared_device(seats)
-    assert (error.message, error.hint) == ("the kernel computes on no device", "set kernel=cupy")
+    assert (error.message, error.hint) == (
+        "the kernel does not compute on a GPU",
+        "set kernel=cupy",
+    )

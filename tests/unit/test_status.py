@@ -68,7 +68,7 @@ NOBODY = "true"  # squeue knows no job
     [
         ([], {"squeue": QUEUED}, "queued", "queued, job 7 PENDING (Resources)"),
         ([], {"squeue": RUNNING}, "loading", "loading, job 7 RUNNING"),
-        (["start", "one"], {"squeue": RUNNING}, "running", "last heard of 3 min ago"),
+        (["start", "one"], {"squeue": RUNNING}, "running", "last written to 3 min ago"),
         (["start", "stop"], {"squeue": QUEUED}, "stopped", "stopped, job 7 PENDING"),
         (["start", "stop"], {"squeue": RUNNING}, "loading", ""),
         (["start", "end"], {"squeue": NOBODY}, "finished", "finished, job 7"),
@@ -92,7 +92,7 @@ NOBODY = "true"  # squeue knows no job
         (["start", "stop"], {"squeue": NOBODY, "sacct": "echo 'FAILED|75:0'"}, "stopped",
          "job 7: FAILED (exit code 75); to go on"),
         # Slurm has forgotten it.
-        (["start", "one"], {"squeue": NOBODY}, "interrupted", "nobody runs it any more; to go on"),
+        (["start", "one"], {"squeue": NOBODY}, "interrupted", "no process runs it any more; to go"),
         ([], {"squeue": NOBODY}, "failed", "job 7 has ended without a record; to go on"),
         # A newer job than that of the record: sent off again by hand.
         (["start", "end"], {"squeue": "echo '9|PENDING|Priority|FOLDER/job.sbatch'"}, "queued",
@@ -153,7 +153,7 @@ def test_without_slurm(folder, tmp_path, capsys, monkeypatch):
     assert found["seconds_left"] is None
     text = said(run, capsys)
     assert "epoch 3 of 10, loss 0.5000, val 0.250, 4 s per epoch" in text
-    assert "nobody runs it any more; the same command goes on" in text
+    assert "no process runs it any more; the same command goes on" in text
     assert "left" not in text
     with folder_lock(run, "gcnmpi train"):
         text = said(run, capsys)

@@ -178,7 +178,7 @@ def test_pipes_are_not_waited_for(folder, name):
     write_partition(folder, partition_of(folder))
     (folder / name).unlink()
     os.mkfifo(folder / name)
-    with pytest.raises(UserError, match="it is no regular file"):
+    with pytest.raises(UserError, match="it is not a regular file"):
         open_graph(folder) and read_partition(folder, "p")
 
 
@@ -410,7 +410,7 @@ def test_partitions_are_listed_and_removed(folder):
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-k", "a b", "a" * 300])
 def test_malformed_names(folder, name):
-    with pytest.raises(UserError, match="is no name for a partition"):
+    with pytest.raises(UserError, match="is not a valid name for a partition"):
         has_partition(folder, name)
 
 

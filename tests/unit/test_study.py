@@ -44,7 +44,7 @@ def test_recipes():
     with pytest.raises(UserError, match="given twice"):
         parse_recipe("gp:objective=vol,objective=cut")
     for text in ("", "gp:", "gp:objective", "gp:objective=", "+refined", "g p"):
-        with pytest.raises(UserError, match="is no recipe"):
+        with pytest.raises(UserError, match="is not a recipe"):
             parse_recipe(text)
 
 
@@ -141,7 +141,7 @@ def test_the_plot_of_compare(graphs, rows, tmp_path):
     assert text.index("a, k = 2") < text.index("block-2") < text.index("a, k = 4")
     for name in ("c.txt", "c"):  # told before anything is read
         done = run(tmp_path / "none.graph", "--plot", tmp_path / name)
-        assert (done.exit_code, "is no name for a figure" in done.stderr) == (2, True)
+        assert (done.exit_code, "is not a name for a figure" in done.stderr) == (2, True)
     assert "cannot write" in run(graphs[0], "--plot", graphs[0] / "manifest.json" / "c.png").stderr
 
 

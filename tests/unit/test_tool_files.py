@@ -176,7 +176,7 @@ def test_part_files_with_several_numbers_in_a_line(tmp_path):
     file.write_text("0 1\t2\r\n\n 2\n1 0 \n")
     assert read_parts(file, 6).tolist() == [0, 1, 2, 2, 1, 0]
     for text, message in {
-        "0 1 2\n0 x 1\n": "line 2: 'x' is no part number",
+        "0 1 2\n0 x 1\n": "line 2: 'x' is not a part number",
         "0 1 2\n\n0 3 1\n": r"line 3: part 3 is not one of 0..2",
         "0 1 2\n0 1 2 1\n": "has 7 part numbers, the graph has 6",
         "0 1 2 0 1\n": "has 5 part numbers",
