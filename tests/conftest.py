@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick",
         action="store_true",
-        help="only tests/unit and the tests marked as quick: one or two launches of each kind",
+        help="only tests/unit without its slow tests, and a few launches: those marked as quick",
     )
 
 
@@ -36,7 +36,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
 
     def is_quick(item: pytest.Item) -> bool:
-        return UNIT in item.path.parents or item.get_closest_marker("quick") is not None
+        if UNIT in item.path.parents:
+            return item.get_closest_marker("slow") is None
+        return item.get_closest_marker("quick") is not None
 
     config.hook.pytest_deselected(items=[item for item in items if not is_quick(item)])
     items[:] = [item for item in items if is_quick(item)]

@@ -13,6 +13,8 @@ from fuzzing import mutated, outcome, targets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.slow
+
 NAMES = [
     "mtx", "edges", "npz", "planetoid", "vertex data", "vertex tables", "part file", "config",
     "weights", "record", "graph folder", "partition", "checkpoint",

@@ -21,6 +21,8 @@ from partition.errors import UserError
 from partition.readers import files, read_source
 from partition.readers.vertex_files import read_features, read_labels
 
+pytestmark = pytest.mark.slow
+
 MTX = b"%%MatrixMarket matrix coordinate pattern general\n"
 MANY = 18 << 20
 

@@ -16,6 +16,8 @@ from partition.pipeline import add_partition
 from partition.store import list_partitions, open_graph, read_partition, write_graph
 from partition.synthetic import sbm
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):

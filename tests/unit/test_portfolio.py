@@ -27,6 +27,8 @@ from partition.refining import refine_partition
 from partition.store import list_partitions, open_graph, read_partition, write_graph
 from partition.synthetic import sbm
 
+pytestmark = pytest.mark.slow
+
 FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance", "seconds")
 
 

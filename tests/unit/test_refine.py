@@ -21,6 +21,8 @@ from partition.refine_levels import cluster, contract, finest_level, new_state
 from partition.refine_moves import Desk, choose, survey
 from partition.synthetic import rmat, sbm
 
+pytestmark = pytest.mark.slow
+
 FREE = core.Energy(1.0, 0.5, 3.0, 0.25, 3.0, 2, 1.0, 0.0)
 
 

@@ -19,6 +19,8 @@ from partition.store import list_partitions, read_partition, write_graph
 from partition.study import Recipe, parse_recipe, study, table, write_csv
 from partition.synthetic import sbm
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "compare_partitions.py"
 
 
