@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test: a virtual environment with the test extra, then pytest; it starts the MPI tests under
 # mpirun itself, with 1 to 4 ranks and more. Arguments go to pytest; --quick is for everyday work:
-# the unit tests and a few launches of each kind, in less than two minutes.
+# the unit tests but the slow ones, and a few launches, in about two minutes on two cores.
 set -euo pipefail
 . "$(dirname "$0")/environment.sh" test
 # Two files of tests at a time: most tests wait for launchers and single processes. More would
