@@ -1,0 +1,1 @@
+"""Networks: operators, their description as a static graph, and its compilation."""

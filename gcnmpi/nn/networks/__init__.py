@@ -1,0 +1,1 @@
+"""Published networks: one short file each."""
