@@ -13,8 +13,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.timing import Phases
+from gcnmpi.core.volume import Kept
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.product import HaloProduct
+from gcnmpi.halo.product import NeededRows
 from gcnmpi.mpi.collectives import Group
 
 
@@ -29,11 +30,14 @@ class Halo(Protocol):
         Global vertices of the local columns.
     phases : Phases
         Where the time of what is done with the rows is counted.
+    kept : Kept
+        Rows that need no message.
     """
 
     pattern: Any
     ids: np.ndarray
     phases: Phases
+    kept: Kept
 
     def empty(self, width: int) -> Any:
         """Room for own rows that will be expanded."""
@@ -56,7 +60,7 @@ class ExchangedHalo:
 
     Parameters
     ----------
-    products : HaloProduct
+    products : NeededRows
         Whose buffers and transport are used.
     pattern : (own, own + halo) csr_array
     ids : (own + halo,) integers
@@ -64,7 +68,7 @@ class ExchangedHalo:
 
     def __init__(
         self,
-        products: HaloProduct,
+        products: NeededRows,
         kernel: Any,
         pattern: sp.csr_array,
         ids: np.ndarray,
@@ -72,6 +76,7 @@ class ExchangedHalo:
     ) -> None:
         self._products, self.ids, self.phases = products, ids, phases
         self.pattern = kernel.pattern(pattern, ids)
+        self.kept = products.kept
 
     def empty(self, width: int) -> Any:
         """The head of an ``[own | halo]`` buffer."""
@@ -91,7 +96,7 @@ class ExchangedHalo:
 
     def fold(self, whole: Any, out: Any) -> None:
         """One exchange, the other way."""
-        self._products.fold_rows(whole, out)
+        self._products.scatter(whole, out)
 
 
 class BroadcastHalo:
@@ -124,7 +129,7 @@ class BroadcastHalo:
         phases: Phases,
     ) -> None:
         self._group, self._kernel, self._rows, self._plan = group, kernel, rows, plan
-        self.ids, self.phases = ids, phases
+        self.ids, self.phases, self.kept = ids, phases, Kept()
         self.pattern = kernel.pattern(pattern, ids)
         self._largest = max((r for q, r in enumerate(rows) if q != group.rank), default=0)
         # Of each block: where its rows go behind the own ones, and which of its rows they are.

@@ -68,9 +68,7 @@ class Model:
         def binding(buffers: Mapping[int, int]) -> Binding:
             arrays = constants | {value: memory[buffer] for value, buffer in buffers.items()}
             views = self.parameters, self.gradients
-            return Binding(
-                scheme, kernel, program, config.train.seed, n, *views, arrays, kept
-            )
+            return Binding(scheme, kernel, program, config.train.seed, n, *views, arrays, kept)
 
         training, evaluation = (
             binding(program.training_buffers), binding(program.evaluation_buffers),
@@ -237,11 +235,10 @@ def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dic
             found[step.writes] = out
         if free:
             del found[step.reads[0]]
-    kept = {value: found[value] for value in program.kept}
-    for value, array in kept.items():
-        if values[value].exchanged and value == 0:
-            kept[value] = scheme.empty(values[value].place, values[value].width, exchanged=True)
-            kernel.copy(array, kept[value])
+    kept = {number: found[number] for number in program.kept}
+    if 0 in kept and values[0].exchanged:
+        kept[0] = scheme.empty(values[0].place, values[0].width, exchanged=True)
+        kernel.copy(features, kept[0])
     return kept
 
 

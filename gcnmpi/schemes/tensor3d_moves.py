@@ -59,9 +59,7 @@ class Mover:
             ]
         requests, kept = [], []
         with phases("pack"):
-            for (peer, _, _), message in zip(
-                receives, self._messages[width], strict=True
-            ):
+            for (peer, _, _), message in zip(receives, self._messages[width], strict=True):
                 if peer != comm.rank:
                     with row_type(message) as row:
                         requests.append(comm.Irecv([message, len(message), row], peer, MOVE_TAG))
@@ -79,9 +77,7 @@ class Mover:
             wait_all(requests)
         with phases("pack"):
             whole = np.empty(out.shape, host.dtype)
-            for (_, rows, columns), message in zip(
-                receives, self._messages[width], strict=True
-            ):
+            for (_, rows, columns), message in zip(receives, self._messages[width], strict=True):
                 whole[rows, columns] = message
             self._kernel.copy(self._kernel.from_host(whole), out)
 

@@ -85,9 +85,7 @@ def attend_backward(binding: Binding, step: Step) -> Run:
     )  # fmt: skip
     heads, counts = operator.heads, binding.block(step).counts_entries
     source, target = binding.parameters[operator.source], binding.parameters[operator.target]
-    of_source, of_target = (
-        binding.gradients[name] for name in (operator.source, operator.target)
-    )
+    of_source, of_target = (binding.gradients[name] for name in (operator.source, operator.target))
     t, s, shift, total = _scores(binding, step, heads)
     dropout, width, own = _dropout(binding, operator), operator.width, len(s)
     dx, dt = halo.gradient(width), binding.scratch("dt", len(t), heads)

@@ -189,5 +189,3 @@ def _reciprocal_root(kernel: Any, squares: Any, factor: float, eps: float, out: 
 
 def _reciprocal_length(kernel: Any, squares: Any, eps: float, out: Any) -> None:
     kernel.copy(1 / (squares**0.5).clip(eps), out)
-
-
