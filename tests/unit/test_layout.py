@@ -53,8 +53,9 @@ LAYERS = {
     ],
     "gcnmpi": [
         ["gcnmpi.kernels.registry", "gcnmpi.schemes.registry", "gcnmpi.rng", "gcnmpi.volume",
-         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs", "gcnmpi.settings"],
-        ["gcnmpi.timing"],
+         "gcnmpi.record", "gcnmpi.watch", "gcnmpi.jobs", "gcnmpi.settings",
+         "gcnmpi.nn.registry"],
+        ["gcnmpi.timing", "gcnmpi.model_config"],
         ["gcnmpi.launch"],
         ["gcnmpi.config", "gcnmpi.outputs", "gcnmpi.comm", "gcnmpi.hosts", "gcnmpi.plan",
          "gcnmpi.row_order"],
@@ -64,6 +65,11 @@ LAYERS = {
         ["gcnmpi.blocks", "gcnmpi.schemes.whole_rows", "gcnmpi.schemes.outline",
          "gcnmpi.schemes.grid", "gcnmpi.schemes.needed_rows"],
         ["gcnmpi.schemes"],
+        ["gcnmpi.nn.operators"],
+        ["gcnmpi.nn.network", "gcnmpi.nn.initial"],
+        ["gcnmpi.nn.networks.stack"],
+        ["gcnmpi.nn.networks"],
+        ["gcnmpi.nn.describe"],
         ["gcnmpi.layers", "gcnmpi.optim", "gcnmpi.loss"],
         ["gcnmpi.models"],
         ["gcnmpi.machine", "gcnmpi.resident"],
@@ -133,6 +139,8 @@ def layer(name: str) -> int:
     """The group of a module; the tables in the ``__init__`` of kernels and schemes are low."""
     if name in ("gcnmpi.kernels", "gcnmpi.schemes"):
         name += ".registry"
+    if name in ("gcnmpi.nn", "gcnmpi.nn.networks"):
+        name = "gcnmpi.nn.registry"
     groups = LAYERS[name.split(".")[0]]
     places = {prefix: number for number, group in enumerate(groups) for prefix in group}
     fitting = [prefix for prefix in places if name == prefix or name.startswith(prefix + ".")]
