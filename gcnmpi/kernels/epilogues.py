@@ -15,8 +15,8 @@ class Activation:
     bias : (columns,) array of the kernel, or None
     relu : bool
     rows, columns : uint64, uint32 arrays
-        Keys of the global rows and columns of x, from :mod:`gcnmpi.rng`; without ``rows``, nothing
-        is dropped.
+        Keys of the global rows and columns of x, from :mod:`gcnmpi.core.rng`; without ``rows``,
+        nothing is dropped.
     p : float
         Probability of being dropped.
     """

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gcnmpi.config import Config, GraphConfig
-from gcnmpi.model_config import ModelConfig
+from gcnmpi.core.config import Config, GraphConfig
+from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.networks import MATRICES, NETWORKS
 

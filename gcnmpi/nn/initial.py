@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 from gcnmpi.nn.operators import Parameter
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gcnmpi.config import from_table, load_config
+from gcnmpi.core.config import from_table, load_config
 from gcnmpi.nn import operators
 from gcnmpi.nn.describe import graph_of, matrix_of, network_of
 from gcnmpi.nn.networks import NETWORKS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcnmpi.model_config import ModelConfig
+from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, stack
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import log
 
-from gcnmpi.model_config import ModelConfig
+from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import BEFORE_STREAM, Layer, layers
 from partition.errors import UserError

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gcnmpi.model_config import ModelConfig
+from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
 from partition.errors import UserError
 
