@@ -99,7 +99,7 @@ class Builder:
         init: str = "uniform",
         layer: int | None = None,
     ) -> int:
-        """x·W, then + b: parameters ``name.weight`` and ``name.bias``.
+        """x·W, then + b: parameters ``name.weight``, stored transposed, and ``name.bias``.
 
         Parameters
         ----------
@@ -108,23 +108,49 @@ class Builder:
         layer : int, optional
             Whose weight it is (``train.weight_decay_layers``); that of x unless given.
         """
-        d_in, at = self.width(x), self.layer(x)
-        own = max(1, at) if layer is None else layer
-        shape = (d_in, width)
-        weight = self._random(f"{name}.weight", shape, own, init, d_in, width, stored=shape[::-1])
-        x = self._append(Linear((x,), width, at, weight))
-        if not bias:
-            return x
-        if init == "uniform":
-            self._random(f"{name}.bias", (width,), own, init, d_in, width)
-            return self._append(Bias((x,), width, at, f"{name}.bias"))
-        return self.bias(x, f"{name}.bias", layer=own)
+        own = max(1, self.layer(x)) if layer is None else layer
+        shape = (self.width(x), width)
+        weight = self._random(f"{name}.weight", shape, own, init, *shape, stored=shape[::-1])
+        y = self._append(Linear((x,), width, self.layer(x), weight))
+        fan_in = shape[0] if init == "uniform" else 0
+        return self.bias(y, f"{name}.bias", layer=own, fan_in=fan_in) if bias else y
 
-    def bias(self, x: int, name: str, layer: int | None = None) -> int:
-        """x + 1·bᵀ, with b of 0 in the beginning."""
-        at = self.layer(x)
-        self._constant(name, self.width(x), max(1, at) if layer is None else layer, "0")
-        return self._append(Bias((x,), self.width(x), at, name))
+    def linear_of_all(
+        self, parts: Sequence[int], width: int, name: str, *, bias: bool = False
+    ) -> int:
+        """[x₁ | x₂ | …]·W as x₁·W₁ + x₂·W₂ + …, then + b.
+
+        No matrix holds the columns of all parts, which schemes that cut columns could not place.
+        Its parameters are ``name.weight.0``, ``name.weight.1`` …, and ``name.bias``; in a file of
+        weights they are one array ``name.weight``, of (width, columns of all parts).
+        """
+        columns = sum(map(self.width, parts))
+        own = max(1, *map(self.layer, parts))
+        products = []
+        for number, x in enumerate(parts):
+            shape = (self.width(x), width)
+            parameter = f"{name}.weight.{number}"
+            fans, stored = (columns, width), shape[::-1]
+            self._random(parameter, shape, own, "uniform", *fans, stored, part_of=f"{name}.weight")
+            products.append(self._append(Linear((x,), width, self.layer(x), parameter)))
+        y = self.sum(products)
+        return self.bias(y, f"{name}.bias", layer=own, fan_in=columns) if bias else y
+
+    def square(self, x: int, name: str, layer: int) -> int:
+        """x·W with a square W that is stored as it is, not transposed."""
+        shape = (self.width(x), self.width(x))
+        self._random(name, shape, layer, "glorot", *shape)
+        return self._append(Linear((x,), shape[1], self.layer(x), name))
+
+    def bias(self, x: int, name: str, layer: int | None = None, fan_in: int = 0) -> int:
+        """x + 1·bᵀ, with b of 0 in the beginning, or uniform in ±1/√fan_in where that is given."""
+        at, width = self.layer(x), self.width(x)
+        own = max(1, at) if layer is None else layer
+        if fan_in:
+            self._random(name, (width,), own, "uniform", fan_in, width)
+        else:
+            self._constant(name, width, own, "0")
+        return self._append(Bias((x,), width, at, name))
 
     def aggregate(self, x: int) -> int:
         """M·x: the beginning of a layer."""
@@ -172,11 +198,11 @@ class Builder:
             total = self.add(total, term)
         return total
 
-    def scale(self, x: int, factor: float, epsilon: str = "") -> int:
-        """(factor + ε)·x, with a trained ε (stored as (1,)) if it has a name."""
+    def scale(self, x: int, factor: float, epsilon: str = "", start: float = 0.0) -> int:
+        """(factor + ε)·x, with a trained ε (1,) that begins at ``start`` if it has a name."""
         layer = self.layer(x)
         if epsilon:
-            self._constant(epsilon, 1, layer + 1, "0")
+            self._constant(epsilon, 1, layer + 1, repr(start))
         return self._append(Scale((x,), self.width(x), layer, factor, epsilon))
 
     def maximum(self, terms: Sequence[int]) -> int:
@@ -210,10 +236,12 @@ class Builder:
     def batch_norm(self, x: int, name: str) -> int:
         """Parameters ``name.weight``, ``.bias``, ``.running_mean`` and ``.running_var``."""
         layer, width = self.layer(x), self.width(x)
-        names = [f"{name}.{last}" for last in ("weight", "bias", "running_mean", "running_var")]
-        for full, init in zip(names, ("1", "0", "0", "1"), strict=True):
-            self._constant(full, width, max(1, layer), init, trained="running" not in full)
-        return self._append(BatchNorm((x,), width, layer, *names))
+        weight, bias = f"{name}.weight", f"{name}.bias"
+        mean, variance = f"{name}.running_mean", f"{name}.running_var"
+        for full, value in ((weight, "1"), (bias, "0"), (mean, "0"), (variance, "1")):
+            trained = full in (weight, bias)
+            self._constant(full, width, max(1, layer), value, trained)
+        return self._append(BatchNorm((x,), width, layer, weight, bias, mean, variance))
 
     def normalize(self, x: int) -> int:
         """Each row divided by its length."""
@@ -259,13 +287,14 @@ class Builder:
         fan_in: int,
         fan_out: int,
         stored: tuple[int, ...] | None = None,
+        part_of: str = "",
     ) -> str:
         # The first one of a layer draws what the weight of a GCN's layer always drew.
         number = self._weights.get(layer, 0)
         self._weights[layer] = number + 1
         stream = layer + number * OTHER_WEIGHTS
-        parameter = Parameter(name, shape, layer, init, fan_in, fan_out, stream, stored)
-        return self._new(parameter)
+        facts = (init, fan_in, fan_out, stream, stored)
+        return self._new(Parameter(name, shape, layer, *facts, part_of=part_of))
 
     def _constant(self, name: str, width: int, layer: int, value: str, trained: bool = True) -> str:
         return self._new(Parameter(name, (width,), layer, value, trained=trained))

@@ -34,8 +34,11 @@ class Parameter:
     stream : int
         Which random numbers "glorot" and "uniform" draw, together with the seed.
     stored : tuple of int or None
-        Shape of the array in a file of weights where that is another one: weights are transposed,
-        everything else is reshaped.
+        Shape of the array in a file of weights where it is not stored as it is: weights are
+        transposed, everything else is reshaped.
+    part_of : str
+        Name of the array in a file of weights where that holds several parameters: their stored
+        arrays, joined along the last axis in the order of the network's parameters.
     trained : bool
         False for running moments.
     """
@@ -49,6 +52,7 @@ class Parameter:
     stream: int = 0
     stored: tuple[int, ...] | None = None
     trained: bool = True
+    part_of: str = ""
 
     @property
     def is_weight(self) -> bool:

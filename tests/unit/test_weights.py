@@ -95,8 +95,8 @@ def test_settings_that_agree_and_those_of_the_computation_are_taken(path):
     [
         (changed(activation="elu"), "activation elu, here it is relu"),
         (changed(activation=None), "activation None, here it is relu"),
-        (changed(model={"name": "sage"}), "unknown model.name 'sage'"),
-        (changed(model={"name": "gcn", "heads": 4}), "unknown config key 'model.heads'"),
+        (changed(model={"name": "cheb"}), "unknown model.name 'cheb'"),
+        (changed(model={"name": "gcn", "tails": 4}), "unknown config key 'model.tails'"),
         (changed(model={"name": "gcn", "hidden": [3]}), "damaged: its arrays are not"),
         (changed(model={"name": "gcn", "hidden": [2], "bias": False}), "damaged: its arrays"),
         (changed(graph={"normalize": "max"}), "unknown graph.normalize 'max'"),
