@@ -11,7 +11,6 @@ from gcnmpi.core.config import Config
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.instructions import INSTRUCTIONS, products
 from gcnmpi.nn.network import Network
@@ -29,8 +28,10 @@ class Model:
     ----------
     scheme, kernel : scheme and kernel
     network : Network
+    program : Program
+        The network, compiled for the scheme.
     config : Config
-        Its ``model`` (how it is computed) and ``train`` (the seed, what decays).
+        Its ``train``: the seed, and what decays.
     n : int
         Vertices of the graph.
     features : array
@@ -39,8 +40,6 @@ class Model:
 
     Attributes
     ----------
-    network : Network
-    program : Program
     parameters, gradients : Parameters
         Parameters, and this rank's contribution to their gradients after ``backward``.
     output_grad : array
@@ -48,12 +47,18 @@ class Model:
     """
 
     def __init__(
-        self, scheme: Any, kernel: Any, network: Network, config: Config, n: int, features: Any
+        self,
+        scheme: Any,
+        kernel: Any,
+        network: Network,
+        program: Program,
+        config: Config,
+        n: int,
+        features: Any,
     ) -> None:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.network = network
-        target = Target(scheme.orders, scheme.layout)
-        self.program = program = compile_network(network, target, config.model)
+        self.program = program
         own, whole = self._shapes(features)
         self.parameters = Parameters(kernel, own, whole)
         self.gradients = Parameters(kernel, own, whole)

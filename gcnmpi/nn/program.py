@@ -178,6 +178,12 @@ class Program:
         return (self.operators[0].width, *(self.values[i].width for i in self.outputs))
 
     @property
+    def depth(self) -> int:
+        """Number of layers in which a product with M comes; at least 1."""
+        multiplied = (i for i, o in enumerate(self.operators) if isinstance(o, Aggregate))
+        return max((self.values[i].place.layer for i in multiplied), default=1)
+
+    @property
     def needs_halo(self) -> bool:
         """Whether a step needs whole rows of neighbours, and not only sums of them."""
         return any(isinstance(o, (MaxAggregate, Attend, AttendV2)) for o in self.operators)

@@ -3,8 +3,8 @@
 An instruction **binds** a step to arrays and returns what an epoch calls; nothing is looked up or
 allocated then. Its **products** are the operations of the scheme that move something, by which
 bytes and messages are predicted; its **passes** say how often it reads or writes the numbers of its
-widest matrix beside products; **kept** are the numbers a row (or an entry of M) that it leaves for
-its gradient.
+matrix beside products; **kept** is how many numbers it leaves for its gradient, or needs beside its
+matrices, for so many own rows, rows with the halo, and entries of M.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class Instruction:
     bind: Callable[[Binding, Step], Run]
     products: Callable[[Program, Step, int], list[Product]] = lambda program, step, rows: []
     passes: int = 0
+    kept: Callable[[Step, int, int, int], int] = lambda step, rows, columns, entries: 0
 
 
 INSTRUCTIONS: Mapping[str, Instruction] = {
@@ -47,7 +48,7 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     "activate_backward": Instruction(elementwise.activate_backward, passes=3),
     "mean_of_heads": Instruction(elementwise.mean_of_heads, passes=2),
     "mean_of_heads_backward": Instruction(elementwise.mean_of_heads_backward, passes=2),
-    "layer_norm": Instruction(norms.layer_norm, norms.layer_norm_products, 4),
+    "layer_norm": Instruction(norms.layer_norm, norms.layer_norm_products, 4, norms.two_a_row),
     "layer_norm_backward": Instruction(
         norms.layer_norm_backward, norms.layer_norm_backward_products, 6
     ),
@@ -55,11 +56,13 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     "normalize_backward": Instruction(norms.normalize_backward, norms.normalize_products, 5),
     "batch_norm": Instruction(norms.batch_norm, passes=3),
     "batch_norm_backward": Instruction(norms.batch_norm_backward, passes=5),
-    "max_aggregate": Instruction(neighbours.max_aggregate, neighbours.expand),
+    "max_aggregate": Instruction(
+        neighbours.max_aggregate, neighbours.expand, 0, neighbours.max_kept
+    ),
     "max_aggregate_backward": Instruction(neighbours.max_aggregate_backward, neighbours.fold),
-    "attend": Instruction(neighbours.attend, neighbours.expand),
+    "attend": Instruction(neighbours.attend, neighbours.expand, 0, neighbours.attend_kept),
     "attend_backward": Instruction(neighbours.attend_backward, neighbours.fold),
-    "attend_v2": Instruction(neighbours.attend_v2, neighbours.expand),
+    "attend_v2": Instruction(neighbours.attend_v2, neighbours.expand, 0, neighbours.attend_kept),
     "attend_v2_backward": Instruction(neighbours.attend_v2_backward),
     "attend_v2_source": Instruction(neighbours.attend_v2_source, neighbours.fold),
 }
@@ -68,3 +71,8 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
 def products(program: Program, steps: Iterable[Step], rows: int) -> list[Product]:
     """The scheme's products of some steps, for a rank that has so many rows."""
     return [p for step in steps for p in INSTRUCTIONS[step.name].products(program, step, rows)]
+
+
+def kept(program: Program, step: Step, rows: int, columns: int, entries: int) -> int:
+    """Numbers that a step keeps: see the module's docstring."""
+    return INSTRUCTIONS[step.name].kept(step, rows, columns, entries)

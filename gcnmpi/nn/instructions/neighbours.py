@@ -28,6 +28,17 @@ def fold(program: Program, step: Step, rows: int) -> list[Product]:
     return [("fold", step.k, step.operator.width)]
 
 
+def max_kept(step: Step, rows: int, columns: int, entries: int) -> int:
+    """Which neighbour it was."""
+    return rows * step.operator.width
+
+
+def attend_kept(step: Step, rows: int, columns: int, entries: int) -> int:
+    """Scores, maxima and sums of each head, and a number an entry for its gradient."""
+    heads = getattr(step.operator, "heads", 1)
+    return heads * (3 * rows + columns) + heads * (rows + columns + entries)
+
+
 def max_aggregate(binding: Binding, step: Step) -> Run:
     """Maximum over neighbours, and which of them it was."""
     kernel, halo = binding.kernel, binding.scheme.halo
