@@ -2,6 +2,6 @@ from partition.startup import leave_working_directory
 
 if __name__ == "__main__":
     leave_working_directory()  # before anything else is imported
-    from partition.cli import main
+    from partition.cli.main import main
 
     main()

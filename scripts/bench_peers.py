@@ -23,8 +23,8 @@ import click
 
 from gcnmpi.bench.rounds import alternate, ratios, spread
 from partition.errors import EXIT_USER_ERROR, UserError
+from partition.graph.store import open_graph
 from partition.records import append_record
-from partition.store import open_graph
 
 OURS = "gcnmpi"
 PEERS = ("torch", "torch-tuned", "pyg", "pyg-csr", "dgl")

@@ -9,8 +9,8 @@ import time
 import numpy as np
 
 from gcnmpi.kernels import KERNELS
-from partition.graph import aggregation_matrix
-from partition.store import open_graph
+from partition.graph.graph import aggregation_matrix
+from partition.graph.store import open_graph
 
 WIDTHS, REPEATS = (16, 32, 64, 128, 256), 20
 

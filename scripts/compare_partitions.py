@@ -3,7 +3,7 @@
 
 import sys
 
-from partition.cli import cli
+from partition.cli.main import cli
 
 if __name__ == "__main__":
     cli.main(["study", *sys.argv[1:]], prog_name="gcn-partition")

@@ -22,9 +22,9 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gcnmpi.rng import glorot
-from partition.graph import Graph, aggregation_matrix, training_vertices
-from partition.store import open_graph
+from gcnmpi.core.rng import glorot
+from partition.graph.graph import Graph, aggregation_matrix, training_vertices
+from partition.graph.store import open_graph
 
 Case = dict[str, Any]
 Epoch = Callable[[], float]  # trains one, returns its loss
@@ -62,10 +62,11 @@ def answer(values: dict[str, Any]) -> None:
 
 def train_with_ours(case: Case) -> NoReturn:
     """One rank of gcnmpi."""
-    from gcnmpi import __version__, comm
-    from gcnmpi.config import from_table
-    from gcnmpi.problem import open_problem
-    from gcnmpi.trainer import Step
+    from gcnmpi import __version__
+    from gcnmpi.core.config import from_table
+    from gcnmpi.mpi import comm
+    from gcnmpi.run.problem import open_problem
+    from gcnmpi.run.trainer import Step
 
     kernel = {"kernel": case["kernel"]} if case["kernel"] else {}
     config = from_table({

@@ -3,7 +3,7 @@
 
 import sys
 
-from gcnmpi.cli import cli
+from gcnmpi.cli.main import cli
 
 if __name__ == "__main__":
     cli.main(["volumes", *sys.argv[1:]], prog_name="gcnmpi")

@@ -6,7 +6,7 @@
 
 namespace gcnmpi::TARGET {
 
-// The hash of hash_block in gcnmpi/rng.py, to the bit.
+// The hash of hash_block in gcnmpi/core/rng.py, to the bit.
 template <class T>
 inline bool keeps(const Dropout<T>& drop, std::uint32_t low, std::uint32_t high, Size j) {
     std::uint32_t h = low ^ drop.columns[j];

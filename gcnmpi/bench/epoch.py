@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import csr_bytes
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
-from gcnmpi.comm import Comm, agreed
-from gcnmpi.config import Config
-from gcnmpi.costmodel import ARITHMETIC
-from gcnmpi.problem import Problem, open_problem
+from gcnmpi.core.config import Config
+from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.planner.costmodel import ARITHMETIC
+from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.trainer import Step
 from gcnmpi.schemes.outline import Sparse, make_facts
 from gcnmpi.schemes.p2p import P2POutline
-from gcnmpi.trainer import Step
 from partition.errors import UserError
 
 BANDWIDTH = "axpy"

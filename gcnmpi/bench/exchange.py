@@ -10,13 +10,13 @@ import numpy as np
 
 from gcnmpi.bench.host import describe
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
-from gcnmpi.comm import Comm, agreed, from_root, maximum
-from gcnmpi.config import Config
-from gcnmpi.exchange import Exchange
-from gcnmpi.problem import Problem, open_problem
+from gcnmpi.core.config import Config
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.halo.exchange import Exchange
+from gcnmpi.halo.transports import usable
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.schemes import TRANSPORTS
-from gcnmpi.timing import Phases, Traffic
-from gcnmpi.transports import usable
 from partition.errors import UserError, unknown_name
 
 OPERATIONS = ("expand", "fold")

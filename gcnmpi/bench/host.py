@@ -12,9 +12,9 @@ import numpy as np
 from scipy.linalg.blas import daxpy
 
 from gcnmpi import __version__
-from gcnmpi.comm import Comm, versions
-from gcnmpi.hosts import host_names, most_ranks_a_node
-from gcnmpi.machine import Machine
+from gcnmpi.mpi.comm import Comm, versions
+from gcnmpi.mpi.hosts import host_names, most_ranks_a_node
+from gcnmpi.planner.machine import Machine
 
 CPUS = Path("/sys/devices/system/cpu")
 LEAST_BYTES = 1 << 26  # of each vector of the bandwidth test; and four times the cache

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.comm import Comm, maximum
+from gcnmpi.mpi.comm import Comm, maximum
 
 LEAST_SECONDS = 0.02  # a timing shorter than this repeats its call
 

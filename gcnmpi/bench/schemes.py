@@ -10,17 +10,17 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gcnmpi.comm import Comm, from_root, maximum
-from gcnmpi.config import Config
-from gcnmpi.costmodel import predict
-from gcnmpi.hosts import most_ranks_a_node
-from gcnmpi.machine import Machine
-from gcnmpi.problem import open_problem
-from gcnmpi.ranking import Candidate, Setting, Skipped, candidates
-from gcnmpi.resident import forget_peak, peak_bytes
-from gcnmpi.trainer import train
+from gcnmpi.core.config import Config
+from gcnmpi.core.resident import forget_peak, peak_bytes
+from gcnmpi.mpi.comm import Comm, from_root, maximum
+from gcnmpi.mpi.hosts import most_ranks_a_node
+from gcnmpi.planner.costmodel import predict
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting, Skipped, candidates
+from gcnmpi.run.problem import open_problem
+from gcnmpi.run.trainer import train
 from partition.errors import UserError
-from partition.store import open_graph
+from partition.graph.store import open_graph
 
 WARM_UP = 1  # epochs that are not counted
 PREDICTED = ("seconds", "sent", "received", "messages", "memory", "phases")

@@ -17,15 +17,15 @@ from threadpoolctl import threadpool_limits
 from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import beside_gathers, movement
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
-from gcnmpi.comm import Comm, agreed
-from gcnmpi.config import Config
-from gcnmpi.hosts import share_of_cores
+from gcnmpi.core.config import Config
 from gcnmpi.kernels import KERNELS
-from gcnmpi.ranking import resolved_direction
+from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.hosts import share_of_cores
+from gcnmpi.planner.ranking import resolved_direction
 from partition.errors import UserError
-from partition.graph import aggregation_matrix
-from partition.store import open_graph
-from partition.synthetic import rmat
+from partition.graph.graph import aggregation_matrix
+from partition.graph.store import open_graph
+from partition.importing.synthetic import rmat
 
 BANDWIDTH = "axpy"  # names among the kernels
 GATHERS = {"gather": False, "gather ahead": True}  # with prefetches

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.comm import Comm, agreed, maximum, sees_devices
-from gcnmpi.config import Config
-from gcnmpi.hosts import place_on_node
+from gcnmpi.core.config import Config
 from gcnmpi.kernels import KERNELS, resolve
+from gcnmpi.mpi.comm import Comm, agreed, maximum, sees_devices
+from gcnmpi.mpi.hosts import place_on_node
 
 
 def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Any:

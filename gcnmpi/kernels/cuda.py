@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 
 PARTIALS = 1024  # partial sums of a column, in float64: enough threads, few to add in the end
 

@@ -14,7 +14,7 @@ import cupy as cp
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
 from gcnmpi.kernels.epilogues import Epilogues
 from partition.errors import UserError

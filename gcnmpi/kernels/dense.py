@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 from gcnmpi.kernels.elementwise import Elementwise
 from gcnmpi.kernels.epilogues import Epilogues
 from gcnmpi.kernels.neighbours import Neighbours
@@ -192,7 +192,7 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
             grad *= self.dtype.type(scale)
 
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Any:
-        """Keys of global vertices for ``dropout``; see :func:`gcnmpi.rng.row_keys`."""
+        """Keys of global vertices for ``dropout``; see :func:`gcnmpi.core.rng.row_keys`."""
         return rng.row_keys(seed, epoch, layer, vertices)
 
     def dropout(
@@ -203,7 +203,7 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
         Parameters
         ----------
         rows, columns : uint64, uint32
-            Keys of the global rows and columns of x, from :mod:`gcnmpi.rng`.
+            Keys of the global rows and columns of x, from :mod:`gcnmpi.core.rng`.
         p : float
             Probability of being dropped.
         """

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtr
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 
 Array = np.ndarray
 

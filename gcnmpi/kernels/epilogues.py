@@ -19,8 +19,8 @@ class Activation:
     kind : str
         f: one of ``KINDS``. True and False stand for "relu" and "none".
     rows, columns : uint64, uint32 arrays
-        Keys of the global rows and columns of x, from :mod:`gcnmpi.rng`; without ``rows``, nothing
-        is dropped.
+        Keys of the global rows and columns of x, from :mod:`gcnmpi.core.rng`; without ``rows``,
+        nothing is dropped.
     p : float
         Probability of being dropped.
     slope : float

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 from gcnmpi.kernels.dense import Array, DenseArithmetic
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
 from partition.errors import UserError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 
 Array = np.ndarray
 _SHORT = np.iinfo(np.int32).max
@@ -69,7 +69,7 @@ class AttentionDropout:
     Attributes
     ----------
     rows : (rows,) uint64
-        Keys of the target vertices, from :func:`gcnmpi.rng.row_keys`.
+        Keys of the target vertices, from :func:`gcnmpi.core.rng.row_keys`.
     columns : (columns · heads,) uint32
         Keys of the numbers j · heads + h, with j the global vertex of a column.
     p : float

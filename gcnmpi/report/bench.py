@@ -13,8 +13,8 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.comm import Comm, agreed
-from gcnmpi.record import Writer
+from gcnmpi.core.record import Writer
+from gcnmpi.mpi.comm import Comm, agreed
 from partition.records import append_record
 
 Record = Mapping[str, Any]

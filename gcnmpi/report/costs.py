@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from gcnmpi.kernels import resolve
-from gcnmpi.machine import Machine
-from gcnmpi.ranking import Ranked, Setting, Skipped
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Ranked, Setting, Skipped
 from partition.errors import shown
 
 WIDTH = 80

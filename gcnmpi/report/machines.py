@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.doctor import Finding, Link, Seat
+from gcnmpi.cluster.doctor import Finding, Link, Seat
 
 
 def print_findings(

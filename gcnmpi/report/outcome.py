@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.inference import Inference
-from gcnmpi.outputs import Training
-from gcnmpi.record import RECORD, Epoch, RunRecord, to_epoch
+from gcnmpi.core.outputs import Training
+from gcnmpi.core.record import RECORD, Epoch, RunRecord, to_epoch
+from gcnmpi.run.inference import Inference
 
 
 def print_run(

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.jobs import ENDED, Job, ended, in_queue
-from gcnmpi.record import RECORD, RunRecord, read_run
-from gcnmpi.submit import JOB, SCRIPT
+from gcnmpi.cluster.jobs import ENDED, Job, ended, in_queue
+from gcnmpi.cluster.submit import JOB, SCRIPT
+from gcnmpi.core.record import RECORD, RunRecord, read_run
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
 from partition.records import open_regular

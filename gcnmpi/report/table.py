@@ -12,7 +12,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.record import RECORD, RunRecord, read_run
+from gcnmpi.core.record import RECORD, RunRecord, read_run
 from gcnmpi.report.curves import plot_curves
 from partition.errors import UserError, shown
 from partition.figures import check_figure

@@ -33,11 +33,11 @@ SCHEMES = Registry(
 TRANSPORTS = Registry(
     "transport",
     {
-        "persistent": "gcnmpi.transports:Persistent",
-        "isend": "gcnmpi.transports:Isend",
-        "neighbor": "gcnmpi.transports:Neighbor",
-        "alltoallv": "gcnmpi.transports:Alltoallv",
-        "onesided": "gcnmpi.one_sided:OneSided",
-        "shared": "gcnmpi.node_memory:Shared",
+        "persistent": "gcnmpi.halo.transports:Persistent",
+        "isend": "gcnmpi.halo.transports:Isend",
+        "neighbor": "gcnmpi.halo.transports:Neighbor",
+        "alltoallv": "gcnmpi.halo.transports:Alltoallv",
+        "onesided": "gcnmpi.halo.one_sided:OneSided",
+        "shared": "gcnmpi.halo.node_memory:Shared",
     },
 )

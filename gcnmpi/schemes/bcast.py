@@ -31,18 +31,18 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.collectives import Group, Pending
-from gcnmpi.comm import Comm, agreed
-from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import Volume, broadcast
+from gcnmpi.layout.grid import line
+from gcnmpi.mpi.collectives import Group, Pending
+from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.schemes.block_rows import BlockRows, BlockRowsOutline, block_rows, load_tiles, share
-from gcnmpi.schemes.grid import line
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import Facts, Sparse, make_facts
-from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import Volume, broadcast
 from partition.errors import UserError
-from partition.graph import index_dtype
-from partition.store import Partition, StoredGraph
+from partition.graph.graph import index_dtype
+from partition.graph.store import Partition, StoredGraph
 
 
 def load(

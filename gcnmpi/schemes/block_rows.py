@@ -18,24 +18,24 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.blocks import (
+from gcnmpi.core.config import Config
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import NOTHING, Volume, all_reduce
+from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.layout.loading import Entries, load_m
+from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.tiling import (
     Tiling,
     natural_ordering,
     ordered_blocks,
     partition_ordering,
     sparse_tile,
 )
-from gcnmpi.collectives import Group, reduction_room
-from gcnmpi.comm import Comm, slice_of
-from gcnmpi.config import Config
-from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.loading import Entries, load_m
-from gcnmpi.schemes.interface import Block, Place
+from gcnmpi.mpi.collectives import Group, reduction_room
+from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse, whole_row_work
 from gcnmpi.schemes.whole_rows import WholeRows
-from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import NOTHING, Volume, all_reduce
-from partition.store import Partition, StoredGraph
+from partition.graph.store import Partition, StoredGraph
 
 
 def share(count: int, copies: int, copy: int) -> range:

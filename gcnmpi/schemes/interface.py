@@ -2,59 +2,21 @@
 
 Dense matrices are arrays of the kernel. ``k`` is the number of the layer that a product belongs
 to, from 1: schemes whose layout rotates with the layer need it. Where a matrix lives is a
-:class:`Place`.
+:class:`~gcnmpi.layout.place.Place`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.config import SchemeConfig
+from gcnmpi.core.config import SchemeConfig
+from gcnmpi.core.volume import Volume
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.volume import Volume
-
-
-class Place(NamedTuple):
-    """Where a dense matrix lives: that of Hᵏ (0: input); or of M·Hᵏ⁻¹, on the way to Hᵏ."""
-
-    layer: int
-    aggregated: bool = False
-
-
-@dataclass(frozen=True)
-class Block:
-    """A rank's piece of a dense matrix.
-
-    Attributes
-    ----------
-    rows : (rows,) integers
-        Global ids.
-    columns : slice
-        With a start and a stop.
-    part : int
-        Which of the pieces that share these rows it is.
-    copy : int
-        Which of the copies of this piece it is.
-    """
-
-    rows: np.ndarray
-    columns: slice
-    part: int = 0
-    copy: int = 0
-
-    @property
-    def counts_entries(self) -> bool:
-        """Whether a sum over entries takes this piece: one copy of each does."""
-        return self.copy == 0
-
-    @property
-    def counts_rows(self) -> bool:
-        """Whether a sum over whole rows takes these: one of all that share them does."""
-        return self.part == 0 and self.copy == 0
+from gcnmpi.layout.place import Block, Place
 
 
 @dataclass(frozen=True)

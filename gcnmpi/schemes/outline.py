@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.config import Config
-from gcnmpi.schemes.interface import Place
-from gcnmpi.volume import Volume
+from gcnmpi.core.config import Config
+from gcnmpi.core.volume import Volume
+from gcnmpi.layout.place import Place
 from partition.errors import UserError
-from partition.store import Partition, StoredGraph
+from partition.graph.store import Partition, StoredGraph
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Facts:
     itemsize : int
         Bytes of a number.
     metrics : mapping or None
-        Figures of the partition in the direction of M, as ``partition.metrics`` names them, lists
-        with one number a part: ``rows``, ``nnz``, ``send_rows`` … None without a partition.
+        Figures of the partition in the direction of M, as ``partition.graph.metrics`` names them,
+        lists with one number a part: ``rows``, ``nnz``, ``send_rows`` … None without a partition.
     """
 
     n: int

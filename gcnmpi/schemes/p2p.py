@@ -16,15 +16,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi import loading
-from gcnmpi.comm import Comm, agreed, redistribute
-from gcnmpi.config import ROW_ORDERS, Config, SchemeConfig
-from gcnmpi.exchange import Exchange
+from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import NOTHING, Kept, Volume
+from gcnmpi.halo.exchange import Exchange
+from gcnmpi.halo.plan import STEP, Plan, halo_of, local_numbers, make_plan
+from gcnmpi.halo.product import NeededRows
+from gcnmpi.halo.transports import Persistent
 from gcnmpi.kernels import KERNELS
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.plan import STEP, Plan, halo_of, local_numbers, make_plan
-from gcnmpi.schemes.interface import Block, Entry, Place
-from gcnmpi.schemes.needed_rows import NeededRows
+from gcnmpi.layout import loading
+from gcnmpi.layout.place import Block, Place
+from gcnmpi.mpi.comm import Comm, agreed, redistribute
+from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import (
     Dense,
     Facts,
@@ -36,11 +40,8 @@ from gcnmpi.schemes.outline import (
     whole_row_work,
 )
 from gcnmpi.schemes.whole_rows import WholeRows
-from gcnmpi.timing import Phases, Traffic
-from gcnmpi.transports import Persistent
-from gcnmpi.volume import NOTHING, Kept, Volume
-from partition.graph import chunks, normalised, row_sums
-from partition.store import Partition, StoredGraph
+from partition.graph.graph import chunks, normalised, row_sums
+from partition.graph.store import Partition, StoredGraph
 
 
 def load(

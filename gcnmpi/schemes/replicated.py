@@ -35,10 +35,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.blocks import Tiling
-from gcnmpi.comm import Comm, agreed, redistribute
-from gcnmpi.config import Config, SchemeConfig
-from gcnmpi.plan import Plan, make_plan
+from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import Kept, Volume, broadcast
+from gcnmpi.halo.plan import Plan, make_plan
+from gcnmpi.halo.product import NeededRows
+from gcnmpi.layout.grid import line
+from gcnmpi.layout.tiling import Tiling
+from gcnmpi.mpi.comm import Comm, agreed, redistribute
 from gcnmpi.schemes.bcast import BroadcastOutline, load_broadcast
 from gcnmpi.schemes.block_rows import (
     BlockRows,
@@ -48,14 +52,10 @@ from gcnmpi.schemes.block_rows import (
     load_tiles,
     share,
 )
-from gcnmpi.schemes.grid import line
 from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.needed_rows import NeededRows
 from gcnmpi.schemes.outline import Facts, Sparse, alone, make_facts
-from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import Kept, Volume, broadcast
 from partition.errors import UserError
-from partition.store import Partition, StoredGraph
+from partition.graph.store import Partition, StoredGraph
 
 
 def load(

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi import volume
-from gcnmpi.collectives import MAX, MIN, Group
-from gcnmpi.volume import Volume
+from gcnmpi.core import volume
+from gcnmpi.core.volume import Volume
+from gcnmpi.mpi.collectives import MAX, MIN, Group
 
 
 def row_max(kernel: Any, group: Group, x: Any) -> Any:

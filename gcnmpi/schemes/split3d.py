@@ -20,16 +20,16 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gcnmpi.blocks import permutation_kind
-from gcnmpi.comm import Comm
-from gcnmpi.config import Config, SchemeConfig
-from gcnmpi.schemes.grid import factorizations, parse_grid
+from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.layout.grid import factorizations, parse_grid
+from gcnmpi.layout.tiling import permutation_kind
+from gcnmpi.mpi.comm import Comm
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import Facts
 from gcnmpi.schemes.summa import Summa, check_permutation, load_on_grid
 from gcnmpi.schemes.summa_outline import Grid, SummaOutline
-from gcnmpi.timing import Phases, Traffic
-from partition.store import Partition, StoredGraph
+from partition.graph.store import Partition, StoredGraph
 
 
 def load(

@@ -37,14 +37,17 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi import loading
-from gcnmpi.blocks import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
-from gcnmpi.comm import Comm, agreed
-from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import Volume
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.layout import loading
+from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
+from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
+from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.grid import coordinates, factorizations, line, parse_grid
-from gcnmpi.schemes.interface import Block, Entry, Place
+from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import Facts, make_facts
 from gcnmpi.schemes.summa_outline import (
     Grid,
@@ -56,10 +59,8 @@ from gcnmpi.schemes.summa_outline import (
 )
 from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
 from gcnmpi.schemes.whole_rows import WholeWeights
-from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import Volume
 from partition.errors import UserError
-from partition.store import Partition, StoredGraph
+from partition.graph.store import Partition, StoredGraph
 
 
 def load(

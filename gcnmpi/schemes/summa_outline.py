@@ -25,15 +25,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gcnmpi.blocks import Ordering
-from gcnmpi.collectives import reduction_room
-from gcnmpi.comm import slice_of
-from gcnmpi.schemes.grid import coordinates
-from gcnmpi.schemes.interface import Place
+from gcnmpi.core.volume import NOTHING, Volume, broadcast, reduce_scatter
+from gcnmpi.layout.grid import coordinates
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.tiling import Ordering
+from gcnmpi.mpi.collectives import reduction_room
+from gcnmpi.mpi.comm import slice_of
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.row_ops import row_volume
 from gcnmpi.schemes.tiles import message_bytes
-from gcnmpi.volume import NOTHING, Volume, broadcast, reduce_scatter
 
 Grid = tuple[int, int, int]
 

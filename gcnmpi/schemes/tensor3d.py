@@ -17,16 +17,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.blocks import Ordering, Tiling, choose_orderings, sparse_tile
-from gcnmpi.collectives import Group
-from gcnmpi.comm import Comm, agreed, slice_of
-from gcnmpi.config import Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import Volume
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.loading import load_m
-from gcnmpi.reduction import sum_over_ranks
+from gcnmpi.layout.grid import line
+from gcnmpi.layout.loading import load_m
+from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
+from gcnmpi.mpi.collectives import Group
+from gcnmpi.mpi.comm import Comm, agreed, slice_of
+from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.grid import line
-from gcnmpi.schemes.interface import Block, Entry, Place
+from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import make_facts
 from gcnmpi.schemes.tensor3d_outline import (
     Range,
@@ -38,9 +41,7 @@ from gcnmpi.schemes.tensor3d_outline import (
     roles,
     variants,
 )
-from gcnmpi.timing import Phases, Traffic
-from gcnmpi.volume import Volume
-from partition.store import Partition, StoredGraph
+from partition.graph.store import Partition, StoredGraph
 
 Chunks = Sequence[tuple[slice, Any]]  # row blocks of a tile, in the kernel's form
 

@@ -30,16 +30,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gcnmpi import volume
-from gcnmpi.blocks import Ordering, permutation_kind
-from gcnmpi.collectives import reduction_room
-from gcnmpi.comm import slice_of
-from gcnmpi.config import SchemeConfig
-from gcnmpi.schemes.grid import coordinates, factorizations, parse_grid
-from gcnmpi.schemes.interface import Place
+from gcnmpi.core import volume
+from gcnmpi.core.config import SchemeConfig
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.layout.grid import coordinates, factorizations, parse_grid
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.tiling import Ordering, permutation_kind
+from gcnmpi.mpi.collectives import reduction_room
+from gcnmpi.mpi.comm import slice_of
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.row_ops import row_volume
-from gcnmpi.volume import NOTHING, Volume
 
 # Consecutive ranks differ along y, then x, then z: section 4.2 fills a node in this order.
 Z, X, Y = range(3)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.comm import Comm
+from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.reduction import sum_over_ranks
-from gcnmpi.schemes.interface import Block, Place
-from gcnmpi.timing import Phases, Traffic
+from gcnmpi.layout.place import Block, Place
+from gcnmpi.mpi.comm import Comm
+from gcnmpi.mpi.reduction import sum_over_ranks
 
 
 class WholeWeights(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from partition.backends import Tool
-from partition.models import RowModel
+from partition.models.rows import RowModel
 
 
 def partition(model: RowModel, k: int, *, imbalance: float, seed: int) -> np.ndarray:

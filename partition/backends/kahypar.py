@@ -8,7 +8,7 @@ import kahypar
 import numpy as np
 
 from partition.backends import Option, Tool
-from partition.models import HypergraphModel
+from partition.models.hypergraph import HypergraphModel
 
 # The tool reads its configuration from a file only. Flows are what its quality and most of its
 # time come from; without them it moves single vertices.

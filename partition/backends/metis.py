@@ -9,7 +9,7 @@ import pymetis
 
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
-from partition.models import GraphModel
+from partition.models.graph import GraphModel
 
 OBJECTIVES = {"cut": pymetis.ObjType.CUT, "vol": pymetis.ObjType.VOL}
 PASSES = 10  # as METIS itself, which then spends half of its time in them on large graphs

@@ -11,7 +11,7 @@ import numpy as np
 
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
-from partition.models import HypergraphModel, without_large_nets
+from partition.models.hypergraph import HypergraphModel, without_large_nets
 
 PRESETS = {
     "deterministic": mtkahypar.PresetType.DETERMINISTIC,

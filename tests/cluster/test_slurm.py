@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.record import read_run
-from partition.pipeline import add_partition
-from partition.store import write_graph
-from partition.synthetic import sbm
+from gcnmpi.core.record import read_run
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 EPOCHS = 2000
 SETTINGS = (

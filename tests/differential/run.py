@@ -26,12 +26,12 @@ import click
 import numpy as np
 from draw import Example, draw_example, draw_parts, draw_settings
 
-from gcnmpi import comm as mpi
-from gcnmpi.cli import cli
+from gcnmpi.cli.main import cli
+from gcnmpi.mpi import comm as mpi
 from partition.errors import UserError
-from partition.graph import Graph
-from partition.metrics import measure
-from partition.store import Partition, write_graph, write_partition
+from partition.graph.graph import Graph
+from partition.graph.metrics import measure
+from partition.graph.store import Partition, write_graph, write_partition
 
 SHOWN = 10  # failures
 

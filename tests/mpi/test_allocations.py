@@ -9,9 +9,9 @@ import json
 import pytest
 
 from gcnmpi.kernels import KERNELS
-from partition.pipeline import add_partition
-from partition.store import write_graph
-from partition.synthetic import sbm
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 SIZES, EPOCHS, WIDTH = (10_000, 20_000), (50, 5), 16
 OBJECTS = 20_000  # bytes that Python's own objects come and go with

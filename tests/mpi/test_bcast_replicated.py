@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from partition.graph import Graph
-from partition.pipeline import add_partition
-from partition.store import write_graph
+from partition.graph.graph import Graph
+from partition.graph.store import write_graph
+from partition.pipeline.adding import add_partition
 
 N = 40
 

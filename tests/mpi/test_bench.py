@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from test_schemes import make_graph
 
-from gcnmpi import serial
-from gcnmpi.config import from_table
-from gcnmpi.machine import Machine, read_machine
+from gcnmpi.core.config import from_table
+from gcnmpi.planner.machine import Machine, read_machine
+from gcnmpi.proof import oracle
 from gcnmpi.schemes import TRANSPORTS
-from partition.pipeline import add_partition
-from partition.store import read_partition, write_graph
-from partition.synthetic import sbm
+from partition.graph.store import read_partition, write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +160,7 @@ def test_our_side_of_the_comparison_with_peers(shell, path, tmp_path):
     found = [json.loads(line) for line in (tmp_path / "peers.jsonl").read_text().splitlines()]
     ours = [line for line in found if line["peer"] == "gcnmpi"]
     assert [line["cache"] for line in ours] == [True, False]
-    curve = serial.train(made, "in", from_table({"model": {"hidden": [4, 4]}}), 1)
+    curve = oracle.train(made, "in", from_table({"model": {"hidden": [4, 4]}}), 1)
     for line in ours:
         assert line["loss"] == pytest.approx(curve.losses[0], rel=1e-5)
         assert line["ratio"]["median"] == 1

@@ -15,14 +15,14 @@ import numpy as np
 import pytest
 from words import sets
 
-from gcnmpi.checkpoint_files import stored
-from gcnmpi.record import read_run
-from gcnmpi.watch import EXIT_REQUEUE
-from gcnmpi.weights import read_facts
+from gcnmpi.core.record import read_run
+from gcnmpi.core.watch import EXIT_REQUEUE
+from gcnmpi.run.checkpoint_files import stored
+from gcnmpi.run.weights import read_facts
 from partition.errors import UserError
-from partition.pipeline import add_partition
-from partition.store import open_graph, remove_partition, write_graph
-from partition.synthetic import sbm
+from partition.graph.store import open_graph, remove_partition, write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 EPOCHS, HALF = 12, 5
 BASE = (
@@ -284,11 +284,11 @@ def parents() -> dict[int, tuple[str, int]]:
 
 # Who dies, and at which of its calls of what: in an epoch, and at every step of a checkpoint.
 DEATHS = {
-    "in an epoch": (1, "gcnmpi.trainer.maxima", 8),
-    "before its folder": (0, "gcnmpi.checkpoint_files.make_folder", 2),
+    "in an epoch": (1, "gcnmpi.run.trainer.maxima", 8),
+    "before its folder": (0, "gcnmpi.run.checkpoint_files.make_folder", 2),
     "writing features": (2, "os.fsync", 5),
     "before its name": (0, "pathlib:Path.replace", 10),
-    "before the old one goes": (0, "gcnmpi.checkpoint_files.stored", 3),
+    "before the old one goes": (0, "gcnmpi.run.checkpoint_files.stored", 3),
 }
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.config import keys
+from gcnmpi.core.config import keys
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -110,9 +110,9 @@ def test_every_config_trains(gcnmpi_lines, tmp_path):
 
 def synthesise(graph: Path) -> None:
     """A small graph with communities, and a partition of it into two parts."""
-    from partition.pipeline import add_partition
-    from partition.store import write_graph
-    from partition.synthetic import sbm
+    from partition.graph.store import write_graph
+    from partition.importing.synthetic import sbm
+    from partition.pipeline.adding import add_partition
 
     made = sbm(400, 3, degree=8, intra=0.9, features=6, noise=0.5, train=0.3, val=0.2, seed=0)
     write_graph(graph, made, source={})

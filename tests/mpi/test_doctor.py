@@ -2,9 +2,9 @@
 
 import json
 
-from partition.pipeline import add_partition
-from partition.store import write_graph
-from partition.synthetic import sbm
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 
 def test_what_the_ranks_find(mpirun, tmp_path):

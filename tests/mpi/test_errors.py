@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from partition.graph import Graph
-from partition.pipeline import add_partition, import_parts
-from partition.store import open_graph, write_graph
+from partition.graph.graph import Graph
+from partition.graph.store import open_graph, write_graph
+from partition.pipeline.adding import add_partition, import_parts
 
 N, WIDTH, CLASSES = 40, 5, 3
 

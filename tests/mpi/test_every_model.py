@@ -5,12 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from partition.catalogue import MODELS
-from partition.pipeline import add_partition
-from partition.portfolio import add_best
-from partition.refining import refine_partition
-from partition.store import list_partitions, open_graph, read_partition, write_graph
-from partition.synthetic import rmat
+from partition.backends.catalogue import MODELS
+from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
+from partition.importing.synthetic import rmat
+from partition.pipeline.adding import add_partition
+from partition.pipeline.portfolio import add_best
+from partition.pipeline.refining import refine_partition
 
 K = 4
 

@@ -15,8 +15,8 @@ import pytest
 from test_schemes import check_schemes
 from words import sets
 
+from gcnmpi.core.record import read_run
 from gcnmpi.kernels import cuda
-from gcnmpi.record import read_run
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from partition.graph import Graph, aggregation_matrix
-from partition.pipeline import add_partition
-from partition.store import write_graph
+from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.store import write_graph
+from partition.pipeline.adding import add_partition
 
 N, WIDTHS = 101, (6, 7, 5, 4)
 

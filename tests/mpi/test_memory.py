@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from partition.pipeline import add_partition
-from partition.store import write_graph
-from partition.synthetic import sbm
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 N, WIDTH = 5000, 8192
 ROWS = N * WIDTH * 4 / 4  # bytes of the features of one of four ranks

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from words import latest
 
-from partition.assemble import build_graph
-from partition.metrics import measure
-from partition.readers import Source
-from partition.store import Partition, write_graph, write_partition
+from partition.graph.metrics import measure
+from partition.graph.store import Partition, write_graph, write_partition
+from partition.importing.assemble import build_graph
+from partition.importing.readers import Source
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
 QUICK = [pytest.param(nranks, marks=pytest.mark.quick) for nranks in (1, 4)]

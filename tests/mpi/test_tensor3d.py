@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from partition.store import write_graph
-from partition.synthetic import sbm
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
 
 
 @pytest.fixture(scope="module")

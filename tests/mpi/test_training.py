@@ -15,12 +15,13 @@ import pytest
 import scipy.sparse as sp
 from words import sets
 
-from gcnmpi import rng, serial
-from gcnmpi.config import load_config
+from gcnmpi.core import rng
+from gcnmpi.core.config import load_config
 from gcnmpi.kernels import resolve
-from partition.graph import Graph, aggregation_matrix
-from partition.pipeline import add_partition
-from partition.store import open_graph, read_partition, write_graph
+from gcnmpi.proof import oracle
+from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.store import open_graph, read_partition, write_graph
+from partition.pipeline.adding import add_partition
 
 N, WIDTH, CLASSES = 240, 12, 4
 CORA = Path(__file__).parents[2] / "configs" / "cora.toml"
@@ -515,10 +516,10 @@ def test_matrix_values_are_not_rounded(runs, graphs):
     assert 0 < np.abs(graph.weights).max() < 0.01
     run = RUNS["small weights"]
     config = load_config(None, BASE, over=run.settings)
-    curve = serial.train(graph, "in", config, 8)
+    curve = oracle.train(graph, "in", config, 8)
     np.testing.assert_allclose(runs["small weights"].losses, curve.losses, rtol=1e-10)
     rounded = changed(graph, weights=np.round(graph.weights, 2))
-    assert abs(serial.train(rounded, "in", config, 1).losses[0] / curve.losses[0] - 1) > 1e-6
+    assert abs(oracle.train(rounded, "in", config, 1).losses[0] / curve.losses[0] - 1) > 1e-6
 
 
 def test_softmax_of_huge_logits_is_finite(runs, graphs):

@@ -7,10 +7,10 @@ import pytest
 from test_schemes import NUMBERS, make_graph
 from words import latest, sets
 
-from gcnmpi.record import read_run
+from gcnmpi.core.record import read_run
 from gcnmpi.schemes import TRANSPORTS
-from partition.pipeline import add_partition
-from partition.store import write_graph
+from partition.graph.store import write_graph
+from partition.pipeline.adding import add_partition
 
 DROPOUT = ("model.dropout=0.4", "model.input_dropout=0.2")
 CASES = [
@@ -126,11 +126,11 @@ def test_what_does_not_work_here_is_a_warning_of_one_line(mpirun, path, tmp_path
 def test_no_rank_waits_for_one_that_is_gone(mpirun, path, tmp_path, transport):
     before = set(os.listdir("/dev/shm"))
     words = small_run(path, tmp_path / "killed", transport, epochs=10**6)
-    done = mpirun(2, "dying.py", "kill", 1, "gcnmpi.exchange:Exchange._begin", 40, *words)
+    done = mpirun(2, "dying.py", "kill", 1, "gcnmpi.halo.exchange:Exchange._begin", 40, *words)
     assert done.returncode != 0
     assert len(read_run(tmp_path / "killed").epochs) > 3
     words = small_run(path, tmp_path / "hung", transport, "comm.timeout=3", epochs=10**6)
-    done = mpirun(2, "dying.py", "hang", 1, "gcnmpi.exchange:Exchange._begin", 40, *words)
+    done = mpirun(2, "dying.py", "hang", 1, "gcnmpi.halo.exchange:Exchange._begin", 40, *words)
     assert done.returncode != 0
     assert "has made no progress for 3 s" in done.stderr
     assert not [name for name in set(os.listdir("/dev/shm")) - before if "gcnmpi" in name]

@@ -8,11 +8,11 @@ import pytest
 from words import latest
 
 from gcnmpi.kernels import resolve
-from partition.assemble import build_graph
-from partition.metrics import measure
-from partition.readers import Source
-from partition.store import Partition, write_graph, write_partition
-from partition.synthetic import sbm
+from partition.graph.metrics import measure
+from partition.graph.store import Partition, write_graph, write_partition
+from partition.importing.assemble import build_graph
+from partition.importing.readers import Source
+from partition.importing.synthetic import sbm
 
 KINDS = ("directed", "mirrored", "undirected", "arcless", "bipartite", "one", "cancelling")
 DOT = "⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩"

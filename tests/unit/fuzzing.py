@@ -23,20 +23,20 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi import checkpoint_files
-from gcnmpi.config import Config, load_config
-from gcnmpi.record import Epoch, read_run
-from gcnmpi.weights import read_weights
-from partition.describe import describe_partition
+from gcnmpi.core.config import Config, load_config
+from gcnmpi.core.record import Epoch, read_run
+from gcnmpi.run import checkpoint_files
+from gcnmpi.run.weights import read_weights
 from partition.errors import UserError
-from partition.graph import Graph
-from partition.metrics import measure
-from partition.partfile import read_parts
-from partition.pipeline import add_partition
-from partition.readers import read_source
-from partition.store import open_graph, read_partition, write_graph
-from partition.tables import show_partition
-from partition.vertex_data import attach
+from partition.graph.graph import Graph
+from partition.graph.metrics import measure
+from partition.graph.store import open_graph, read_partition, write_graph
+from partition.importing.partfile import read_parts
+from partition.importing.readers import read_source
+from partition.importing.vertex_data import attach
+from partition.pipeline.adding import add_partition
+from partition.reporting.describe import describe_partition
+from partition.reporting.tables import show_partition
 
 Pack = Callable[[bytes], bytes]
 

@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from partition.graph import Graph
+from partition.graph.graph import Graph
 
 
 def from_arcs(n, pairs):

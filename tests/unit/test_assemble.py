@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partition.assemble import attach, build_graph, import_graph
 from partition.errors import UserError
-from partition.graph import arcs, symmetry
-from partition.readers import Source
-from partition.store import open_graph
+from partition.graph.graph import arcs, symmetry
+from partition.graph.store import open_graph
+from partition.importing.assemble import attach, build_graph, import_graph
+from partition.importing.readers import Source
 
 
 def make_source(n, pairs, weights=None, **more):

@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from small_graphs import from_arcs, random_graph
 
-from partition import pipeline, solving
 from partition.backends import HUGE, TOOLS, Option, Tool, check_options
+from partition.backends.catalogue import MODELS
 from partition.backends.process import run_apart
-from partition.catalogue import MODELS
-from partition.comparison import compare
 from partition.errors import UserError
-from partition.metrics import measure
-from partition.models import RowModel
-from partition.partfile import read_parts
-from partition.pipeline import PartitionWarning, add_partition
-from partition.portfolio import add_best
-from partition.refine import Objective
-from partition.refining import refine_partition
-from partition.solving import make_parts
-from partition.store import list_partitions, read_partition, write_graph
-from partition.synthetic import sbm
+from partition.graph.metrics import measure
+from partition.graph.store import list_partitions, read_partition, write_graph
+from partition.importing.partfile import read_parts
+from partition.importing.synthetic import sbm
+from partition.models.rows import RowModel
+from partition.pipeline import adding, solving
+from partition.pipeline.adding import PartitionWarning, add_partition
+from partition.pipeline.portfolio import add_best
+from partition.pipeline.refining import refine_partition
+from partition.pipeline.solving import make_parts
+from partition.refinement.search import Objective
+from partition.reporting.comparison import compare
 
 
 def variants():
@@ -136,7 +136,7 @@ def test_a_symmetric_graph_is_measured_once(tmp_path, monkeypatch):
     ring = [(i, (i + 1) % 8) for i in range(8)]
     write_graph(path, from_arcs(8, ring + [(j, i) for i, j in ring]), source={})
     calls = []
-    monkeypatch.setattr(pipeline, "measure", lambda *args: calls.append(args[3]) or measure(*args))
+    monkeypatch.setattr(adding, "measure", lambda *args: calls.append(args[3]) or measure(*args))
     metrics = add_partition(path, "block", 2).metrics
     assert calls == ["in"]
     assert metrics["out"] == metrics["in"] | {"direction": "out"}

@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs, random_graph
 
-from partition.balance import (
+from partition.errors import UserError
+from partition.graph.graph import row_sizes
+from partition.graph.metrics import measure
+from partition.graph.store import write_graph
+from partition.importing.synthetic import rmat, sbm
+from partition.models.graph import graph_model
+from partition.pipeline.adding import PartitionWarning, add_partition, make_parts
+from partition.pipeline.balance import (
     ROW_WORK,
     constraint_weights,
     limits,
@@ -17,13 +24,6 @@ from partition.balance import (
     repair,
     single_weight,
 )
-from partition.errors import UserError
-from partition.graph import row_sizes
-from partition.metrics import measure
-from partition.models import graph_model
-from partition.pipeline import PartitionWarning, add_partition, make_parts
-from partition.store import write_graph
-from partition.synthetic import rmat, sbm
 
 
 def excess(parts, k, weights, limit):

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi.config import SchemeConfig
+from gcnmpi.core.config import SchemeConfig
+from gcnmpi.core.volume import NOTHING
 from gcnmpi.schemes import bcast, replicated
 from gcnmpi.schemes.bcast import BroadcastOutline, column_tiles
 from gcnmpi.schemes.block_rows import copy_of, share
 from gcnmpi.schemes.outline import Facts
 from gcnmpi.schemes.replicated import NeededOutline
-from gcnmpi.volume import NOTHING
 from partition.errors import UserError
-from partition.graph import Graph, aggregation_matrix
-from partition.metrics import exchange_matrix, measure
+from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.metrics import exchange_matrix, measure
 
 N = 50
 GRIDS = [(1, 1), (4, 1), (2, 2), (4, 2), (6, 2), (6, 3), (12, 3), (8, 4), (10, 2), (3, 3)]

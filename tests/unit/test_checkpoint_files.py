@@ -10,11 +10,11 @@ import time
 import numpy as np
 import pytest
 
-from gcnmpi import checkpoint_files as files
-from gcnmpi import watch
-from gcnmpi.launch import check_together
-from gcnmpi.record import Epoch, Writer, continued_record, new_folder, new_record, read_run
-from gcnmpi.watch import stop_requests, watchdog
+from gcnmpi.core import watch
+from gcnmpi.core.launch import check_together
+from gcnmpi.core.record import Epoch, Writer, continued_record, new_folder, new_record, read_run
+from gcnmpi.core.watch import stop_requests, watchdog
+from gcnmpi.run import checkpoint_files as files
 from partition.errors import UserError
 
 WEIGHT = np.arange(6.0).reshape(2, 3)

@@ -6,10 +6,11 @@ from threading import Barrier
 import numpy as np
 import pytest
 
-from gcnmpi import collectives, comm, volume
-from gcnmpi.collectives import Group, reduction_room
+from gcnmpi.core import volume
+from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.kernels.scipy_ import SciPyKernel
-from gcnmpi.timing import Phases, Traffic
+from gcnmpi.mpi import collectives, comm
+from gcnmpi.mpi.collectives import Group, reduction_room
 
 SIZE, AT_ONCE = 3, 64
 

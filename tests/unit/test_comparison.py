@@ -7,8 +7,8 @@ import pytest
 from click.testing import CliRunner
 from test_ranking import path, setting  # noqa: F401
 
-from gcnmpi.cli import cli
-from gcnmpi.comparison import counted_rows, crossovers, predicted_rows, table, write_csv
+from gcnmpi.cli.main import cli
+from gcnmpi.planner.by_ranks import counted_rows, crossovers, predicted_rows, table, write_csv
 from partition.errors import UserError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gcnmpi.cli import cli
-from gcnmpi.config import (
+from gcnmpi.cli.main import cli
+from gcnmpi.core.config import (
     MODELS,
     OPTIMIZERS,
     SELECTORS,
@@ -20,9 +20,9 @@ from gcnmpi.config import (
     read_config,
     value_of,
 )
+from gcnmpi.core.settings import spelled
 from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.settings import spelled
 from partition.errors import UserError
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))

@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 from test_layers import N, OneProcess
 
-from gcnmpi.calibrate import Sample, fit_sparse
-from gcnmpi.config import LoadingConfig, from_table
-from gcnmpi.costmodel import (
+from gcnmpi.core.config import LoadingConfig, from_table
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.layout.place import Place
+from gcnmpi.nn.layers import choose_orders
+from gcnmpi.nn.models import GCN
+from gcnmpi.planner.calibrate import Sample, fit_sparse
+from gcnmpi.planner.costmodel import (
     Case,
     Workload,
     _features_memory,
@@ -18,13 +23,8 @@ from gcnmpi.costmodel import (
     memory,
     predict,
 )
-from gcnmpi.kernels.scipy_ import SciPyKernel
-from gcnmpi.layers import choose_orders
-from gcnmpi.machine import Machine, read_machine, write_machine
-from gcnmpi.models import GCN
-from gcnmpi.schemes.interface import Place
+from gcnmpi.planner.machine import Machine, read_machine, write_machine
 from gcnmpi.schemes.outline import Dense, Span, Sparse
-from gcnmpi.volume import NOTHING, Volume
 from partition.errors import UserError
 
 NOTHING_COSTS = Machine(**dict.fromkeys((f.name for f in dataclasses.fields(Machine)), 0.0)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.doctor import Link, Seat, judge
+from gcnmpi.cluster.doctor import Link, Seat, judge
 from gcnmpi.report.machines import print_findings
 
 SEAT = Seat(0, "a", "Open MPI 5", "1.0", (0, 1, 2, 3), 4, (), None, 8 << 30, True)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, random_graph
 
 from partition.errors import UserError
-from partition.graph import (
+from partition.graph.graph import (
     NORMALIZATIONS,
     Graph,
     aggregation_matrix,

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from gcnmpi import hosts
+from gcnmpi.mpi import hosts
 
 
 class Node:

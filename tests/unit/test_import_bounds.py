@@ -18,8 +18,8 @@ from test_import_meaning import run
 
 from partition import records
 from partition.errors import UserError
-from partition.readers import files, read_source
-from partition.readers.vertex_files import read_features, read_labels
+from partition.importing.readers import files, read_source
+from partition.importing.readers.vertex_files import read_features, read_labels
 
 pytestmark = pytest.mark.slow
 
@@ -162,14 +162,14 @@ def test_control_characters_of_files_are_not_printed(tmp_path, monkeypatch):
 def test_an_import_that_is_ended_leaves_nothing(tmp_path):
     program = (
         "import numpy, signal, time\n"
-        "from partition import cli\n"
+        "from partition.cli.main import main\n"
         "save = numpy.save\n"
         "def slow(*args, **more):\n"
         "    save(*args, **more)\n"
         "    print('saved', flush=True)\n"
         "    time.sleep(60)\n"
         "numpy.save = slow\n"
-        "cli.main()\n"
+        "main()\n"
     )
     (tmp_path / "e.txt").write_text("0 1\n1 2\n")
     process = subprocess.Popen(

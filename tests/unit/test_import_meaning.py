@@ -12,11 +12,11 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from partition.cli import cli
+from partition.cli.main import cli
 from partition.errors import UserError
-from partition.readers import Layout, read_source
-from partition.readers.vertex_files import read_features
-from partition.store import open_graph, read_partition
+from partition.graph.store import open_graph, read_partition
+from partition.importing.readers import Layout, read_source
+from partition.importing.readers.vertex_files import read_features
 
 RING = "".join(f"{i} {(i + 1) % 6}\n" for i in range(6))
 

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi import rng
-from gcnmpi.config import from_table
+from gcnmpi.core import rng
+from gcnmpi.core.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.kernels.epilogues import Activation, ReluBackward
-from gcnmpi.loss import SoftmaxCrossEntropy
-from gcnmpi.optim import Parameters, make_optimizer
-from gcnmpi.schemes.interface import Block
-from gcnmpi.verify_steps import STEPS_TOLERANCES, steps_apart
+from gcnmpi.layout.place import Block
+from gcnmpi.nn.loss import SoftmaxCrossEntropy
+from gcnmpi.nn.optim import Parameters, make_optimizer
+from gcnmpi.proof.steps import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
@@ -382,7 +382,7 @@ def test_rows_are_taken_and_put(kernel, random):
 
 
 def loss_and_gradient(kernel, logits, labels):
-    """As gcnmpi.loss puts the pieces together."""
+    """As gcnmpi.nn.loss puts the pieces together."""
     x, grad = give(kernel, logits), kernel.empty(*np.shape(logits))
     everyone = np.ones(len(labels), bool)
     loss = SoftmaxCrossEntropy(

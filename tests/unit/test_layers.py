@@ -6,15 +6,15 @@ import scipy.sparse as sp
 
 from gcnmpi.kernels.epilogues import Activation, ReluBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
-from gcnmpi.layers import (
+from gcnmpi.layout.place import Block, Place
+from gcnmpi.nn.layers import (
     GraphConvolution,
     Workspace,
     aggregate_input,
     choose_order,
     layer_products,
 )
-from gcnmpi.models import from_state, to_state
-from gcnmpi.schemes.interface import Block, Place
+from gcnmpi.nn.models import from_state, to_state
 from partition.errors import UserError
 
 ORDERS = ("combine", "aggregate", "given")

@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gcnmpi import loading
-from gcnmpi.problem import RowNormalised, row_normalised
+from gcnmpi.layout import loading
+from gcnmpi.run.problem import RowNormalised, row_normalised
 
 
 def test_the_example_of_permute():

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import partitioned_graphs
 
-from partition.mapping import map_to_nodes
-from partition.metrics import exchange_matrix, measure, node_traffic
+from partition.graph.metrics import exchange_matrix, measure, node_traffic
+from partition.mapping.placement import map_to_nodes
 
 
 @settings(max_examples=100, deadline=None)

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from gcnmpi.bench.host import cache_share
 from gcnmpi.bench.movement import csr_bytes, misses, movement
 from gcnmpi.bench.rounds import Spread, alternate, ratios, spread
-from gcnmpi.machine import Machine
+from gcnmpi.planner.machine import Machine
 
 
 def lru_misses(ids, size: float, passing: float, cache_bytes: float) -> int:

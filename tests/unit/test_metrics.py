@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs, random_graph
 
-from partition import graph as graph_module
-from partition.graph import Graph, aggregation_matrix, columns, row_sizes
-from partition.metrics import Metrics, exchange_matrix, measure, pattern_exchange
+from partition.graph import graph as graph_module
+from partition.graph.graph import Graph, aggregation_matrix, columns, row_sizes
+from partition.graph.metrics import Metrics, exchange_matrix, measure, pattern_exchange
 from partition.records import to_json
 
 
@@ -48,8 +48,8 @@ def test_measure_equals_the_definition(case, direction, limit, sparse):
     graph, parts, k = case
     with pytest.MonkeyPatch.context() as patch:  # chunks of any size give the same figures
         chunks = graph_module.chunks
-        patch.setattr("partition.metrics.chunks", lambda indptr: chunks(indptr, limit))
-        patch.setattr("partition.metrics.SPARSE", sparse)  # whether they are sorted or marked
+        patch.setattr("partition.graph.metrics.chunks", lambda indptr: chunks(indptr, limit))
+        patch.setattr("partition.graph.metrics.SPARSE", sparse)  # whether they are sorted or marked
         assert measure(graph, parts, k, direction) == oracle(graph, parts, k, direction)
 
 

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs
 
-from partition.graph import Graph, aggregation_matrix
-from partition.metrics import measure
-from partition.models import graph_model, hypergraph_model, row_model, without_large_nets
+from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.metrics import measure
+from partition.models.graph import graph_model
+from partition.models.hypergraph import hypergraph_model, without_large_nets
+from partition.models.rows import row_model
 
 directions = st.sampled_from(["in", "out"])
 

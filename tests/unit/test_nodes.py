@@ -8,13 +8,13 @@ import pytest
 from click.testing import CliRunner
 from small_graphs import random_graph
 
-from partition.cli import cli
-from partition.comparison import compare
+from partition.cli.main import cli
 from partition.errors import UserError
-from partition.metrics import exchange_matrix, measure, node_traffic
-from partition.pipeline import add_partition
-from partition.store import list_partitions, open_graph, read_partition, write_graph
-from partition.synthetic import sbm
+from partition.graph.metrics import exchange_matrix, measure, node_traffic
+from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+from partition.reporting.comparison import compare
 
 pytestmark = pytest.mark.slow
 

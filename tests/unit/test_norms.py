@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 from gcnmpi.kernels import KERNELS
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.config import from_table
-from gcnmpi.outputs import WEIGHTS, Training, check_distinct, check_suffix
-from gcnmpi.record import Epoch, make_folder
+from gcnmpi.core.config import from_table
+from gcnmpi.core.outputs import WEIGHTS, Training, check_distinct, check_suffix
+from gcnmpi.core.record import Epoch, make_folder
 from gcnmpi.report.outcome import print_run
 from partition.errors import UserError
 from partition.records import make_room_for

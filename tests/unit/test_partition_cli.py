@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from partition import pipeline
 from partition.backends import process
-from partition.cli import cli
-from partition.store import list_partitions, open_graph, partition_lock, read_partition
-from partition.tables import COMPARED, show_comparison
+from partition.cli.main import cli
+from partition.graph.store import list_partitions, open_graph, partition_lock, read_partition
+from partition.pipeline import adding
+from partition.reporting.tables import COMPARED, show_comparison
 
 EDGES = "# a comment\n10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n"
 
@@ -249,7 +249,7 @@ def test_interruption_ends_with_130_and_writes_nothing(demo, monkeypatch):
     def interrupted(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "make_parts", interrupted)
+    monkeypatch.setattr(adding, "make_parts", interrupted)
     assert "interrupted" in run("add", demo, "--model", "rp", "-k", 2, code=130).stderr
     assert list((demo / "partitions").iterdir()) == []
 
@@ -310,7 +310,7 @@ def test_a_graph_on_a_read_only_file_system(demo, monkeypatch):
     for name in ("mkdir", "unlink"):
         monkeypatch.setattr(Path, name, read_only)
     monkeypatch.setattr(os, "mkdir", read_only)
-    monkeypatch.setattr(pipeline, "make_parts", None)  # which is not come to
+    monkeypatch.setattr(adding, "make_parts", None)  # which is not come to
     for words in (("add", demo, "--model", "rp", "-k", 3), ("remove", demo, "rp-2")):
         assert "Read-only file system" in run(*words, code=2).stderr
     assert as_json("info", demo, "rp-2")["k"] == 2

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from small_graphs import partitioned_graphs
 
-from gcnmpi import plan
-from gcnmpi.exchange import addition_matrix
-from gcnmpi.plan import halo_of, local_numbers, make_plan
-from partition.graph import aggregation_matrix
-from partition.metrics import measure
+from gcnmpi.halo import plan
+from gcnmpi.halo.exchange import addition_matrix
+from gcnmpi.halo.plan import halo_of, local_numbers, make_plan
+from partition.graph.graph import aggregation_matrix
+from partition.graph.metrics import measure
 
 
 def all_plans(matrix, parts, k):

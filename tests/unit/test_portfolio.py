@@ -8,13 +8,15 @@ import pytest
 from click.testing import CliRunner
 from small_graphs import random_graph
 
-from partition import portfolio, solving
 from partition.backends.process import TimeIsUp, run_apart
-from partition.cli import cli
+from partition.cli.main import cli
 from partition.errors import UserError
-from partition.metrics import measure
-from partition.pipeline import add_partition
-from partition.portfolio import (
+from partition.graph.metrics import measure
+from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline import portfolio, solving
+from partition.pipeline.adding import add_partition
+from partition.pipeline.portfolio import (
     AS_FAST,
     CANDIDATES,
     Network,
@@ -22,10 +24,8 @@ from partition.portfolio import (
     affordable,
     refine_seconds,
 )
-from partition.refine import Objective
-from partition.refining import refine_partition
-from partition.store import list_partitions, open_graph, read_partition, write_graph
-from partition.synthetic import sbm
+from partition.pipeline.refining import refine_partition
+from partition.refinement.search import Objective
 
 pytestmark = pytest.mark.slow
 

@@ -3,8 +3,8 @@
 from itertools import pairwise
 from types import SimpleNamespace
 
-from gcnmpi.config import from_table
-from gcnmpi.record import Epoch
+from gcnmpi.core.config import from_table
+from gcnmpi.core.record import Epoch
 from gcnmpi.report.progress import Progress, duration
 
 

@@ -7,21 +7,21 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from gcnmpi import ranking
-from gcnmpi.cli import cli
-from gcnmpi.cli_schemes import parse_bytes
-from gcnmpi.config import from_table
-from gcnmpi.costmodel import predict
-from gcnmpi.machine import Machine
-from gcnmpi.ranking import Candidate, Setting, candidates, rank_schemes, resolved_grid
+from gcnmpi.cli.main import cli
+from gcnmpi.cli.schemes import parse_bytes
+from gcnmpi.core.config import from_table
+from gcnmpi.core.settings import names_of
+from gcnmpi.planner import ranking
+from gcnmpi.planner.costmodel import predict
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting, candidates, rank_schemes, resolved_grid
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.p2p import P2POutline
-from gcnmpi.settings import names_of
 from partition.errors import UserError
-from partition.graph import Graph
-from partition.metrics import measure
-from partition.pipeline import add_partition
-from partition.store import open_graph, read_partition, write_graph
+from partition.graph.graph import Graph
+from partition.graph.metrics import measure
+from partition.graph.store import open_graph, read_partition, write_graph
+from partition.pipeline.adding import add_partition
 
 N = 600
 

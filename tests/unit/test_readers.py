@@ -14,10 +14,10 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from partition.assemble import build_graph
 from partition.errors import UserError
-from partition.readers import READERS, guess_format, read_source
-from partition.readers.numbering import compact
+from partition.importing.assemble import build_graph
+from partition.importing.readers import READERS, guess_format, read_source
+from partition.importing.readers.numbering import compact
 
 BANNER = "%%MatrixMarket matrix coordinate "
 

@@ -14,10 +14,10 @@ import scipy.sparse as sp
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from partition.assemble import build_graph
 from partition.errors import UserError
-from partition.graph import arcs, symmetry
-from partition.readers import read_source
+from partition.graph.graph import arcs, symmetry
+from partition.importing.assemble import build_graph
+from partition.importing.readers import read_source
 
 # Ten vertices in three classes; 0..5 in allx, of which 0..1 train; tests are 8, 6, 9 and 7 is in
 # no file. The features of vertex v are v + 1 and its class.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gcnmpi.reduction import shared_device
+from gcnmpi.mpi.reduction import shared_device
 
 FIRST, SECOND = "0000:3B:00.0", "0000:AF:00.0"
 

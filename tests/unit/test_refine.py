@@ -9,17 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from partition import refine as refine_module
-from partition import refine_core as core
-from partition.assemble import build_graph
-from partition.graph import Graph
-from partition.metrics import measure
-from partition.models import hypergraph_model
-from partition.readers import Source
-from partition.refine import Objective, refine
-from partition.refine_levels import cluster, contract, finest_level, new_state
-from partition.refine_moves import Desk, choose, survey
-from partition.synthetic import rmat, sbm
+from partition.graph.graph import Graph
+from partition.graph.metrics import measure
+from partition.importing.assemble import build_graph
+from partition.importing.readers import Source
+from partition.importing.synthetic import rmat, sbm
+from partition.models.hypergraph import hypergraph_model
+from partition.refinement import core
+from partition.refinement import search as refine_module
+from partition.refinement.levels import cluster, contract, finest_level, new_state
+from partition.refinement.moves import Desk, choose, survey
+from partition.refinement.search import Objective, refine
 
 pytestmark = pytest.mark.slow
 

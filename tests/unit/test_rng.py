@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gcnmpi import rng
+from gcnmpi.core import rng
 from gcnmpi.kernels import KERNELS
 
 M32, M64 = 2**32 - 1, 2**64 - 1

@@ -5,8 +5,8 @@ import doctest
 import numpy as np
 import pytest
 
-from gcnmpi import row_order
-from gcnmpi.config import ROW_ORDERS
+from gcnmpi.core.config import ROW_ORDERS
+from gcnmpi.layout import row_order
 
 
 def shuffled_path(count):

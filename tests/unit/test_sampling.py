@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, random_graph
 
 from partition.errors import UserError
-from partition.graph import aggregation_matrix
-from partition.hashing import key, mixed, permuted
-from partition.sampling import (
+from partition.graph.graph import aggregation_matrix
+from partition.graph.hashing import key, mixed, permuted
+from partition.graph.sampling import (
     MODEL,
     SAMPLERS,
     SIMULATION,

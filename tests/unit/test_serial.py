@@ -7,9 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from gcnmpi import rng, serial
-from gcnmpi.config import from_table
-from partition.graph import Graph
+from gcnmpi.core import rng
+from gcnmpi.core.config import from_table
+from gcnmpi.proof import oracle
+from partition.graph.graph import Graph
 
 MASK64 = 2**64 - 1
 # One arc 0 → 1; with self-loops and no normalisation, M = [[1, 0], [1, 1]] for "in".
@@ -47,7 +48,7 @@ def random_graph(n=14, width=5, classes=3, seed=0):
 
 
 def test_loss_and_gradient_of_one_layer_by_hand():
-    network = serial.Network(Graph(**PAIR), "in", config(model={"hidden": []}))
+    network = oracle.Network(Graph(**PAIR), "in", config(model={"hidden": []}))
     weights = {"1.weight": np.eye(2), "1.bias": np.zeros(2)}
     # T = M·H = [[1, 0], [1, 2]] = Z; each row has its label's logit 1 above the other.
     loss, gradient = network.gradient(weights, 1)
@@ -59,7 +60,7 @@ def test_loss_and_gradient_of_one_layer_by_hand():
 
 
 def test_direction_out_is_the_transpose():
-    network = serial.Network(Graph(**PAIR), "out", config(model={"hidden": []}))
+    network = oracle.Network(Graph(**PAIR), "out", config(model={"hidden": []}))
     weights = {"1.weight": np.eye(2), "1.bias": np.array([0.0, 10.0])}
     assert np.allclose(network.logits(weights), [[1, 12], [0, 12]])
 
@@ -71,7 +72,7 @@ def test_two_layers_with_a_dead_unit_by_hand():
         features=np.array([[2]], np.float32),
         labels=np.array([1], np.int32),
     )
-    network = serial.Network(graph, "in", config(model={"hidden": [2]}))
+    network = oracle.Network(graph, "in", config(model={"hidden": [2]}))
     weights = {
         "1.weight": np.array([[1.0, -1.0]]), "1.bias": np.zeros(2),
         "2.weight": np.array([[1.0, 0.0], [5.0, 7.0]]), "2.bias": np.zeros(2),
@@ -96,12 +97,12 @@ def test_two_layers_with_a_dead_unit_by_hand():
     ],
 )
 def test_every_entry_of_the_gradient_is_the_slope_of_the_loss(direction, tables):
-    network = serial.Network(random_graph(), direction, config(**tables))
+    network = oracle.Network(random_graph(), direction, config(**tables))
     generator = np.random.default_rng(3)
     # Biases that are not 0: isolated vertices would sit on the kink of ReLU.
     weights = {
         name: array + 0.1 * generator.standard_normal(array.shape)
-        for name, array in serial.initial_weights(network.widths, network.config).items()
+        for name, array in oracle.initial_weights(network.widths, network.config).items()
     }
     _, gradient = network.gradient(weights, 2)
     assert set(gradient) == set(weights)
@@ -121,17 +122,17 @@ def test_every_entry_of_the_gradient_is_the_slope_of_the_loss(direction, tables)
 
 def test_only_labelled_training_vertices_count():
     graph = random_graph()
-    network = serial.Network(graph, "in", config())
+    network = oracle.Network(graph, "in", config())
     assert network.train.tolist() == [
         i for i in range(graph.n) if graph.masks["train"][i] and graph.labels[i] >= 0
     ]
     unmasked = Graph(graph.indptr, graph.indices, None, graph.features, graph.labels)
-    everyone = serial.Network(unmasked, "in", config())
+    everyone = oracle.Network(unmasked, "in", config())
     assert everyone.train.tolist() == [i for i in range(graph.n) if graph.labels[i] >= 0]
 
 
 def test_a_softmax_of_large_logits_is_finite():
-    network = serial.Network(Graph(**PAIR), "in", config(model={"hidden": []}))
+    network = oracle.Network(Graph(**PAIR), "in", config(model={"hidden": []}))
     weights = {"1.weight": np.array([[0.0, 5000.0], [0.0, 0.0]]), "1.bias": np.zeros(2)}
     loss, gradient = network.gradient(weights, 1)
     assert loss == pytest.approx(2500)
@@ -139,7 +140,7 @@ def test_a_softmax_of_large_logits_is_finite():
 
 
 def test_dropout_decides_by_the_hash_and_only_in_training():
-    network = serial.Network(random_graph(), "in", config(model={"input_dropout": 0.4}))
+    network = oracle.Network(random_graph(), "in", config(model={"input_dropout": 0.4}))
     factors = network._dropout(0, epoch=7)
     limit = round(0.4 * 2**32)
     for i, j in np.ndindex(factors.shape):
@@ -182,7 +183,7 @@ def splitmix(x):
 
 def test_sgd_by_hand():
     train = {"optimizer": "sgd", "lr": 0.5, "momentum": 0.9, "weight_decay": 0.1}
-    update = serial.UPDATES["sgd"](config(train=train).train)
+    update = oracle.UPDATES["sgd"](config(train=train).train)
     weights = update({"2.bias": np.array([1.0])}, {"2.bias": np.array([2.0])})
     assert weights["2.bias"] == pytest.approx(1 - 0.5 * 2.1)  # v = 2 + 0.1·1
     weights = update(weights, {"2.bias": np.array([2.0])})  # v = 0.9·2.1 + 2 − 0.1·0.05
@@ -191,7 +192,7 @@ def test_sgd_by_hand():
 
 def test_adam_by_hand_with_decay_of_the_first_layer_only():
     train = {"lr": 0.1, "weight_decay": 0.5, "weight_decay_layers": "first"}
-    update = serial.UPDATES["adam"](config(train=train).train)
+    update = oracle.UPDATES["adam"](config(train=train).train)
     weights = {name: np.array([2.0]) for name in ("1.weight", "2.weight")}
     gradient = {"1.weight": np.array([3.0]), "2.weight": np.array([3.0])}
     weights = update(weights, gradient)
@@ -208,18 +209,18 @@ def test_adam_by_hand_with_decay_of_the_first_layer_only():
 def test_training_lowers_the_loss_and_returns_the_first_gradient():
     settings = config(model={"hidden": [8]}, train={"lr": 0.05})
     graph = random_graph()
-    curve = serial.train(graph, "in", settings, 60)
+    curve = oracle.train(graph, "in", settings, 60)
     assert len(curve.losses) == 60
     assert curve.losses[-1] < 0.5 * curve.losses[0]
-    network = serial.Network(graph, "in", settings)
-    loss, gradient = network.gradient(serial.initial_weights(network.widths, settings), 1)
+    network = oracle.Network(graph, "in", settings)
+    loss, gradient = network.gradient(oracle.initial_weights(network.widths, settings), 1)
     assert loss == curve.losses[0]
     assert all(np.array_equal(gradient[name], curve.gradient[name]) for name in gradient)
     assert np.array_equal(curve.logits, network.logits(curve.weights))
 
 
 def test_the_oracle_is_independent():
-    tree = ast.parse(inspect.getsource(serial))
+    tree = ast.parse(inspect.getsource(oracle))
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -228,7 +229,7 @@ def test_the_oracle_is_independent():
             found |= {f"{node.module}.{name.name}" for name in node.names}
     own = {name for name in found if name.startswith(("gcnmpi", "partition"))}
     assert own == {
-        "gcnmpi.rng", "gcnmpi.config.Config", "gcnmpi.config.TrainConfig",
-        "partition.graph.UNLABELLED", "partition.graph.Graph",
-        "partition.graph.aggregation_matrix",
+        "gcnmpi.core.rng", "gcnmpi.core.config.Config", "gcnmpi.core.config.TrainConfig",
+        "partition.graph.graph.UNLABELLED", "partition.graph.graph.Graph",
+        "partition.graph.graph.aggregation_matrix",
     }  # fmt: skip

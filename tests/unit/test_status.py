@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gcnmpi.cluster.submit import JOB, PARTITION_SCRIPT, SCRIPT
 from gcnmpi.report.status import print_status, status
-from gcnmpi.submit import JOB, PARTITION_SCRIPT, SCRIPT
 from partition.errors import UserError
 from partition.locks import Holder, folder_lock
 

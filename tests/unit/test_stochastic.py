@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import partitioned_graphs, random_graph
 
-from partition import stochastic
-from partition.cli import cli
+from partition.cli.main import cli
 from partition.errors import UserError
-from partition.graph import row_sizes
-from partition.metrics import pattern_exchange
-from partition.models import hypergraph_model
-from partition.pipeline import add_partition, make_parts
-from partition.sampling import MODEL, make_sampler, sides, stream_seed
-from partition.simulate import FIGURES, draw, simulate
-from partition.stochastic import MOST_BATCHES, THETA, nets_needed, settle, stochastic_model
-from partition.store import write_graph
-from partition.synthetic import sbm
+from partition.graph.graph import row_sizes
+from partition.graph.metrics import pattern_exchange
+from partition.graph.sampling import MODEL, make_sampler, sides, stream_seed
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
+from partition.models import stochastic
+from partition.models.hypergraph import hypergraph_model
+from partition.models.stochastic import MOST_BATCHES, THETA, nets_needed, settle, stochastic_model
+from partition.pipeline.adding import add_partition, make_parts
+from partition.reporting.simulate import FIGURES, draw, simulate
 
 VERTEX = {"sampler": "vertex", "batch": "50%", "fanouts": "", "owners": "batch"}
 NEIGHBOR = VERTEX | {"sampler": "neighbor", "batch": 3, "fanouts": "2,1"}

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from small_graphs import from_arcs, random_graph
 
-from partition import graph as graph_module
-from partition import store
 from partition.errors import UserError
-from partition.graph import Graph
-from partition.metrics import measure
-from partition.pipeline import add_partition
-from partition.store import (
+from partition.graph import graph as graph_module
+from partition.graph import store
+from partition.graph.graph import Graph
+from partition.graph.metrics import measure
+from partition.graph.store import (
     Partition,
     content_id,
     data_id,
@@ -29,6 +28,7 @@ from partition.store import (
     write_graph,
     write_partition,
 )
+from partition.pipeline.adding import add_partition
 
 
 def full_graph(n=12):

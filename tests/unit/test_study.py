@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 from small_graphs import random_graph
 
-from partition.cli import cli
-from partition.comparison import compare, geometric_mean
+from partition.cli.main import cli
 from partition.errors import UserError
-from partition.pipeline import add_partition
-from partition.plots import plot_comparison
-from partition.store import list_partitions, read_partition, write_graph
-from partition.study import Recipe, parse_recipe, study, table, write_csv
-from partition.synthetic import sbm
+from partition.graph.store import list_partitions, read_partition, write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+from partition.reporting.comparison import compare, geometric_mean
+from partition.reporting.plots import plot_comparison
+from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
 
 pytestmark = pytest.mark.slow
 

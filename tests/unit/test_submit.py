@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from gcnmpi.cli import cli
-from gcnmpi.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
+from gcnmpi.cli.main import cli
+from gcnmpi.cluster.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
 from partition.errors import UserError
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
 from partition.locks import folder_lock
-from partition.pipeline import add_partition
-from partition.store import write_graph
-from partition.synthetic import sbm
+from partition.pipeline.adding import add_partition
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +227,7 @@ def test_runs_submitted_in_one_second_get_folders_of_their_own(
 ):
     slurm(sbatch="echo $$", squeue="")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("gcnmpi.cli_cluster.run_name", lambda graph, partition: "x-rp-4-20260314")
+    monkeypatch.setattr("gcnmpi.cli.cluster.run_name", lambda graph, partition: "x-rp-4-20260314")
     words = ["submit", str(request_for.graph), "--partition", "rp-4", "--time", "5", "--json"]
     folders = []
     for _ in range(4):

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi.blocks import Ordering, natural_ordering
-from gcnmpi.comm import slice_of
-from gcnmpi.config import SchemeConfig
+from gcnmpi.core.config import SchemeConfig
+from gcnmpi.core.volume import NOTHING
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.tiling import Ordering, natural_ordering
+from gcnmpi.mpi.comm import slice_of
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.interface import Place
 from gcnmpi.schemes.outline import Facts, Sparse
 from gcnmpi.schemes.summa_outline import Layout, SummaOutline, make_chunks
 from gcnmpi.schemes.tiles import message_bytes, pack, unpack
-from gcnmpi.volume import NOTHING
 from partition.errors import UserError
 
 GRIDS = [(1, 1, 1), (2, 2, 1), (4, 2, 1), (3, 4, 1), (2, 3, 2), (2, 2, 2), (1, 1, 5), (5, 1, 3)]

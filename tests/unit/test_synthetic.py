@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from partition.errors import UserError
-from partition.graph import aggregation_matrix, arcs, symmetry
-from partition.store import content_id
-from partition.synthetic import rmat, sbm
+from partition.graph.graph import aggregation_matrix, arcs, symmetry
+from partition.graph.store import content_id
+from partition.importing.synthetic import rmat, sbm
 
 
 def accuracy(rows, graph):

@@ -6,15 +6,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gcnmpi.blocks import Ordering, block_balance
-from gcnmpi.config import SchemeConfig
-from gcnmpi.schemes.interface import Place
+from gcnmpi.core.config import SchemeConfig
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.tiling import Ordering, block_balance
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
 from gcnmpi.schemes.tensor3d_outline import make_outline, roles
-from gcnmpi.volume import NOTHING, Volume
 from partition.errors import UserError
-from partition.graph import Graph, aggregation_matrix
+from partition.graph.graph import Graph, aggregation_matrix
 
 N = 23
 GRIDS = ("1x1x1", "2x3x2", "4x1x2", "1x1x5", "3x3x1")

@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_graphs import partitioned_graphs, random_graph
 
-from partition import tool_files
-from partition.cli import cli
+from partition.cli.main import cli
 from partition.errors import UserError
-from partition.models import GraphModel, HypergraphModel, graph_model, hypergraph_model, row_model
-from partition.partfile import read_parts
-from partition.stochastic import stochastic_model
-from partition.store import list_partitions, read_partition, write_graph
-from partition.tool_files import export_model, write_model
+from partition.graph.store import list_partitions, read_partition, write_graph
+from partition.importing.partfile import read_parts
+from partition.models.graph import GraphModel, graph_model
+from partition.models.hypergraph import HypergraphModel, hypergraph_model
+from partition.models.rows import row_model
+from partition.models.stochastic import stochastic_model
+from partition.pipeline import tool_files
+from partition.pipeline.tool_files import export_model, write_model
 
 
 def numbers(file):

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gcnmpi import cli, cli_common
-from gcnmpi.comm import rest_until_all
+from gcnmpi.cli import common, main
+from gcnmpi.mpi.comm import rest_until_all
 from partition.errors import UserError
 
 COMMANDS = {
@@ -33,11 +33,11 @@ def test_a_command_is_watched(monkeypatch, tmp_path, name):
         raise Watched(seconds, rank)
         yield
 
-    for module in (cli, cli_common):
+    for module in (main, common):
         monkeypatch.setattr(module, "watchdog", watchdog)
     monkeypatch.chdir(tmp_path)
     words = [*COMMANDS[name].split(), "--set", "comm.timeout=7"]
-    job = cli.cli.main(words, prog_name="gcnmpi", standalone_mode=False)
+    job = main.cli.main(words, prog_name="gcnmpi", standalone_mode=False)
     with pytest.raises(Watched) as found:
         job(SimpleNamespace(rank=3))  # whatever else it asked of a communicator is not there
     assert found.value.args == (7, 3)
@@ -46,8 +46,8 @@ def test_a_command_is_watched(monkeypatch, tmp_path, name):
 def test_every_command_that_communicates_is_in_the_table():
     """Those that return a job."""
     found = {
-        name if group is cli.cli else f"bench {name}"
-        for group in (cli.cli, cli.cli.commands["bench"])
+        name if group is main.cli else f"bench {name}"
+        for group in (main.cli, main.cli.commands["bench"])
         for name, command in group.commands.items()
         if command.callback.__annotations__["return"] == "Job"
     }
@@ -75,7 +75,7 @@ class Second:
 
 def said(words):
     """What rank 0 tells the others of its words; and the job."""
-    job = cli.cli.main(words.split(), prog_name="gcnmpi", standalone_mode=False)
+    job = main.cli.main(words.split(), prog_name="gcnmpi", standalone_mode=False)
     with pytest.raises(Watched) as found:
         job(Second())
     return found.value.args[0], job

@@ -14,10 +14,10 @@ import sys
 import tracemalloc
 from pathlib import Path
 
-from gcnmpi import comm as mpi
-from gcnmpi.config import load_config
-from gcnmpi.problem import open_problem
-from gcnmpi.trainer import Step, evaluate
+from gcnmpi.core.config import load_config
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run.problem import open_problem
+from gcnmpi.run.trainer import Step, evaluate
 
 WARM = 3
 

@@ -10,10 +10,10 @@ import signal
 import sys
 from pathlib import Path
 
-from gcnmpi import comm as mpi
-from gcnmpi import trainer
-from gcnmpi.config import from_table
-from gcnmpi.problem import open_problem
+from gcnmpi.core.config import from_table
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run import trainer
+from gcnmpi.run.problem import open_problem
 from partition.errors import UserError
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from gcnmpi import comm as mpi
-from gcnmpi.cli import cli
+from gcnmpi.cli.main import cli
+from gcnmpi.mpi import comm as mpi
 from partition.errors import UserError
 
 

@@ -12,8 +12,8 @@ import sys
 import time
 from importlib import import_module
 
-from gcnmpi import comm as mpi
-from gcnmpi.cli import cli
+from gcnmpi.cli.main import cli
+from gcnmpi.mpi import comm as mpi
 
 
 def break_at(how: str, call: str, number: int) -> None:

@@ -11,18 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gcnmpi import comm as mpi
-from gcnmpi.comm import slice_of
-from gcnmpi.config import MODELS, from_table
-from gcnmpi.costmodel import workload
-from gcnmpi.inference import infer
+from gcnmpi.core.config import MODELS, from_table
 from gcnmpi.kernels import KERNELS
-from gcnmpi.problem import open_problem
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.comm import slice_of
+from gcnmpi.planner.costmodel import workload
+from gcnmpi.proof.verify import verify
+from gcnmpi.run.inference import infer
+from gcnmpi.run.problem import open_problem
+from gcnmpi.run.trainer import Step, train
+from gcnmpi.run.weights import save_weights
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.interface import Place
-from gcnmpi.trainer import Step, train
-from gcnmpi.verify import verify
-from gcnmpi.weights import save_weights
 from partition.errors import UserError
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi import comm as mpi
-from gcnmpi import problem as problems
-from gcnmpi.config import from_table
-from gcnmpi.problem import load_features, open_problem
-from gcnmpi.trainer import Step, evaluate
+from gcnmpi.core.config import from_table
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run import problem as problems
+from gcnmpi.run.problem import load_features, open_problem
+from gcnmpi.run.trainer import Step, evaluate
 
 
 def main(comm) -> int:

@@ -12,14 +12,14 @@ import json
 import sys
 from pathlib import Path
 
-from gcnmpi import comm as mpi
-from gcnmpi.config import load_config
-from gcnmpi.costmodel import memory
-from gcnmpi.machine import Machine
-from gcnmpi.problem import open_problem
-from gcnmpi.ranking import Candidate, Setting
-from gcnmpi.resident import forget_peak, peak_bytes, resident_bytes
-from gcnmpi.trainer import Step, evaluate
+from gcnmpi.core.config import load_config
+from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.planner.costmodel import memory
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.run.problem import open_problem
+from gcnmpi.run.trainer import Step, evaluate
 
 
 def main(comm):

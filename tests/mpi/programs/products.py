@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi import comm as mpi
-from gcnmpi.config import from_table
+from gcnmpi.core.config import from_table
 from gcnmpi.kernels import resolve
-from gcnmpi.problem import open_problem
-from gcnmpi.schemes.interface import Place
-from partition.graph import Graph, aggregation_matrix
-from partition.metrics import measure
-from partition.store import Partition, open_graph, write_graph, write_partition
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run.problem import open_problem
+from partition.graph.graph import Graph, aggregation_matrix
+from partition.graph.metrics import measure
+from partition.graph.store import Partition, open_graph, write_graph, write_partition
 
 N = 61
 

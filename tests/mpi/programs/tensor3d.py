@@ -11,11 +11,11 @@ from unittest import mock
 
 import numpy as np
 
-from gcnmpi import comm as mpi
-from gcnmpi.config import from_table
-from gcnmpi.problem import open_problem
-from gcnmpi.schemes.interface import Place
-from gcnmpi.trainer import Step
+from gcnmpi.core.config import from_table
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run.problem import open_problem
+from gcnmpi.run.trainer import Step
 
 
 def opened(comm, **options):

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from products import N, assignments, prepare
 
-from gcnmpi import comm as mpi
-from gcnmpi import node_memory
-from gcnmpi.config import from_table
-from gcnmpi.problem import open_problem
+from gcnmpi.core.config import from_table
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.halo import node_memory
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run.problem import open_problem
 from gcnmpi.schemes import TRANSPORTS
-from gcnmpi.schemes.interface import Place
-from gcnmpi.volume import NOTHING, Volume
 
 
 def products(comm, path: Path, name: str, scheme_table: dict) -> tuple[list[np.ndarray], Volume]:

@@ -16,15 +16,16 @@ from unittest import mock
 
 import numpy as np
 
-from gcnmpi import comm as mpi
-from gcnmpi import loss, models, optim, trainer
-from gcnmpi.config import load_config
+from gcnmpi.core.config import load_config
+from gcnmpi.core.timing import Traffic
+from gcnmpi.core.volume import Volume
+from gcnmpi.halo.product import NeededRows
 from gcnmpi.kernels import KERNELS, resolve
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.nn import loss, models, optim
+from gcnmpi.proof.verify import verify
+from gcnmpi.run import trainer
 from gcnmpi.schemes import p2p
-from gcnmpi.schemes.needed_rows import NeededRows
-from gcnmpi.timing import Traffic
-from gcnmpi.verify import verify
-from gcnmpi.volume import Volume
 
 
 def main(comm):

@@ -1,0 +1,1 @@
+"""The ``gcnmpi`` command, one file per group of commands."""

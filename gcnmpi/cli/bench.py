@@ -1,0 +1,207 @@
+"""Commands of ``gcnmpi bench``: spmm, epoch, exchange."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcnmpi.cli.common import Job, configured, watched
+from gcnmpi.cli.schemes import parse_bytes
+from gcnmpi.core.config import Config, load_config
+from gcnmpi.kernels import KERNELS
+from partition.errors import UserError
+from partition.records import make_room_for
+
+_rounds = click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=10,
+    show_default=True,
+    help="Rounds, after one for warm-up.",
+)
+_graph = click.argument("graph", type=click.Path(path_type=Path))
+_partition = click.option(
+    "--partition", metavar="NAME", help="Partition into as many parts as there are ranks."
+)
+
+
+@click.group(short_help="Measure products, epochs and exchanges.")
+def bench() -> None:
+    """Measure sparse products, epochs and exchanges; each round measures all variants in turn.
+
+    Times are medians with quartiles over rounds. Ratios are taken within a round, so that
+    disturbances longer than a round affect both sides. Bandwidth is that of y += a·x on long
+    vectors, in the same rounds.
+    """
+
+
+def _output(function: Callable) -> Callable:
+    out = click.option(
+        "--out",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Append the records to FILE, one JSON object per line.",
+    )
+    as_json = click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON objects, one per line."
+    )
+    return out(as_json(function))
+
+
+@bench.command(short_help="Time M·X by every kernel; compare with bounds from memory bandwidth.")
+@click.argument("graph", type=click.Path(path_type=Path), required=False)
+@click.option("--rmat", "made", metavar="SCALExDEGREE", help="An R-MAT graph, such as 18x12.")
+@click.option("--kernels", metavar="NAME,…", help="Only these.  [default: all that work here]")
+@click.option("--widths", metavar="D,…", default="8,16,32,64,128", show_default=True)
+@click.option("--reference", metavar="NAME", help="Ratios are to this kernel.  [default: the last]")
+@click.option("--cache", metavar="SIZE", help="Cache of all threads, such as 32MiB.")
+@_rounds
+@configured
+@_output
+def spmm(
+    graph: Path | None,
+    made: str | None,
+    kernels: str | None,
+    widths: str,
+    reference: str | None,
+    cache: str | None,
+    rounds: int,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+) -> Job:
+    """Time M·X of GRAPH, or of an R-MAT graph, by every kernel for matrices X of several widths.
+
+    A share is a lower bound of the time divided by the measured time. The bounds are the bytes of
+    the product divided by the measured bandwidth. The bytes are counted in three ways: each row
+    of X once (compulsory), again after the cache has replaced it (cached), or for every entry of M
+    (gathered). A share above 1 means that fewer bytes were moved than counted. With the native
+    kernel there is a measured bound too: the time of reading the rows of X in the order of the
+    product, plus the time of the other bytes at the bandwidth.
+    """
+    config, numbers = load_config(config_file, settings), _numbers(widths)
+    names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]
+    cache_bytes = None if cache is None else parse_bytes(cache, "--cache")
+
+    def job(comm: Any) -> int:
+        from gcnmpi.bench.spmm import bench_spmm
+        from gcnmpi.report.bench import Report
+
+        with Report(comm, out, as_json) as report:
+            bench_spmm(
+                comm, graph, made, config, kernels=names, widths=numbers,
+                reference=reference or names[-1], rounds=rounds, cache_bytes=cache_bytes,
+                on_record=report,
+            )  # fmt: skip
+        return 0
+
+    return _checked(job, out, config)
+
+
+@bench.command(short_help="Seconds per epoch of one or several configurations.")
+@_graph
+@_partition
+@click.option(
+    "--beside",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Also measure the configuration with this change; may be repeated.",
+)
+@_rounds
+@configured
+@_output
+def epoch(
+    graph: Path,
+    partition: str | None,
+    beside: tuple[str, ...],
+    rounds: int,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+) -> Job:
+    """Train one epoch of each configuration on GRAPH in every round: seconds and phases.
+
+    Seconds are those of the slowest rank, phases those of the rank that spends most in them. The
+    share is a lower bound of the time divided by the measured time. The bound assumes that each
+    product moves its matrices once, at the bandwidth of all ranks together.
+    """
+    configs = {"as given": load_config(config_file, settings)}
+    configs |= {change: load_config(config_file, settings, over=(change,)) for change in beside}
+
+    def job(comm: Any) -> int:
+        from gcnmpi.bench.epoch import bench_epoch
+        from gcnmpi.report.bench import Report
+
+        with Report(comm, out, as_json) as report:
+            bench_epoch(comm, graph, partition, configs, rounds=rounds, on_record=report)
+        return 0
+
+    return _checked(job, out, configs["as given"])
+
+
+@bench.command(short_help="The exchange of rows alone, by every transport.")
+@_graph
+@_partition
+@click.option("--transports", metavar="NAME,…", help="Only these.  [default: all]")
+@click.option("--widths", metavar="D,…", default="8,16,64", show_default=True)
+@_rounds
+@configured
+@_output
+def exchange(
+    graph: Path,
+    partition: str | None,
+    transports: str | None,
+    widths: str,
+    rounds: int,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+    as_json: bool,
+) -> Job:
+    """Time expand and fold of a partition of GRAPH, without any arithmetic.
+
+    Seconds are those of the slowest rank, GB/s those of the rank that sends or receives most.
+    """
+    config, numbers = load_config(config_file, settings), _numbers(widths)
+
+    def job(comm: Any) -> int:
+        from gcnmpi.bench.exchange import bench_exchange
+        from gcnmpi.report.bench import Report
+
+        with Report(comm, out, as_json) as report:
+            bench_exchange(
+                comm, graph, partition, config, names=_words(transports) or None,
+                widths=numbers, rounds=rounds, on_record=report,
+            )  # fmt: skip
+        return 0
+
+    return _checked(job, out, config)
+
+
+def _checked(job: Job, out: Path | None, config: Config) -> Job:
+    """The job, started only if its records can be written, with the time-out of ranks."""
+
+    def checked(comm: Any) -> int:
+        from gcnmpi.mpi.comm import from_root
+
+        if out is not None:
+            from_root(comm, lambda: make_room_for(out))
+        return job(comm)
+
+    return watched(config, checked)
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def _numbers(text: str) -> list[int]:
+    words = _words(text)
+    if not words or not all(word.isdecimal() and int(word) for word in words):
+        raise UserError(f"--widths {text!r} is not a list of widths", "such as 16,64")
+    return [int(word) for word in words]

@@ -1,0 +1,190 @@
+"""Commands for clusters: doctor, submit, status."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcnmpi.cli.common import Job, common, configured, watched
+from gcnmpi.cluster.submit import LAUNCHERS, Request, check, scripts
+from gcnmpi.cluster.submit import submit as give
+from gcnmpi.core.config import load_config
+from gcnmpi.core.record import new_folder
+
+
+@click.command(short_help="Check the hosts, ranks and network of this job.")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, exists=False),
+    default=Path(),
+    metavar="DIR",
+    help="A folder that all hosts should share.  [default: the current one]",
+)
+@click.option("--partition", metavar="NAME", help="Partition of GRAPH, to predict its memory.")
+@configured
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.argument("graph", required=False, type=click.Path(path_type=Path))
+def doctor(
+    graph: Path | None,
+    folder: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> Job:
+    """Check the hosts, ranks and network of a job, started by mpirun or srun.
+
+    Prints the host, cores, GPUs and memory of each rank, measures the network, and reports
+    problems: different MPI libraries, too many ranks for the cores, no shared folder, too little
+    memory for GRAPH, a slow link. The exit code is 1 if there is a problem.
+    """
+    config = load_config(config_file, settings)
+
+    def job(comm: Any) -> int:
+        from gcnmpi.cluster.doctor import as_facts, examine
+        from gcnmpi.report.machines import print_findings
+
+        seats, links, findings = examine(comm, folder, graph, partition, config)
+        if comm.rank == 0 and as_json:
+            click.echo(json.dumps(as_facts(seats, links, findings)))
+        elif comm.rank == 0:
+            print_findings(seats, links, findings)
+        return int(any(finding.problem for finding in findings))
+
+    return watched(config, job)
+
+
+@click.command(short_help="Train on a Slurm cluster, in as many jobs as needed.")
+@common
+@click.option("--nodes", type=click.IntRange(1), default=1, show_default=True, metavar="N")
+@click.option(
+    "--time", "limit", required=True, metavar="TIME", help="Time limit of a job, such as 01:30:00."
+)
+@click.option(
+    "--ranks",
+    type=click.IntRange(1),
+    metavar="P",
+    help="Number of ranks.  [default: parts of the partition, or one per GPU]",
+)
+@click.option("--cpus-per-rank", type=click.IntRange(1), default=1, show_default=True, metavar="C")
+@click.option(
+    "--gpus-per-node", type=click.IntRange(0), default=0, metavar="G", help="One rank per GPU."
+)
+@click.option("--launcher", type=click.Choice(LAUNCHERS), help="[default: mpirun; srun for GPUs]")
+@click.option(
+    "--setup",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Shell commands that the job runs first, such as module load.",
+)
+@click.option(
+    "--notice",
+    type=click.IntRange(1),
+    default=120,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop this long before the time limit; choose more than an epoch and a checkpoint take.",
+)
+@click.option("--partition-time", default="04:00:00", show_default=True, metavar="TIME",
+              help="Time limit of the job that makes the partition, if it is missing.")  # fmt: skip
+@click.option(
+    "--sbatch",
+    "options",
+    multiple=True,
+    metavar="OPTION",
+    help="Further option of sbatch, such as --account=X; may be repeated.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder of the run.  [default: runs/GRAPH-PARTITION-DATE]",
+)
+@click.option("--dry-run", is_flag=True, help="Print the scripts and submit nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def submit(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    nodes: int,
+    limit: str,
+    ranks: int | None,
+    cpus_per_rank: int,
+    gpus_per_node: int,
+    launcher: str | None,
+    setup: Path | None,
+    notice: int,
+    partition_time: str,
+    options: tuple[str, ...],
+    out: Path | None,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """Train on GRAPH on a Slurm cluster, in as many jobs as needed.
+
+    Writes a batch script into the folder of the run and submits it. Before the time limit the run
+    stops with a checkpoint and is put back in the queue, until it has finished. If the graph has
+    no partition of that name, and the name is such as hp-16, a job makes it first.
+    """
+    request = Request(
+        graph=graph,
+        partition=partition,
+        config_file=config_file,
+        settings=settings,
+        run=out or Path("runs") / run_name(graph, partition),
+        ranks=ranks,
+        nodes=nodes,
+        cpus=cpus_per_rank,
+        gpus=gpus_per_node,
+        time=limit,
+        partition_time=partition_time,
+        notice=notice,
+        launcher=launcher or ("srun" if gpus_per_node else "mpirun"),
+        setup=setup,
+        options=options,
+    )
+    ranks = check(request)
+    if dry_run:
+        for name, text in scripts(request, ranks).items():
+            click.echo(f"# --- {request.run / name}\n{text}")
+        return 0
+    if out is None:
+        request = replace(request, run=new_folder(request.run.parent, request.run.name))
+    facts = give(request, scripts(request, ranks))
+    if as_json:
+        click.echo(json.dumps(facts))
+        return 0
+    if facts["partition_job"] is not None:
+        click.echo(f"job {facts['partition_job']} makes the partition {partition}")
+    click.echo(f"job {facts['job']}, run {request.run}")
+    click.echo(f"  gcnmpi status {request.run}")
+    return 0
+
+
+@click.command(short_help="Show the state and progress of a run.")
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def status(run: Path, as_json: bool) -> int:
+    """Show state, epoch, loss, time per epoch and time left of a run, or how it ended."""
+    from gcnmpi.report.status import print_status
+    from gcnmpi.report.status import status as look
+
+    facts = look(run)
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        print_status(facts)
+    return 0
+
+
+def run_name(graph: Path, partition: str | None) -> str:
+    """Default name of the folder of a run."""
+    # Only one process uses it, so clocks need not agree.
+    date = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return f"{graph.name.removesuffix('.graph')}-{partition or 'serial'}-{date}"

@@ -1,0 +1,93 @@
+"""What the commands of ``gcnmpi`` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcnmpi.core.config import Config
+from gcnmpi.core.watch import watchdog
+from partition.errors import UserError
+
+Job = Callable[[Any], int]  # takes the communicator, returns the exit code
+
+
+def watched(config: Config, job: Job) -> Job:
+    """The job of a command, ended where a rank does not move for ``comm.timeout`` seconds.
+
+    Ranks that were started with other words are refused first.
+    """
+    check = same_words(config)
+
+    def run(comm: Any) -> int:
+        with watchdog(config.comm.timeout, comm.rank):
+            check(comm)
+            return job(comm)
+
+    return run
+
+
+def same_words(config: Config) -> Callable[[Any], None]:
+    """``check(comm)`` that refuses ranks whose command, options or configuration are not rank 0's.
+
+    They would wait for each other without end. Paths of graphs and configurations may differ from
+    host to host: what is there is compared when it is read. Called by a command.
+    """
+    context = click.get_current_context()
+    mine = {"command": context.command_path, "configuration": config}
+    for option in context.command.params:
+        if option.name not in ("graph", "config_file", "settings", "partition", "quiet"):
+            mine[max(option.opts, key=len)] = context.params.get(str(option.name))
+
+    def check(comm: Any) -> None:
+        from gcnmpi.mpi.comm import agreed
+
+        with agreed(comm):
+            pass  # a rank that has found a mistake in its words is heard here
+        first = comm.bcast(mine)
+        with agreed(comm):
+            different = [name for name in {**first, **mine} if first.get(name) != mine.get(name)]
+            if different:
+                raise UserError(
+                    f"rank {comm.rank} has another {different[0]} than rank 0",
+                    "start all ranks with the same command line, and put a configuration file "
+                    "where all hosts see the same one",
+                )
+
+    return check
+
+
+def configured(function: Callable) -> Callable:
+    """Add the options that make a configuration."""
+    for add in (
+        click.option(
+            "--set",
+            "settings",
+            metavar="KEY=VALUE",
+            multiple=True,
+            help="Override one key of the configuration; may be repeated.",
+        ),
+        click.option(
+            "--config",
+            "config_file",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="TOML file; 'gcnmpi info' lists the keys.",
+        ),
+    ):
+        function = add(function)
+    return function
+
+
+def common(function: Callable) -> Callable:
+    """Add the arguments that every command on a graph takes."""
+    partition = click.option(
+        "--partition",
+        metavar="NAME",
+        help="Partition into as many parts as there are ranks; one rank needs none.",
+    )
+    graph = click.argument("graph", type=click.Path(path_type=Path))
+    return graph(partition(configured(function)))

@@ -1,0 +1,371 @@
+"""The ``gcnmpi`` command: train, infer, verify, plan, info. Launch it with mpirun or srun."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+from gcnmpi import __version__
+from gcnmpi.cli import bench, cluster, schemes
+from gcnmpi.cli.common import Job, common, same_words, watched
+from gcnmpi.core.config import MODELS, OPTIMIZERS, keys, load_config, read_config
+from gcnmpi.core.outputs import (
+    RESULTS,
+    WEIGHTS,
+    Training,
+    check_distinct,
+    check_suffix,
+    features_path,
+)
+from gcnmpi.core.watch import EXIT_REQUEUE, stop_requests, watchdog
+from gcnmpi.kernels import KERNELS
+from gcnmpi.schemes import SCHEMES
+from partition.commands import Commands
+from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
+
+
+def main() -> None:
+    """Console entry: read the command line, then start MPI for the commands that need it.
+
+    Every rank reads the same command line and finds the same mistake in it. Under mpirun, the
+    mistake is reported once, through MPI.
+    """
+    try:
+        outcome = cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
+        if not callable(outcome):
+            sys.exit(outcome)
+        from gcnmpi.mpi import comm
+    except UserError as error:
+        _report(error)
+    comm.run(outcome)
+
+
+def _report(error: UserError) -> NoReturn:
+    with contextlib.suppress(UserError):
+        from gcnmpi.core.launch import launched
+        from gcnmpi.mpi import comm
+
+        if launched():
+
+            def fail(world: Any) -> int:
+                with comm.agreed(world):
+                    raise error
+
+            comm.run(fail)
+    print(f"error: {error}", file=sys.stderr)
+    sys.exit(EXIT_USER_ERROR)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="gcnmpi")
+def cli() -> None:
+    """Exact full-graph training and inference of graph neural networks over many machines.
+
+    Make a graph folder and a partition with gcn-partition first, then
+
+    \b
+      mpirun -n 4 gcnmpi train G.graph --partition hp-4 --out runs/first
+    """
+
+
+@cli.command(short_help="Train on GRAPH and write the record of the run.")
+@common
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for run.jsonl; default: runs/GRAPH-PARTITION-DATE.",
+)
+@click.option(
+    "--save-weights",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="W.npz",
+    help="Write the final weights under PyTorch Geometric's names.",
+)
+@click.option(
+    "--save-best",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="W.npz",
+    help="Write the weights of the epoch with the highest validation accuracy.",
+)
+@click.option(
+    "--resume",
+    default="auto",
+    metavar="auto|never|PATH",
+    help="Continue from the newest checkpoint in DIR, start over, or continue from PATH.",
+    show_default=True,
+)
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+def train(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    out: Path | None,
+    save_weights: Path | None,
+    save_best: Path | None,
+    resume: str,
+    quiet: bool,
+) -> Job:
+    """Train on GRAPH; the record of the run goes to DIR/run.jsonl.
+
+    Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
+
+    After SIGUSR1, SIGTERM or a first Ctrl-C, the run finishes the epoch, writes a checkpoint and
+    ends with exit code 75. The same command then continues from the checkpoint.
+    """
+    config = load_config(config_file, settings)
+    asked = Training(graph, partition, config, out, save_weights, save_best, resume)
+    files = {"--save-weights": save_weights, "--save-best": save_best}
+    for option, path in files.items():
+        check_suffix(option, path, WEIGHTS)
+    check_distinct({"GRAPH": graph, "--config": config_file, "--out": out, **files})
+
+    def job(comm: Any, claims: Any, stop: Callable[[], int], moved: Callable[[], None]) -> int:
+        from gcnmpi.report.outcome import print_complete, print_run
+        from gcnmpi.report.progress import Progress
+        from gcnmpi.run import trainer
+        from gcnmpi.run.preflight import check_training
+        from gcnmpi.run.problem import open_problem
+
+        began = time.monotonic()
+        for path in filter(None, files.values()):
+            claims.file(path)
+        if out is not None:
+            claims.folder(out)
+        claims.graph(graph, partition)
+        record = check_training(comm, asked)
+        if record is not None:
+            if comm.rank == 0:
+                print_complete(asked, record)
+            return 0
+        problem = open_problem(comm, graph, partition, config)
+        name = cluster.run_name(graph, partition)
+        folder = out or claims.new_folder(Path("runs"), name)
+        with Progress(problem, quiet=quiet or comm.rank != 0) as progress:
+
+            def on_epoch(epoch: Any) -> None:
+                moved()
+                progress.epoch(epoch)
+
+            result = trainer.train(problem, folder, on_epoch, resume, stop)
+        if result.stopped:
+            if comm.rank == 0:
+                same = "the same command" + ("" if out else f" with --out {folder}")
+                print(
+                    f"stopped as asked after epoch {len(result.epochs)}; {same} goes on",
+                    file=sys.stderr,
+                )
+            return EXIT_REQUEUE
+        trainer.save(problem, result, save_weights, save_best)
+        if comm.rank == 0 and not quiet:
+            print_run(asked, folder, result.epochs, result.end, time.monotonic() - began)
+        return 0
+
+    check = same_words(config)
+
+    def whole(comm: Any) -> int:
+        from gcnmpi.core.launch import launched
+        from gcnmpi.run.claims import Claims
+
+        launcher = os.getppid() if launched() else None
+        requests = stop_requests(launcher, tell=comm.rank == 0)
+        watch = watchdog(config.comm.timeout, comm.rank)
+        with watch as moved, Claims(comm, "gcnmpi train") as claims, requests as asked:
+            check(comm)
+            return job(comm, claims, asked, moved)
+
+    return whole
+
+
+@cli.command(short_help="Exact full-graph inference with trained weights.")
+@common
+@click.option(
+    "--weights",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="W.npz",
+    help="Weights of --save-weights, or of PyTorch Geometric.",
+)
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="Y.npy",
+    help="File to write, one row per vertex: .npy, .npz or .csv.",
+)
+@click.option(
+    "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
+)
+@click.option("--classes", is_flag=True, help="Write the predicted class of each vertex.")
+def infer(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    weights: Path,
+    out: Path,
+    layer: int | None,
+    classes: bool,
+) -> Job:
+    """Exact full-graph inference on GRAPH with trained weights.
+
+    W.npz holds GCNConv weights, from --save-weights or from PyTorch Geometric. Y.npy gets one row
+    per vertex, in the order of the graph: logits, predicted classes, or hidden embeddings.
+    """
+    config, given = read_config(config_file, settings)
+    if classes and layer is not None:
+        raise UserError("--classes and --layer exclude each other")
+    check_suffix("--out", out, RESULTS)
+    inputs = {"GRAPH": graph, "--weights": weights, "--config": config_file}
+    check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
+
+    def job(comm: Any) -> int:
+        from gcnmpi.report.outcome import print_inference
+        from gcnmpi.run.claims import Claims
+        from gcnmpi.run.inference import infer as run
+
+        options: dict[str, Any] = {"given": given, "layer": layer, "classes": classes}
+        with Claims(comm, "gcnmpi infer") as claims:
+            claims.graph(graph, partition)
+            done = run(comm, graph, partition, config, weights, out, **options)
+        if comm.rank == 0:
+            print_inference(out, done)
+        return 0
+
+    return watched(config, job)
+
+
+@cli.command(short_help="Check that a run equals one serial process.")
+@common
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def verify(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> Job:
+    """Check that this run equals one serial process on GRAPH; exit code 1 if it does not.
+
+    Trains up to 20 epochs on all ranks, and serially with SciPy on rank 0. It compares loss curves
+    and weights, checks the gradient by finite differences and the products by the dot test, and
+    compares counted with predicted bytes. Rank 0 holds the whole graph. It computes in float64,
+    unless --set dtype=float32 selects float32 and larger tolerances.
+    """
+    config = load_config(config_file, ("dtype=float64",), over=settings)
+
+    check = same_words(config)
+
+    def job(comm: Any) -> int:
+        from gcnmpi.proof.verify import verify as run
+        from gcnmpi.run.claims import Claims
+
+        watch = watchdog(config.comm.timeout, comm.rank)
+        with watch as moved, Claims(comm, "gcnmpi verify") as claims:
+            check(comm)
+            claims.graph(graph, partition)
+            return run(comm, graph, partition, config, as_json=as_json, moved=moved)
+
+    return job
+
+
+@cli.command(short_help="Show available kernels and schemes, and configuration keys.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def info(as_json: bool) -> int:
+    """Show available kernels and schemes, and every configuration key with its default."""
+    from gcnmpi.mpi.comm import versions
+
+    tables = {r.kind: r.available() for r in (KERNELS, SCHEMES, MODELS, OPTIMIZERS)}
+    native = _native_facts() if tables["kernel"]["native"] is None else {}
+    if as_json:
+        config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
+        facts = {"versions": versions(), **tables, "native": native, "config": config}
+        print(json.dumps(facts))
+        return 0
+    print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
+    for kind, entries in tables.items():
+        names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
+        print(f"{kind}s: {', '.join(names)}")
+    print(f"native kernel: {', '.join(native.values()) or 'none'}")
+    print("\nconfiguration keys (TOML file, or --set key=value):")
+    for name, default, text in keys():
+        shown = json.dumps(default)
+        print(f"  {name:28} {shown:16} {text}")
+    return 0
+
+
+def _native_facts() -> dict[str, str]:
+    """The instruction set that the native kernel uses here, and whether it has threads."""
+    from gcnmpi.kernels.native import NativeKernel, targets
+
+    threads = "threads by OpenMP" if NativeKernel.parallel else "one thread: built without OpenMP"
+    return {"target": targets()[0], "threads": threads}
+
+
+@cli.command(short_help="Print example configurations.")
+@click.argument("name", required=False)
+def config(name: str | None) -> int:
+    """Print the configuration NAME, to edit and give to --config; without NAME, list all.
+
+    \b
+      gcnmpi config gcn > my.toml
+    """
+    there = {
+        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
+        for file in files("gcnmpi").joinpath("configs").iterdir()
+        if file.name.endswith(".toml")
+    }
+    if name is None:
+        for each, text in sorted(there.items()):
+            about = text.splitlines()[0].removeprefix("# ")
+            print(f"{each:14} {re.split('[:.] |[:.]$', about)[0]}")
+    elif name.removesuffix(".toml") not in there:
+        raise unknown_name("configuration", name, there)
+    else:
+        print(there[name.removesuffix(".toml")], end="")
+    return 0
+
+
+@cli.command(short_help="Compare finished runs: volume, time, accuracy.")
+@click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per run.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw loss and accuracy over the epochs into FILE: .png, .pdf or .svg.",
+)
+def report(runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | None) -> int:
+    """Compare finished RUNS: volume, time, accuracy.
+
+    RUNS are folders with a run.jsonl, or folders with such folders somewhere below them.
+    """
+    from gcnmpi.report.table import print_runs
+
+    print_runs(runs, as_json=as_json, as_csv=as_csv, plot=plot)
+    return 0
+
+
+for command in (
+    schemes.plan,
+    schemes.volumes,
+    schemes.calibrate,
+    schemes.bench_schemes,
+    bench.bench,
+    cluster.doctor,
+    cluster.submit,
+    cluster.status,
+):
+    cli.add_command(command)

@@ -1,0 +1,281 @@
+"""Commands about all schemes: plan, calibrate, bench-schemes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcnmpi.cli.common import Job, configured, watched
+from gcnmpi.core.config import Config, load_config, read_config
+from gcnmpi.planner.machine import Machine, read_machine, write_machine
+from gcnmpi.schemes import SCHEMES
+from partition.errors import UserError
+from partition.graph.store import open_graph
+from partition.records import make_room_for
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
+         "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}  # fmt: skip
+
+_graph = click.argument("graph", type=click.Path(path_type=Path))
+_partitions = click.option(
+    "--partition",
+    "partitions",
+    metavar="NAME",
+    multiple=True,
+    help="Only this partition; may be repeated.  [default: all that fit]",
+)
+_machine = click.option(
+    "--machine",
+    "machine_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File of 'gcnmpi calibrate'.  [default: scheme.machine, or default constants]",
+)
+_schemes = click.option("--schemes", metavar="NAME,…", help="Only these schemes.  [default: all]")
+
+
+@click.command(short_help="Rank all schemes on P ranks, without running one.")
+@_graph
+@click.option("-P", "--ranks", type=click.IntRange(1), required=True, help="Number of ranks.")
+@_partitions
+@_schemes
+@_machine
+@click.option(
+    "--ranks-per-node",
+    type=click.IntRange(1),
+    metavar="R",
+    help="Ranks that share a node and its network.  [default: as calibrated, or 16]",
+)
+@click.option("--memory", metavar="SIZE", help="Memory available to a rank, such as 64GB.")
+@click.option(
+    "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
+)
+@click.option("--classes", type=click.IntRange(1), help="Classes, if the graph had so many.")
+@click.option("--top", type=click.IntRange(1), metavar="N", help="Show the N fastest only.")
+@configured
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def plan(
+    graph: Path,
+    ranks: int,
+    partitions: tuple[str, ...],
+    schemes: str | None,
+    machine_file: Path | None,
+    ranks_per_node: int | None,
+    memory: str | None,
+    features: int | None,
+    classes: int | None,
+    top: int | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Rank all schemes, grids and replication factors for GRAPH on P ranks by the cost model.
+
+    No training is run, and P may be in the thousands. For the busiest rank, it predicts seconds,
+    received bytes and messages of a training epoch, and memory. If a scheme needs a partition into
+    P parts and GRAPH has none, random rows are assumed.
+    """
+    from gcnmpi.planner.ranking import Setting, rank_schemes
+    from gcnmpi.report.costs import print_plan
+
+    config, given = _read(config_file, settings, schemes)
+    machine, facts = _constants(machine_file, config)
+    per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
+    setting = Setting(open_graph(graph), config, machine, per_node, features, classes, given)
+    limit = None if memory is None else parse_bytes(memory)
+    ranked, skipped = rank_schemes(
+        setting, ranks, schemes=_names(schemes), partitions=partitions, memory_limit=limit
+    )
+    if not ranked:
+        raise UserError(f"no scheme can run on {ranks} ranks", skipped[0].reason if skipped else "")
+    print_plan(setting, ranks, facts, ranked, skipped, as_json=as_json, top=top)
+    return 0
+
+
+@click.command(short_help="Bytes that ranks receive under every scheme, by number of ranks.")
+@_graph
+@click.option(
+    "-P",
+    "--ranks",
+    "sizes",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(4, 16, 64, 256, 1024, 4096),
+    show_default=True,
+)
+@click.option(
+    "--records",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Output of 'bench-schemes --json', to print counted bytes next to predicted ones.",
+)
+@_schemes
+@_machine
+@click.option("--ranks-per-node", type=click.IntRange(1), metavar="R")
+@click.option(
+    "--features", type=click.IntRange(1), help="Columns of features, if the graph had so many."
+)
+@click.option("--classes", type=click.IntRange(1), help="Classes, if the graph had so many.")
+@configured
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("runs/volumes"),
+    show_default=True,
+    help="Folder for volumes.csv and volumes.md.",
+)
+def volumes(
+    graph: Path, sizes: tuple[int, ...], records: tuple[Path, ...], schemes: str | None,
+    machine_file: Path | None, ranks_per_node: int | None, features: int | None,
+    classes: int | None, config_file: Path | None, settings: tuple[str, ...], out: Path,
+) -> int:  # fmt: skip
+    """Compare the bytes that a rank receives in an epoch under every scheme, by number of ranks.
+
+    The bytes are predicted, for any number of ranks, with the best grid or replication factor of
+    each scheme.
+    """
+    from gcnmpi.planner.by_ranks import as_text, counted_rows, predicted_rows, write_csv
+    from gcnmpi.planner.ranking import Setting
+
+    config, given = _read(config_file, settings, schemes)
+    machine, facts = _constants(machine_file, config)
+    per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
+    setting = Setting(open_graph(graph), config, machine, per_node, features, classes, given)
+    make_room_for(out / "volumes.csv")
+    rows = counted_rows(records)
+    predicted, skipped = predicted_rows(setting, sizes, _names(schemes))
+    rows = predicted + rows
+    write_csv(rows, out / "volumes.csv")
+    text = as_text(rows)
+    (out / "volumes.md").write_text(text, encoding="utf-8")
+    click.echo(text)
+    for skip in skipped:
+        click.echo(f"not {skip.scheme}: {skip.reason}", err=True)
+    return 0
+
+
+@click.command(short_help="Measure this machine, for plan and grid = auto.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    default="machine.json",
+    show_default=True,
+)
+@configured
+def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) -> Job:
+    """Measure latency, bandwidth and arithmetic, and write FILE for 'plan' and scheme.machine.
+
+    Start it like a training run, with the same number of ranks per node. To measure the network
+    between nodes, use two nodes at least. It takes some seconds.
+    """
+    config = load_config(config_file, settings)
+
+    def job(comm: Any) -> int:
+        from gcnmpi.mpi.comm import from_root
+        from gcnmpi.planner.calibrate import calibrate as measure
+        from gcnmpi.report.costs import print_machine
+
+        from_root(comm, lambda: make_room_for(out))
+        machine, facts = measure(comm, config)
+        from_root(comm, lambda: write_machine(out, machine, facts))
+        if comm.rank == 0:
+            print_machine(machine, facts, out)
+        return 0
+
+    return watched(config, job)
+
+
+@click.command(
+    "bench-schemes", short_help="Measure all possible schemes, and compare with predictions."
+)
+@_graph
+@_partitions
+@_schemes
+@_machine
+@click.option("--epochs", type=click.IntRange(1), default=5, show_default=True)
+@configured
+@click.option("--json", "as_json", is_flag=True, help="Print JSON objects, one per line.")
+def bench_schemes(
+    graph: Path,
+    partitions: tuple[str, ...],
+    schemes: str | None,
+    machine_file: Path | None,
+    epochs: int,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> Job:
+    """Train a few epochs on GRAPH under every scheme and grid that this number of ranks allows.
+
+    Prints measured values next to those that 'plan' predicts: seconds (median over epochs of the
+    slowest rank), received bytes and peak memory of the rank with most. Schemes that cannot run
+    are listed with the reason.
+    """
+    config, given = _read(config_file, settings, schemes)
+    machine, _ = _constants(machine_file, config)
+    names = _names(schemes)
+
+    def job(comm: Any) -> int:
+        from gcnmpi.bench.schemes import bench
+        from gcnmpi.report.costs import print_bench, print_line
+
+        lines = bench(
+            comm, graph, config, machine, schemes=names, partitions=partitions, given=given,
+            epochs=epochs,
+            on_line=print_line if as_json and comm.rank == 0 else lambda line: None,
+        )  # fmt: skip
+        if comm.rank == 0 and not as_json:
+            print_bench(lines)
+        return 0
+
+    return watched(config, job)
+
+
+def parse_bytes(text: str, option: str = "--memory") -> float:
+    """A size such as 64GB, 500M or 2TiB in bytes.
+
+    Raises
+    ------
+    UserError
+        If it is none.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)b?\s*", text.lower())
+    if not match or match[2] not in UNITS or float(match[1]) == 0:
+        raise UserError(f"{option} {text!r} is not a size", "such as 64GB")
+    return float(match[1]) * UNITS[match[2]]
+
+
+USUAL_RANKS_PER_NODE = 16
+
+
+def _read(
+    config_file: Path | None, settings: tuple[str, ...], schemes: str | None
+) -> tuple[Config, frozenset[str]]:
+    """The configuration for several schemes, and the given keys, each read by at least one scheme.
+
+    The file may name the scheme that runs will use.
+    """
+    for setting in settings:
+        name, _, scheme = setting.partition("=")
+        if name.strip() == "scheme.name":
+            raise UserError("--set scheme.name: several schemes are tried", f"--schemes {scheme}")
+    return read_config(config_file, settings, schemes=_names(schemes) or SCHEMES)
+
+
+def _names(schemes: str | None) -> list[str] | None:
+    return (
+        None if schemes is None else list(dict.fromkeys(n.strip() for n in schemes.split(",") if n))
+    )
+
+
+def _constants(file: Path | None, config: Any) -> tuple[Machine, dict[str, Any]]:
+    """The machine and the contents of its file, which are empty for the default machine."""
+    file = file or (Path(config.scheme.machine) if config.scheme.machine else None)
+    if file is None:
+        return Machine(), {}
+    machine, facts = read_machine(file)
+    return machine, {"file": str(file), **facts}

@@ -1,0 +1,1 @@
+"""Jobs on clusters: checks of hosts and networks, batch scripts."""

@@ -1,0 +1,366 @@
+"""``gcnmpi doctor``: checks the hosts, ranks and network of a job before a long run."""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi import __version__
+from gcnmpi.core.config import Config
+from gcnmpi.kernels import AUTO, resolve
+from gcnmpi.mpi.comm import Comm, cuda_aware, from_root, versions
+from gcnmpi.mpi.hosts import most_ranks_a_node
+from gcnmpi.planner.costmodel import memory
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.schemes import SCHEMES
+from partition.errors import UserError
+from partition.graph.store import open_graph, read_partition
+
+ROUND_TRIPS, LARGE, LARGE_TRIPS = 100, 1 << 22, 4
+SLOW_SECONDS = 100e-6  # a latency between hosts that a cluster's own network stays below
+UNLIKE = 3.0  # times the median at which a link is called slow
+PATIENCE = 5.0  # seconds for a file to appear on another host
+
+
+@dataclass(frozen=True)
+class Seat:
+    """What one rank finds around it.
+
+    Attributes
+    ----------
+    cores : tuple of int
+        Those that it may run on, of the ``host_cores`` that there are.
+    gpus : tuple of str
+        Names of the CUDA devices that it sees; empty without CuPy.
+    free_memory : int
+        Bytes that its host can still give.
+    sees_folder : bool
+        Whether it finds the file that rank 0 wrote.
+    kernel : str, optional
+        Why ``kernel = "auto"`` is not the best one on all of these cores.
+    """
+
+    rank: int
+    host: str
+    mpi: str
+    gcnmpi: str
+    cores: tuple[int, ...]
+    host_cores: int
+    gpus: tuple[str, ...]
+    cuda_aware: bool | None
+    free_memory: int
+    sees_folder: bool
+    kernel: str | None = None
+
+
+@dataclass(frozen=True)
+class Link:
+    """A measured pair of ranks: seconds one way, and bytes a second of large messages."""
+
+    ranks: tuple[int, int]
+    hosts: tuple[str, str]
+    seconds: float
+    rate: float
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something to be told: a problem, which makes the exit code 1, or advice."""
+
+    problem: bool
+    text: str
+    advice: str
+
+
+def examine(
+    comm: Comm,
+    folder: Path,
+    graph: str | os.PathLike | None,
+    partition: str | None,
+    config: Config,
+) -> tuple[list[Seat], list[Link], list[Finding]]:
+    """Look around, measure the network, and judge; the same on all ranks.
+
+    Parameters
+    ----------
+    folder : path
+        One that all hosts should see.
+    graph : path, optional
+        With it, the memory that training needs is predicted.
+
+    Raises
+    ------
+    UserError
+        If rank 0 cannot write to the folder, or the graph, the partition and the configuration do
+        not fit.
+    """
+    sees = _sees_folder(comm, folder)
+    seats = comm.allgather(_seat(comm.rank, sees))
+    links = _links(comm, [seat.host for seat in seats])
+    need, per_node = 0, most_ranks_a_node(comm)
+    if graph is not None:
+        need = from_root(comm, lambda: _need(graph, partition, config, comm.size, per_node))
+    return seats, links, judge(seats, links, folder, need)
+
+
+def judge(
+    seats: Sequence[Seat], links: Sequence[Link], folder: Path, need: int = 0
+) -> list[Finding]:
+    """What is wrong, and what could be better.
+
+    Parameters
+    ----------
+    need : int
+        Bytes that training takes on the rank that needs most; 0: not known.
+    """
+    return [
+        *_software(seats),
+        *_places(seats),
+        *_folder(seats, folder),
+        *_memory(seats, need),
+        *_gpus(seats),
+        *_network(links),
+    ]
+
+
+def _software(seats: Sequence[Seat]) -> list[Finding]:
+    found = []
+    for what, values in (
+        ("MPI libraries", {seat.mpi: seat.host for seat in seats}),
+        ("versions of gcnmpi", {seat.gcnmpi: seat.host for seat in seats}),
+    ):
+        if len(values) > 1:
+            which = ", ".join(f"{value} on {host}" for value, host in values.items())
+            advice = "load the same modules and the same environment on all hosts"
+            found.append(Finding(True, f"different {what}: {which}", advice))
+    for warning, host in {seat.kernel: seat.host for seat in seats if seat.kernel}.items():
+        advice = "install gcnmpi again, where there are a C++ compiler with OpenMP and its headers"
+        found.append(Finding(False, f"{warning} on {host}", advice))
+    return found
+
+
+def _places(seats: Sequence[Seat]) -> list[Finding]:
+    """Too many ranks for the cores of a host, or ranks bound to the same ones."""
+    found = []
+    for host, ranks in _by_host(seats).items():
+        cores = Counter(core for seat in ranks for core in seat.cores)
+        if len(ranks) > len(cores):
+            text = f"{len(ranks)} ranks share {len(cores)} cores on {host}"
+            advice = "start fewer ranks per host, or do not bind them: mpirun --bind-to none"
+            found.append(Finding(True, text, advice))
+        elif len(ranks) > 1 and all(len(seat.cores) == 1 for seat in ranks):
+            idle = ranks[0].host_cores - len(cores)
+            if idle >= len(ranks):
+                text = f"each rank is bound to one core of {host}, and {idle} are idle"
+                advice = "give each rank its share: mpirun --map-by ppr:N:node:PE=CORES"
+                found.append(Finding(False, text, advice))
+    return found
+
+
+def _folder(seats: Sequence[Seat], folder: Path) -> list[Finding]:
+    blind = sorted({seat.host for seat in seats if not seat.sees_folder})
+    if not blind:
+        return []
+    advice = "put graphs and runs in a folder that all hosts share; --folder names it"
+    return [Finding(True, f"{', '.join(blind)} do not see what is written in {folder}", advice)]
+
+
+def _memory(seats: Sequence[Seat], need: int) -> list[Finding]:
+    found = []
+    for host, ranks in _by_host(seats).items():
+        free = min(seat.free_memory for seat in ranks)
+        if need * len(ranks) > free:
+            text = (
+                f"{len(ranks)} ranks on {host} need up to {_gib(need * len(ranks))}, "
+                f"{_gib(free)} are free"
+            )
+            advice = "use more hosts or fewer ranks per host; gcnmpi plan says how many are enough"
+            found.append(Finding(True, text, advice))
+    return found
+
+
+def _gpus(seats: Sequence[Seat]) -> list[Finding]:
+    found = []
+    for host, ranks in _by_host(seats).items():
+        count = len(ranks[0].gpus)
+        if 0 < count < len(ranks):
+            text = f"{len(ranks)} ranks share {count} GPUs on {host}"
+            found.append(Finding(False, text, "start one rank for each GPU"))
+    if any(seat.gpus and seat.cuda_aware is False for seat in seats):
+        text = "there are GPUs, and this MPI cannot send from their memory"
+        found.append(
+            Finding(False, text, "load a CUDA-aware MPI; messages now go through the host")
+        )
+    return found
+
+
+def _network(links: Sequence[Link]) -> list[Finding]:
+    between = [link for link in links if link.hosts[0] != link.hosts[1]]
+    if not between:
+        return []
+    found = []
+    typical = statistics.median(link.rate for link in between)
+    for link in between:
+        if link.rate * UNLIKE < typical:
+            text = (
+                f"{link.hosts[0]} to {link.hosts[1]}: {link.rate / 1e6:.0f} MB/s, "
+                f"others {typical / 1e6:.0f}"
+            )
+            found.append(Finding(False, text, "check the cable, and which network it uses"))
+    latency = statistics.median(link.seconds for link in between)
+    if latency > SLOW_SECONDS:
+        text = f"{latency * 1e6:.0f} µs from host to host: no fast network is used"
+        advice = "see docs/cluster.md for how to choose the network of Open MPI and MPICH"
+        found.append(Finding(False, text, advice))
+    return found
+
+
+def _seat(rank: int, sees_folder: bool) -> Seat:
+    gpus = _cuda_devices()
+    return Seat(
+        rank=rank,
+        host=socket.gethostname(),
+        mpi=versions()["mpi"],
+        gcnmpi=__version__,
+        cores=tuple(sorted(os.sched_getaffinity(0))),
+        host_cores=os.cpu_count() or 1,
+        gpus=gpus,
+        cuda_aware=cuda_aware() if gpus else None,
+        free_memory=_free_memory(),
+        sees_folder=sees_folder,
+        kernel=resolve(AUTO, len(os.sched_getaffinity(0)))[1],
+    )
+
+
+def _cuda_devices() -> tuple[str, ...]:
+    if find_spec("cupy") is None:
+        return ()
+    import cupy
+
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return ()
+    names = [cupy.cuda.runtime.getDeviceProperties(i)["name"] for i in range(count)]
+    return tuple(name.decode() for name in names)
+
+
+def _free_memory() -> int:
+    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    (line,) = [line for line in lines if line.startswith("MemAvailable:")]
+    return int(line.split()[1]) * 1024
+
+
+def _sees_folder(comm: Comm, folder: Path) -> bool:
+    """Whether this rank reads what rank 0 wrote; rank 0 removes it."""
+    word = f"{socket.gethostname()} {os.getpid()} {time.time_ns()}"
+
+    def write() -> tuple[str, str]:
+        path = folder / f".doctor-{os.getpid()}"
+        try:
+            path.write_text(word, encoding="utf-8")
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {folder}: {error.strerror}",
+                "--folder names one that all hosts share",
+            ) from error
+        return str(path), word
+
+    path, written = from_root(comm, write)
+    until, sees = time.monotonic() + PATIENCE, False
+    while not sees and time.monotonic() < until:
+        try:
+            sees = Path(path).read_text(encoding="utf-8") == written
+        except OSError:
+            time.sleep(0.05)
+    comm.Barrier()
+    if comm.rank == 0:
+        Path(path).unlink()
+    return sees
+
+
+def _links(comm: Comm, hosts: Sequence[str]) -> list[Link]:
+    """Ping-pong within the first host that has two ranks, and from each host to the next.
+
+    In two rounds, so that all pairs of a round are measured at once and no rank is in two.
+    """
+    first = {host: hosts.index(host) for host in dict.fromkeys(hosts)}
+    ring = list(first.values())
+    pairs = list(pairwise(ring))
+    within = [rank for rank in range(1, comm.size) if hosts[rank] == hosts[first[hosts[rank]]]]
+    rounds = [pairs[::2], pairs[1::2]]
+    if mates := [rank for rank in within if rank not in ring]:
+        rounds.append([(first[hosts[mates[0]]], mates[0])])
+    mine = []
+    for pairs in rounds:
+        comm.Barrier()
+        for pair in pairs:
+            if comm.rank in pair:
+                mine.append(_ping_pong(comm, pair, hosts))
+    every = comm.allgather([link for link in mine if link.ranks[0] == comm.rank])
+    return [link for links in every for link in links]
+
+
+def _ping_pong(comm: Comm, pair: tuple[int, int], hosts: Sequence[str]) -> Link:
+    other = pair[1] if comm.rank == pair[0] else pair[0]
+
+    def seconds(nbytes: int, trips: int) -> float:
+        buffer = np.zeros(nbytes, np.uint8)
+        for trip in range(trips + 1):
+            if trip == 1:  # the first one connects
+                began = time.perf_counter()
+            if comm.rank == pair[0]:
+                comm.Send(buffer, other)
+                comm.Recv(buffer, other)
+            else:
+                comm.Recv(buffer, other)
+                comm.Send(buffer, other)
+        return (time.perf_counter() - began) / trips / 2
+
+    small, large = seconds(8, ROUND_TRIPS), seconds(LARGE, LARGE_TRIPS)
+    return Link(pair, (hosts[pair[0]], hosts[pair[1]]), small, LARGE / large)
+
+
+def _need(
+    graph: str | os.PathLike, name: str | None, config: Config, size: int, per_node: int
+) -> int:
+    """Bytes that training takes on the rank that needs most, by the cost model."""
+    stored = open_graph(graph)
+    partition = None if name is None else read_partition(graph, name, parts=False)
+    parts = SCHEMES.get(config.scheme.name).parts(config.scheme, size)
+    setting = Setting(stored, config, Machine(), per_node)
+    return memory(setting.case(Candidate(config.scheme, {}, parts, partition), size))
+
+
+def _by_host(seats: Sequence[Seat]) -> dict[str, list[Seat]]:
+    hosts: dict[str, list[Seat]] = {}
+    for seat in seats:
+        hosts.setdefault(seat.host, []).append(seat)
+    return hosts
+
+
+def _gib(nbytes: int) -> str:
+    return f"{nbytes / 2**30:.3g} GiB"
+
+
+def as_facts(
+    seats: Sequence[Seat], links: Sequence[Link], findings: Sequence[Finding]
+) -> dict[str, Any]:
+    """One JSON object of it all."""
+    return {
+        "ranks": [asdict(seat) for seat in seats],
+        "links": [asdict(link) for link in links],
+        "findings": [asdict(finding) for finding in findings],
+    }

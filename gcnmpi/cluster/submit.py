@@ -1,0 +1,324 @@
+"""``gcnmpi submit``: a run on a Slurm cluster, as a batch script in the folder of the run.
+
+The script is written from the templates in ``gcnmpi/slurm``. Nothing that a user gives is ever read
+by a shell as anything but a word.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from gcnmpi.cluster.jobs import in_queue, slurm
+from gcnmpi.core.config import load_config
+from gcnmpi.core.watch import EXIT_REQUEUE
+from gcnmpi.schemes import SCHEMES
+from partition.backends.catalogue import check_model
+from partition.errors import UserError
+from partition.graph.store import has_partition, open_graph, read_partition
+from partition.locks import check_outside_graphs, folder_lock
+from partition.records import atomic_file
+from partition.startup import PYTHON
+
+SCRIPT, PARTITION_SCRIPT, CONFIG, JOB = "job.sbatch", "partition.sbatch", "config.toml", "job.json"
+SUBMITTING = ".submitting"
+LAUNCHERS = ("mpirun", "srun")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to run, and what of the cluster it is to get.
+
+    Attributes
+    ----------
+    graph : Path
+    partition : str or None
+        If the graph has none of that name, MODEL-K, it is made by a job before.
+    config_file : Path or None
+        Copied into the folder of the run.
+    settings : tuple of str
+        ``key=value`` over the file.
+    run : Path
+        Folder of the run.
+    ranks : int or None
+        None: the parts of the partition, or one a GPU.
+    nodes, cpus, gpus : int
+        Nodes; cores a rank; GPUs a node, 0 for none.
+    time, partition_time : str
+        Limits as Slurm takes them.
+    notice : int
+        Seconds before the limit at which the run is asked to stop.
+    launcher : {"mpirun", "srun"}
+    setup : Path or None
+        Shell commands that the job runs first, such as ``module load``.
+    options : tuple of str
+        More options of sbatch, such as ``--account=X``.
+    """
+
+    graph: Path
+    partition: str | None
+    config_file: Path | None
+    settings: tuple[str, ...]
+    run: Path
+    ranks: int | None
+    nodes: int
+    cpus: int
+    gpus: int
+    time: str
+    partition_time: str
+    notice: int
+    launcher: str
+    setup: Path | None
+    options: tuple[str, ...]
+
+
+def check(request: Request) -> int:
+    """How many ranks a request starts.
+
+    Raises
+    ------
+    UserError
+        If something does not fit: here, and not after an hour in the queue.
+    """
+    _check_words(request)
+    config = load_config(request.config_file, request.settings)
+    stored = open_graph(request.graph, check=False)
+    k = _parts(request)
+    ranks = request.ranks or request.nodes * request.gpus or k
+    if ranks is None:
+        raise UserError("without --partition it takes --ranks to know how many to start")
+    needed = SCHEMES.get(config.scheme.name).parts(config.scheme, ranks)
+    if k != needed and (k is not None or needed > 1):
+        raise UserError(
+            f"scheme {config.scheme.name!r} on {ranks} ranks needs a partition into {needed} "
+            f"parts, not {k or 'none'}",
+            f"--partition hp-{needed}; it is made if the graph has none of that name",
+        )
+    if ranks > stored.manifest.n:
+        raise UserError(f"{ranks} ranks for {stored.manifest.n} vertices: use fewer")
+    if _is_missing(request):
+        check_model(_model(request.partition)[0])
+    return ranks
+
+
+def scripts(request: Request, ranks: int) -> dict[str, str]:
+    """The files of a run's folder: name → text."""
+    made = {SCRIPT: _job(request, ranks)}
+    if _is_missing(request):
+        made = {PARTITION_SCRIPT: _partition_job(request), **made}
+    if request.config_file is not None:
+        made[CONFIG] = request.config_file.read_text(encoding="utf-8")
+    return made
+
+
+def submit(request: Request, made: Mapping[str, str]) -> dict[str, Any]:
+    """Write the files of :func:`scripts` and give the jobs to Slurm.
+
+    Returns
+    -------
+    dict
+        ``run``, ``job``, and ``partition_job`` or None; also in ``job.json`` in the folder.
+
+    Raises
+    ------
+    UserError
+        If the folder has a run that is going on, or a job in the queue; or if Slurm refuses.
+    """
+    folder = request.run.resolve()
+    check_outside_graphs(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make {folder}: {error.strerror}") from error
+    with folder_lock(folder, "gcnmpi submit", name=SUBMITTING, patience=60):
+        _check_idle(folder)
+        for name, text in made.items():
+            with atomic_file(folder / name, "w") as file:
+                file.write(text)
+        before, wait = None, []
+        if PARTITION_SCRIPT in made:
+            # Which keeps its name: by that, jobs for one partition wait for each other.
+            options = [o for o in request.options if not o.startswith(("--job-name", "-J"))]
+            before = _sbatch([*options, str(folder / PARTITION_SCRIPT)])
+            wait = [f"--dependency=afterok:{before}", "--kill-on-invalid-dep=yes"]
+        try:
+            job = _sbatch([*request.options, *wait, str(folder / SCRIPT)])
+        except UserError:
+            if before is not None:
+                slurm("scancel", str(before))
+            raise
+        facts = {"run": str(folder), "job": job, "partition_job": before}
+        with atomic_file(folder / JOB, "w") as file:
+            json.dump(facts, file)
+    return facts
+
+
+def _check_idle(folder: Path) -> None:
+    """Refuse a folder that somebody works in, or will."""
+    if (folder / SCRIPT).exists():
+        for job in in_queue(folder):
+            if not job.ended:
+                raise UserError(
+                    f"{folder} has a job already: {job.number} {job}",
+                    f"gcnmpi status {folder}; scancel {job.number}; or another --out",
+                )
+    with folder_lock(folder, "gcnmpi submit"):  # which a run holds that was started by hand
+        pass
+
+
+def _sbatch(words: Sequence[str]) -> int:
+    """Number of the job that sbatch makes; some sites have it print more than that."""
+    answer = slurm("sbatch", "--parsable", *words)
+    for line in reversed(answer.splitlines()):
+        found = re.fullmatch(r"(\d+)(;\S*)?", line.strip()) or re.fullmatch(
+            r"Submitted batch job (\d+).*", line.strip()
+        )
+        if found:
+            return int(found[1])
+    raise UserError(
+        f"sbatch does not say which job it made: {answer.strip()[:200]!r}",
+        "if it made one, squeue --me shows it and scancel ends it",
+    )
+
+
+def _check_words(request: Request) -> None:
+    limit = _seconds("--time", request.time)
+    if request.notice >= limit:
+        raise UserError(
+            f"--notice {request.notice}: the limit of a job is {limit} seconds, so it would be "
+            "asked to stop at once",
+            "a shorter --notice, or a longer --time",
+        )
+    _seconds("--partition-time", request.partition_time)
+    if not re.fullmatch(r"[\w./+=,@-]+", str(request.run.resolve())):
+        raise UserError(
+            f"{request.run.resolve()} cannot be the folder of a job",
+            "Slurm takes letters, digits and . / + = , @ - _ in it",
+        )
+    for option in request.options:
+        if not re.fullmatch(r"-[-A-Za-z]+(=.*)?", option):
+            raise UserError(
+                f"--sbatch {option!r} is not an option of sbatch", "such as --account=X"
+            )
+    for file in (request.setup, request.config_file):
+        if file is not None and not file.is_file():
+            raise UserError(f"there is no file {file}")
+    if request.gpus and request.launcher != "srun":
+        raise UserError("GPUs are bound to ranks by srun", "--launcher srun")
+
+
+def _seconds(option: str, text: str) -> int:
+    """A limit as Slurm takes it: MINUTES[:SECONDS], HOURS:MINUTES:SECONDS, DAYS-HOURS and so on."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d{1,4})(?::(\d{1,2}))?(?::(\d{1,2}))?", text)
+    if found is None:
+        raise UserError(f"{option} {text!r} is not a time", "such as 90 (minutes) or 01:30:00")
+    days, *rest = (int(number or 0) for number in found.groups())
+    from_minutes = found[1] is None and found[4] is None
+    first, second, third = [0, *rest[:2]] if from_minutes else rest
+    return ((days * 24 + first) * 60 + second) * 60 + third
+
+
+def _parts(request: Request) -> int | None:
+    """Parts of the partition, which may have to be made; None without one."""
+    name = request.partition
+    if name is None:
+        return None
+    if not _is_missing(request):
+        return read_partition(request.graph, name, parts=False).k
+    return int(_model(name)[1])
+
+
+def _is_missing(request: Request) -> bool:
+    """Whether there is a partition to be made."""
+    return request.partition is not None and not has_partition(request.graph, request.partition)
+
+
+def _model(name: str | None) -> tuple[str, str, list[str]]:
+    """Model, number of parts and more options of a partition that is to be made, by its name."""
+    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)(?:-s(\d+))?(?:-e(\d+(?:\.\d+)?))?", name or "")
+    if match is None:
+        raise UserError(
+            f"the graph has no partition {name!r}, and the name does not say how to make it",
+            "make it with gcn-partition add, or name it as that would: hp-16, hp-16-s1-e0.03",
+        )
+    numbers = {"--seed": match[3], "--imbalance": match[4]}
+    more = [word for option, value in numbers.items() if value for word in (option, value)]
+    return match[1], match[2], more
+
+
+def _job(request: Request, ranks: int) -> str:
+    folder = request.run.resolve()
+    words = [*PYTHON, "gcnmpi", "train", str(request.graph.resolve())]
+    if request.partition is not None:
+        words += ["--partition", request.partition]
+    if request.config_file is not None:
+        words += ["--config", str(folder / CONFIG)]
+    words += [word for setting in request.settings for word in ("--set", setting)]
+    words += ["--out", str(folder), "--save-weights", str(folder / "weights.npz")]
+    launch = "gpu.sh" if request.gpus else f"{request.launcher}.sh"
+    return _filled(
+        "job.sbatch",
+        JOB_NAME=f"gcn-{request.run.resolve().name}"[:60],
+        NODES=request.nodes,
+        RANKS=ranks,
+        CPUS=request.cpus,
+        TIME=request.time,
+        NOTICE=request.notice,
+        RUN=folder,
+        RUN_WORD=shlex.quote(str(folder)),
+        MORE=f"#SBATCH --gpus-per-node={request.gpus}\n" if request.gpus else "",
+        PROGRAM=shlex.join(words),
+        PATH=_path(),
+        SETUP=_setup(request),
+        LAUNCH=_template(launch),
+        REQUEUE=EXIT_REQUEUE,
+    )
+
+
+def _partition_job(request: Request) -> str:
+    assert request.partition is not None
+    model, k, more = _model(request.partition)
+    words = [*PYTHON, "partition", "add", str(request.graph.resolve())]
+    words += ["--model", model, "-k", k, *more, "--name", request.partition, "--if-missing"]
+    graph = hashlib.blake2b(os.fsencode(request.graph.resolve()), digest_size=4).hexdigest()
+    return _filled(
+        "partition.sbatch",
+        JOB_NAME=f"gcn-{request.partition}"[:50] + f"-{graph}",
+        CPUS=request.cpus,
+        TIME=request.partition_time,
+        RUN=request.run.resolve(),
+        MORE="",
+        PROGRAM=shlex.join(words),
+        PATH=_path(),
+        SETUP=_setup(request),
+    )
+
+
+def _path() -> str:
+    """Bring the programs beside this Python into reach, the mpirun of its environment among them.
+
+    A folder that is there already, such as /usr/bin, keeps its place: a module may come before it.
+    """
+    folder = shlex.quote(str(Path(PYTHON[0]).parent))
+    return f'case ":$PATH:" in *:{folder}:*) ;; *) export PATH={folder}:"$PATH" ;; esac'
+
+
+def _setup(request: Request) -> str:
+    return "" if request.setup is None else f". {shlex.quote(str(request.setup.resolve()))}\n"
+
+
+def _template(name: str) -> str:
+    return files("gcnmpi").joinpath("slurm", name).read_text(encoding="utf-8")
+
+
+def _filled(name: str, **values: Any) -> str:
+    """A template with its @NAMES@ replaced, all at once: a value is never looked into."""
+    return re.sub(r"@([A-Z_]+)@", lambda found: str(values[found[1]]), _template(name))

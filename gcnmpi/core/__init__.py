@@ -1,0 +1,1 @@
+"""What every other room stands on: configuration, random numbers, timing, records of runs."""

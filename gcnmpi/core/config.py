@@ -1,0 +1,439 @@
+"""The configuration: TOML and ``--set key=value`` into frozen dataclasses.
+
+Every key, its default and what it means stand once, in the classes below; an unknown key, a
+value of the wrong type or out of range is a :class:`UserError` that names the key and shows how it
+is spelled. Which keys only some schemes, optimizers or kernels read, their registries say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from gcnmpi.core.settings import (
+    checked,
+    names_of,
+    read_value,
+    spelled,
+    spelled_in_toml,
+    unknown_key,
+)
+from gcnmpi.kernels import AUTO, KERNELS
+from gcnmpi.schemes import SCHEMES, TRANSPORTS
+from partition.errors import UserError
+from partition.graph.graph import DIRECTIONS, NORMALIZATIONS
+from partition.registry import Registry
+
+MODELS = Registry("model", {"gcn": "gcnmpi.nn.models:GCN"})
+OPTIMIZERS = Registry(
+    "optimizer",
+    {"adam": "gcnmpi.nn.optim:Adam", "sgd": "gcnmpi.nn.optim:SGD"},
+    options={"adam": ("train.betas", "train.eps"), "sgd": ("train.momentum",)},
+)
+ROW_ORDERS = Registry(
+    "order of rows",
+    {
+        "auto": "gcnmpi.layout.row_order:by_need",
+        "none": "gcnmpi.layout.row_order:by_id",
+        "rcm": "gcnmpi.layout.row_order:by_bandwidth",
+        "degree": "gcnmpi.layout.row_order:by_degree",
+    },
+)
+
+
+def key(
+    default: Any,
+    doc: str,
+    *,
+    choices: Iterable[str] = (),
+    also: tuple[str, ...] = (),
+    low: float | None = None,
+    below: float | None = None,
+    positive: bool = False,
+    example: Any = None,
+    joined: str = "",
+    needs: tuple[str, Any] | None = None,
+) -> Any:
+    """A configuration key: default, one-line meaning and the values it may take.
+
+    ``example`` is shown where a value is refused, in place of the default; the numbers of a list
+    are ``joined`` to the string that is meant; ``needs`` is the value of another key without which
+    this one has no effect, wherever the scheme has that one.
+    """
+    metadata = {
+        "doc": doc,
+        "choices": choices,  # a registry stays one: what is added to it later counts
+        "also": also,  # further choices
+        "low": low,
+        "below": below,
+        "positive": positive,
+        "example": default if example is None else example,
+        "joined": joined,
+        "needs": needs,
+    }
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class GraphConfig:
+    """``[graph]``: how the aggregation matrix M is made from the graph."""
+
+    normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
+    direction: str = key(
+        "auto", "row of M an arc belongs to; auto: as imported", choices=("auto", *DIRECTIONS)
+    )
+    self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
+    feature_norm: str = key(
+        "none", "row: divide each feature row by its sum", choices=("none", "row")
+    )
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """``[model]``: the network."""
+
+    name: str = key("gcn", "network", choices=MODELS)
+    hidden: tuple[int, ...] = key((16,), "widths of the hidden layers", low=1, example=(64, 32))
+    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
+    input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
+    bias: bool = key(True, "add a bias to each layer")
+    order: str = key(
+        "auto",
+        "which product first: M(HW) or (MH)W; auto: the one that sends fewer bytes",
+        choices=("auto", "combine", "aggregate"),
+    )
+    cache_input: bool = key(True, "compute M times fixed features only once")
+    train_features: bool = key(False, "learn the input features too, from those of the graph")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """``[train]``: the optimisation."""
+
+    epochs: int = key(200, "number of epochs", low=1)
+    seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
+    optimizer: str = key("adam", "optimizer, as in PyTorch", choices=OPTIMIZERS)
+    lr: float = key(0.01, "learning rate", low=0)
+    momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
+    betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
+    eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
+    weight_decay: float = key(0.0, "L2 penalty, added to the gradient", low=0, example=5e-4)
+    weight_decay_layers: str = key(
+        "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
+    )
+    eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
+    checkpoint_every: int = key(0, "epochs between checkpoints; 0: none", low=0)
+    checkpoint_minutes: float = key(
+        15.0, "minutes after which the next checkpoint is written; 0: none", low=0
+    )
+
+
+SPARSE = ("scheme.sparse", True)
+
+
+@dataclass(frozen=True)
+class SchemeConfig:
+    """``[scheme]``: the distributed algorithm."""
+
+    name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
+    backward: str = key(
+        "auto",
+        "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
+        choices=("auto", "expand", "fold"),
+        needs=SPARSE,
+    )
+    transport: str = key(
+        "persistent",
+        "p2p, replicated: how rows are exchanged",
+        choices=TRANSPORTS,
+        needs=SPARSE,
+    )
+    progress_chunks: int = key(
+        4,
+        "p2p, replicated: row blocks of the own product; between blocks messages progress",
+        low=1,
+        needs=SPARSE,
+    )
+    grid: str = key(
+        "auto",
+        "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model",
+        example="2x2",
+        joined="x",
+    )
+    machine: str = key(
+        "",
+        "file of 'gcnmpi calibrate' for grid = 'auto'; empty: default constants",
+        example="machine.json",
+    )
+    replication: int = key(2, "replicated: copies of each part", low=1)
+    sparse: bool = key(True, "replicated: send only the rows that are needed")
+    overlap: bool = key(
+        True,
+        "bcast, replicated: receive a block while the previous one is multiplied",
+        needs=("scheme.sparse", False),
+    )
+    block: int = key(0, "summa: columns of a broadcast in T·W; 0: all", low=0)
+    permutation: str = key(
+        "auto",
+        "grids without a partition: order of the vertices; double: rows and columns differ",
+        choices=("auto", "none", "single", "double"),
+    )
+    chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)
+    transpose_grad: bool = key(False, "tensor3d: compute Wᵀ's gradient as Gᵀ·T, not Tᵀ·G")
+
+
+@dataclass(frozen=True)
+class LoadingConfig:
+    """``[loading]``: how the graph is distributed to its owners."""
+
+    max_buffer_mb: float = key(64.0, "send buffer while loading, MiB per rank", positive=True)
+    order: str = key(
+        "auto",
+        "order of a rank's rows in memory; auto: rcm if neighbours have distant numbers",
+        choices=ROW_ORDERS,
+    )
+
+
+@dataclass(frozen=True)
+class CommConfig:
+    """``[comm]``: time-out of the job, and how messages are sent."""
+
+    timeout: float = key(
+        0.0, "seconds without progress of a rank after which the job is ended; 0: never", low=0
+    )
+    cuda_aware: str = key(
+        "auto",
+        "kernel cupy: messages directly from device memory; auto: if MPI supports it",
+        choices=("auto", "yes", "no"),
+    )
+    nccl: str = key(
+        "auto",
+        "kernel cupy: NCCL sums the gradients; auto: if each rank has a device of its own",
+        choices=("auto", "yes", "no"),
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration; the top-level keys are not in any table."""
+
+    kernel: str = key(
+        AUTO,
+        "local arithmetic; auto: native where it was built, else graphblas",
+        choices=KERNELS,
+        also=(AUTO,),
+    )
+    dtype: str = key("float32", "floating-point type", choices=("float32", "float64"))
+    threads: int = key(0, "threads per rank; 0: its share of the available cores", low=0)
+    graph: GraphConfig = field(default_factory=GraphConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    scheme: SchemeConfig = field(default_factory=SchemeConfig)
+    loading: LoadingConfig = field(default_factory=LoadingConfig)
+    comm: CommConfig = field(default_factory=CommConfig)
+
+
+# The keys that choose an entry of a registry.
+SELECTORS = {
+    "scheme.name": SCHEMES,
+    "train.optimizer": OPTIMIZERS,
+    "model.name": MODELS,
+    "kernel": KERNELS,
+}
+
+
+def load_config(
+    path: str | os.PathLike | None = None,
+    settings: Iterable[str] = (),
+    over: Iterable[str] = (),
+) -> Config:
+    """Read a TOML file, then apply ``key=value`` settings over it.
+
+    Parameters
+    ----------
+    path : path, optional
+        TOML file; without it, the defaults.
+    settings : iterable of str
+        ``"train.epochs=20"``; the value is TOML, or a bare word, or a list without brackets.
+    over : iterable of str
+        More settings, which replace those of the same key.
+
+    Raises
+    ------
+    UserError
+        If the file is missing or no TOML, a key or value is not one there is, a key is given twice,
+        or the chosen scheme, optimizer, model or kernel does not read it.
+    """
+    return read_config(path, settings, over)[0]
+
+
+def read_config(
+    path: str | os.PathLike | None = None,
+    settings: Iterable[str] = (),
+    over: Iterable[str] = (),
+    *,
+    schemes: Iterable[str] = (),
+) -> tuple[Config, frozenset[str]]:
+    """:func:`load_config`, and the full names of the keys that the file and the settings give.
+
+    Parameters
+    ----------
+    schemes : iterable of str
+        The schemes that will be tried, where it is not ``scheme.name`` alone: a key is refused
+        that none of them reads.
+    """
+    table = {} if path is None else _read_toml(path)
+    config, given = from_table(table), list(names_of(table))
+    for layer in (settings, over):
+        values = _read_settings(layer)
+        for name, value in values.items():
+            config = _with(config, name, value)
+        given += values
+    _check_together(config)
+    _check_owners(given, config, list(schemes))
+    return config, frozenset(given)
+
+
+def from_table(table: Mapping[str, Any]) -> Config:
+    """A checked :class:`Config` from nested mappings (parsed TOML, or a record's config)."""
+    config = _build(Config, table, "")
+    _check_together(config)
+    return config
+
+
+def keys() -> Iterator[tuple[str, Any, str]]:
+    """Every key with its default and its meaning, for help texts and documentation."""
+    for name, entry, _ in key_fields():
+        yield name, entry.default, _meaning(entry)
+
+
+def value_of(config: Config, name: str) -> Any:
+    """The value of a key, given its full name."""
+    section, _, last = name.rpartition(".")
+    return getattr(getattr(config, section) if section else config, last)
+
+
+def key_fields() -> Iterator[tuple[str, dataclasses.Field, Any]]:
+    """Full name, field and type of every key."""
+    top = get_type_hints(Config)
+    for entry in dataclasses.fields(Config):
+        if entry.metadata:
+            yield entry.name, entry, top[entry.name]
+    for section in dataclasses.fields(Config):
+        if not section.metadata:
+            hints = get_type_hints(top[section.name])
+            for entry in dataclasses.fields(top[section.name]):
+                yield f"{section.name}.{entry.name}", entry, hints[entry.name]
+
+
+def _meaning(entry: dataclasses.Field) -> str:
+    choices = [*entry.metadata["also"], *entry.metadata["choices"]]
+    return entry.metadata["doc"] + (f" ({', '.join(choices)})" if choices else "")
+
+
+def _read_toml(path: str | os.PathLike) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
+    """Full name → checked value of each ``key=value``."""
+    entries = {name: (entry.metadata, hint) for name, entry, hint in key_fields()}
+    values: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, text = (part.strip() for part in setting.partition("="))
+        if not equals:
+            raise UserError(f"--set {setting!r} is not of the form key=value", _such_as(name))
+        if name in get_type_hints(Config) and name not in entries:
+            raise UserError(f"{name} is a table of keys, not a value", _such_as(name))
+        if name not in entries:
+            raise unknown_key(name, entries)
+        if name in values:
+            raise UserError(f"--set {name} is given twice", "give each key once")
+        limits, hint = entries[name]
+        try:
+            values[name] = checked(name, read_value(text, hint), hint, limits)
+        except UserError as error:
+            raise UserError(error.message, error.hint or _such_as(name)) from None
+    return values
+
+
+def _such_as(name: str) -> str:
+    """How the key is given, or the first key of the section, or any."""
+    entries = {key: entry for key, entry, _ in key_fields()}
+    fitting = [key for key in entries if key == name or key.startswith(f"{name}.")]
+    key = fitting[0] if fitting else "train.epochs"
+    return f"such as --set {key}={spelled(entries[key].metadata['example'])}"
+
+
+def _with(config: Config, name: str, value: Any) -> Config:
+    section, _, last = name.rpartition(".")
+    if not section:
+        return dataclasses.replace(config, **{last: value})
+    changed = dataclasses.replace(getattr(config, section), **{last: value})
+    return dataclasses.replace(config, **{section: changed})
+
+
+def _build(cls: type, table: Mapping[str, Any], prefix: str) -> Any:
+    entries = {entry.name: entry for entry in dataclasses.fields(cls)}
+    hints = get_type_hints(cls)
+    values = {}
+    for name, value in table.items():
+        if name not in entries:
+            raise unknown_key(prefix + name, [full for full, _, _ in key_fields()])
+        limits = entries[name].metadata
+        if limits:
+            try:
+                values[name] = checked(prefix + name, value, hints[name], limits)
+            except UserError as error:
+                example = f"such as {name} = {spelled_in_toml(limits['example'])}"
+                raise UserError(error.message, error.hint or example) from None
+        elif isinstance(value, Mapping):
+            values[name] = _build(hints[name], value, f"{prefix}{name}.")
+        else:
+            raise UserError(f"{prefix}{name} is a table of keys, not a value", f"[{prefix}{name}]")
+    return cls(**values)
+
+
+def _check_together(config: Config) -> None:
+    if len(config.train.betas) != 2 or max(config.train.betas) >= 1:
+        raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
+
+
+def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> None:
+    """Refuse keys that were given and that what is chosen does not read."""
+    needs = {name: entry.metadata["needs"] for name, entry, _ in key_fields()}
+    for selector, registry in SELECTORS.items():
+        several = schemes if selector == "scheme.name" else []
+        chosen = several or [value_of(config, selector)]
+        for name in given:
+            owners = registry.owners(name)
+            if not owners:
+                continue
+            if not set(owners) & set(chosen):
+                raise UserError(
+                    f"{name} is an option of {_any_of(registry.kind, owners)}, "
+                    f"not of {_any_of(registry.kind, chosen)}",
+                    f"--set {selector}={owners[0]}, or leave {name} out",
+                )
+            other, value = needs[name] or ("", None)
+            reads = not several and chosen[0] in registry.owners(other)
+            if reads and value_of(config, other) != value:
+                raise UserError(
+                    f"{name} has no effect with {other} = {spelled(value_of(config, other))}",
+                    f"--set {other}={spelled(value)}, or leave {name} out",
+                )
+
+
+def _any_of(kind: str, names: list[str]) -> str:
+    """ "scheme p2p", "schemes p2p, bcast"."""
+    return f"{kind}{'s' * (len(names) > 1)} {', '.join(names)}"

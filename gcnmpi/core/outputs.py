@@ -1,0 +1,64 @@
+"""The output files of a command, and checks of them that need only the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from gcnmpi.core.config import Config
+from partition.errors import UserError
+
+RESULTS = (".npy", ".npz", ".csv")  # of inference
+WEIGHTS = (".npz",)
+
+
+@dataclass(frozen=True)
+class Training:
+    """What ``gcnmpi train`` is asked for.
+
+    Attributes
+    ----------
+    out : path or None
+        Folder of the run; None: a new one.
+    weights, best : path or None
+        Files of the last and of the best weights.
+    resume : str
+        As :func:`gcnmpi.run.checkpoint.find` takes it.
+    """
+
+    graph: Path
+    partition: str | None
+    config: Config
+    out: Path | None
+    weights: Path | None
+    best: Path | None
+    resume: str
+
+
+def check_suffix(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
+    """Raise a UserError unless a file has one of the suffixes that can be written."""
+    if path is not None and path.suffix not in suffixes:
+        raise UserError(
+            f"{option} {path}: the name ends in {path.suffix or 'no suffix'}, "
+            f"written are {', '.join(suffixes)}",
+            f"such as {option} {path.with_suffix(suffixes[0])}",
+        )
+
+
+def check_distinct(paths: Mapping[str, Path | None]) -> None:
+    """Raise a UserError if two options name the same file, under whatever name."""
+    seen: dict[str, str] = {}
+    for option, path in paths.items():
+        if path is None:
+            continue
+        real = os.path.realpath(path)
+        if real in seen:
+            raise UserError(f"{seen[real]} and {option} name the same file: {path}")
+        seen[real] = option
+
+
+def features_path(weights: str | os.PathLike) -> Path:
+    """Where the trained features are kept that belong to a file of weights."""
+    return Path(weights).with_suffix(".features.npy")

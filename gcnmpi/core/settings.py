@@ -1,0 +1,140 @@
+"""Settings as people write them: what a text means, how a value is spelled, which key is meant.
+
+The configuration itself, its keys and what they may be, is in :mod:`gcnmpi.core.config`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Mapping
+from typing import Any, get_args, get_origin
+
+from partition.errors import UserError, nearest, unknown_name
+
+
+def read_value(text: str, hint: Any) -> Any:
+    """What a text stands for where a value of type ``hint`` is wanted; the text if it is none.
+
+    Values are TOML; strings need no quotes, lists no brackets, and numbers may be spelled as in
+    Python.
+
+    >>> read_value("64,32", tuple[int, ...]), read_value("2x2", str), read_value(".5", float)
+    ([64, 32], '2x2', 0.5)
+    """
+    value = _toml(text)
+    if get_origin(hint) is tuple and not isinstance(value, list):
+        return [read_value(word.strip(), get_args(hint)[0]) for word in text.split(",")]
+    if hint is str and not isinstance(value, str | list):
+        return text  # a name that looks like a number or a date is a name
+    if hint is float and isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return text
+    if hint is bool and text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return value
+
+
+def spelled(value: Any) -> str:
+    """A value as ``--set`` takes it.
+
+    >>> spelled((64, 32)), spelled(True), spelled(0.5), spelled(())
+    ('64,32', 'true', '0.5', '[]')
+    """
+    if isinstance(value, tuple):
+        return ",".join(map(spelled, value)) or "[]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def spelled_in_toml(value: Any) -> str:
+    """A value as a TOML file has it: strings, numbers and lists are as in JSON."""
+    return json.dumps(value)
+
+
+def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
+    """A value of the type that is wanted and within its limits.
+
+    Parameters
+    ----------
+    name : str
+        Full name of the key, for messages.
+    hint : type
+        What is wanted: str, int, float, bool or a tuple of these.
+    limits : mapping
+        As ``gcnmpi.core.config.key`` makes it.
+
+    Raises
+    ------
+    UserError
+        If it is none.
+    """
+    if get_origin(hint) is tuple:
+        items = value if isinstance(value, list | tuple) else [value]
+        return tuple(checked(name, item, get_args(hint)[0], limits) for item in items)
+    if limits["joined"] and isinstance(value, list):
+        value = limits["joined"].join(map(str, value))
+    if limits["joined"] and isinstance(value, str):
+        value = "".join(value.lower().split())
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value) if abs(value) < 2**1023 else math.inf
+    if hint is int and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        value = int(value)  # 1e3
+    if type(value) is not hint:
+        raise UserError(f"{name} takes {_TYPE_NAMES[hint]}, not {value!r}")
+    choices = [*limits["also"], *limits["choices"]]
+    if choices and value not in choices:
+        raise unknown_name(name, value, choices)
+    if hint is float and not math.isfinite(value):
+        raise UserError(f"{name} takes a finite number, not {value}")
+    if limits["low"] is not None and not value >= limits["low"]:
+        raise UserError(f"{name} is at least {limits['low']}, not {value}")
+    if limits["below"] is not None and not value < limits["below"]:
+        raise UserError(f"{name} is below {limits['below']}, not {value}")
+    if limits["positive"] and not value > 0:
+        raise UserError(f"{name} is more than 0, not {value}")
+    return value
+
+
+_TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
+
+
+def names_of(table: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+    """The full names of the keys in nested tables."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from names_of(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name
+
+
+def unknown_key(name: str, known: Iterable[str]) -> UserError:
+    """The error for a key that is not in the configuration, with the one that may be meant."""
+    known = list(known)
+    section, _, last = name.rpartition(".")
+    here = {key.rpartition(".")[2]: key for key in known if key.rpartition(".")[0] == section}
+    meant = [key for key in known if last and key.rpartition(".")[2] == last]
+    if not meant and (near := nearest(last, here)):
+        meant = [here[near]]
+    if not meant and section in known:
+        meant = [section]  # train.lr.x
+    if not meant and not section:  # a key of some section, or a section
+        sections = dict.fromkeys(key.partition(".")[0] for key in known)
+        lasts = {key.rpartition(".")[2]: key for key in known} | {s: s for s in sections}
+        meant = [lasts[near] for near in difflib.get_close_matches(last, lasts, 1, 0.75)]
+    hint = "'gcnmpi info' lists the keys"
+    if meant:
+        hint = f"did you mean {' or '.join(map(repr, meant))}?"
+    elif here and section:
+        hint = f"keys of {section}: {', '.join(here)}"
+    return UserError(f"unknown config key {name!r}", hint)
+
+
+def _toml(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,129 @@
+"""Which rank sends which rows to which rank: arrays, computed once when a graph is loaded.
+
+Rank r owns the rows ``own`` of every dense matrix and needs, for its rows of M, the rows ``halo``
+of others. Locally, rows are numbered own first, in an order of the rank's own, then halo in (owner,
+global id) order, so that what each neighbour sends is one contiguous slice:
+
+>>> import numpy as np
+>>> parts = np.array([0, 1, 0, 1, 1])
+>>> own = np.array([0, 2])
+>>> halo = halo_of(own, np.array([0, 1, 2, 4]), parts)
+>>> halo
+array([1, 4])
+>>> local_numbers(own, halo, np.array([2, 4, 0])).tolist()
+[1, 3, 0]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from partition.graph.graph import index_dtype
+
+STEP = 1 << 20  # ids that are looked up at once: what takes 8 bytes meanwhile, are few
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One rank's side of the exchange of rows.
+
+    Attributes
+    ----------
+    own : (nown,) integers
+        Global ids of the rows of this rank, in any order.
+    halo : (nhalo,) integers
+        Global ids of the rows of others that it needs, in (owner, id) order.
+    recv_peers, recv_offsets : (p,) and (p + 1,) int64
+        Rows ``recv_offsets[i]:recv_offsets[i + 1]`` of the halo come from rank ``recv_peers[i]``.
+    send_peers, send_offsets, send_rows : (q,), (q + 1,) and (nsend,) int64
+        Own rows (local numbers) ``send_rows[send_offsets[i]:send_offsets[i + 1]]`` go to rank
+        ``send_peers[i]``, in the order of its halo.
+    """
+
+    own: np.ndarray
+    halo: np.ndarray
+    recv_peers: np.ndarray
+    recv_offsets: np.ndarray
+    send_peers: np.ndarray
+    send_offsets: np.ndarray
+    send_rows: np.ndarray
+
+    @property
+    def nown(self) -> int:
+        """Rows owned."""
+        return len(self.own)
+
+    @property
+    def nhalo(self) -> int:
+        """Rows received in an expand (and sent in a fold)."""
+        return len(self.halo)
+
+    @property
+    def nsend(self) -> int:
+        """Rows sent in an expand (and received in a fold)."""
+        return len(self.send_rows)
+
+
+def make_plan(
+    own: np.ndarray,
+    halo: np.ndarray,
+    owners: np.ndarray,
+    asked: np.ndarray,
+    asked_counts: np.ndarray,
+) -> Plan:
+    """The plan of one rank, once every rank has told the owners of its halo what it needs.
+
+    Parameters
+    ----------
+    own, halo : integers
+        Rows of this rank, and the rows of others it needs (:func:`halo_of`).
+    owners : (nhalo,) integers
+        Owner of every row of the halo.
+    asked : (nsend,) integers
+        Global ids that others asked for, grouped by asking rank.
+    asked_counts : (P,) integers
+        How many of them each rank asked for.
+    """
+    send_peers, send_offsets = _groups(asked_counts)
+    recv_peers, recv_offsets = _groups(np.bincount(owners, minlength=len(asked_counts)))
+    send_rows = local_numbers(own, own[:0], asked).astype(np.int64)
+    return Plan(own, halo, recv_peers, recv_offsets, send_peers, send_offsets, send_rows)
+
+
+def halo_of(own: np.ndarray, columns: np.ndarray, parts: np.ndarray) -> np.ndarray:
+    """The rows of others among ``columns``, each once, in (owner, id) order.
+
+    Parameters
+    ----------
+    own : (nown,) integers
+        Rows of this rank.
+    columns : integers
+        Columns that the rank's rows of M touch, in any order, repeated or not.
+    parts : (n,) integers
+        Owner of every vertex.
+    """
+    needed = np.unique(columns)
+    halo = np.setdiff1d(needed, own, assume_unique=True)
+    return halo[np.argsort(parts[halo], kind="stable")]
+
+
+def local_numbers(own: np.ndarray, halo: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Local numbers of global ids that are all in own or halo; ValueError if one is not."""
+    known = np.concatenate((own, halo))
+    order = np.argsort(known).astype(index_dtype(len(known)))
+    known = known[order]
+    found = np.empty(len(ids), order.dtype)
+    for start in range(0, len(ids), STEP):
+        piece = slice(start, start + STEP)
+        places = np.searchsorted(known, ids[piece])
+        if len(places) and (places.max() == len(known) or (known[places] != ids[piece]).any()):
+            raise ValueError("a row that this rank neither owns nor receives")
+        found[piece] = order[places]
+    return found
+
+
+def _groups(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    peers = np.flatnonzero(counts)
+    return peers, np.concatenate(([0], np.cumsum(counts[peers]))).astype(np.int64)

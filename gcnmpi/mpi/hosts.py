@@ -1,0 +1,69 @@
+"""The hosts of the ranks, and the cores that they may use there."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from fractions import Fraction
+
+from gcnmpi.mpi.comm import MAX, Comm, agreed, host_name, of_node
+
+
+def host_names(comm: Comm) -> list[str]:
+    """Host name of every rank."""
+    return comm.allgather(host_name())
+
+
+def slurm_job() -> str | None:
+    """The job that this process is part of, and how often it went back into the queue: "4711.0".
+
+    None outside of Slurm. Batch scripts look for it in the record of a run.
+    """
+    number = os.environ.get("SLURM_JOB_ID")
+    return f"{number}.{os.environ.get('SLURM_RESTART_COUNT') or 0}" if number else None
+
+
+def node_of(comm: Comm) -> list[int]:
+    """The ranks of this rank's node, this one among them."""
+    with of_node(comm) as node:
+        return node.allgather(comm.rank)
+
+
+def place_on_node(comm: Comm) -> int:
+    """Which of the ranks of its node a rank is, from 0."""
+    with of_node(comm) as node:
+        return node.rank
+
+
+def share_of_cores(comm: Comm) -> int:
+    """Cores for this rank, at least 1: those it may run on, shared with ranks that may too.
+
+    Right whether the launcher binds ranks to cores of their own, or to none. At most what Slurm was
+    asked for a task, as not every cluster keeps jobs to their cores.
+    """
+    mine = os.sched_getaffinity(0)
+    with of_node(comm) as node:
+        sharers = Counter(core for cores in node.allgather(mine) for core in cores)
+    share = int(sum(Fraction(1, sharers[core]) for core in mine))
+    asked = os.environ.get("SLURM_CPUS_PER_TASK", "")
+    return max(1, min(share, int(asked)) if asked.isdecimal() else share)
+
+
+def most_crowded_node(comm: Comm, threads: int) -> tuple[str, int, int]:
+    """The node with most threads for its cores: its name, threads and cores of all its ranks."""
+    with of_node(comm) as node:
+        wanted, allowed = zip(*node.allgather((threads, os.sched_getaffinity(0))), strict=True)
+    mine = (host_name(), sum(wanted), len(set().union(*allowed)))
+    return max(comm.allgather(mine), key=lambda found: found[1] / found[2])
+
+
+def most_ranks_a_node(comm: Comm) -> int:
+    """How many ranks the fullest node runs.
+
+    May be the first thing that ranks do together: one that has failed before is heard here.
+    """
+    with agreed(comm):
+        pass  # what such a rank meets in a split instead, it would wait for without end
+    with of_node(comm) as node:
+        size = node.size
+    return comm.allreduce(size, MAX)

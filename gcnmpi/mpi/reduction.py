@@ -1,0 +1,122 @@
+"""The sum of loss and gradients over ranks: on the host by MPI, or on the devices by NCCL.
+
+Whatever the dtype, it is made in float64, in one buffer whose last number is the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import all_reduce
+from gcnmpi.mpi.comm import MIN, Comm, agreed, from_root, host_name, sum_in_place
+from partition.errors import UserError
+
+MPI, NCCL = "mpi", "nccl"
+
+
+def sum_over_ranks(comm: Comm, contributions: np.ndarray, phases: Phases, traffic: Traffic) -> None:
+    """Sum a flat float64 array of the host over ranks, in place: one all-reduce, counted."""
+    with phases("reduce"):
+        sum_in_place(comm, contributions)
+    _count(traffic, contributions.nbytes, comm.size)
+
+
+def usable_reduction(comm: Comm, kernel: Any, wanted: str) -> str:
+    """What sums gradients: "nccl" where ``wanted`` asks for it and it can, else "mpi".
+
+    Parameters
+    ----------
+    wanted : {"auto", "yes", "no"}
+        The configuration key ``comm.nccl``. With "auto", a rank alone, which has nothing to send,
+        takes "mpi".
+
+    Raises
+    ------
+    UserError
+        On all ranks, if NCCL is asked for and cannot be used.
+    """
+    if wanted == "no" or (wanted == "auto" and comm.size == 1):
+        return MPI
+    obstacle = shared_device(comm.allgather((host_name(), kernel.device_address)))
+    if obstacle is None and not comm.allreduce(kernel.summation() is not None, MIN):
+        obstacle = UserError("CuPy finds no NCCL", "pip install nvidia-nccl-cu12")
+    with agreed(comm):
+        if obstacle is not None and wanted == "yes":
+            hint = f"{obstacle.hint}, or set comm.nccl=auto"
+            raise UserError(f"comm.nccl is 'yes', and {obstacle.message}", hint)
+    return NCCL if obstacle is None else MPI
+
+
+def shared_device(seats: Sequence[tuple[str, str | None]]) -> UserError | None:
+    """Why the ranks do not all have a device of their own; None if they do.
+
+    Parameters
+    ----------
+    seats : sequence of (str, str or None)
+        Host of each rank, and the address of its device there, or None without a device.
+    """
+    first: dict[tuple[str, str | None], int] = {}
+    for rank, (host, address) in enumerate(seats):
+        if address is None:
+            return UserError("the kernel does not compute on a GPU", "set kernel=cupy")
+        other = first.setdefault((host, address), rank)
+        if other != rank:
+            return UserError(
+                f"ranks {other} and {rank} share the GPU {address} of {host}",
+                "start no more ranks per node than it has GPUs",
+            )
+    return None
+
+
+class HostSum:
+    """Loss and gradients go to the host, are summed there by the scheme, and come back.
+
+    Parameters
+    ----------
+    count : int
+        How many gradients there are on this rank.
+    """
+
+    def __init__(self, scheme: Any, kernel: Any, count: int) -> None:
+        self._scheme, self._kernel = scheme, kernel
+        self._sums = np.zeros(count + 1)
+
+    def __call__(self, loss: float, gradients: Any) -> float:
+        """Sum an array of the kernel over ranks, in place; returns the sum of their losses."""
+        self._sums[:-1], self._sums[-1] = self._kernel.to_host(gradients), loss
+        self._scheme.reduce(self._sums)
+        self._kernel.copy(self._kernel.from_host(self._sums[:-1]), gradients)
+        return float(self._sums[-1])
+
+
+class DeviceSum:
+    """The gradients stay where they are: only the sum of the losses comes to the host.
+
+    Made by all ranks together, each of which has a device of its own.
+    """
+
+    def __init__(
+        self, comm: Comm, kernel: Any, phases: Phases, traffic: Traffic, count: int
+    ) -> None:
+        self._phases, self._traffic, self._size = phases, traffic, comm.size
+        self._bytes = 8 * (count + 1)
+        make = kernel.summation()
+        name = from_root(comm, make.new_name)
+        # Not agreed on: while one rank fails to join, others may wait for it without end. So its
+        # error, and it may be that of each, takes the job down.
+        self._sum = make(comm.size, name, comm.rank, count)
+
+    def __call__(self, loss: float, gradients: Any) -> float:
+        """As that of :class:`HostSum`."""
+        with self._phases("reduce"):
+            total = self._sum(loss, gradients)
+        _count(self._traffic, self._bytes, self._size)
+        return total
+
+
+def _count(traffic: Traffic, nbytes: int, size: int) -> None:
+    traffic.count(all_reduce(nbytes, size), f"{traffic.purpose}_reduce")

@@ -1,0 +1,1 @@
+"""Networks: layers, losses and optimizers, written once for all schemes and kernels."""

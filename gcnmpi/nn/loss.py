@@ -1,0 +1,126 @@
+"""Masked softmax cross-entropy and accuracies, through the scheme's row operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.layout.place import Place
+from gcnmpi.nn.layers import Product
+
+
+class SoftmaxCrossEntropy:
+    """Mean over the training vertices of −log softmax(z)[label], and its gradient.
+
+    Only the rows of training vertices take part: what is not labelled, or padding, is never
+    looked at. The row maximum is subtracted before exponentiating.
+
+    Parameters
+    ----------
+    scheme, kernel : scheme and kernel
+    k : int
+        Number of the last layer.
+    labels : (rows,) int32
+        Class of each vertex of this rank, −1 where it has none.
+    mask : (rows,) bool
+        Training vertices of this rank; all of them labelled.
+    count : int
+        Number of training vertices of all ranks.
+    width : int
+        Number of classes.
+    """
+
+    def __init__(
+        self,
+        scheme: Any,
+        kernel: Any,
+        k: int,
+        labels: np.ndarray,
+        mask: np.ndarray,
+        count: int,
+        width: int,
+    ) -> None:
+        self._scheme, self._kernel, self._k = scheme, kernel, k
+        self._count, self._width = count, width
+        block = scheme.block(Place(k), width)
+        self._counts_rows = block.counts_rows
+        self._examples = int(np.count_nonzero(mask))
+        self._one_pass = kernel.softmax_cross_entropy if scheme.whole_rows else None
+        if self._one_pass is not None:
+            self._labels = np.where(mask, labels, -1).astype(np.int32)
+            return
+        rows = np.flatnonzero(mask)
+        self._labels = labels[rows].astype(np.int64)
+        self._rows = None if len(rows) == len(mask) else rows
+        # Where the label's column is on this rank.
+        start, stop = block.columns.start, block.columns.stop
+        self._hits = np.flatnonzero((self._labels >= start) & (self._labels < stop))
+        self._hit_columns = self._labels[self._hits] - start
+        self._logits = kernel.empty_columnwise(len(rows), stop - start)
+        self._grad = kernel.empty_columnwise(len(rows), stop - start)
+
+    def products(self) -> list[Product]:
+        """The scheme's row operations of one call, for the prediction of their volume."""
+        return loss_products(self._k, self._examples)
+
+    def __call__(self, logits: Any, grad: Any) -> float:
+        """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
+
+        Parameters
+        ----------
+        logits, grad : (rows, classes) arrays
+            Or the columns of this rank.
+        """
+        if not self._examples:  # nor has any rank that shares these rows
+            grad.fill(0)
+            return 0.0
+        scale = 1 / self._count
+        if self._one_pass is not None:
+            loss = self._one_pass(logits, self._labels, scale, grad)
+        else:
+            loss = self._in_passes(logits, scale, grad)
+        return loss * scale if self._counts_rows else 0.0
+
+    def _in_passes(self, logits: Any, scale: float, grad: Any) -> float:
+        """Where columns are cut over ranks, or the kernel cannot do it in one pass."""
+        kernel, scheme, k = self._kernel, self._scheme, self._k
+        if self._rows is None:
+            kernel.copy(logits, self._logits)
+        else:
+            kernel.take_rows(logits, self._rows, self._logits)
+        largest = scheme.row_max(k, self._logits)
+        sums = scheme.row_sum(k, kernel.exp_shifted(self._logits, largest, self._grad))
+        picked = scheme.row_pick(k, self._logits, self._labels, self._width)
+        largest -= picked  # row by row: the total of either could be too large to differ
+        loss = kernel.log_sum(sums) + kernel.total(largest)
+        kernel.softmax_backward(self._grad, sums, self._hits, self._hit_columns, scale)
+        if self._rows is None:
+            kernel.copy(self._grad, grad)
+        else:
+            grad.fill(0)
+            kernel.put_rows(self._grad, self._rows, grad)
+        return loss
+
+
+def loss_products(k: int, rows: int) -> list[Product]:
+    """The scheme's row operations of the loss on so many training vertices of a rank."""
+    names = ("row_max", "row_sum", "row_pick") if rows else ()
+    return [(name, k, rows) for name in names]
+
+
+def count_correct(
+    scheme: Any, k: int, logits: Any, width: int, labels: np.ndarray, masks: Mapping
+) -> np.ndarray:
+    """How many vertices of this rank are predicted right, one number a mask, float64.
+
+    Parameters
+    ----------
+    k, width : int
+        Number of the last layer, number of classes.
+    masks : mapping of str to (rows,) bool
+    """
+    right = scheme.row_argmax(k, logits, width) == labels
+    right &= scheme.block(Place(k), width).counts_rows
+    return np.array([np.count_nonzero(right & mask) for mask in masks.values()], np.float64)

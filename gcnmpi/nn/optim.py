@@ -1,0 +1,123 @@
+"""Parameters in one flat array, and the optimizers, with PyTorch's defaults and meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.config import OPTIMIZERS, TrainConfig
+
+
+class Parameters:
+    """Named weights as views of one flat array, so that a step and a reduction are one each.
+
+    Parameters
+    ----------
+    kernel : kernel
+        Makes the array.
+    own, whole : mapping of str to tuple of int
+        Name → shape, in the order in which they lie in the array: first what this rank alone (or
+        a copy of it) holds, such as its piece of a sharded weight, then what is on every rank.
+
+    Attributes
+    ----------
+    flat : array
+        All of them.
+    shared : slice
+        Where those lie that every rank holds, and whose gradients are summed over ranks.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        own: Mapping[str, tuple[int, ...]],
+        whole: Mapping[str, tuple[int, ...]],
+    ) -> None:
+        shapes = {**own, **whole}
+        sizes = [int(np.prod(shape)) for shape in shapes.values()]
+        stops = np.cumsum(sizes, dtype=np.int64).tolist()
+        self.flat = kernel.zeros(sum(sizes))
+        self.shared = slice(sum(sizes[: len(own)]), sum(sizes))
+        self.slices = {
+            name: slice(stop - size, stop)
+            for name, size, stop in zip(shapes, sizes, stops, strict=True)
+        }
+        self._views = {
+            name: self.flat[self.slices[name]].reshape(shape) for name, shape in shapes.items()
+        }
+
+    def __getitem__(self, name: str) -> Any:
+        return self._views[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._views
+
+    def items(self) -> Any:
+        """Pairs of name and view."""
+        return self._views.items()
+
+
+def make_optimizer(
+    kernel: Any, parameters: Parameters, decays: Mapping[str, bool], config: TrainConfig
+) -> Any:
+    """The optimizer that the configuration names.
+
+    Parameters
+    ----------
+    decays : mapping of str to bool
+        Whether weight decay applies to a parameter.
+    """
+    decay = np.zeros(parameters.flat.shape)
+    for name, piece in parameters.slices.items():
+        decay[piece] = config.weight_decay if decays[name] else 0.0
+    penalty = kernel.from_host(decay) if decay.any() else None
+    return OPTIMIZERS.get(config.optimizer)(kernel, parameters.flat, penalty, config)
+
+
+class SGD:
+    """v = μ·v + g + λ·p; p −= lr·v, PyTorch's ``torch.optim.SGD``."""
+
+    def __init__(self, kernel: Any, flat: Any, penalty: Any, config: TrainConfig) -> None:
+        self._kernel, self._flat, self._penalty, self._config = kernel, flat, penalty, config
+        self.velocity = kernel.zeros(len(flat)) if config.momentum else None
+        self.steps = 0
+
+    def state(self) -> dict[str, Any]:
+        """Arrays in the layout of the parameters, by name: with ``steps`` all that it remembers."""
+        return {} if self.velocity is None else {"velocity": self.velocity}
+
+    def step(self, grad: Any) -> None:
+        """Update the parameters with the gradient of the loss, which is overwritten."""
+        _decay(grad, self._flat, self._penalty)
+        self.steps += 1
+        config = self._config
+        self._kernel.sgd_step(self._flat, grad, self.velocity, config.lr, config.momentum)
+
+
+class Adam:
+    """PyTorch's ``torch.optim.Adam``; weight decay is added to the gradient."""
+
+    def __init__(self, kernel: Any, flat: Any, penalty: Any, config: TrainConfig) -> None:
+        self._kernel, self._flat, self._penalty, self._config = kernel, flat, penalty, config
+        self.moments = (kernel.zeros(len(flat)), kernel.zeros(len(flat)))
+        self.steps = 0
+
+    def state(self) -> dict[str, Any]:
+        """Arrays in the layout of the parameters, by name: with ``steps`` all that it remembers."""
+        return dict(zip(("first_moment", "second_moment"), self.moments, strict=True))
+
+    def step(self, grad: Any) -> None:
+        """Update the parameters with the gradient of the loss, which is overwritten."""
+        _decay(grad, self._flat, self._penalty)
+        self.steps += 1
+        config = self._config
+        self._kernel.adam_step(
+            self._flat, grad, self.moments, config.lr, config.betas, config.eps, self.steps
+        )
+
+
+def _decay(grad: Any, flat: Any, penalty: Any) -> None:
+    if penalty is not None:
+        grad += penalty * flat

@@ -1,0 +1,1 @@
+"""Predictions: seconds, bytes and memory of every scheme on a machine."""

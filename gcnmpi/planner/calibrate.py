@@ -1,0 +1,204 @@
+"""``gcnmpi calibrate``: measures the constants of :class:`~gcnmpi.planner.machine.Machine`.
+
+All ranks measure their arithmetic at the same time, because ranks of a node share its memory;
+what is kept is the mean over ranks. Messages are timed between rank 0 and one rank of its own
+node, and one of another; where there is none, the default stays, and the file says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import nnls
+from threadpoolctl import threadpool_limits
+
+from gcnmpi import __version__
+from gcnmpi.core import rng
+from gcnmpi.core.config import Config
+from gcnmpi.core.resident import resident_bytes
+from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.mpi.comm import Comm, versions
+from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, share_of_cores
+from gcnmpi.planner.machine import Machine
+from gcnmpi.schemes.outline import Sparse
+
+# Tiles that are multiplied, (rows, inner, entries): square, tall operand, many rows, denser.
+TILES = ((20_000, 20_000, 200_000), (20_000, 200_000, 200_000), (200_000, 20_000, 400_000),
+         (10_000, 40_000, 400_000), (100, 100, 400))  # fmt: skip
+WIDTHS = (2, 8, 32, 96)
+CACHES = tuple(2**power for power in range(18, 29))
+REPEATS = 5
+LONG, SHORT = 1 << 23, 8  # bytes of the messages that are timed
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sparse product and its time in seconds."""
+
+    work: Sparse
+    seconds: float
+
+
+def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
+    """Measure this machine, with the kernel, dtype and threads of a configuration; some seconds.
+
+    Returns
+    -------
+    machine : Machine
+    facts : dict
+        Hosts, versions, date, and the names of the constants that were measured.
+    """
+    threads = config.threads or share_of_cores(comm)
+    threadpool_limits(threads)
+    kernel = kernel_of_rank(comm, config, threads)
+    idle = resident_bytes()
+    constants = {
+        **fit_sparse(_mean_samples(comm, _sparse_samples(kernel)), kernel.dtype.itemsize),
+        **{name: _mean(comm, value) for name, value in _dense_constants(kernel).items()},
+        "received_entry": _mean(comm, _received_entry(kernel)),
+        "process_bytes": _mean(comm, idle),
+    }
+    hosts = host_names(comm)
+    near = next((rank for rank in range(1, comm.size) if hosts[rank] == hosts[0]), None)
+    away = next((rank for rank in range(1, comm.size) if hosts[rank] != hosts[0]), None)
+    for kind, peer in (("intra", near), ("inter", away)):
+        if peer is not None:
+            latency, bandwidth = ping_pong(comm, peer)
+            constants |= {f"latency_{kind}": latency, f"bandwidth_{kind}": bandwidth}
+    facts = {
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "hosts": sorted(set(hosts)),
+        "ranks": comm.size,
+        "ranks_per_node": most_ranks_a_node(comm),
+        "kernel": kernel.name,
+        "dtype": config.dtype,
+        "threads": threads,
+        "versions": {"gcnmpi": __version__, **versions()},
+        "measured": sorted(constants),
+    }
+    return dataclasses.replace(Machine(), **constants), facts
+
+
+def fit_sparse(samples: Sequence[Sample], itemsize: int) -> dict[str, float]:
+    """The constants of ``Machine.sparse_seconds`` that fit the samples best.
+
+    Least squares of the relative errors with constants ≥ 0, for each size of cache; the best of
+    them.
+    """
+    names = ("product_call", "sparse_entry", "sparse_number", "sparse_miss", "sparse_row")
+    times = np.array([sample.seconds for sample in samples])
+    best: tuple[float, dict[str, float]] = (np.inf, {})
+    for cache in CACHES:
+        # Time is linear in the constants: a column is what one of them alone would give.
+        columns = []
+        for name in names:
+            one = Machine(**{**dict.fromkeys(names, 0.0), name: 1.0, "cache_bytes": cache})
+            columns.append([one.sparse_seconds(sample.work, itemsize) for sample in samples])
+        relative = np.array(columns).T / times[:, np.newaxis]
+        size = np.maximum(np.abs(relative).max(axis=0), np.finfo(float).tiny)
+        found, error = nnls(relative / size, np.ones(len(times)))
+        if error < best[0]:
+            constants = dict(zip(names, (found / size).tolist(), strict=True))
+            best = (error, {**constants, "cache_bytes": float(cache)})
+    return best[1]
+
+
+def ping_pong(comm: Comm, peer: int) -> tuple[float, float]:
+    """Latency in s and bandwidth in bytes/s between rank 0 and ``peer``, on every rank.
+
+    Half the shortest round trip of a short message, and of a long one less that.
+    """
+    times = []
+    for nbytes, rounds in ((SHORT, 200), (LONG, 10)):
+        buffer = np.zeros(nbytes, np.uint8)
+        comm.Barrier()
+        trips = []
+        for _ in range(rounds):
+            began = time.perf_counter()
+            if comm.rank == 0:
+                comm.Send(buffer, peer)
+                comm.Recv(buffer, peer)
+            elif comm.rank == peer:
+                comm.Recv(buffer, 0)
+                comm.Send(buffer, 0)
+            trips.append(time.perf_counter() - began)
+        times.append(comm.bcast(min(trips) / 2))
+    short, long = times
+    return short, LONG / max(long - short, 1e-9)
+
+
+def _sparse_samples(kernel: Any) -> list[Sample]:
+    """Times of products with tiles of random entries, where no row is near the one before."""
+    samples = []
+    for rows, inner, entries in TILES:
+        random = np.random.default_rng(rows + inner)
+        columns = random.integers(0, inner, entries)
+        place = (np.sort(random.integers(0, rows, entries)), columns)
+        matrix = sp.coo_array((np.ones(entries), place), shape=(rows, inner)).tocsr()
+        sparse = kernel.sparse(matrix)
+        for width in WIDTHS:
+            x, out = _filled(kernel, inner, width), kernel.empty(rows, width)
+            seconds = _seconds(kernel, partial(kernel.spmm, sparse, x, out))
+            samples.append(Sample(Sparse(rows, inner, matrix.nnz, width), seconds))
+    return samples
+
+
+def _received_entry(kernel: Any) -> float:
+    """A tile of random entries, out of arrays as they travel, per entry."""
+    rows, inner, entries = TILES[0]
+    tile = sp.random_array((rows, inner), density=entries / (rows * inner), format="csr", rng=0)
+    return _seconds(kernel, partial(kernel.sparse, sp.csr_array(tile))) / tile.nnz
+
+
+def _dense_constants(kernel: Any) -> dict[str, float]:
+    """Memory, dense products and dropout."""
+    rows, width = 40_000, 64
+    itemsize = kernel.dtype.itemsize
+    x, out = _filled(kernel, rows, width), kernel.empty(rows, width)
+    copy = _seconds(kernel, partial(kernel.copy, x, out)) / (2 * rows * width * itemsize)
+    weight = _filled(kernel, width, width)
+    product = _seconds(kernel, partial(kernel.gemm, x, weight, out))
+    moved = (2 * rows * width + width * width) * itemsize * copy
+    flops = 2 * rows * width * width
+    # Half of the time at least is arithmetic, however the rest is hidden behind it.
+    dense = max(product - moved, product / 2) / flops
+    keys = rng.row_keys(0, 1, 1, np.arange(rows)), rng.column_keys(np.arange(width))
+    dropped = _seconds(kernel, partial(kernel.dropout, x, *keys, 0.5, out)) / (rows * width)
+    return {"copy_byte": copy, "dense_flop": dense, "dropout_number": dropped}
+
+
+def _filled(kernel: Any, rows: int, width: int) -> Any:
+    array = kernel.empty(rows, width)
+    array.fill(1)
+    return array
+
+
+def _seconds(kernel: Any, call: Callable[[], Any]) -> float:
+    """Time of a call: the median, so that what always disturbs (such as other ranks) counts."""
+    times = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        call()
+        kernel.finish()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def _mean(comm: Comm, value: float) -> float:
+    return statistics.fmean(comm.allgather(value))
+
+
+def _mean_samples(comm: Comm, samples: list[Sample]) -> list[Sample]:
+    """The same samples with the mean time over ranks, so that all ranks fit the same constants."""
+    every = np.array(comm.allgather([sample.seconds for sample in samples]))
+    times = every.mean(axis=0).tolist()
+    return [Sample(sample.work, seconds) for sample, seconds in zip(samples, times, strict=True)]

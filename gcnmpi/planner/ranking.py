@@ -1,0 +1,374 @@
+"""Predicted costs of all schemes for a graph and a number of ranks, the fastest first.
+
+Nothing here needs MPI, a kernel, or the arcs of the graph, but for one pass over them where the
+volume of random rows is estimated. Nothing is of size P².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.config import Config, ModelConfig, SchemeConfig
+from gcnmpi.planner.costmodel import KNOWN, Case, Cost, Workload, memory, predict, workload
+from gcnmpi.planner.machine import Machine, read_machine
+from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.outline import make_facts
+from partition.errors import UserError
+from partition.graph.graph import row_sizes
+from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
+
+RANDOM = "random rows"  # name of the partition that is not there
+MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A scheme with its options, and the partition that it would use.
+
+    Attributes
+    ----------
+    scheme : SchemeConfig
+    options : dict
+        Those by which it differs from the other variants, or from the defaults.
+    parts : int
+        Parts that the scheme needs; 0: none.
+    partition : Partition or None
+        Without its part vector.
+    estimated : bool
+        Whether the partition is not there: expected figures of random rows.
+    """
+
+    scheme: SchemeConfig
+    options: dict[str, Any]
+    parts: int
+    partition: Partition | None
+    estimated: bool = False
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A candidate and what it costs; ``advice`` is empty where its memory suffices."""
+
+    candidate: Candidate
+    cost: Cost
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """What cannot run on so many ranks, and why."""
+
+    scheme: str
+    options: dict[str, Any]
+    reason: str
+
+
+class Setting:
+    """A graph, a configuration and a machine; what is found of them once for all candidates.
+
+    Parameters
+    ----------
+    stored : StoredGraph
+    config : Config
+    machine : Machine
+    ranks_per_node : int
+    features, classes : int, optional
+        Widths to assume instead of the graph's.
+    given : collection of str
+        Full names of the keys that the user gave: variants with other values are left out.
+
+    Raises
+    ------
+    UserError
+        If the graph cannot be trained on.
+    """
+
+    def __init__(
+        self,
+        stored: StoredGraph,
+        config: Config,
+        machine: Machine,
+        ranks_per_node: int,
+        features: int | None = None,
+        classes: int | None = None,
+        given: Collection[str] = (),
+    ) -> None:
+        self.stored, self.config, self.given = stored, config, given
+        self.machine, self.ranks_per_node = machine, ranks_per_node
+        self.direction = resolved_direction(stored, config)
+        self.work: Workload = workload(stored, config, features, classes)
+        self._needs: tuple[np.ndarray, np.ndarray] | None = None
+
+    def case(self, candidate: Candidate, size: int) -> Case:
+        """A candidate on so many ranks, for the cost model."""
+        config = replace(self.config, scheme=candidate.scheme)
+        facts = make_facts(self.stored, candidate.partition, self.direction, config)
+        outline = SCHEMES.get(candidate.scheme.name).outline(candidate.scheme, size, facts)
+        return Case(outline, size, self.work, self.machine, self.ranks_per_node)
+
+    def random_partition(self, k: int) -> Partition:
+        """A partition that is not there, with the metrics that random rows are expected to have."""
+        if self._needs is None:
+            # Entries of each column of M outside its diagonal: rows of M turned round.
+            other = "out" if self.direction == "in" else "in"
+            needs = row_sizes(self.stored.graph, other) - 1
+            self._needs = np.unique(needs, return_counts=True)
+        return random_partition(self.stored, self.direction, k, self._needs)
+
+
+def rank_schemes(
+    setting: Setting,
+    size: int,
+    *,
+    schemes: Iterable[str] | None = None,
+    partitions: Sequence[str] = (),
+    memory_limit: float | None = None,
+    estimate: str = "missing",
+) -> tuple[list[Ranked], list[Skipped]]:
+    """All schemes, grids and replication factors on ``size`` ranks, the fastest first.
+
+    Parameters
+    ----------
+    schemes : iterable of str, optional
+        Only these.
+    partitions : sequence of str
+        Only these partitions of the folder; empty: all that have the number of parts needed.
+    memory_limit : float, optional
+        Bytes of a rank; what needs more comes last, with advice.
+    estimate
+        As for :func:`candidates`.
+
+    Raises
+    ------
+    UserError
+        If the graph has fewer vertices than ranks, or a partition is not there.
+    """
+    n = setting.stored.manifest.n
+    if size > n:
+        raise UserError(f"{size} ranks for {n} vertices: use no more ranks than those")
+    ranked = []
+    options: dict[str, Any] = {"schemes": schemes, "partitions": partitions, "estimate": estimate}
+    found, skipped = candidates(setting, size, **options)
+    for candidate in found:
+        try:
+            cost = predict(setting.case(candidate, size))
+        except UserError as error:
+            skipped.append(Skipped(candidate.scheme.name, candidate.options, error.message))
+            continue
+        ranked.append(Ranked(candidate, cost))
+    if memory_limit is not None:
+        ranked = _with_advice(setting, ranked, size, memory_limit)
+    return sorted(ranked, key=lambda line: (bool(line.advice), line.cost.seconds)), skipped
+
+
+def candidates(
+    setting: Setting,
+    size: int,
+    *,
+    schemes: Iterable[str] | None = None,
+    partitions: Sequence[str] = (),
+    estimate: str = "missing",
+) -> tuple[list[Candidate], list[Skipped]]:
+    """All variants of all schemes on ``size`` ranks, each with every partition that fits it.
+
+    Parameters
+    ----------
+    schemes, partitions
+        As for :func:`rank_schemes`.
+    estimate : {"missing", "always", "never"}
+        When a scheme that needs a partition gets random rows too: where there is none; or not at
+        all, so that it is skipped.
+
+    Raises
+    ------
+    UserError
+        If a partition is not there, or has a number of parts that no scheme needs.
+    """
+    path = setting.stored.path
+    names = partitions or list_partitions(path)
+    stored = [read_partition(path, name, parts=False) for name in names]
+    found: list[Candidate] = []
+    skipped: list[Skipped] = []
+    for name in _usable(schemes, skipped):
+        for scheme, options, parts in _variants(setting, name, size, skipped):
+            if parts <= 1:
+                found.append(Candidate(scheme, options, parts, None))
+                continue
+            fitting = [partition for partition in stored if partition.k == parts]
+            found += [Candidate(scheme, options, parts, partition) for partition in fitting]
+            if estimate == "always" or (not fitting and estimate == "missing"):
+                random = setting.random_partition(parts)
+                found.append(Candidate(scheme, options, parts, random, estimated=True))
+            elif not fitting:
+                reason = f"needs a partition into {parts} parts: gcn-partition add … -k {parts}"
+                skipped.append(Skipped(name, options, reason))
+    used = {candidate.partition.name for candidate in found if candidate.partition}
+    for partition in stored if partitions else []:
+        if partition.name not in used:
+            raise UserError(
+                f"partition {partition.name!r} has {partition.k} parts: no scheme takes that "
+                f"on {size} ranks",
+                f"give one with -k {size}, or none",
+            )
+    return found, skipped
+
+
+def resolved_grid(
+    stored: StoredGraph,
+    partition: Partition | None,
+    config: Config,
+    size: int,
+    ranks_per_node: int,
+) -> SchemeConfig:
+    """The options with ``grid = "auto"`` replaced by the fastest grid by the cost model.
+
+    Other options stay as they are. The machine is that of ``scheme.machine``, or the default one.
+
+    Raises
+    ------
+    UserError
+        If no grid fits so many ranks, or the machine's file cannot be read.
+    """
+    wanted = config.scheme
+    if wanted.grid != "auto":
+        return wanted
+    options: list[SchemeConfig] = SCHEMES.get(wanted.name).variants(wanted, size)
+    grids = [o for o in options if replace(o, grid="auto") == wanted]
+    if len(grids) < 2:
+        return grids[0] if grids else wanted
+    machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
+    # A graph without labels may be meant for inference: a width that is missing decides nothing.
+    ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
+    # Which grid is chosen changes no result: as for a gcn, if the cost model does not know better.
+    known = config if config.model.name in KNOWN else replace(config, model=ModelConfig())
+    setting = Setting(stored, known, machine, ranks_per_node, *ends)
+
+    def seconds(scheme: SchemeConfig) -> float:
+        return predict(setting.case(Candidate(scheme, {}, 0, partition), size)).seconds
+
+    return min(grids, key=seconds)
+
+
+def random_partition(
+    stored: StoredGraph, direction: str, k: int, needs: tuple[np.ndarray, np.ndarray]
+) -> Partition:
+    """Expected metrics of rows that are dealt to k parts at random.
+
+    Parameters
+    ----------
+    needs : pair of arrays
+        Numbers of entries off the diagonal that columns of M have, and how many columns have each.
+
+    Notes
+    -----
+    A column with m entries off the diagonal misses a part other than its owner's with probability
+    (1 − 1/k)ᵐ, so that (k − 1)·Σ over columns of (1 − (1 − 1/k)ᵐ) rows are sent, a k-th of them by
+    each part. A pair of parts exchanges a message unless it exchanges no row, e^(−rows/pairs) of
+    them. Parts are taken as equal; the largest of many is above that.
+    """
+    manifest = stored.manifest
+    sizes, counts = needs
+    missed = np.exp(sizes * np.log1p(-1 / k)) if k > 1 else np.ones(len(sizes))
+    volume = (k - 1) * float(counts @ (1 - missed))
+    pairs = k * (k - 1)
+    messages = pairs * (1 - np.exp(-volume / pairs)) if pairs else 0.0
+    entries = int(counts @ sizes) + manifest.n
+    rows, sent = _even(manifest.n, k), _even(round(volume), k)
+    metrics = {
+        "k": k,
+        "direction": direction,
+        "rows": rows,
+        "nnz": _even(entries, k),
+        "send_rows": sent,
+        "recv_rows": sent,
+        "send_messages": _even(round(messages), k),
+        "recv_messages": _even(round(messages), k),
+    }
+    nothing = np.empty(0, np.int32)
+    return Partition(
+        RANDOM, nothing, k, manifest.id, "rp", "", "", direction, metrics={direction: metrics}
+    )
+
+
+def resolved_direction(stored: StoredGraph, config: Config) -> str:
+    """``graph.direction``, "auto" replaced by the graph's own."""
+    wanted = config.graph.direction
+    return stored.manifest.direction if wanted == "auto" else wanted
+
+
+def _usable(schemes: Iterable[str] | None, skipped: list[Skipped]) -> list[str]:
+    reasons = SCHEMES.available()
+    names = list(reasons) if schemes is None else list(schemes)
+    for name in names:
+        if name not in reasons:
+            SCHEMES.get(name)  # says what there is
+        if reasons[name] is not None:
+            skipped.append(Skipped(name, {}, str(reasons[name])))
+    return [name for name in names if reasons[name] is None]
+
+
+def _variants(
+    setting: Setting, name: str, size: int, skipped: list[Skipped]
+) -> list[tuple[SchemeConfig, dict[str, Any], int]]:
+    """The variants of a scheme that run on so many ranks: options, what tells them apart, parts."""
+    config = setting.config.scheme
+    entry, wanted = SCHEMES.get(name), replace(config, name=name)
+    try:
+        variants: list[SchemeConfig] = entry.variants(wanted, size)
+    except UserError as error:
+        skipped.append(Skipped(name, {}, error.message))
+        return []
+    own = (f.name for f in fields(SchemeConfig) if name in SCHEMES.owners(f"scheme.{f.name}"))
+    for option in own:
+        if f"scheme.{option}" in setting.given and getattr(config, option) != "auto":
+            variants = [v for v in variants if getattr(v, option) == getattr(config, option)]
+    if not variants:
+        skipped.append(Skipped(name, {}, f"has no variant on {size} ranks"))
+    names = [f.name for f in fields(SchemeConfig) if f.name not in ("name", "machine")]
+    telling = [f for f in names if len({getattr(v, f) for v in variants}) > 1]
+    found = []
+    for variant in variants:
+        options = {f: getattr(variant, f) for f in telling}
+        if variant.grid != "auto":
+            options["grid"] = variant.grid
+        try:
+            found.append((variant, options, entry.parts(variant, size)))
+        except UserError as error:
+            skipped.append(Skipped(name, options, error.message))
+    return found
+
+
+def _with_advice(setting: Setting, ranked: list[Ranked], size: int, limit: float) -> list[Ranked]:
+    """Those that need more memory than there is say so, and how many ranks their scheme takes."""
+    enough: dict[str, int | None] = {}
+    found = []
+    for line in ranked:
+        name, needed = line.candidate.scheme.name, line.cost.memory
+        if needed <= limit:
+            found.append(line)
+            continue
+        if name not in enough:
+            enough[name] = _ranks_that_suffice(setting, name, size, limit)
+        hint = f"use -P {enough[name]}" if enough[name] else "more ranks do not help"
+        found.append(replace(line, advice=f"needs {needed / 1e9:.3g} GB per rank; {hint}"))
+    return found
+
+
+def _ranks_that_suffice(setting: Setting, scheme: str, size: int, limit: float) -> int | None:
+    """``size`` doubled until a variant of a scheme fits the memory of a rank, with random rows."""
+    for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
+        if more > setting.stored.manifest.n:
+            return None
+        found, _ = candidates(setting, more, schemes=[scheme])
+        if any(memory(setting.case(other, more)) <= limit for other in found):
+            return more
+    return None
+
+
+def _even(total: int, k: int) -> list[int]:
+    """So many dealt to k, as evenly as can be."""
+    return [total // k + (part < total % k) for part in range(k)]

@@ -1,0 +1,1 @@
+"""Comparison of distributed runs with a serial reference that shares no arithmetic."""

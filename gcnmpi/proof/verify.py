@@ -1,0 +1,437 @@
+"""``gcnmpi verify``: the proof that a distributed run equals one serial process on a graph.
+
+Trains a few epochs with the real trainer and, on rank 0, with :mod:`gcnmpi.proof.oracle`, and holds
+one against the other; checks the scheme's products by themselves, the gradient by finite
+differences, and the bytes and messages that were counted against those that were predicted.
+Rank 0 holds the whole graph and every dense matrix of a serial pass; this is for graphs that fit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core import rng
+from gcnmpi.core.config import Config
+from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import Comm, agreed, redistribute, rest_until_all
+from gcnmpi.proof import oracle
+from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
+from gcnmpi.report.checks import Check, print_json, print_table
+from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.trainer import Result, Step, train
+from partition.errors import UserError
+from partition.graph.graph import UNLABELLED, Graph
+from partition.graph.metrics import measure
+from partition.graph.store import read_partition
+
+EPOCHS = 20  # trained at most
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """How far a run of a dtype may be from the serial run in float64, relative to its size.
+
+    Attributes
+    ----------
+    curve, gradient, product : float
+        Losses; gradients; entries of a product and the dot test.
+    weights : float
+        Weights and logits: Adam divides by gradients, which makes rounding errors of small ones
+        larger.
+    difference : float
+        Finite differences; 0: not tried, because the dtype is too coarse for them.
+    """
+
+    curve: float
+    gradient: float
+    product: float
+    weights: float
+    difference: float
+
+
+TOLERANCES = {
+    "float64": Tolerances(1e-10, 1e-10, 1e-12, 1e-9, 1e-5),
+    "float32": Tolerances(1e-4, 1e-4, 1e-5, 1e-3, 0.0),
+}
+
+
+@dataclass(frozen=True)
+class Products:
+    """M·x and Mᵀ·y of random x and y of one width, whole on rank 0, and their dot products."""
+
+    width: int
+    x: np.ndarray
+    y: np.ndarray
+    mx: np.ndarray
+    mty: np.ndarray
+    mx_dot_y: float
+    x_dot_mty: float
+
+
+def verify(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    config: Config,
+    *,
+    as_json: bool = False,
+    moved: Callable[[], None] = lambda: None,
+) -> int:
+    """Check everything, print a table (or one JSON object) on rank 0, and return the exit code.
+
+    Parameters
+    ----------
+    config : Config
+        Obeyed, but for ``train.epochs``, at most 20 here, and ``train.eval_every``, never 0.
+    moved : callable
+        Called while a rank waits for rank 0, which works alone.
+
+    Returns
+    -------
+    int
+        0 if every check passed, else 1; the same on all ranks.
+
+    Raises
+    ------
+    UserError
+        As training does, and of a model whose formulas :mod:`gcnmpi.proof.oracle` does not know.
+    """
+    with agreed(comm):
+        if config.model.name not in oracle.KNOWN:
+            raise UserError(
+                f"verify does not know model {config.model.name!r}: there is nothing to compare it "
+                f"with (known: {', '.join(oracle.KNOWN)})",
+                "write its formulas in gcnmpi/proof/oracle.py: see docs/adding-a-model.md",
+            )
+    epochs = min(config.train.epochs, EPOCHS)
+    short = dataclasses.replace(
+        config.train, epochs=epochs, eval_every=config.train.eval_every or epochs
+    )
+    config = dataclasses.replace(config, train=short)
+    tolerances = TOLERANCES[config.dtype]
+    problem = open_problem(comm, graph, partition, config)
+    result = train(problem)
+
+    # What all ranks do together; whole matrices arrive on rank 0.
+    model = result.model
+    last, width = Place(model.depth), model.widths[-1]
+    logits = model.forward()
+    classes = problem.scheme.row_argmax(model.depth, logits, width)
+    logits = _whole(problem, last, problem.kernel.to_host(logits), width)
+    classes = _whole(problem, last, classes, width)
+    weights = _canonical(problem, model, model.parameters.flat)
+    step = Step(problem)
+    gradient = _canonical(problem, step.model, step.gradient(1)[1])
+    products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
+    difference = _finite_differences(problem, step) if tolerances.difference else None
+    plans = comm.gather(_plan_figures(problem)) or []
+    steps = _optimizer_steps(problem)
+
+    checks: list[Check] = []
+    if comm.rank == 0:
+        stored = problem.stored
+        expected = oracle.train(stored.graph, problem.direction, config, epochs)
+        accuracies = asdict(result.epochs[-1])
+        checks = [
+            _loss_curve(result, expected, tolerances),
+            _named("first gradient", gradient, expected.gradient, tolerances.gradient),
+            _named("final weights", weights, expected.weights, tolerances.weights),
+            Check("logits", _distance(logits, expected.logits), tolerances.weights),
+            _predictions(classes, expected.logits, tolerances.weights),
+            _accuracies(accuracies, classes, stored.graph),
+            *_product_checks(products, expected.matrix, tolerances.product),
+        ]
+        if difference is not None:
+            checks.append(Check("finite differences", difference, tolerances.difference))
+        checks += steps
+        checks += _traffic(result.end)
+        checks += _metrics(problem, plans)
+    # The others sleep while rank 0 works.
+    rest_until_all(comm, moved)
+    checks = comm.bcast(checks)
+    if comm.rank == 0:
+        show = print_json if as_json else print_table
+        show(_facts(problem, result), checks)
+    return 0 if all(check.ok for check in checks) else 1
+
+
+# What all ranks do together.
+
+
+def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
+    """All rows in the original order on rank 0, none elsewhere."""
+    mine = problem.scheme.original(place, piece, width)
+    limit = problem.config.loading.max_buffer_mb * 2**20
+    (whole,), _ = redistribute(problem.comm, np.zeros(len(mine), np.int64), [mine], limit)
+    return whole
+
+
+def _canonical(problem: Problem, model: Any, flat: Any) -> oracle.Weights:
+    """Whole parameters, or their gradients, by name; trained features on rank 0 only."""
+    found = {name: np.array(array, np.float64) for name, array in model.whole(flat).items()}
+    if problem.config.model.train_features:
+        piece = model.features(flat).astype(np.float64)
+        found[oracle.FEATURES] = _whole(problem, Place(0), piece, model.widths[0])
+    return found
+
+
+def _multiplied(problem: Problem, model: Any) -> list[tuple[int, int]]:
+    """Layers and widths of the products to look at: each layout of M once with each width."""
+    asked = [p for p in model.products(backward=True) if str(p[0]).startswith("aggregate")]
+    asked = asked or [("aggregate", 1, problem.stored.manifest.classes)]
+    layouts = {(problem.scheme.layout(Place(k - 1)), width): (k, width) for _, k, width in asked}
+    return sorted(layouts.values())
+
+
+def _products(problem: Problem, k: int, width: int) -> Products:
+    """Both products on random matrices: one laid out for an exchange, one not."""
+    scheme, kernel = problem.scheme, problem.kernel
+    before, after = Place(k - 1), Place(k, aggregated=True)
+    x_block, y_block = scheme.block(before, width), scheme.block(after, width)
+    x_mine = _random("x", x_block.rows, width, kernel.dtype)[:, x_block.columns]
+    y_mine = _random("y", y_block.rows, width, kernel.dtype)[:, y_block.columns]
+    x, mty = scheme.empty(before, width, exchanged=True), scheme.empty(before, width)
+    y, mx = kernel.from_host(y_mine), scheme.empty(after, width)
+    kernel.copy(kernel.from_host(x_mine), x)
+    scheme.aggregate(k, x, mx)
+    scheme.aggregate_t(k, y, mty)
+    mx, mty = (kernel.to_host(array).astype(np.float64) for array in (mx, mty))
+    dots = np.array(
+        [
+            np.sum(mx * y_mine) * y_block.counts_entries,
+            np.sum(x_mine * mty) * x_block.counts_entries,
+        ],
+        np.float64,
+    )
+    scheme.reduce(dots)
+
+    all_rows = np.arange(problem.stored.graph.n if problem.comm.rank == 0 else 0)
+    whole_x, whole_y = (_random(name, all_rows, width, kernel.dtype) for name in "xy")
+    mx, mty = _whole(problem, after, mx, width), _whole(problem, before, mty, width)
+    return Products(width, whole_x, whole_y, mx, mty, float(dots[0]), float(dots[1]))
+
+
+def _random(name: str, rows: np.ndarray, width: int, dtype: Any) -> np.ndarray:
+    """Numbers in −1..1 that depend on their global place only, rounded to ``dtype``, float64."""
+    hashes = np.empty((len(rows), width), np.uint32)
+    keys = rng.row_keys(ord(name), 0, 0, rows)
+    rng.hash_block(keys, rng.column_keys(np.arange(width)), hashes, np.empty_like(hashes))
+    return (hashes / 2.0**31 - 1).astype(dtype).astype(np.float64)
+
+
+def _finite_differences(
+    problem: Problem, step: Step, directions: int = 4, tries: int = 12, h: float = 1e-7
+) -> float:
+    """Largest relative error of the gradient along a few directions in the space of weights.
+
+    Central differences of the loss of epoch 1 at the initial weights plus noise (where biases are
+    0, vertices without neighbours would sit exactly on the kink of ReLU). A direction is the
+    gradient with random positive factors, so that what is to be measured stands out from
+    rounding errors, plus as much of a random vector, as long as the weights themselves.
+
+    The loss is smooth but where an activation changes its sign. A direction along which the
+    differences at h and h/2 disagree has met such a kink and is replaced; infinity is returned
+    if too many do.
+    """
+    model, generator = step.model, np.random.default_rng(1)
+    initial = model.whole(model.parameters.flat)
+    names, sizes = list(initial), [array.size for array in initial.values()]
+
+    def at(point: np.ndarray) -> tuple[float, np.ndarray]:
+        pieces = np.split(point, np.cumsum(sizes)[:-1])
+        state = {n: p.reshape(initial[n].shape) for n, p in zip(names, pieces, strict=True)}
+        model.load_state(state)
+        loss, flat = step.gradient(1)
+        # All ranks decide on the very same number.
+        return problem.comm.bcast(loss), _flat(model.whole(flat))
+
+    start = _flat(initial)
+    start = start + 0.1 * np.sqrt(np.mean(start**2)) * generator.standard_normal(len(start))
+    _, gradient = at(start)
+    worst, found = 0.0, 0
+    for _ in range(tries):
+        ascent = gradient * generator.uniform(0, 2, len(start))
+        noise = generator.standard_normal(len(start))
+        towards = _unit(ascent) + _unit(noise)
+        towards *= np.linalg.norm(start) / np.linalg.norm(towards)
+        slopes = [
+            (at(start + s * towards)[0] - at(start - s * towards)[0]) / (2 * s) for s in (h, h / 2)
+        ]
+        expected = float(gradient @ towards)
+        scale = abs(expected) + np.finfo(float).tiny
+        # Tighter than what passes, so that a kink is not taken for an error.
+        if abs(slopes[0] - slopes[1]) > 0.5 * TOLERANCES["float64"].difference * scale:
+            continue
+        worst, found = max(worst, float(abs(slopes[1] - expected) / scale)), found + 1
+        if found == directions:
+            return worst
+    return math.inf
+
+
+def _optimizer_steps(problem: Problem) -> list[Check]:
+    """The optimizer by itself in both types, whatever the run's: an error of float32 shows."""
+    optimizer, checks = problem.config.train, []
+    for dtype, tolerance in STEPS_TOLERANCES.items():
+        config = dataclasses.replace(problem.config, dtype=dtype)
+        kernel = kernel_of_rank(problem.comm, config, problem.threads)
+        note = f"{optimizer.optimizer}, {STEPS} steps"
+        measured = steps_apart(kernel, optimizer)
+        checks.append(Check(f"optimizer in {dtype}", measured, tolerance, note))
+    return checks
+
+
+def _plan_figures(problem: Problem) -> dict[str, int] | None:
+    """This rank's figures of ``partition.graph.metrics``, as its plan has them, if there is one."""
+    plan = getattr(problem.scheme, "plan", None)
+    if plan is None:
+        return None
+    return {
+        "rows": plan.nown,
+        "send_rows": plan.nsend,
+        "recv_rows": plan.nhalo,
+        "send_messages": len(plan.send_peers),
+        "recv_messages": len(plan.recv_peers),
+    }
+
+
+# What rank 0 makes of it.
+
+
+def _loss_curve(result: Result, expected: oracle.Curve, tolerances: Tolerances) -> Check:
+    losses = [epoch.loss for epoch in result.epochs]
+    errors = [_distance(a, b) for a, b in zip(losses, expected.losses, strict=True)]
+    note = f"{len(losses)} epochs, {losses[0]:.6g} to {losses[-1]:.6g}"
+    return Check("loss curve", _worst(errors), tolerances.curve, note)
+
+
+def _named(name: str, got: oracle.Weights, expected: oracle.Weights, tolerance: float) -> Check:
+    """Each array relative to its own size, but for one that is nothing but rounding errors."""
+    floor = 1e-6 * max(_size(array) for array in expected.values())
+    errors = {key: _distance(got[key], expected[key], floor) for key in expected}
+    note = f"largest in {max(errors, key=lambda key: errors[key])}"
+    return Check(name, _worst(errors.values()), tolerance, note)
+
+
+def _predictions(classes: np.ndarray, logits: np.ndarray, tolerance: float) -> Check:
+    """Vertices whose class is not one of those with the largest logit, to within a tolerance."""
+    chosen = np.take_along_axis(logits, classes[:, np.newaxis], axis=1)[:, 0]
+    missed = int(np.count_nonzero(~(chosen >= logits.max(axis=1) - tolerance * _size(logits))))
+    return Check("predictions", missed, 0, f"{len(classes)} vertices")
+
+
+def _accuracies(reported: Mapping[str, Any], classes: np.ndarray, graph: Graph) -> Check:
+    """What the trainer reported last against the classes it predicts."""
+    labels = np.asarray(graph.labels)
+    labelled = labels != UNLABELLED
+    masks = {"train": labelled} | {n: labelled & mask for n, mask in graph.masks.items()}
+    errors, notes = [], []
+    for name, mask in masks.items():
+        if mask.any():
+            accuracy = np.mean(classes[mask] == labels[mask])
+            value = reported[f"{name}_accuracy"]
+            errors.append(math.nan if value is None else abs(value - accuracy))
+            notes.append(f"{name} {accuracy:.4f}")
+    return Check("accuracies", _worst(errors), 1e-12, ", ".join(notes))
+
+
+def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> Iterator[Check]:
+    widths = "width " + ", ".join(str(p.width) for p in products)
+    forward = [_distance(p.mx, matrix @ p.x) for p in products]
+    backward = [_distance(p.mty, matrix.T @ p.y) for p in products]
+    dots = []
+    for p in products:
+        scale = np.linalg.norm(p.mx) * np.linalg.norm(p.y) or 1.0
+        dots.append(abs(p.mx_dot_y - p.x_dot_mty) / scale)
+    yield Check("M·x", _worst(forward), tolerance, widths)
+    yield Check("Mᵀ·y", _worst(backward), tolerance, widths)
+    yield Check("⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", _worst(dots), tolerance, widths)
+
+
+# What is predicted, and the field of the record that counts it.
+_COUNTED = {
+    "bytes": "bytes_sent",
+    "received": "bytes_received",
+    "messages": "messages_sent",
+    "shared": "shared_bytes",
+}
+
+
+def _traffic(end: Mapping[str, Any]) -> Iterator[Check]:
+    """Counted against predicted, the largest difference of a rank."""
+    for purpose, prefix in (("training", ""), ("evaluation", "eval_")):
+        for what, counted in _COUNTED.items():
+            sent, predicted = end[f"{prefix}{counted}"], end[f"{prefix}{what}_predicted"]
+            errors = [abs(s - p) for s, p in zip(sent, predicted, strict=True)]
+            yield Check(f"{purpose} {what}", max(errors), 0, f"{sum(sent):,} by all ranks")
+
+
+def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[Check]:
+    """The partition's recorded metrics, and the plan, against the graph itself."""
+    partition, direction = problem.partition, problem.direction
+    if partition is None:
+        return
+    parts = read_partition(problem.stored.path, partition.name).parts
+    metrics = measure(problem.stored.graph, parts, partition.k, direction)
+    truth, recorded = asdict(metrics), partition.metrics[direction]
+    wrong = [key for key in truth if recorded.get(key) != truth[key]]
+    note = f"volume {metrics.volume:,} rows"
+    yield Check("recorded metrics", len(wrong), 0, ", ".join(wrong) or note)
+    if plans[0] is not None:
+        errors = [
+            abs(figure - truth[key][rank])
+            for rank, plan in enumerate(plans)
+            for key, figure in (plan or {}).items()
+        ]
+        yield Check("plan = metrics", max(errors), 0, "on every rank")
+
+
+def _facts(problem: Problem, result: Result) -> dict[str, Any]:
+    config = problem.config
+    return {
+        "graph": problem.stored.manifest.name,
+        "graph_id": problem.stored.manifest.id,
+        "partition": None if problem.partition is None else problem.partition.name,
+        "ranks": problem.comm.size,
+        "scheme": problem.scheme.describe(),
+        "kernel": problem.kernel.name,
+        "dtype": config.dtype,
+        "direction": problem.direction,
+        "orders": result.end["orders"],
+        "config": asdict(config),
+        "warnings": list(problem.warnings),
+    }
+
+
+# Sizes.
+
+
+def _distance(got: Any, expected: Any, floor: float = 0.0) -> float:
+    """Largest difference, relative to the largest entry expected; NaN if a NaN is among them."""
+    got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)
+    if got.shape != expected.shape:
+        return math.inf
+    return _size(got - expected) / (max(_size(expected), floor) or 1.0)
+
+
+def _size(array: np.ndarray) -> float:
+    return float(np.max(np.abs(array), initial=0.0))
+
+
+def _worst(errors: Any) -> float:
+    return float(np.max(list(errors), initial=0.0))
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    return vector / (np.linalg.norm(vector) or 1.0)
+
+
+def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([array.ravel() for array in arrays.values()])

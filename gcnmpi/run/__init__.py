@@ -1,0 +1,1 @@
+"""Training and inference: from a graph folder to weights, with checkpoints."""

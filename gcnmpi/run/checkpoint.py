@@ -1,0 +1,304 @@
+"""Checkpoints: everything that a run needs to continue, in a folder that is complete or absent.
+
+::
+
+    RUN/checkpoints/epoch-000123/
+        manifest.json    of which run it is, and the checksums of the other files
+        state.npz        weights, biases, moments of the optimizer, the best weights so far
+        epochs.jsonl     what was recorded of each epoch, in its first bytes
+        [weights.features.npy …]    trained features, and what belongs to them, (n, width)
+
+Arrays are in canonical form, whole and in the order of the graph, so that a run may go on with
+other ranks, another partition or another scheme.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.config import Config
+from gcnmpi.core.record import Epoch
+from gcnmpi.layout.loading import write_rows
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import agreed, from_root
+from gcnmpi.run import checkpoint_files as files
+from gcnmpi.run.checkpoint_files import DamagedError
+from gcnmpi.run.problem import Problem
+from partition.errors import UserError
+from partition.records import map_npy
+
+# What may differ between a checkpoint and the run that goes on from it: what changes no more than
+# the rounding of the curve, and for how long it is computed and how it is watched.
+FREE = (
+    "kernel", "threads", "scheme.", "loading.", "comm.", "model.order", "model.cache_input",
+    "graph.direction",  # compared as it was resolved
+    "train.epochs", "train.eval_every", "train.checkpoint_",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint holds, but for features, which are read by rows.
+
+    Attributes
+    ----------
+    path : Path
+    facts : mapping
+        The manifest: ``epoch``, ``steps``, ``best`` and what the run was.
+    epochs : list of Epoch
+    state : mapping of str to array
+        "weights/1.weight" …: array and parameter.
+    """
+
+    path: Path
+    facts: Mapping[str, Any]
+    epochs: list[Epoch]
+    state: Mapping[str, np.ndarray]
+
+
+def save(
+    problem: Problem,
+    out: Path,
+    model: Any,
+    arrays: Mapping[str, Any],
+    history: files.History,
+    facts: Mapping[str, Any],
+) -> Path:
+    """Write the checkpoint after the last epoch of ``history``; remove all but the one before.
+
+    Parameters
+    ----------
+    out : path
+        Folder of the run.
+    arrays : mapping of str to array
+        "weights" and whatever else is to be kept, in the layout of ``model.parameters.flat``.
+    facts : mapping
+        ``steps`` of the optimizer, and ``best``.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if it cannot be written; earlier checkpoints are unchanged.
+    """
+    comm, folder = problem.comm, out / files.FOLDER
+    temporary = folder / f".{files.name_of(history.last)}.tmp"
+    whole = {name: model.whole(flat) for name, flat in arrays.items()}
+    try:
+        from_root(comm, lambda: files.make_folder(temporary))
+        pieces = []
+        if problem.config.model.train_features:
+            for name, flat in arrays.items():
+                pieces.append(_write_features(problem, temporary, name, model, flat))
+        every = comm.gather(pieces) or []
+        facts = _facts(problem, model) | {"epoch": history.last, **facts}
+        more = [piece for rank in every for piece in rank]
+        return from_root(comm, lambda: files.finish(temporary, whole, history, facts, more))
+    except UserError:
+        if comm.rank == 0:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, list[str]]:
+    """The checkpoint to go on from, found intact, and warnings of those that were not.
+
+    Parameters
+    ----------
+    out : path
+        Folder of the run.
+    resume : str
+        "auto": the newest one in ``out`` that is intact, None if there is none at all; "never";
+        or the path of a checkpoint, or of a run.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if what was asked for is not there or damaged, or belongs to another graph,
+        network or way of training.
+    """
+    if resume == "never":
+        return None, []
+    warnings: list[str] = []
+    paths = from_root(problem.comm, lambda: candidates(out, resume))
+    for path in paths:
+        try:
+            return _read(problem, path), warnings
+        except DamagedError as error:
+            if path == paths[-1]:
+                error.hint = "--resume PATH takes another checkpoint, --resume never starts over"
+                raise
+            warnings.append(f"{error.message}; going on from the one before it")
+    return None, warnings
+
+
+def restore(
+    problem: Problem, checkpoint: Checkpoint, model: Any, arrays: Mapping[str, Any]
+) -> None:
+    """Fill arrays in the layout of ``model.parameters.flat`` with those of a checkpoint.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array
+        By the names under which they were saved.
+    """
+    comm, manifest = problem.comm, problem.stored.manifest
+    shapes = {name: array.shape for name, array in model.whole(model.parameters.flat).items()}
+    for name, flat in arrays.items():
+        whole = {part: checkpoint.state.get(f"{name}/{part}") for part in shapes}
+        with agreed(comm):
+            for part, shape in shapes.items():
+                found = whole[part]
+                if found is None or found.shape != shape or found.dtype.kind != "f":
+                    raise UserError(f"{checkpoint.path} has no {name}/{part} of shape {shape}")
+        model.fill(flat, whole)
+        if problem.config.model.train_features:
+            with agreed(comm):
+                shape = (manifest.n, model.widths[0])
+                rows = _map_features(checkpoint.path / _features_name(name), shape)
+            model.fill_features(flat, problem.scheme.load(Place(0), rows))
+
+
+def _read(problem: Problem, path: Path) -> Checkpoint:
+    comm = problem.comm
+    facts = from_root(comm, lambda: files.read_manifest(path))
+    with agreed(comm):
+        files.check(path, facts["files"][comm.rank :: comm.size])
+    from_root(comm, lambda: _check_fits(problem, path, facts))
+    epochs, state = from_root(comm, lambda: files.read_state(path, facts))
+    return Checkpoint(path, facts, epochs, state)
+
+
+def candidates(out: Path, resume: str) -> list[Path]:
+    """Checkpoints to try, the best first.
+
+    Raises
+    ------
+    UserError
+        If one was named and is not there, or the folder cannot be read.
+    """
+    if resume == "auto":
+        return files.stored(out / files.FOLDER)
+    path = Path(resume)
+    if os.path.exists(path / files.MANIFEST):
+        return [path]
+    found = files.stored(path / files.FOLDER)
+    if not found:
+        raise UserError(
+            f"--resume {path}: there is no checkpoint",
+            f"give RUN/{files.FOLDER}/{files.name_of(123)}, or the folder of a run that has some",
+        )
+    return found
+
+
+def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str, Any, Any]]:
+    """Key, value before and value now of what may not differ between a run and its continuation.
+
+    Parameters
+    ----------
+    before : mapping
+        The configuration as a record or a checkpoint keeps it.
+    """
+    values = dict(_flat(before))
+    for name, value in _flat(_plain(asdict(config))):
+        if not name.startswith(FREE) and value != values.get(name):
+            yield name, values.get(name), value
+
+
+def _features_name(array: str) -> str:
+    return f"{array}.features.npy"
+
+
+def _facts(problem: Problem, model: Any) -> dict[str, Any]:
+    manifest, partition = problem.stored.manifest, problem.partition
+    return {
+        "format": files.FORMAT,
+        "version": files.VERSION,
+        "graph": manifest.name,
+        "graph_id": manifest.id,
+        "data_id": manifest.data_id,
+        "partition_id": None if partition is None else partition.id,
+        "ranks": problem.comm.size,
+        "scheme": problem.scheme.name,
+        "direction": problem.direction,
+        "widths": list(model.widths),
+        "config": _plain(asdict(problem.config)),
+    }
+
+
+def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
+    """Compare a checkpoint with the run that would go on from it."""
+    hint = "start over with --resume never, or use another --out"
+    manifest, config = problem.stored.manifest, problem.config
+    if facts["graph_id"] != manifest.id:
+        raise UserError(f"the checkpoint {path} is of another graph than {manifest.name}", hint)
+    # Neither is known of folders and checkpoints of earlier versions.
+    if facts["data_id"] and manifest.data_id and facts["data_id"] != manifest.data_id:
+        raise UserError(
+            f"the checkpoint {path} was made with other features, labels or masks than "
+            f"{problem.stored.path} has now",
+            f"import that data again, or {hint}",
+        )
+    changed = list(differences(facts["config"], config))
+    if facts["direction"] != problem.direction:
+        changed.append(("direction of the matrix", facts["direction"], problem.direction))
+    for name, before, now in changed:
+        raise UserError(
+            f"the checkpoint {path} was made with {name} {before}, this run has {now}",
+            f"set it back, or {hint}",
+        )
+    if [facts["widths"][0], facts["widths"][-1]] != [manifest.features, manifest.classes]:
+        raise UserError(f"the checkpoint {path} is of other features or classes", hint)
+    if facts["epoch"] > config.train.epochs:
+        raise UserError(
+            f"the checkpoint {path} is beyond train.epochs {config.train.epochs}",
+            f"set train.epochs to {facts['epoch']} or more, or {hint}",
+        )
+
+
+def _write_features(
+    problem: Problem, folder: Path, array: str, model: Any, flat: Any
+) -> tuple[str, int, int, int]:
+    """Write trained features (or moments) together; returns this rank's piece for the manifest."""
+    n, name = problem.stored.manifest.n, _features_name(array)
+    rows = problem.scheme.original(Place(0), model.features(flat), model.widths[0])
+    write_rows(problem.comm, folder / name, rows, n)
+    ends = np.cumsum(problem.comm.allgather(rows.nbytes)).tolist()
+    with agreed(problem.comm):
+        try:
+            header = (folder / name).stat().st_size - ends[-1]
+            # The header is the first rank's.
+            start = 0 if problem.comm.rank == 0 else header + ends[problem.comm.rank] - rows.nbytes
+            with open(folder / name, "rb") as file:
+                head = file.read(header) if problem.comm.rank == 0 else b""
+        except OSError as error:
+            raise files.unwritable(folder, error) from error
+    return name, start, len(head) + rows.nbytes, zlib.crc32(rows.tobytes(), zlib.crc32(head))
+
+
+def _map_features(path: Path, shape: tuple[int, int]) -> np.ndarray:
+    rows = map_npy(path)
+    if rows.shape != shape or rows.dtype.kind != "f":
+        raise UserError(f"{path} holds {rows.dtype} {rows.shape}, not {shape}")
+    return rows
+
+
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    """As JSON gives it back: lists for tuples."""
+    return json.loads(json.dumps(config))
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

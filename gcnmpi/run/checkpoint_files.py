@@ -1,0 +1,387 @@
+"""The folder of a checkpoint on disk: written atomically, and checked when read.
+
+See :mod:`gcnmpi.run.checkpoint` for what is in it. Of its file of epochs the manifest says how many
+bytes belong to it: a later checkpoint may have appended to the same file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.record import Epoch, to_epoch
+from partition.errors import UserError
+from partition.records import open_regular, read_npz, sync_folder, to_json
+
+FORMAT = "gcnmpi-checkpoint"
+VERSION = 2
+READABLE = (1, 2)  # version 1 has no data_id
+FOLDER = "checkpoints"
+PREVIOUS = "checkpoints.previous"
+KEPT = 2  # the newest, and the one before in case the newest is damaged
+
+MANIFEST, STATE, EPOCHS = "manifest.json", "state.npz", "epochs.jsonl"
+
+
+class DamagedError(UserError):
+    """A checkpoint that is not what was written: truncated, changed, or incomplete."""
+
+
+@dataclass(frozen=True)
+class _Written:
+    """A file of epochs as it was left: how many are in it, bytes, and their CRC-32."""
+
+    path: Path
+    epochs: int
+    size: int
+    checksum: int
+
+
+class History:
+    """The epochs of a run in its checkpoints, each of which appends what is new to a file.
+
+    A checkpoint shares the file of the one before the last, by a hard link, so that the two that
+    are kept have a file each. The first two of a launch write all epochs, as do those on file
+    systems without hard links.
+
+    Parameters
+    ----------
+    epochs : list of Epoch
+        Epochs of the run so far; the list grows.
+    """
+
+    def __init__(self, epochs: Sequence[Epoch]) -> None:
+        self._epochs = epochs
+        self._before: list[_Written] = []
+        self._now: _Written | None = None
+
+    @property
+    def last(self) -> int:
+        """The last epoch."""
+        return self._epochs[-1].epoch
+
+    def write(self, folder: Path) -> tuple[str, int, int, int]:
+        """Put all epochs so far into a folder; returns the piece for its manifest."""
+        path = folder / EPOCHS
+        base = self._linked(path)
+        lines = (
+            json.dumps(asdict(epoch), default=to_json) + "\n"
+            for epoch in self._epochs[base.epochs :]
+        )
+        data = "".join(lines).encode()
+        with _synced(path, "ab") as file:
+            file.write(data)
+        checksum = zlib.crc32(data, base.checksum)
+        self._now = _Written(path, len(self._epochs), base.size + len(data), checksum)
+        return EPOCHS, 0, self._now.size, checksum
+
+    def keep(self, folder: Path) -> None:
+        """Say that what was written last is a checkpoint now, and in which folder."""
+        if self._now is not None:
+            self._before = [*self._before, replace(self._now, path=folder / EPOCHS)][-KEPT:]
+
+    def _linked(self, path: Path) -> _Written:
+        """What is in the file at ``path`` already."""
+        if len(self._before) == KEPT:
+            with contextlib.suppress(OSError):  # no links on this file system, or the file is gone
+                os.link(self._before[0].path, path)
+                if path.stat().st_size == self._before[0].size:
+                    return self._before[0]
+        path.unlink(missing_ok=True)
+        return _Written(path, 0, 0, 0)
+
+
+def make_folder(path: Path) -> None:
+    """The empty folder that a checkpoint is written in; those that a killed run left are removed.
+
+    Raises
+    ------
+    UserError
+        If it cannot be made.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(".epoch-*.tmp"):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        path.mkdir()
+    except OSError as error:
+        raise unwritable(path, error) from error
+
+
+def finish(
+    temporary: Path,
+    whole: Mapping[str, Mapping[str, np.ndarray]],
+    history: History,
+    facts: Mapping[str, Any],
+    pieces: Sequence[Sequence[Any]],
+) -> Path:
+    """Write all but the features, the manifest last; then give the folder its name.
+
+    Parameters
+    ----------
+    temporary : path
+        As made by :func:`make_folder`, with the features in it.
+    whole : mapping of array to mapping of parameter to array
+    history : History
+        History of the run up to the epoch of this checkpoint.
+    facts : mapping
+        What the manifest is to say.
+    pieces : sequence of (name, first byte, bytes, CRC-32)
+        Checksums of the features.
+
+    Returns
+    -------
+    path
+        Path of the checkpoint; only it and the one before are kept.
+
+    Raises
+    ------
+    UserError
+        If a file cannot be written.
+    """
+    path = temporary.with_name(name_of(history.last))
+    state: dict[str, Any] = {
+        f"{a}/{name}": v for a, parts in whole.items() for name, v in parts.items()
+    }
+    try:
+        with _synced(temporary / STATE) as file:
+            np.savez(file, **state)
+        own = [_whole_file(temporary / STATE), list(history.write(temporary))]
+        facts = {**facts, "files": [*own, *map(list, pieces)]}
+        text = json.dumps({**facts, "checksum": _checksum(facts)}, indent=1)
+        with _synced(temporary / MANIFEST) as file:
+            file.write(text.encode())
+        sync_folder(temporary)
+        if path.exists():  # of the same epoch, before the run went on from an earlier one
+            shutil.rmtree(path)
+        temporary.replace(path)
+        sync_folder(path.parent)
+        history.keep(path)
+        old = stored(path.parent)[KEPT:]
+    except OSError as error:
+        raise unwritable(path, error) from error
+    for folder in old:
+        shutil.rmtree(folder, ignore_errors=True)
+    return path
+
+
+@contextlib.contextmanager
+def _synced(path: Path, mode: str = "xb") -> Iterator[Any]:
+    with open(path, mode) as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _whole_file(path: Path) -> list[Any]:
+    data = path.read_bytes()
+    return [path.name, 0, len(data), zlib.crc32(data)]
+
+
+def unwritable(path: Path, error: OSError) -> UserError:
+    """What to raise when a checkpoint cannot be written."""
+    return UserError(
+        f"cannot write the checkpoint {path}: {error.strerror or error}",
+        "earlier checkpoints are unchanged",
+    )
+
+
+def read_state(path: Path, facts: Mapping[str, Any]) -> tuple[list[Epoch], dict[str, np.ndarray]]:
+    """The epochs of a checkpoint, and its arrays.
+
+    Raises
+    ------
+    UserError
+        If they are not what the manifest promises.
+    """
+    size = next(piece[2] for piece in facts["files"] if piece[0] == EPOCHS)
+    try:
+        with open_regular(path / EPOCHS) as file:
+            epochs = [to_epoch(json.loads(line)) for line in file.read(size).splitlines()]
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(f"the checkpoint {path} is damaged: {EPOCHS}: {error}") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    numbers = [epoch.epoch for epoch in epochs]
+    if numbers != list(range(1, len(epochs) + 1)) or len(epochs) != facts["epoch"]:
+        raise DamagedError(f"the checkpoint {path} is damaged: {EPOCHS} lacks epochs")
+    return epochs, read_npz(path / STATE)
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest of a checkpoint.
+
+    Raises
+    ------
+    DamagedError
+        If it is missing, cut off or changed.
+    UserError
+        If it has another version.
+    """
+    try:
+        with open_regular(path / MANIFEST) as file:
+            facts = json.loads(file.read())
+        checksum = facts.pop("checksum")
+    except FileNotFoundError as error:
+        raise DamagedError(f"the checkpoint {path} has no readable manifest: none") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedError(f"the checkpoint {path} has no readable manifest: {error!r}") from error
+    if checksum != _checksum(facts):
+        raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
+    if facts.get("format") != FORMAT or facts.get("version") not in READABLE:
+        raise UserError(
+            f"{path} is a checkpoint of version {facts.get('version')}, "
+            f"this program reads {VERSION}",
+            "go on with the program that wrote it, or start over with --resume never",
+        )
+    facts.setdefault("data_id", "")
+    if not _is_well_formed(facts):
+        raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
+    return facts
+
+
+def _is_well_formed(facts: Mapping[str, Any]) -> bool:
+    """Whether a manifest has all fields that are read, and of their kinds."""
+    best, pieces = facts.get("best"), facts.get("files")
+    return (
+        all(type(facts.get(name)) is kind for name, kind in KINDS.items())
+        and isinstance(best, dict)
+        and set(best) == {"epoch", "val_accuracy"}
+        and type(best["epoch"]) is int
+        and type(best["val_accuracy"]) in (int, float)
+        and len(facts["widths"]) > 1
+        and isinstance(pieces, list)
+        and all(isinstance(piece, list) and len(piece) == 4 for piece in pieces)
+        and {STATE, EPOCHS} <= {piece[0] for piece in pieces if isinstance(piece[0], str)}
+        and all(type(number) is int for piece in pieces for number in piece[1:])
+    )
+
+
+KINDS: dict[str, type] = {
+    "epoch": int, "steps": int, "graph_id": str, "data_id": str, "direction": str, "widths": list,
+    "config": dict,
+}  # fmt: skip
+
+
+def check(path: Path, pieces: Iterable[Sequence[Any]]) -> None:
+    """Compare pieces of files with their checksums: (name, first byte, bytes, CRC-32) each.
+
+    Raises
+    ------
+    DamagedError
+        If one is missing, truncated or changed.
+    """
+    for piece in pieces:
+        try:
+            name, start, size, checksum = piece
+            if Path(name).name != name:
+                raise ValueError(f"{name!r} is not a file of this folder")
+            with open_regular(path / name) as file:
+                file.seek(start)
+                found, left = 0, size
+                while left > 0 and (data := file.read(min(left, _BLOCK))):
+                    found, left = zlib.crc32(data, found), left - len(data)
+        except (FileNotFoundError, ValueError, TypeError, OverflowError) as error:
+            raise DamagedError(f"the checkpoint {path} is damaged: {error}") from error
+        except OSError as error:
+            raise unreadable(path, error) from error
+        if left:
+            raise DamagedError(f"the checkpoint {path} is damaged: {name} is truncated")
+        if found != checksum:
+            raise DamagedError(f"the checkpoint {path} is damaged: {name} was changed")
+
+
+_BLOCK = 1 << 22
+
+
+def discard_after(out: Path, epoch: int) -> None:
+    """Remove the checkpoints of epochs that will be run again, or were damaged.
+
+    Raises
+    ------
+    UserError
+        If one cannot be removed: a later launch would go on from it.
+    """
+    for path in stored(out / FOLDER):
+        if epoch_of(path) > epoch:
+            with _moving(path):
+                shutil.rmtree(path)
+
+
+def set_aside(out: Path) -> None:
+    """Put the checkpoints of an earlier run beside those of one that starts afresh.
+
+    Raises
+    ------
+    UserError
+        If that cannot be done.
+    """
+    if os.path.lexists(out / FOLDER):
+        with _moving(out / FOLDER):
+            if os.path.lexists(out / PREVIOUS):
+                shutil.rmtree(out / PREVIOUS)
+            (out / FOLDER).replace(out / PREVIOUS)
+
+
+@contextlib.contextmanager
+def _moving(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot rename the old {path}: {error.strerror or error}",
+            "remove it, or use another --out",
+        ) from error
+
+
+def stored(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, newest first; none if there is no such folder.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read: what is in it must not be taken for nothing.
+    """
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        if isinstance(error, FileNotFoundError) and not folder.is_symlink():
+            return []
+        raise unreadable(folder, error) from error
+    found = [folder / name for name in names if re.fullmatch(r"epoch-\d{6,}", name)]
+    return sorted(found, key=epoch_of, reverse=True)
+
+
+def unreadable(path: Path, error: OSError) -> UserError:
+    """What to raise for checkpoints that are there and, at the moment, cannot be read."""
+    return UserError(
+        f"cannot read {path}: {error.strerror or error}",
+        "make it readable and start the same command; --resume PATH takes another checkpoint, "
+        "--resume never starts over",
+    )
+
+
+def name_of(epoch: int) -> str:
+    """Name of the folder of a checkpoint."""
+    return f"epoch-{epoch:06d}"
+
+
+def epoch_of(path: Path) -> int:
+    """The inverse of :func:`name_of`."""
+    return int(path.name.removeprefix("epoch-"))
+
+
+def _checksum(facts: Mapping[str, Any]) -> int:
+    return zlib.crc32(json.dumps(facts, sort_keys=True).encode())

@@ -1,0 +1,88 @@
+"""Locks of a run on what it writes, and on the graph and partition that it reads."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from gcnmpi.core.record import make_folder, new_folder
+from gcnmpi.mpi.comm import Comm, agreed, from_root
+from gcnmpi.mpi.hosts import place_on_node
+from partition.graph.store import partition_lock
+from partition.locks import folder_lock
+from partition.records import make_room_for
+
+PATIENCE = 5.0  # seconds that ranks whose launcher was killed may take to end
+
+
+class Claims(contextlib.ExitStack):
+    """Locks that rank 0 holds for all, until the end of this context or of its process.
+
+    Parameters
+    ----------
+    purpose : str
+        What is told to who is refused: "gcnmpi train".
+    """
+
+    def __init__(self, comm: Comm, purpose: str) -> None:
+        super().__init__()
+        self._comm, self._purpose = comm, purpose
+
+    def graph(self, path: Path, partition: str | None) -> None:
+        """Keep a graph and a partition from being replaced or removed while they are read.
+
+        On every host, which may have copies of its own. Where nothing can be written to, no lock
+        is needed, and none is taken.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if another process is replacing one of them.
+        """
+        with agreed(self._comm):
+            pass  # a rank that failed before is heard here: it would not come to what follows
+        first = place_on_node(self._comm) == 0
+        with agreed(self._comm):
+            if first and path.is_dir():  # that there is none is told by who reads it
+                if partition is None:
+                    lock = folder_lock(path, self._purpose, exclusive=False)
+                else:
+                    lock = partition_lock(path, partition, self._purpose, exclusive=False)
+                self.enter_context(lock)
+
+    def folder(self, path: Path) -> Path:
+        """Make the folder of a run and keep other runs out of it.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if another run writes to it, with who that is; or if it cannot be made.
+        """
+
+        def claim() -> None:
+            make_folder(path)
+            self.enter_context(folder_lock(path, self._purpose, patience=PATIENCE))
+
+        from_root(self._comm, claim)
+        return path
+
+    def new_folder(self, parent: Path, name: str) -> Path:
+        """The same for a folder that nobody has yet: ``parent/name``, or ``parent/name-2``, …"""
+        return self.folder(from_root(self._comm, lambda: new_folder(parent, name)))
+
+    def file(self, path: Path) -> None:
+        """Make room for a file, and keep other runs from writing to it.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if another run will write to it, or none can be written there.
+        """
+
+        def claim() -> None:
+            make_room_for(path)
+            purpose, name = f"{self._purpose}, for {path.name}", f".{path.name}.lock"
+            lock = folder_lock(path.parent, purpose, name=name, patience=PATIENCE)
+            self.enter_context(lock)
+
+        from_root(self._comm, claim)

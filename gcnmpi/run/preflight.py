@@ -1,0 +1,177 @@
+"""Checks of a command before it loads the graph, and whether its run has already finished.
+
+The files that a run writes at its end, and everything needed for them, are checked first, so that
+no training is lost because of a wrong path.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.outputs import Training, features_path
+from gcnmpi.core.record import RunRecord, read_run
+from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
+from gcnmpi.planner.ranking import resolved_direction
+from gcnmpi.run.checkpoint import candidates, differences
+from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
+from gcnmpi.run.problem import check_trainable
+from gcnmpi.run.weights import read_facts
+from partition.errors import UserError
+from partition.graph.graph import UNLABELLED
+from partition.graph.store import StoredGraph, open_graph
+from partition.records import make_room_for, temporary_name
+
+PATIENCE = 10.0  # seconds until a file is seen on other hosts
+STEP = 1 << 22  # vertices that are looked at at once
+
+
+def make_room(comm: Comm, path: Path, option: str) -> None:
+    """Make sure that a file can be written that all ranks write to together.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if rank 0 cannot, or another one does not see what rank 0 writes there.
+    """
+
+    def begin() -> Path:
+        make_room_for(path)
+        probe = temporary_name(path)
+        try:
+            probe.touch(exist_ok=False)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror}") from error
+        return probe
+
+    probe = from_root(comm, begin)
+    try:
+        with agreed(comm):
+            if not _appears(probe):
+                raise UserError(
+                    f"rank {comm.rank} on {host_name()} does not see what rank 0 writes to "
+                    f"{path.parent}",
+                    f"{option} names a file in a folder that all hosts share",
+                )
+    finally:
+        if comm.rank == 0:
+            probe.unlink(missing_ok=True)
+
+
+def check_training(comm: Comm, asked: Training) -> RunRecord | None:
+    """Look at a run before it loads the graph; its record, if it is complete already.
+
+    Its folder and files are the caller's by now: see :class:`gcnmpi.run.claims.Claims`.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the graph cannot be trained on, there is no checkpoint to resume from, or
+        nothing will be validated that ``--save-best`` could choose from.
+    """
+    if asked.config.model.train_features:
+        for option, path in (("--save-weights", asked.weights), ("--save-best", asked.best)):
+            if path is not None:
+                make_room(comm, features_path(path), option)
+
+    def look() -> RunRecord | None:
+        stored = open_graph(asked.graph, check=False)
+        check_trainable(stored)
+        record = _complete(asked, stored, comm.size)
+        if record is None and asked.resume not in ("auto", "never"):
+            candidates(asked.out or Path(), asked.resume)
+        if record is None and asked.best is not None:
+            _check_validated(asked, stored)
+        return record
+
+    return from_root(comm, look)
+
+
+def _check_validated(asked: Training, stored: StoredGraph) -> None:
+    if asked.config.train.eval_every and _has_validation(stored):
+        return
+    if asked.resume != "never" and (asked.out is not None or asked.resume != "auto"):
+        for path in candidates(asked.out or Path(), asked.resume):
+            try:
+                if read_manifest(path)["best"]["epoch"]:
+                    return
+            except DamagedError:
+                continue
+    missing = (
+        f"{asked.graph} has no labelled vertex to validate on"
+        if asked.config.train.eval_every
+        else "train.eval_every is 0"
+    )
+    raise UserError(
+        f"--save-best: nothing will be validated: {missing}",
+        "leave --save-best out, or give the graph a validation mask and set train.eval_every",
+    )
+
+
+def _has_validation(stored: StoredGraph) -> bool:
+    mask, labels = stored.graph.masks.get("val"), stored.graph.labels
+    if mask is None or labels is None:
+        return False
+    pieces = (slice(start, start + STEP) for start in range(0, len(mask), STEP))
+    return any(np.any(mask[piece] & (labels[piece] != UNLABELLED)) for piece in pieces)
+
+
+def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | None:
+    """The record of the same run, if it has finished and all that is asked for is there."""
+    if asked.out is None or asked.resume != "auto":
+        return None
+    try:
+        record = read_run(asked.out)
+    except UserError:
+        return None
+    start, end, config, manifest = record.start, record.end, asked.config, stored.manifest
+    if end is None or not record.epochs:
+        return None
+    before = start.get("config", {})
+    here: dict[str, Any] = {
+        "graph_id": manifest.id,
+        "data_id": manifest.data_id,
+        "partition": asked.partition,
+        "ranks": size,
+        "direction": resolved_direction(stored, config),
+    }
+    same = (
+        all(start.get(name) == value for name, value in here.items())
+        and not list(differences(before, config))
+        and before.get("kernel") == config.kernel
+        and before.get("scheme", {}).get("name") == config.scheme.name
+        and len(record.epochs) == config.train.epochs
+    )
+    best = end.get("best_epoch")
+    files = ((asked.weights, config.train.epochs), (asked.best, best))
+    if same and all(path is None or _is_of(path, record, epoch) for path, epoch in files):
+        return record
+    return None
+
+
+def _is_of(path: Path, record: RunRecord, epoch: int | None) -> bool:
+    """Whether a file holds the weights after an epoch of a run."""
+    try:
+        facts = read_facts(path) or {}
+    except UserError:
+        return False
+    if record.start["config"]["model"]["train_features"] and not features_path(path).exists():
+        return False
+    losses = {line["epoch"]: line["loss"] for line in record.epochs}
+    return epoch is not None and (facts.get("epoch"), facts.get("loss")) == (
+        epoch,
+        losses.get(epoch),
+    )
+
+
+def _appears(path: Path) -> bool:
+    """Whether a file that was made on one host is seen on this one."""
+    until = time.monotonic() + PATIENCE
+    while not path.exists():
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.05)
+    return True

@@ -1,0 +1,300 @@
+"""What training, inference and verification start from: a graph laid out over the ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from gcnmpi.core.config import MODELS, Config, SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.halo.transports import usable
+from gcnmpi.kernels import resolve
+from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
+from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, usable_reduction
+from gcnmpi.nn.layers import check_order
+from gcnmpi.planner.ranking import resolved_direction, resolved_grid
+from gcnmpi.schemes import SCHEMES
+from partition.errors import UserError
+from partition.graph.graph import MASKS, UNLABELLED
+from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A graph, its distribution and the tools to compute on it.
+
+    Attributes
+    ----------
+    stored : StoredGraph
+    partition : Partition or None
+        Without its part vector.
+    direction : {"in", "out"}
+        The direction of M, resolved.
+    threads : int
+        Threads a rank, resolved.
+    reduction : {"mpi", "nccl"}
+        What sums the gradients, resolved.
+    warnings : tuple of str
+        What the user should know, to be said once.
+    """
+
+    comm: Comm
+    stored: StoredGraph
+    partition: Partition | None
+    direction: str
+    threads: int
+    config: Config
+    kernel: Any
+    scheme: Any
+    phases: Phases
+    traffic: Traffic
+    reduction: str
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels and masks of this rank's vertices.
+
+    Attributes
+    ----------
+    labels : (rows,) int32
+    masks : mapping of "train" / "val" / "test" to (rows,) bool
+    counts : mapping of the same names to int
+        How many vertices of all ranks are in a mask.
+    """
+
+    labels: np.ndarray
+    masks: Mapping[str, np.ndarray]
+    counts: Mapping[str, int]
+
+
+def open_problem(
+    comm: Comm, graph: str | os.PathLike, partition: str | None, config: Config
+) -> Problem:
+    """Open a graph and bring its rows to their owners.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the graph, the partition or the configuration do not fit together.
+    """
+    path, per_node = Path(graph), most_ranks_a_node(comm)
+    found, manifest, first, scheme_config = from_root(
+        comm, lambda: _check(path, partition, comm.size, per_node, config)
+    )
+    # Every rank maps the arrays itself; on another host, the path may lead to another file.
+    with agreed(comm):
+        if config != first:
+            raise UserError(
+                f"rank {comm.rank} has another configuration than rank 0",
+                "put the configuration file where all hosts see the same one",
+            )
+        config = dataclasses.replace(config, scheme=scheme_config)
+        stored = open_graph(path, check=False)  # each rank checks what it reads
+        same = found is None or read_partition(path, found.name, parts=False).id == found.id
+        if not same or stored.manifest != manifest:
+            raise UserError(
+                f"rank {comm.rank} finds another graph or partition at {path} than rank 0",
+                "put the graph where all hosts see the same one, or copy it to all of them",
+            )
+        direction = resolved_direction(stored, config)
+        scheme_entry = SCHEMES.get(config.scheme.name)
+    threads = config.threads or share_of_cores(comm)
+    _, warning = resolve(config.kernel, int(maximum(comm, threads)))
+    warnings = [] if warning is None else [warning]
+    if found is not None and found.direction != direction and manifest.directed:
+        warnings.append(
+            f"partition {found.name!r} was made for direction {found.direction!r}, this run "
+            f"uses {direction!r}: it works, but sends more rows than needed"
+        )
+    host, wanted, cores = most_crowded_node(comm, threads)
+    if wanted > cores:
+        warnings.append(
+            f"the ranks on {host} use {wanted} threads, but may run on {cores} cores: start fewer "
+            "ranks, set threads, or let the launcher bind ranks to more cores (--bind-to none)"
+        )
+    threadpool_limits(threads)
+    phases, traffic = Phases(), Traffic()
+    kernel = kernel_of_rank(comm, config, threads)
+    reduction = usable_reduction(comm, kernel, config.comm.nccl)
+    transport, warning = usable(comm, kernel, config.scheme.transport)
+    if warning is not None:
+        warnings.append(warning)
+        scheme_config = dataclasses.replace(scheme_config, transport=transport)
+        config = dataclasses.replace(config, scheme=scheme_config)
+    with phases.as_one("load"):
+        arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
+        scheme = scheme_entry.load(*arguments)
+    with agreed(comm):
+        check_order(config.model.order, scheme.orders)
+    return Problem(
+        comm, stored, found, direction, threads, config, kernel, scheme, phases, traffic,
+        reduction, tuple(warnings),
+    )  # fmt: skip
+
+
+def check_trainable(stored: StoredGraph) -> None:
+    """Raise a UserError if a graph has no features or no labels."""
+    _there(stored, "features", stored.graph.features, "random:16")
+    _there(stored, "labels", stored.graph.labels, "random:8")
+
+
+def load_features(problem: Problem) -> Any:
+    """This rank's piece of H⁰, normalised as configured, as an array of the kernel.
+
+    Its share, where features are trained.
+    """
+    scheme = problem.scheme
+    with agreed(problem.comm):
+        features = _there(problem.stored, "features", problem.stored.graph.features, "random:16")
+    normalised = problem.config.graph.feature_norm == "row"
+    with problem.phases.as_one("load"):
+        dtype = problem.kernel.dtype
+        rows = scheme.load(Place(0), RowNormalised(features, dtype) if normalised else features)
+    with agreed(problem.comm):
+        # A sum in float64 finds every NaN and infinity, and allocates nothing.
+        if not np.isfinite(rows.sum(dtype=np.float64)):
+            raise UserError(f"{problem.stored.path} is damaged: its features are not all finite")
+    piece = problem.kernel.from_host(rows)
+    if not problem.config.model.train_features:
+        return piece
+    block = scheme.input_block(features.shape[1])
+    share = problem.kernel.empty(len(block.rows), block.columns.stop - block.columns.start)
+    scheme.share_input(piece, share)
+    return share
+
+
+def _there(stored: StoredGraph, what: str, array: np.ndarray | None, example: str) -> np.ndarray:
+    if array is None:
+        raise UserError(
+            f"{stored.path} has no {what}",
+            f"import it with --{what} FILE.npy, or --{what} {example} for an experiment",
+        )
+    return array
+
+
+class RowNormalised:
+    """An (n, width) array on disk, read with each row divided by its sum, as numbers of a dtype.
+
+    As of an array, a slice is another view: nothing is read before rows are picked by numbers.
+    """
+
+    def __init__(self, features: np.ndarray, dtype: np.dtype, columns: slice = slice(None)) -> None:
+        self._columns, self.dtype, self.ndim = columns, dtype, 2
+        self.shape = (len(features), len(range(*columns.indices(features.shape[1]))))
+        self.base, self.flags = features, features.flags
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, self._columns)
+        if isinstance(rows, slice):
+            return RowNormalised(self.base[rows], self.dtype, columns)
+        return row_normalised(self.base[rows])[:, columns].astype(self.dtype)
+
+
+def row_normalised(features: np.ndarray) -> np.ndarray:
+    """Each row divided by its sum in float64; a row that sums to 0 becomes 0."""
+    rows = features.astype(np.float64)
+    sums = rows.sum(axis=1, keepdims=True)
+    np.divide(rows, sums, out=rows, where=sums != 0)
+    rows[sums[:, 0] == 0] = 0
+    return rows
+
+
+def load_targets(problem: Problem, last: Place) -> Targets:
+    """Labels and masks; without a training mask, all labelled vertices train.
+
+    Parameters
+    ----------
+    last : Place
+        Place of the logits.
+
+    Raises
+    ------
+    UserError
+        If the graph has no labels, or no vertex to train on.
+    """
+    graph, comm = problem.stored.graph, problem.comm
+    with agreed(comm):
+        stored = _there(problem.stored, "labels", graph.labels, "random:8")
+    with problem.phases.as_one("load"):
+        labels = problem.scheme.load(last, stored)
+        masks = {
+            name: problem.scheme.load(last, graph.masks[name]) & (labels != UNLABELLED)
+            for name in MASKS
+            if name in graph.masks
+        }
+    masks.setdefault("train", labels != UNLABELLED)
+    counts = np.array([np.count_nonzero(mask) for mask in masks.values()], np.float64)
+    if not problem.scheme.block(last, 0).counts_rows:
+        counts[:] = 0
+    problem.scheme.reduce(counts)
+    with agreed(comm):
+        classes = problem.stored.manifest.classes
+        if labels.max(initial=0) >= classes or labels.min(initial=0) < UNLABELLED:
+            raise UserError(f"{problem.stored.path} is damaged: a label outside its classes")
+        if counts[list(masks).index("train")] == 0:
+            raise UserError(f"{problem.stored.path} has no labelled vertex to train on")
+    return Targets(labels, masks, dict(zip(masks, counts.astype(int).tolist(), strict=True)))
+
+
+def make_model(problem: Problem, widths: tuple[int, ...]) -> Any:
+    """The network that the configuration describes, on this problem's features."""
+    with problem.phases.as_one("load"):
+        make = MODELS.get(problem.config.model.name)
+        return make(problem.scheme, problem.kernel, problem.config, load_features(problem), widths)
+
+
+def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum:
+    """What sums the loss and ``count`` gradients of each rank; all ranks make it together."""
+    comm, kernel = problem.comm, problem.kernel
+    if problem.reduction == NCCL:
+        return DeviceSum(comm, kernel, problem.phases, problem.traffic, count)
+    return HostSum(problem.scheme, kernel, count)
+
+
+def _check(
+    path: Path, name: str | None, size: int, ranks_per_node: int, config: Config
+) -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
+    """What rank 0 tells the others of the folder: never its arrays, which would travel whole.
+
+    And the configuration, with the options of the scheme as they are resolved here.
+    """
+    stored = open_graph(path, check=False)
+    manifest = stored.manifest
+    if size > manifest.n:
+        raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
+    partition = None if name is None else read_partition(path, name, parts=False)
+    if partition is not None and config.scheme.permutation != "auto":
+        raise UserError(
+            "scheme.permutation and --partition both give an order of the vertices",
+            "leave one of the two out",
+        )
+    scheme = resolved_grid(stored, partition, config, size, ranks_per_node)
+    needed = SCHEMES.get(scheme.name).parts(scheme, size)
+    if partition is None and needed > 1:
+        raise UserError(
+            f"{size} ranks need a partition of {path} into {needed} parts",
+            f"gcn-partition add {path} --model hp -k {needed}, then --partition hp-{needed}",
+        )
+    if partition is not None and needed and partition.k != needed:
+        takes = f"scheme {scheme.name!r} on {size} ranks takes {needed}"
+        hint = f"make a partition with -k {needed}"
+        if needed == size:
+            takes = f"this run has {size} ranks"
+            hint = f"start it with mpirun -n {partition.k}, or {hint}"
+        raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
+    return partition, manifest, config, scheme

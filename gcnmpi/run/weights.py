@@ -1,0 +1,305 @@
+"""The file of weights: an ``.npz`` that says which network its arrays are of.
+
+The arrays have PyTorch Geometric's names and shapes, see :func:`gcnmpi.nn.models.to_state`. What
+the network is, and how the matrix M was made that it was trained on, stands in the comment of the
+archive, as JSON: programs that read the arrays do not notice it. Files of other programs lack it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import zipfile
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.config import MODELS, Config, GraphConfig, ModelConfig, from_table
+from gcnmpi.core.outputs import features_path
+from gcnmpi.layout.loading import write_rows
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import from_root
+from gcnmpi.nn.models import from_state, to_parameters, to_state
+from gcnmpi.run.problem import Problem
+from partition.errors import UserError
+from partition.records import atomic_file, open_regular, read_npz
+
+FORMAT, VERSION = "gcnmpi-weights", 1
+# How a network is trained and computed, not what it computes.
+NOT_OF_A_NETWORK = ("dropout", "input_dropout", "order", "cache_input")
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What a file of weights holds.
+
+    Attributes
+    ----------
+    path : Path
+    parameters : mapping of str to array
+        "1.weight" (d_in, d_out), "1.bias" (d_out,), "2.weight" …
+    widths : tuple of int
+        Columns of H⁰ … Hᴸ.
+    network : mapping of str to value
+        Keys of the configuration: "model.name", "graph.normalize" … Of a file of another program
+        only those that its arrays show.
+    described : bool
+        Whether the file says which network it is of.
+    """
+
+    path: Path
+    parameters: Mapping[str, np.ndarray]
+    widths: tuple[int, ...]
+    network: Mapping[str, Any]
+    described: bool
+
+
+def save_weights(
+    path: str | os.PathLike, problem: Problem, model: Any, flat: Any, **facts: Any
+) -> None:
+    """Write weights under PyTorch Geometric's names, on rank 0, with what they are weights of.
+
+    Features that were trained are written beside them, (n, width), by all ranks together.
+
+    Parameters
+    ----------
+    flat : array
+        The weights, in the layout of ``model.parameters.flat``.
+    **facts
+        What else the file is to say: ``epoch``, ``loss``.
+    """
+    if problem.config.model.train_features:
+        piece = model.features(flat)
+        rows = problem.scheme.original(Place(0), piece, model.widths[0])
+        write_rows(problem.comm, features_path(path), rows, problem.stored.graph.n)
+    state = to_state(model.whole(flat))
+    described = describe(problem) | facts
+    from_root(problem.comm, lambda: write_weights(path, state, described))
+
+
+def describe(problem: Problem) -> dict[str, Any]:
+    """What the weights of a problem's network have to say of it."""
+    config, manifest = problem.config, problem.stored.manifest
+    model = {
+        name: value
+        for name, value in dataclasses.asdict(config.model).items()
+        if name not in NOT_OF_A_NETWORK
+    }
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": model,
+        "activation": activation(config.model.name),
+        "widths": [manifest.features, *config.model.hidden, manifest.classes],
+        "graph": dataclasses.asdict(config.graph) | {"direction": problem.direction},
+        "graph_name": manifest.name,
+        "graph_id": manifest.id,
+    }
+
+
+def write_weights(
+    path: str | os.PathLike, state: Mapping[str, np.ndarray], facts: Mapping[str, Any]
+) -> None:
+    """Write arrays as ``numpy.savez`` does, and what they are in the comment of the archive.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be written.
+    """
+    with atomic_file(path) as file, zipfile.ZipFile(file, "w") as archive:
+        for name, array in state.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+        archive.comment = json.dumps(facts).encode()
+
+
+def read_weights(path: str | os.PathLike, config: Config) -> Weights:
+    """Read a file of weights, of this program or of PyTorch Geometric.
+
+    Parameters
+    ----------
+    config : Config
+        Names the model that a file is taken for that does not say it.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or is not all the weights of one network that there is here.
+    """
+    path = Path(path)
+    state, facts = read_npz(path), read_facts(path)
+    network = {} if facts is None else _network(path, facts)
+    name = network.get("model.name", config.model.name)
+    if name == "gcn":
+        parameters = from_state(state)
+        widths = _widths(parameters)
+        shown = {"model.hidden": widths[1:-1], "model.bias": "1.bias" in parameters}
+        for key, value in shown.items():
+            if network.setdefault(key, value) != value:
+                raise UserError(
+                    f"{path} is damaged: its arrays are not of the network that it names"
+                )
+    elif facts is None:
+        raise UserError(
+            f"{path} does not describe its network; this is possible for a gcn only",
+            f"infer with model.name = {name!r} takes files of 'gcnmpi train --save-weights'",
+        )
+    else:
+        parameters = to_parameters(state)
+        widths = (0, *network["model.hidden"], 0)
+    if facts is not None:
+        widths = _stored_widths(path, facts, widths)
+    for key, array in parameters.items():
+        # As the run computes: what float64 holds may be infinite in float32.
+        with np.errstate(over="ignore"):
+            if not np.isfinite(array.astype(config.dtype)).all():
+                raise UserError(f"{path}: {key} is not all finite numbers of {config.dtype}")
+    return Weights(path, parameters, widths, network, facts is not None)
+
+
+def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
+    """What a file of weights says of itself; None of a file of another program.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or is cut off within what it says.
+    """
+    path = Path(path)
+    try:
+        with open_regular(path) as file:
+            with zipfile.ZipFile(file) as archive:
+                comment = archive.comment
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _END_AND_COMMENT))
+            tail = file.read()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is truncated or damaged: {error}") from error
+    # zipfile takes a comment that is shorter than announced.
+    end = tail.rfind(b"PK\5\6")
+    if len(tail) != end + _END + int.from_bytes(tail[end + _END - 2 : end + _END], "little"):
+        raise UserError(f"{path} is truncated or damaged: its end is missing")
+    try:
+        facts = json.loads(comment)
+    except (ValueError, RecursionError):
+        facts = None
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        if FORMAT.encode() in comment:
+            raise UserError(f"{path} is damaged: what it says of its network is not readable")
+        return None
+    if facts.get("version") != VERSION:
+        raise UserError(
+            f"{path} has format version {facts.get('version')}, this program reads {VERSION}"
+        )
+    return facts
+
+
+def as_trained(weights: Weights, config: Config, given: Container[str], direction: str) -> Config:
+    """The configuration with the network and the matrix that the weights belong to.
+
+    Parameters
+    ----------
+    given : container of str
+        Keys that the user gave: they have to agree with the weights. Others are taken from there.
+    direction : {"in", "out"}
+        What ``graph.direction = "auto"`` stands for here.
+
+    Raises
+    ------
+    UserError
+        If what the user gave contradicts the weights.
+    """
+    table: dict[str, dict[str, Any]] = {"graph": {}, "model": {}}
+    for key, stored in weights.network.items():
+        section, name = key.split(".")
+        wanted = getattr(getattr(config, section), name)
+        wanted = direction if wanted == "auto" else wanted
+        if key in given and wanted != stored:
+            raise UserError(
+                f"{key} = {_shown(wanted)} here, and {weights.path} holds weights of a network "
+                f"with {_shown(stored)}",
+                f"leave {key} out: infer takes it from the weights",
+            )
+        table[section][name] = stored
+    return dataclasses.replace(
+        config,
+        graph=dataclasses.replace(config.graph, **table["graph"]),
+        model=dataclasses.replace(config.model, **table["model"]),
+    )
+
+
+def check_parameters(weights: Weights, model: Any) -> None:
+    """Raise a UserError unless the arrays are those of a model, all of them and no others."""
+    expected = {n: array.shape for n, array in model.whole(model.parameters.flat).items()}
+    found = {name: array.shape for name, array in weights.parameters.items()}
+    for name in expected.keys() | found.keys():
+        if expected.get(name) != found.get(name):
+            raise UserError(
+                f"{weights.path}: {name} is {found.get(name, 'missing')}, the network's is "
+                f"{expected.get(name, 'missing')}"
+            )
+
+
+def activation(model: str) -> str | None:
+    """What stands between the layers of a model; None where it does not say."""
+    return getattr(MODELS.get(model), "activation", None)
+
+
+def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Keys and values of the configuration, checked as those of a configuration file are."""
+    try:
+        config = from_table({"model": facts.get("model"), "graph": facts.get("graph")})
+    except UserError as error:
+        raise UserError(f"{path}: {error.message}", error.hint) from error
+    stored, here = facts.get("activation"), activation(config.model.name)
+    if stored != here:
+        raise UserError(
+            f"{path} holds weights of a {config.model.name} with activation {stored}, here it is "
+            f"{here}"
+        )
+    return {
+        f"{section}.{entry.name}": getattr(getattr(config, section), entry.name)
+        for section, entry in _keys()
+    }
+
+
+def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
+    for section, kind in (("model", ModelConfig), ("graph", GraphConfig)):
+        for entry in dataclasses.fields(kind):
+            if entry.name not in NOT_OF_A_NETWORK:
+                yield section, entry
+
+
+def _widths(parameters: Mapping[str, np.ndarray]) -> tuple[int, ...]:
+    shapes = [array.shape for name, array in parameters.items() if name.endswith("weight")]
+    return (shapes[0][0], *(shape[1] for shape in shapes))
+
+
+def _stored_widths(path: Path, facts: Mapping[str, Any], shown: tuple[int, ...]) -> tuple[int, ...]:
+    """The widths that the file names, which have to be those that its arrays show; 0: unknown."""
+    widths = facts.get("widths")
+    if (
+        not isinstance(widths, list)
+        or len(widths) != len(shown)
+        or any(
+            type(w) is not int or w < 1 or s not in (0, w)
+            for w, s in zip(widths, shown, strict=True)
+        )
+    ):
+        raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
+    return tuple(widths)
+
+
+def _shown(value: Any) -> str:
+    return json.dumps(value)
+
+
+_END = 22  # bytes of the record at the end of an archive, before its comment
+_END_AND_COMMENT = _END + math.ceil(2**16)

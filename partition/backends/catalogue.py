@@ -1,0 +1,159 @@
+"""The table of models: the descriptions of a graph that partitioning tools take, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from partition.backends import TOOLS, Option, Tool, check_options
+from partition.errors import UserError, unknown_name
+from partition.graph.graph import Graph
+from partition.graph.sampling import SAMPLERS
+from partition.models.graph import graph_model
+from partition.models.hypergraph import hypergraph_model
+from partition.models.rows import row_model
+from partition.models.stochastic import MOST_BATCHES, THETA, settle, stochastic_model
+
+
+@dataclass(frozen=True)
+class Model:
+    """A way to describe a graph to a tool.
+
+    Attributes
+    ----------
+    build : callable
+        From (graph, direction) to a model of ``partition.models``; where the model has options,
+        from (graph, direction, seed=…, **options).
+    tools : tuple of str
+        The tools that take it, names in ``partition.backends.TOOLS``; the first is the default.
+    help : str
+    options : mapping of str to Option
+    settle : callable, optional
+        ``settle(graph, direction, k, seed, options)`` → the options with everything decided that
+        they left open; so they are recorded.
+    """
+
+    build: Callable[..., Any]
+    tools: tuple[str, ...]
+    help: str
+    options: Mapping[str, Option] = field(default_factory=dict)
+    settle: Callable[..., dict[str, Any]] | None = None
+
+
+MODELS = {
+    "rp": Model(row_model, ("random",), "random rows, for comparison"),
+    "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
+    "gp": Model(graph_model, ("metis",), "the symmetrised graph, partitioned within seconds"),
+    "hp": Model(
+        hypergraph_model, ("mtkahypar", "kahypar"),
+        "the column-net hypergraph, whose objective is the number of rows sent",
+    ),
+    "shp": Model(
+        stochastic_model, ("mtkahypar", "kahypar"), "hypergraphs of sampled mini-batches, merged",
+        {
+            "sampler": Option("vertex", "how mini-batches are drawn", tuple(SAMPLERS)),
+            "batch": Option("6%", "vertices in a mini-batch, or a share of all"),
+            "fanouts": Option("", "fan-outs of the neighbor sampler, such as 10,5 (seeds first)"),
+            "owners": Option(
+                "all",
+                "nets of all vertices, or of the vertices of a batch (as in the paper)",
+                ("all", "batch"),
+            ),
+            "theta": Option(
+                0.0,
+                "allowed error of the mean connectivity, which determines the number of nets; 0: "
+                f"{THETA}, or more if that takes more than {MOST_BATCHES:,} batches",
+            ),
+            "delta": Option(0.1, "probability of an error larger than theta"),
+            "batches": Option(0, "number of mini-batches; 0: computed from theta and delta"),
+        },
+        settle,
+    ),
+}  # fmt: skip
+
+
+AUTO = "auto"  # beside the models: several are tried, and the best partition is kept
+
+
+def check_model(name: str) -> None:
+    """Refuse an unknown model, or one whose tool is not installed.
+
+    Raises
+    ------
+    UserError
+        If ``gcn-partition add --model NAME`` would.
+    """
+    if name == AUTO:
+        return
+    if name not in MODELS:
+        raise unknown_model(name)
+    TOOLS.get(MODELS[name].tools[0])
+
+
+# Other names of the models, and tools that are not built in.
+ALSO_CALLED = {
+    "metis": "METIS is gp, or gp with --objective vol",
+    "kmetis": "METIS is gp, or gp with --objective vol",
+    "mtkahypar": "Mt-KaHyPar is hp",
+    "mt-kahypar": "Mt-KaHyPar is hp",
+    "kahypar": "KaHyPar is hp with --tool kahypar",
+    "random": "random rows are rp",
+    "graph": "the graph model is gp",
+    "hypergraph": "the hypergraph model is hp",
+    **dict.fromkeys(
+        ("patoh", "hmetis", "zoltan", "kahip", "kaminpar", "parmetis", "scotch"),
+        "export-model writes its files, import-parts reads its result",
+    ),
+}
+
+
+def unknown_model(name: str) -> UserError:
+    """The error for an unknown model."""
+    if name.lower() in ALSO_CALLED:
+        return UserError(f"unknown model {name!r}", ALSO_CALLED[name.lower()])
+    return unknown_name("model", name, [*MODELS, AUTO])
+
+
+def describe(
+    graph: Graph, model: str, k: int, *, seed: int = 0, direction: str = "in", **options: Any
+) -> Any:
+    """The model of a graph that tools for k parts are given: one of ``partition.models``.
+
+    Parameters are those of :func:`add_partition`; options of a tool are ignored.
+
+    Raises
+    ------
+    UserError
+        If an option of the model is out of range.
+    """
+    entry = MODELS[model]
+    options = {key: option.default for key, option in entry.options.items()} | options
+    options = settled(graph, model, k, seed, direction, options)
+    chosen = {key: options[key] for key in entry.options}
+    return entry.build(graph, direction, **(chosen | {"seed": seed} if chosen else {}))
+
+
+def all_options(
+    graph: Graph, model: str, chosen: str, backend: Tool, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All options of a model and of the tool ``chosen``: those given, checked, and defaults.
+
+    What the tool decides by the size of the graph is decided.
+
+    Raises
+    ------
+    UserError
+        If neither has such an option, or the value is none that it takes.
+    """
+    table = {**MODELS[model].options, **backend.options}
+    options = check_options(chosen, replace(backend, options=table), given)
+    return backend.settle(options, graph.nnz)
+
+
+def settled(
+    graph: Graph, model: str, k: int, seed: int, direction: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Options of a model with everything decided that they left open."""
+    settle = MODELS[model].settle
+    return dict(options) if settle is None else settle(graph, direction, k, seed, options)

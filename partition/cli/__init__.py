@@ -1,0 +1,1 @@
+"""The ``gcn-partition`` command, one file per group of commands."""

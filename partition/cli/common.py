@@ -1,0 +1,116 @@
+"""What the commands of ``gcn-partition`` share: options, settings, warnings, output."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from partition.errors import UserError, shown
+from partition.graph.graph import DIRECTIONS
+from partition.pipeline import adding
+from partition.records import to_json
+from partition.reporting import tables
+
+GRAPH = click.Path(path_type=Path)
+
+
+def json_option(command: Callable) -> Callable:
+    """--json, the same for every command."""
+    text = "Print one JSON value on standard output and nothing else."
+    return click.option("--json", "as_json", is_flag=True, help=text)(command)
+
+
+def force_option(command: Callable) -> Callable:
+    """--force, for commands that write."""
+    return click.option("--force", is_flag=True, help="Replace existing output.")(command)
+
+
+def direction_option(text: str) -> Callable:
+    """--direction."""
+    return click.option("--direction", type=click.Choice(DIRECTIONS), help=text)
+
+
+def emit(facts: Any, as_json: bool, show: Callable[[Any], None]) -> None:
+    """Print facts as one JSON value, or as ``show`` does."""
+    if as_json:
+        click.echo(json.dumps(facts, default=to_json))
+    else:
+        show(facts)
+
+
+def show_added(facts: dict[str, Any]) -> None:
+    """One line of a new partition, after a table of the steps that led to it, or were tried."""
+    if facts["history"]:
+        tables.show_history(facts["history"])
+    figures = facts["summary"][facts["direction"]]
+    click.echo(
+        f"{facts['name']}: {facts['k']} parts, volume {figures['volume']:,} rows, "
+        f"max send {figures['max_send']:,}, imbalance {figures['imbalance']:.4f}, "
+        f"{facts['seconds']:.1f} s"
+    )
+    if facts["nodes"]:
+        traffic = facts["node_summary"][facts["direction"]]
+        per_node = facts["options"]["ranks_per_node"]
+        click.echo(
+            f"  {per_node} ranks per node: {traffic['inter_volume']:,} rows between nodes, "
+            f"{traffic['intra_volume']:,} inside, a node sends {traffic['max_node_send']:,} at most"
+        )
+
+
+def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
+    """The options of ``--set OPTION=VALUE``."""
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key.isidentifier() or not equals:
+            raise UserError(f"--set {pair}: this is not OPTION=VALUE")
+        if key in RESERVED:
+            raise UserError(
+                f"--set {pair}: {key} has an option of its own, --{key.replace('_', '-')}"
+            )
+        if key in options:
+            raise UserError(f"--set {pair}: {key} is given twice")
+        options[key] = value
+    return options
+
+
+RESERVED = {
+    "model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path", "balance",
+    "refine", "ranks_per_node", "mapping", "timeout",
+}  # fmt: skip
+
+
+def note(line: str) -> None:
+    """Something the user should know, on standard error."""
+    click.echo(f"note: {shown(line)}", err=True)
+
+
+@contextlib.contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """The warnings of the body, as text; they are shown on standard error at its end."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", adding.PartitionWarning)
+        yield messages
+    for warning in caught:
+        if issubclass(warning.category, adding.PartitionWarning):
+            messages.append(str(warning.message))
+            click.echo(f"warning: {warning.message}", err=True)
+
+
+@contextlib.contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """A sign of life on standard error, if that is a terminal; told what is being done."""
+    if not sys.stderr.isatty():
+        yield lambda line: None
+        return
+    with Console(stderr=True).status(what) as status:
+        yield lambda line: status.update(f"{what}: {line}")

@@ -1,0 +1,170 @@
+"""``gcn-partition import`` and ``attach``: files to graph folders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from partition.cli.common import GRAPH, direction_option, emit, force_option, json_option, note
+from partition.errors import UserError
+from partition.graph import store
+from partition.graph.graph import MASKS
+from partition.importing import assemble
+from partition.importing.readers import READERS, Layout
+from partition.importing.vertex_data import MASK_NUMBERS
+from partition.reporting import tables
+from partition.reporting.describe import describe_data
+
+AUTOMATIC = "auto"
+FILE = click.Path(path_type=Path)
+
+
+def _vertex_data_options(command: Callable) -> Callable:
+    """--features, --labels, the masks, and what says which vertex a row is of."""
+    options = [
+        click.option("--features", metavar="X|random:D", help="A file, or D random columns."),
+        click.option("--labels", metavar="Y|random:C", help="A file, or C random classes."),
+        *(
+            click.option(f"--{name}-mask", metavar="FILE", type=FILE, help=f"Vertices to {verb}.")
+            for name, verb in (("train", "train on"), ("val", "validate on"), ("test", "test on"))
+        ),
+        click.option(
+            "--ids",
+            metavar="FILE|sorted",
+            help="FILE with the id of each row of the files of features, labels and masks; or "
+            "sorted, if their rows are in the order of increasing ids. For a list of arcs, FILE "
+            "also determines the vertices of the graph and their order.",
+        ),
+        click.option(
+            "--mask-numbers",
+            type=click.Choice(MASK_NUMBERS),
+            help="Meaning of numbers in a mask: ids of vertices, or rows of the files.",
+        ),
+        click.option("--seed", type=int, default=0, show_default=True, help="Seed of random data."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.command(
+    "import",
+    epilog="""\b
+Examples:
+  gcn-partition import soc-Slashdot0902.mtx.gz slashdot.graph --features random:16
+  gcn-partition import planetoid/ind.cora cora.graph
+  gcn-partition import links.txt links.graph --undirected --features x.npy --labels y.csv
+  gcn-partition import calls.csv calls.graph --columns source,target,-,weight --ids people.txt""",
+)
+@click.argument("source", type=FILE)
+@click.argument("out", metavar="OUT.graph", type=GRAPH)
+@click.option(
+    "--format",
+    type=click.Choice([AUTOMATIC, *READERS]),
+    default=AUTOMATIC,
+    show_default=True,
+    help="Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
+    "common prefix), the npz of gnn-benchmark or of SciPy, or an edge_index in an npy; auto looks "
+    "at the file.",
+)
+@click.option(
+    "--columns",
+    metavar="NAMES",
+    help="Columns of a list of arcs, in their order: source, target, weight, and - for a column "
+    "that is not read. Further columns are not read.",
+)
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line of a list of arcs is a header.  [default: determined from it]",
+)
+@click.option(
+    "--string-ids", is_flag=True, help="Read ids in a list of arcs as text, even if all are digits."
+)
+@click.option(
+    "--vertices",
+    metavar="N|A..B",
+    help="Vertices of a list of arcs, including those without arcs: N for 0..N-1 or 1..N, or A..B.",
+)
+@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
+@direction_option("Whether a vertex sums over the arcs that enter it or leave it.  [default: in]")
+@click.option(
+    "--duplicates",
+    type=click.Choice(assemble.DUPLICATES),
+    default="merge",
+    show_default=True,
+    help="For arcs that are listed more than once: keep the first, add their weights, or fail.",
+)
+@click.option(
+    "--self-loops",
+    type=click.Choice(assemble.SELF_LOOPS),
+    default="keep",
+    show_default=True,
+    help="Keep or drop arcs from a vertex to itself.",
+)
+@_vertex_data_options
+@force_option
+@json_option
+def import_(
+    source: Path,
+    out: Path,
+    columns: str | None,
+    header: bool | None,
+    string_ids: bool,
+    vertices: str | None,
+    ids: str | None,
+    direction: str | None,
+    force: bool,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Read the graph in the file SOURCE and write it to the folder OUT.graph."""
+    manifest = assemble.import_graph(
+        source,
+        out,
+        layout=Layout(columns, header, string_ids, vertices, ids),
+        direction=direction or "in",
+        masks=_masks(options),
+        overwrite=force,
+        report=note,
+        **options,
+    )
+    _show_data(out, manifest, as_json)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gcn-partition attach links.graph --features x.npy --labels y.csv --train-mask train.npy
+  gcn-partition attach calls.graph --features x.csv --ids people.txt""",
+)
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@_vertex_data_options
+@json_option
+def attach(graph: Path, as_json: bool, **options: Any) -> None:
+    """Add features, labels and masks to a graph folder, or replace those that it has.
+
+    Arcs and partitions stay as they are.
+    """
+    masks = _masks(options)
+    if options["features"] is None and options["labels"] is None and not masks:
+        raise UserError("there is nothing to attach", "give --features, --labels or a mask")
+    manifest = assemble.attach_files(graph, masks=masks, **options)
+    _show_data(graph, manifest, as_json)
+
+
+def _masks(options: dict[str, Any]) -> dict[str, Path]:
+    given = {name: options.pop(f"{name}_mask") for name in MASKS}
+    return {name: file for name, file in given.items() if file is not None}
+
+
+def _show_data(path: Path, manifest: store.Manifest, as_json: bool) -> None:
+    facts = {
+        "path": str(path),
+        "manifest": manifest,
+        "summary": describe_data(store.open_graph(path)),
+    }
+    emit(facts, as_json, tables.show_data)

@@ -1,0 +1,212 @@
+"""The command line ``gcn-partition``."""
+
+from __future__ import annotations
+
+import signal
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from partition.backends import TOOLS
+from partition.cli.common import GRAPH, direction_option, emit, force_option, json_option, note
+from partition.cli.importing import attach, import_
+from partition.cli.make import add, refine
+from partition.cli.minibatches import simulate
+from partition.cli.study import study
+from partition.cli.tools import export_model, import_parts
+from partition.commands import Commands
+from partition.errors import UserError
+from partition.figures import check_figure
+from partition.graph import store
+from partition.importing import synthetic
+from partition.pipeline import adding
+from partition.reporting import comparison, tables
+from partition.reporting.describe import describe_graph, describe_partition
+from partition.reporting.plots import plot_comparison
+
+
+def main() -> None:
+    """Entry point of ``gcn-partition`` and of ``python -m partition``."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
+            signal.signal(number, _end)
+    cli.main(prog_name="gcn-partition")
+
+
+def _end(number: int, _: object) -> None:
+    """End as on Ctrl-C: temporary files are deleted and other processes stopped on the way out."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(128 + number)
+
+
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""\b
+A first session:
+  gcn-partition synth sbm demo.graph --vertices 20000 --classes 8
+  gcn-partition add demo.graph --model rp -k 4
+  gcn-partition add demo.graph --model hp -k 4
+  gcn-partition compare demo.graph
+  mpirun -n 4 gcnmpi train demo.graph --partition hp-4""",
+)
+@click.version_option(package_name="gcnmpi")
+def cli() -> None:
+    """Make graph folders, and partition their rows over the ranks of a run.
+
+    A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
+    gcnmpi, reads both. The partition determines how much it sends.
+    """
+
+
+@cli.group()
+def synth() -> None:
+    """Make a synthetic graph: sbm with communities and labels, rmat with very unequal degrees."""
+
+
+@synth.command()
+@click.argument("out", metavar="OUT.graph", type=GRAPH)
+@click.option("-n", "--vertices", "n", type=int, default=20000, show_default=True)
+@click.option("-c", "--classes", type=int, default=8, show_default=True, help="Communities.")
+@click.option("--degree", type=float, default=10, show_default=True, help="Mean degree.")
+@click.option(
+    "--intra", type=float, default=0.8, show_default=True, help="Share of edges in a community."
+)
+@click.option("--features", type=int, default=32, show_default=True, help="Columns of features.")
+@click.option("--noise", type=float, default=1.0, show_default=True, help="Standard deviation.")
+@click.option("--train", type=float, default=0.1, show_default=True, help="Share to train on.")
+@click.option("--val", type=float, default=0.1, show_default=True, help="Share to validate on.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@force_option
+@json_option
+def sbm(out: Path, force: bool, as_json: bool, **options: Any) -> None:
+    """A stochastic block model: planted communities, with features that depend on them."""
+    graph = synthetic.sbm(**options)
+    _write_synthetic(out, "sbm", graph, options, force, as_json)
+
+
+@synth.command()
+@click.argument("out", metavar="OUT.graph", type=GRAPH)
+@click.option("--scale", type=int, default=14, show_default=True, help="2**SCALE vertices.")
+@click.option("--arcs", type=int, help="Arcs to draw.  [default: 16 per vertex]")
+@click.option("-a", type=float, default=0.57, show_default=True, help="Upper left probability.")
+@click.option("-b", type=float, default=0.19, show_default=True, help="Upper right probability.")
+@click.option("-c", type=float, default=0.19, show_default=True, help="Lower left probability.")
+@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
+@click.option(
+    "--shuffle/--no-shuffle", default=True, show_default=True, help="Number vertices at random."
+)
+@click.option("--features", type=int, help="Columns of random features.  [default: none]")
+@click.option("--classes", type=int, help="Random classes.  [default: none]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@force_option
+@json_option
+def rmat(out: Path, force: bool, as_json: bool, **options: Any) -> None:
+    """An R-MAT graph, with very unequal degrees: few vertices have very many arcs."""
+    if options["arcs"] is None:
+        options["arcs"] = 16 << max(0, options["scale"])
+    graph = synthetic.rmat(**options)
+    _write_synthetic(out, "rmat", graph, options, force, as_json)
+
+
+@cli.command()
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("name", required=False)
+@json_option
+def info(graph: Path, name: str | None, as_json: bool) -> None:
+    """Describe a graph folder (size, degrees, changes by the import) or one partition in it."""
+    if name is None:
+        facts = describe_graph(store.open_graph(graph))
+        emit(facts, as_json, tables.show_graph)
+    else:
+        facts = describe_partition(store.read_partition(graph, name))
+        emit(facts, as_json, tables.show_partition)
+
+
+@cli.command("list")
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@json_option
+def list_(graph: Path, as_json: bool) -> None:
+    """List the partitions of a graph."""
+    store.open_graph(graph, check=False)
+    names = store.list_partitions(graph)
+    partitions = (store.read_partition(graph, name, parts=False) for name in names)
+    facts = [describe_partition(partition, lists=False) for partition in partitions]
+    emit(facts, as_json, tables.show_list)
+
+
+@cli.command()
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@direction_option("Direction of the aggregation.  [default: the graph's]")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
+)
+@json_option
+def compare(
+    graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None, as_json: bool
+) -> None:
+    """Compare partitions (all, or those named) with each other and with random rows."""
+    if plot is not None:
+        check_figure(plot)
+    rows = comparison.compare(graph, names, direction)
+    if not rows and not as_json:
+        raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
+    if plot is not None:
+        title = store.open_graph(graph, check=False).manifest.name
+        plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)
+    emit(rows, as_json, tables.show_comparison)
+
+
+@cli.command()
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@json_option
+def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
+    """Delete partitions."""
+    store.open_graph(graph, check=False)
+    store.remove_partition(graph, *names)
+    emit({"removed": list(names)}, as_json, lambda facts: click.echo(f"removed {', '.join(names)}"))
+
+
+@cli.command()
+@json_option
+def models(as_json: bool) -> None:
+    """List the models, the tools that take them, and the tools' options."""
+    missing = TOOLS.available()
+    rows = []
+    for name, model in adding.MODELS.items():
+        for tool in model.tools:
+            options = {**model.options, **({} if missing[tool] else TOOLS.get(tool).options)}
+            table = {key: asdict(option) for key, option in options.items()}
+            facts = {"model": name, "help": model.help, "tool": tool, "missing": missing[tool]}
+            rows.append(facts | {"options": table})
+    emit(rows, as_json, tables.show_models)
+
+
+def _show_written(path: Path, manifest: store.Manifest, as_json: bool) -> None:
+    def show(facts: dict[str, Any]) -> None:
+        kind = "directed" if manifest.directed else "undirected"
+        click.echo(
+            f"{path}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {kind}, "
+            f"{manifest.features} features, {manifest.classes} classes"
+        )
+
+    emit({"path": str(path), "manifest": manifest}, as_json, show)
+
+
+def _write_synthetic(
+    out: Path, kind: str, graph: Any, options: dict[str, Any], force: bool, as_json: bool
+) -> None:
+    source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
+    manifest = store.write_graph(out, graph, source=source, overwrite=force, report=note)
+    _show_written(out, manifest, as_json)
+
+
+for _command in (import_, attach, add, export_model, import_parts, refine, simulate, study):
+    cli.add_command(_command)

@@ -1,0 +1,267 @@
+"""``gcn-partition add`` and ``refine``: make a partition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from partition.backends import TOOLS
+from partition.backends.catalogue import AUTO, MODELS
+from partition.cli.common import (
+    GRAPH,
+    collected_warnings,
+    direction_option,
+    emit,
+    force_option,
+    json_option,
+    parse_settings,
+    show_added,
+    working,
+)
+from partition.errors import UserError, unknown_name
+from partition.graph.store import Partition, has_partition, read_partition
+from partition.pipeline import adding, balance
+from partition.pipeline.portfolio import TIME_LIMIT, Network, add_best
+from partition.pipeline.refining import refine_partition
+from partition.pipeline.solving import MAPPINGS, NODES_FIRST, choose_tool
+from partition.refinement.search import Objective
+from partition.reporting.describe import describe_partition
+
+
+def weigh_option(command: Callable) -> Callable:
+    """--weigh, of commands that refine."""
+    text = "Weight of a term of the objective of refinement; terms and default weights: "
+    text += ", ".join(f"{f.name} ({f.default:g})" for f in fields(Objective))
+    text += ". May be repeated; add then also refines."
+    return click.option("--weigh", metavar="NAME=WEIGHT", multiple=True, help=text)(command)
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gcn-partition add G.graph --model hp -k 16
+  gcn-partition add G.graph --model gp --objective vol -k 16 --imbalance 0.03
+  gcn-partition add G.graph --model hp -k 16 --set preset=quality --name best-16
+  gcn-partition add G.graph --model hp -k 16 --balance nnz,rows --imbalance 0.03
+  gcn-partition add G.graph --model gp -k 64 --refine --ranks-per-node 8
+  gcn-partition add G.graph --model auto -k 64 --time-limit 120
+  gcn-partition add G.graph --model shp -k 8 --set batch=20000 --set theta=0.01
+`gcn-partition models` lists models, tools and their options."""
+)
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.option(
+    "--model",
+    metavar="|".join([*MODELS, AUTO]),
+    required=True,
+    help="; ".join(f"{name}: {model.help}" for name, model in MODELS.items())
+    + f"; {AUTO}: several of gp and hp, refined, within --time-limit; the best one is kept.",
+)
+@click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: one per rank.")
+@click.option(
+    "--imbalance",
+    type=float,
+    default=0.01,
+    show_default=True,
+    help="Largest weight of a part, relative to the average, minus 1; 0.01 is one percent.",
+)
+@click.option(
+    "--balance",
+    metavar="|".join(balance.CONSTRAINTS),
+    default=balance.DEFAULT,
+    show_default=True,
+    help="Weights that are balanced: "
+    + "; ".join(f"{name}: {text}" for name, text in balance.CONSTRAINTS.items())
+    + ". Several may be given, such as nnz,rows: the tool then balances their sum, and vertices "
+    "are moved afterwards until each is balanced.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the tool.")
+@click.option(
+    "--name",
+    help="Name of the partition.  [default: MODEL-K, such as hp-16, with seed and imbalance if "
+    "they are not the default ones, such as hp-16-s1-e0.03]",
+)
+@click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
+@click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
+@click.option(
+    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Option of model or tool."
+)
+@click.option(
+    "--refine",
+    is_flag=True,
+    help="Refine the result: fewer rows sent in total, and by the busiest rank.",
+)
+@weigh_option
+@click.option(
+    "--ranks-per-node",
+    type=int,
+    metavar="R",
+    help="Number the parts so that little is sent between nodes of R ranks each.",
+)
+@click.option(
+    "--mapping",
+    metavar="|".join(MAPPINGS),
+    default=NODES_FIRST,
+    show_default=True,
+    help="With --ranks-per-node: partition into nodes first and then each node into parts, or "
+    "into all parts at once. Both then renumber the parts.",
+)
+@direction_option("Direction of the aggregation.  [default: the graph's]")
+@click.option(
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help=f"For {AUTO}: time for all attempts.  [default: {TIME_LIMIT:g}]",
+)
+@click.option("--alpha", type=float, help="For auto: seconds per message.  [default: 5e-7]")
+@click.option("--beta", type=float, help="For auto: seconds per byte.  [default: 1e-10]")
+@click.option("--width", type=int, help="For auto: float32 columns of a row.  [default: 64]")
+@click.option(
+    "--if-missing", is_flag=True, help="Do nothing if the partition --name into K parts exists."
+)
+@force_option
+@json_option
+def add(
+    graph: Path, model: str, k: int, tool: str | None, objective: str | None,
+    settings: tuple[str, ...], refine: bool, weigh: tuple[str, ...], time_limit: float | None,
+    alpha: float | None, beta: float | None, width: int | None, if_missing: bool, force: bool,
+    as_json: bool, **arguments: Any,
+) -> None:  # fmt: skip
+    """Partition a graph and store the result in its folder."""
+    if if_missing:
+        there = _found(graph, arguments["name"], k, force)
+        if there is not None:
+            emit(describe_partition(there) | {"warnings": []}, as_json, show_added)
+            return
+    options = parse_settings(settings)
+    if objective is not None:
+        if "objective" in options:
+            raise UserError("--objective and --set objective=… say the same: give one of them")
+        options["objective"] = objective
+    wanted = parse_objective(weigh) if refine or weigh else None
+    _refuse_unused(model, tool, wanted is not None)
+    network = {"alpha": alpha, "beta": beta, "width": width}
+    given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
+    with collected_warnings() as messages, working("partitioning") as report:
+        if model == AUTO:
+            if tool or options:
+                raise UserError(f"--model {AUTO} chooses tools and their options itself")
+            made = add_best(
+                graph, k, time_limit=TIME_LIMIT if time_limit is None else time_limit,
+                network=Network(**given), objective=wanted, overwrite=force, report=report,
+                **arguments,
+            )  # fmt: skip
+        else:
+            if given or time_limit is not None:
+                raise UserError(
+                    "--time-limit, --alpha, --beta and --width are options of --model auto",
+                    "a time limit for refinement alone: gcn-partition refine",
+                )
+            made = adding.add_partition(
+                graph, model, k, tool=tool, refine=wanted, overwrite=force, **arguments, **options
+            )
+    facts = describe_partition(made) | {"warnings": messages}
+    emit(facts, as_json, show_added)
+
+
+def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:
+    """Refuse an option that was given and that nothing here would look at."""
+    context = click.get_current_context()
+
+    def given(name: str) -> bool:
+        return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+    if given("mapping") and not given("ranks_per_node"):
+        raise UserError("--mapping needs --ranks-per-node")
+    if model == AUTO or refine:
+        return
+    chosen, backend = choose_tool(model, tool)
+    if given("imbalance") and not backend.balanced:
+        raise UserError(
+            f"--imbalance: the tool {chosen!r} does not balance parts", "leave it out, or --refine"
+        )
+    if given("seed") and not backend.seeded and not MODELS[model].options:
+        raise UserError(f"--seed: nothing is random in the tool {chosen!r}", "leave it out")
+
+
+def _found(graph: Path, name: str | None, k: int, force: bool) -> Partition | None:
+    """The partition of that name, of this graph and into k parts; None if there is none."""
+    if name is None or force:
+        raise UserError("--if-missing needs --name, and excludes --force")
+    if not has_partition(graph, name):
+        return None
+    found = read_partition(graph, name)
+    if found.k != k:
+        raise UserError(
+            f"{graph} has a partition {name!r} into {found.k} parts, not {k}",
+            "give another --name, or remove it first",
+        )
+    return found
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gcn-partition refine G.graph gp-64
+  gcn-partition refine G.graph theirs --name ours --weigh max_recv=1 --weigh total=0.5
+  gcn-partition refine G.graph hp-64 --effort 4 --time-limit 600"""
+)
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("start", metavar="NAME")
+@click.option("--name", help="Name of the result.  [default: NAME+refined]")
+@weigh_option
+@click.option("--imbalance", type=float, help="As for add.  [default: that of NAME, or 0.01]")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option(
+    "--effort", type=float, default=1.0, show_default=True, help="Factor of the work done."
+)
+@click.option(
+    "--time-limit",
+    type=float,
+    metavar="SECONDS",
+    help="Stop after this time; the result then depends on the machine.  [default: no limit]",
+)
+@direction_option("Direction of the aggregation.  [default: that of NAME]")
+@force_option
+@json_option
+def refine(
+    graph: Path, start: str, weigh: tuple[str, ...], force: bool, as_json: bool, **arguments: Any
+) -> None:
+    """Refine the partition NAME: move vertices so that fewer rows are sent.
+
+    The rows of the busiest rank are reduced most. The balance is kept. NAME may be any partition,
+    also one of another tool. The result is never worse.
+    """
+    with collected_warnings() as messages, working("refining"):
+        made = refine_partition(
+            graph, start, objective=parse_objective(weigh), overwrite=force, **arguments
+        )
+    facts = describe_partition(made) | {"warnings": messages}
+    emit(facts, as_json, show_added)
+
+
+def parse_objective(pairs: tuple[str, ...]) -> Objective:
+    """An objective from ``--weigh NAME=WEIGHT``; what is not named keeps its default weight."""
+    names = [f.name for f in fields(Objective)]
+    weights = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if equals and name not in names:
+            raise unknown_name("weight of the objective", name, names)
+        if name in weights:
+            raise UserError(f"--weigh {pair}: {name} is given twice")
+        try:
+            weights[name] = float(text)
+        except ValueError:
+            raise UserError(f"--weigh {pair}: this is not NAME=WEIGHT") from None
+        if not 0 <= weights[name] < math.inf:
+            raise UserError(f"--weigh {pair}: weights are not negative")
+    objective = Objective(**weights)
+    if not any(getattr(objective, name) for name in names):
+        raise UserError("all weights of the objective are 0")
+    return objective

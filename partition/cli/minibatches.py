@@ -1,0 +1,60 @@
+"""Commands of ``gcn-partition`` about mini-batches."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from partition.cli.common import GRAPH, direction_option, emit, json_option, working
+from partition.graph.sampling import SAMPLERS
+from partition.reporting import simulate as simulation
+from partition.reporting import tables
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  gcn-partition simulate G.graph hp-8 --sampler vertex --batch 20000 --batches 1000
+  gcn-partition simulate G.graph hp-8 shp-8 gp-8 --batch 6%
+  gcn-partition simulate G.graph hp-8 shp-8 --sampler neighbor --batch 1024 --fanouts 10,5"""
+)
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@click.option(
+    "--sampler",
+    metavar="|".join(SAMPLERS),
+    default="vertex",
+    show_default=True,
+    help="vertex: the subgraph that uniformly drawn vertices induce; neighbor: seed vertices and "
+    "some neighbours of each, layer by layer.",
+)
+@click.option(
+    "--batch",
+    metavar="NUMBER|SHARE%",
+    default="6%",
+    show_default=True,
+    help="Vertices in a mini-batch (neighbor: seeds), or their share of all vertices.",
+)
+@click.option(
+    "--fanouts",
+    metavar="F,F…",
+    default="",
+    help="neighbor: neighbours per vertex for each layer, that of the seeds first; -1: all.  "
+    "[default: 10,10]",
+)
+@click.option(
+    "--batches", type=int, default=1000, show_default=True, help="Number of mini-batches."
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the mini-batches.")
+@direction_option("Direction of the aggregation.  [default: the graph's]")
+@json_option
+def simulate(graph: Path, names: tuple[str, ...], as_json: bool, **options: Any) -> None:
+    """Simulate the communication of random mini-batches; ratios are to the first partition named.
+
+    Rows and messages of one expand for each of them: mean, standard deviation and quantiles.
+    """
+    with working("drawing mini-batches"):
+        facts = simulation.simulate(graph, names, **options)
+    emit(facts, as_json, tables.show_simulation)

@@ -1,0 +1,1 @@
+"""Graphs, their folders on disk, and what is measured on them."""

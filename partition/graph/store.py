@@ -1,0 +1,421 @@
+"""The graph folder on disk: a manifest, plain ``.npy`` arrays, and named partitions.
+
+::
+
+    NAME.graph/
+        manifest.json
+        indptr.npy indices.npy [weights.npy] [features.npy] [labels.npy]
+        [train_mask.npy val_mask.npy test_mask.npy] [ids.npy]
+        partitions/NAME.npz  NAME.json
+
+Arrays are memory-mapped on reading. Everything is written under a temporary name and renamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError, unknown_name
+from partition.graph.graph import (
+    MASKS,
+    Graph,
+    check_arcs,
+    check_labels,
+    symmetry,
+    training_vertices,
+)
+from partition.graph.manifest import (
+    PARTITION_FORMAT,
+    PARTITION_VERSION,
+    Manifest,
+    Partition,
+    content_id,
+    data_id,
+    dump_json,
+    parts_id,
+    read_description,
+    read_manifest,
+    vertex_arrays,
+    write_json,
+)
+from partition.locks import folder_lock
+from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
+
+WAIT = 60.0  # seconds, for others that hold a lock while they write
+
+
+@dataclass(frozen=True)
+class StoredGraph:
+    """An open graph folder: its path, its manifest and its memory-mapped arrays."""
+
+    path: Path
+    manifest: Manifest
+    graph: Graph
+
+
+def write_graph(
+    path: str | os.PathLike,
+    graph: Graph,
+    *,
+    source: Mapping[str, Any],
+    direction: str = "in",
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> Manifest:
+    """Write a graph folder: all of it, or nothing.
+
+    Parameters
+    ----------
+    path : path
+        The folder to make; its name ends in ``.graph``.
+    source : mapping
+        Provenance for the manifest.
+    direction : {"in", "out"}
+        Recorded as the graph's own direction.
+    overwrite : bool
+        Replace a folder of that name. The partitions in it are kept if the arcs are the same.
+    report : callable
+        Told which partitions were kept, and which were not.
+
+    Raises
+    ------
+    UserError
+        If the name is wrong, the folder is there already or in use, or it cannot be written.
+    """
+    path = Path(path)
+    check_target(path, overwrite)
+    pattern, values = symmetry(graph)
+    manifest = Manifest(
+        id=content_id(graph),
+        name=path.stem,
+        n=graph.n,
+        nnz=graph.nnz,
+        directed=not pattern,
+        symmetric_pattern=pattern,
+        symmetric_values=values,
+        weighted=graph.weights is not None,
+        direction=direction,
+        features=0 if graph.features is None else int(graph.features.shape[1]),
+        classes=graph.classes,
+        masks=tuple(name for name in MASKS if name in graph.masks),
+        source=dict(source),
+        data_id=data_id(graph),
+        class_names=graph.class_names or (),
+    )
+    arrays = _arrays(graph)
+    _check_room(path, sum(array.nbytes for array in arrays.values()))
+    before: list[str] = []
+    with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
+        (temporary / "partitions").mkdir()
+        for name, array in arrays.items():
+            with atomic_file(temporary / f"{name}.npy") as file:
+                np.save(file, array, allow_pickle=False)
+        write_json(temporary / "manifest.json", asdict(manifest))
+        if path.exists():
+            # Until the new folder is in its place.
+            stack.enter_context(folder_lock(path, "gcn-partition import --force", patience=WAIT))
+            before = list_partitions(path)
+            _keep_partitions(path, temporary, graph, manifest)
+    kept = list_partitions(path)
+    if kept:
+        report(f"the arcs are the same: partitions kept: {', '.join(kept)}")
+    if lost := [name for name in before if name not in kept]:
+        report(f"partitions deleted, of other arcs or damaged: {', '.join(lost)}")
+    return manifest
+
+
+def _check_room(path: Path, nbytes: int) -> None:
+    """A UserError if a folder of that size does not fit beside ``path``."""
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    free = shutil.disk_usage(parent).free
+    if nbytes > free:
+        raise UserError(
+            f"cannot write {path}: it takes {nbytes / 2**20:,.0f} MiB, {free / 2**20:,.0f} are free"
+        )
+
+
+def check_target(path: Path, overwrite: bool = False) -> None:
+    """Refuse a path that :func:`write_graph` could not write a graph folder to.
+
+    Raises
+    ------
+    UserError
+        If the name is wrong, something is there already, it is in use, or the place is not
+        writable.
+    """
+    if path.suffix != ".graph":
+        raise UserError(f"a graph folder's name ends in .graph, not {path.name!r}")
+    if path.exists() and not overwrite:
+        raise UserError(f"{path} is there already", "choose another name or give --force")
+    if path.exists() and not (path / "manifest.json").exists():
+        raise UserError(f"{path} is not a graph folder and is not replaced")
+    parent = next(folder for folder in path.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise UserError(f"cannot write {path}: {parent} is not a folder that you may write to")
+    if path.exists():
+        with folder_lock(path, "gcn-partition import --force"):
+            pass
+
+
+def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
+    """Open a graph folder and map its arrays.
+
+    Parameters
+    ----------
+    check : bool
+        Read the arrays once, in bounded memory, and refuse numbers in them that no graph has.
+        Otherwise the caller does so for what it reads: :func:`partition.graph.graph.check_arcs`.
+
+    Raises
+    ------
+    UserError
+        If it is no graph folder, of another version, or an array is missing, truncated, damaged
+        or of another shape than the manifest says.
+    """
+    path = Path(path)
+    manifest = read_manifest(path)
+    n, nnz = manifest.n, manifest.nnz
+
+    def load(name: str, shape: tuple[int, ...], kind: str) -> np.ndarray:
+        return _map_array(path / f"{name}.npy", shape, kind)
+
+    graph = Graph(
+        indptr=load("indptr", (n + 1,), "i"),
+        indices=load("indices", (nnz,), "i"),
+        weights=load("weights", (nnz,), "f") if manifest.weighted else None,
+        features=load("features", (n, manifest.features), "f") if manifest.features else None,
+        labels=load("labels", (n,), "i") if manifest.classes else None,
+        masks={name: load(f"{name}_mask", (n,), "b") for name in manifest.masks},
+        ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
+        class_names=manifest.class_names or None,
+    )
+    if graph.indptr[0] != 0 or graph.indptr[-1] != nnz:
+        raise UserError(
+            f"{path}/indptr.npy goes from {graph.indptr[0]} to {graph.indptr[-1]}, the manifest "
+            f"says 0 to {nnz}",
+            "import the graph again",
+        )
+    if check:
+        try:
+            check_arcs(graph, 0, n)
+            check_labels(graph, manifest.classes)
+        except UserError as error:
+            raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
+    return StoredGraph(path, manifest, graph)
+
+
+@contextlib.contextmanager
+def partition_lock(
+    path: str | os.PathLike, name: str, purpose: str, *, exclusive: bool = True
+) -> Iterator[None]:
+    """Keep others from replacing the graph, and from making or removing the partition ``name``.
+
+    Parameters
+    ----------
+    purpose : str
+        For the message to others: "gcn-partition add".
+    exclusive : bool
+        For who makes or removes the partition; otherwise, for who uses it.
+
+    Raises
+    ------
+    UserError
+        If the name is malformed, or another process holds a lock that excludes this one.
+    """
+    folder = _partition_files(path, name)[0].parent
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(folder_lock(path, purpose, exclusive=False))
+        if exclusive and not folder.is_symlink():
+            with contextlib.suppress(OSError):  # the lock says what is wrong
+                folder.mkdir(exist_ok=True)
+        if exclusive or folder.is_dir():
+            lock, what = f".{name}.lock", f"{purpose} {name}"
+            stack.enter_context(folder_lock(folder, what, exclusive=exclusive, name=lock))
+        if exclusive:
+            sweep(folder)
+        yield
+
+
+def write_partition(
+    path: str | os.PathLike, partition: Partition, *, overwrite: bool = False
+) -> Partition:
+    """Put a partition into the graph folder ``path``; returns it as stored, with its id.
+
+    Raises
+    ------
+    UserError
+        If the name is malformed or taken, the partition is of another graph, or the files cannot be
+        written.
+    """
+    vector, description = _partition_files(path, partition.name)
+    if read_manifest(Path(path)).id != partition.graph_id:
+        raise UserError(f"{path} is another graph than the partition was made for")
+    parts = np.asarray(partition.parts, np.int32)
+    stored = replace(partition, parts=parts, id=parts_id(partition.k, parts))
+    facts = {"format": PARTITION_FORMAT, "version": PARTITION_VERSION}
+    facts |= {f.name: getattr(stored, f.name) for f in fields(Partition) if f.name != "parts"}
+    try:
+        vector.parent.mkdir(exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write {vector}: {error.strerror}") from error
+    # Two files, one writer at a time: they belong together.
+    with folder_lock(vector.parent, "writing a partition", name=".write.lock", patience=WAIT):
+        if description.exists() and not overwrite:
+            raise UserError(
+                f"{path} has a partition {partition.name!r} already",
+                "give --name or --force, or remove it first",
+            )
+        with contextlib.ExitStack() as both:
+            # The description is renamed last, and is gone meanwhile: a partition without one is
+            # not listed and not read.
+            file = both.enter_context(atomic_file(description, "w"))
+            dump_json(file, facts)
+            file.flush()
+            with atomic_file(vector) as out:
+                np.savez_compressed(out, parts=parts)
+                out.flush()  # a full disk is noticed before anything is lost
+                description.unlink(missing_ok=True)
+    return stored
+
+
+def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) -> Partition:
+    """Read the partition ``name`` of the graph folder ``path``.
+
+    Parameters
+    ----------
+    parts : bool
+        Read the part vector too; otherwise it is left empty (the description is small).
+
+    Raises
+    ------
+    UserError
+        If there is none of that name, its files are damaged, it belongs to another graph, or
+        a part number is outside 0..k−1.
+    """
+    path = Path(path)
+    file, description = _partition_files(path, name)
+    manifest = read_manifest(path)
+    if not description.exists():
+        names = list_partitions(path)
+        if not names:
+            hint = f"make one: gcn-partition add {path} --model hp -k 4"
+            raise UserError(f"{path} has no partition {name!r}, nor any other", hint)
+        raise unknown_name(f"partition of {path}", name, names)
+    facts = read_description(description)
+    if facts["graph_id"] != manifest.id:
+        raise UserError(
+            f"partition {name!r} in {path} was made for another graph "
+            f"(id {facts['graph_id']}, this graph is {manifest.id})",
+            "make it again with gcn-partition add",
+        )
+    if not parts:
+        return Partition(parts=np.empty(0, np.int32), **facts)
+    # The vector is as long as the graph, not as long as the manifest says.
+    _map_array(path / "indptr.npy", (manifest.n + 1,), "i")
+    partition = Partition(parts=_read_parts(file, manifest.n), **facts)
+    vector = partition.parts
+    if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
+        raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
+    if parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
+        if read_description(description) != facts:  # it was replaced while it was read
+            return read_partition(path, name)
+        raise UserError(
+            f"{file} does not hold the parts that {description.name} describes",
+            "make the partition again with gcn-partition add",
+        )
+    return partition
+
+
+def list_partitions(path: str | os.PathLike) -> list[str]:
+    """Names of the partitions of a graph folder, sorted."""
+    return sorted(file.stem for file in (Path(path) / "partitions").glob("[!.]*.json"))
+
+
+def has_partition(path: str | os.PathLike, name: str) -> bool:
+    """Whether there is a partition of that name; a UserError if none could be called so."""
+    return _partition_files(path, name)[1].exists()
+
+
+def remove_partition(path: str | os.PathLike, *names: str) -> None:
+    """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
+    files = [_partition_files(path, name) for name in names]
+    for name, (_, description) in zip(names, files, strict=True):
+        if not description.exists():
+            raise unknown_name(f"partition of {path}", name, list_partitions(path))
+    with contextlib.ExitStack() as stack:
+        for name in dict.fromkeys(names):
+            stack.enter_context(partition_lock(path, name, "gcn-partition remove"))
+        try:
+            for vector, description in files:
+                description.unlink(missing_ok=True)
+                vector.unlink(missing_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot remove {description}: {error.strerror}") from error
+
+
+def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> None:
+    """Bring the partitions along if the arcs are the same, with their training vertices counted."""
+    try:
+        same = read_manifest(old).id == manifest.id
+    except UserError:  # it is damaged, and replaced for that reason
+        return
+    training = training_vertices(graph)
+    for name in list_partitions(old) if same else []:
+        try:
+            partition = read_partition(old, name)
+        except UserError:
+            continue
+        train = None
+        if training is not None:
+            train = np.bincount(partition.parts[training], minlength=partition.k).tolist()
+        metrics = {key: {**facts, "train": train} for key, facts in partition.metrics.items()}
+        write_partition(new, replace(partition, metrics=metrics))
+
+
+def _arrays(graph: Graph) -> dict[str, np.ndarray]:
+    arcs = {"indptr": graph.indptr, "indices": graph.indices, "weights": graph.weights}
+    named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
+    return named | vertex_arrays(graph)
+
+
+def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
+    if not path.exists():
+        raise UserError(f"{path} is missing", "import the graph again")
+    try:
+        array = map_npy(path, kinds=NUMBERS + TEXTS)
+    except UserError as error:
+        raise UserError(
+            f"{path} is damaged or truncated: {error.message}", "import it again"
+        ) from None
+    if array.shape != shape or array.dtype.kind not in kind:
+        raise UserError(
+            f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
+            "import the graph again",
+        )
+    return array
+
+
+def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,199}", name):
+        raise UserError(
+            f"{name!r} is not a valid name for a partition",
+            "use at most 200 letters, digits and any of _ . + = -",
+        )
+    folder = Path(path) / "partitions"
+    return folder / f"{name}.npz", folder / f"{name}.json"
+
+
+def _read_parts(file: Path, n: int) -> np.ndarray:
+    vector = read_npz(file, ("parts",), shapes={"parts": (n,)}).get("parts", np.empty(0))
+    if vector.shape != (n,) or vector.dtype.kind != "i":
+        raise UserError(f"{file} does not hold the parts of {n} vertices")
+    return vector

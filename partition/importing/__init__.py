@@ -1,0 +1,1 @@
+"""From files of other programs, or from generators, to graph folders."""

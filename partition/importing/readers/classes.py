@@ -1,0 +1,111 @@
+"""Conversion of labels to classes 0, 1, 2 … with names."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import UNLABELLED
+from partition.importing.readers.files import quoted
+
+MAX_CLASSES = 1 << 20
+# So many vertices may each be of a class of their own; beyond, the labels are something else.
+FEW_VERTICES = 32
+# Without leading zeros, which numbers would lose.
+NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]{1,2})?")
+NOTHING = ("", "-1", "nan", "NaN")
+
+
+def class_labels(
+    labels: np.ndarray, where: str, names: np.ndarray | None = None
+) -> tuple[np.ndarray, tuple[str, ...] | None]:
+    """Number the classes that occur 0, 1, 2 … in increasing order.
+
+    Parameters
+    ----------
+    labels : (n,) integers or texts
+        −1, an empty text and "nan" are no label.
+    names : (c,) texts, optional
+        Name of each class, where labels are integers.
+
+    Returns
+    -------
+    (n,) int32
+        −1 where there is no label.
+    tuple of str, or None
+        Names of the classes: what stood in ``labels``, or in ``names``; None where that is the
+        number itself.
+
+    Raises
+    ------
+    UserError
+        If it is no vector of integers or texts, a label is below −1, or nearly every vertex would
+        be a class of its own.
+    """
+    if labels.ndim != 1 or labels.dtype.kind not in "iuU":
+        raise UserError(
+            f"{where}: labels must be a vector of integers or of texts, "
+            f"not {labels.dtype} {labels.shape}",
+            "one class per vertex, -1 where it has none",
+        )
+    if labels.dtype.kind == "U":
+        labels = _whole_numbers(labels, where)
+    if labels.dtype.kind == "U":
+        known = ~np.isin(labels, NOTHING)
+    else:
+        known = labels != UNLABELLED if labels.dtype.kind == "i" else np.ones(len(labels), bool)
+        if (labels[known] < 0).any():
+            at = int(np.argmax(labels < UNLABELLED))
+            raise UserError(
+                f"{where}: label {labels[at]} of vertex {at} is outside -1, 0, 1, 2 …",
+                "-1 marks a vertex without a label",
+            )
+    classes, number = np.unique(labels[known], return_inverse=True)
+    if len(classes) > MAX_CLASSES or len(classes) == len(number) > FEW_VERTICES:
+        raise UserError(
+            f"{where} holds {len(classes)} different labels for {len(number)} vertices",
+            "labels are classes, with several vertices each",
+        )
+    out = np.full(len(labels), UNLABELLED, np.int32)
+    out[known] = number
+    return out, _names(classes, names)
+
+
+def _names(classes: np.ndarray, names: np.ndarray | None) -> tuple[str, ...] | None:
+    if classes.dtype.kind == "U":
+        return tuple(classes.tolist())
+    if names is not None and names.ndim == 1 and len(classes) and classes[-1] < len(names):
+        chosen = names[classes]
+        return tuple(
+            name.decode("utf-8", "replace") if isinstance(name, bytes) else name
+            for name in chosen.tolist()
+        )
+    if (classes == np.arange(len(classes))).all():
+        return None
+    return tuple(map(str, classes.tolist()))
+
+
+def _whole_numbers(labels: np.ndarray, where: str) -> np.ndarray:
+    """Texts such as "3", "3.0" and "3.00e+00" as integers, if all labels are of that kind.
+
+    Raises
+    ------
+    UserError
+        If all are numbers, but one has a fraction: what is learned by regression is no class.
+    """
+    known = ~np.isin(labels, NOTHING)
+    words, number = np.unique(labels[known], return_inverse=True)
+    if not len(words) or not all(map(NUMBER.fullmatch, words.tolist())):
+        return labels
+    values = words.astype(float)
+    fraction = values != np.floor(values)
+    if fraction.any():
+        word = quoted(words[int(np.argmax(fraction))])
+        raise UserError(f"{where}: the label {word} is a number, not a class")
+    if np.abs(values).max() >= 2**53 or len(np.unique(values)) < len(words):
+        return labels
+    whole = np.full(len(labels), UNLABELLED, np.int64)
+    whole[known] = values[number].astype(np.int64)
+    return whole

@@ -1,0 +1,206 @@
+"""What the columns of a list of arcs are."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from partition.errors import UserError
+from partition.importing.readers import Layout
+from partition.importing.readers.files import quoted
+from partition.importing.readers.text import (
+    first_lines,
+    is_integer,
+    is_number,
+    separator_of,
+    text_blocks,
+    words_of,
+)
+
+ROLES = ("source", "target", "weight")
+# Names that columns have in the files of other programs.
+SOURCES = {"source", "src", "from", "fromnodeid", "fromnode", "node1", "u", "head", "sourceid"}
+TARGETS = {"target", "dst", "to", "tonodeid", "tonode", "node2", "v", "tail", "targetid", "dest"}
+WEIGHTS = {"weight", "weights", "w", "edgeweight"}
+
+
+@dataclass(frozen=True)
+class Columns:
+    """How a line is cut, and which columns are what.
+
+    Attributes
+    ----------
+    separator : str or None
+        None: white space.
+    width : int
+        Number of columns.
+    places : tuple of int
+        Positions of the columns with the source, the target and, if there is one, the weight.
+    text : bool
+        Ids are texts.
+    header : int
+        Number of the line with the names, 0 where there is none.
+    known : bool
+        A name or the user calls the third column a weight.
+    doubtful : bool
+        The first line may be a header after all.
+    note : str
+        What was read, where it is not all that there is, for the user.
+    """
+
+    separator: str | None
+    width: int
+    places: tuple[int, ...]
+    text: bool
+    header: int
+    known: bool
+    doubtful: bool
+    note: str
+
+
+def find_columns(path: Path, layout: Layout) -> Columns:
+    """Judge the columns of a list of arcs by its first two lines and by what the user says.
+
+    Raises
+    ------
+    UserError
+        If there is no arc, or it is not clear what a column is.
+    """
+    lines = first_lines(path, 2)
+    _refuse_matrix_market(path)
+    if not lines:
+        raise UserError(f"{path} holds no arcs", "one arc 'source target [weight]' a line")
+    number, first = lines[0]
+    separator = separator_of(_bare(first))
+    words = words_of(_bare(first), separator)
+    if separator == "\t" and all(map(is_integer, words[:2])):
+        separator, words = None, _bare(first).split()
+    if len(words) < 2:
+        raise UserError(
+            f"{path}, line {number}: {quoted(first.strip())} is one column",
+            "one arc 'source target [weight]' a line",
+        )
+    roles = None if layout.columns is None else _given_roles(layout.columns)
+    places = roles or _named_roles(words)
+    second = words_of(_bare(lines[1][1]), separator) if len(lines) > 1 else []
+    ends = (roles or (0, 1))[:2]
+    if max(roles or (0,)) >= len(words):
+        raise UserError(
+            f"{path}, line {number}: {quoted(first.strip())} has {len(words)} columns, "
+            f"--columns {layout.columns} names more"
+        )
+    header, doubtful = layout.header, False
+    if header is None:
+        header = not _integers(words, ends) and bool(_named_roles(words) or _integers(second, ends))
+        doubtful = not header and not _integers(words, ends) and len(lines) > 1
+    if header and len(lines) < 2:
+        raise UserError(f"{path} holds no arcs, only the header {quoted(first.strip())}")
+    if roles is None:
+        places = _named_roles(words) if header else None
+        places = places or _unnamed_roles(path, number, first, words, header)
+    assert places is not None
+    sample = second if header else words
+    text = layout.string_ids or not _integers(sample, places[:2])
+    if text and not layout.string_ids:
+        _refuse_fractions(path, lines[1] if header else lines[0], sample, places)
+    if text and separator is None and not header and len(words) == 3 and roles is None:
+        _check_third(path, number, first, words)
+    used = sorted(places)
+    note = ""
+    if header or used != list(range(len(words))):
+        names = words if header else [f"column {i + 1}" for i in range(len(words))]
+        note = ", ".join(
+            f"{role} {quoted(names[i])}" for role, i in zip(ROLES, places, strict=False)
+        )
+        unread = [quoted(names[i]) for i in range(len(words)) if i not in places]
+        note += f"; not read: {', '.join(unread)}" if unread else ""
+    return Columns(
+        separator=separator,
+        width=len(words),
+        places=places,
+        text=text,
+        header=number if header else 0,
+        known=roles is not None or bool(header),
+        doubtful=doubtful and text,
+        note=note,
+    )
+
+
+def _bare(line: str) -> str:
+    """A line of numbers without the comment behind it; other lines may hold the sign in a text."""
+    bare = re.split("[#%]", line)[0].strip()
+    return bare if bare and is_integer(words_of(bare, separator_of(bare))[0]) else line.strip()
+
+
+def _integers(words: list[str], places: tuple[int, ...]) -> bool:
+    return len(words) > max(places) and all(is_integer(words[i]) for i in places)
+
+
+def _given_roles(columns: str) -> tuple[int, ...]:
+    """Places of source, target and weight in ``--columns``."""
+    names = [name.strip() for name in columns.split(",")]
+    hint = "write source, target, weight and - in the order of the columns: source,target,-,weight"
+    for name in names:
+        if name not in (*ROLES, "-"):
+            raise UserError(f"--columns {columns}: {quoted(name)} is not a known column", hint)
+    counts = {role: names.count(role) for role in ROLES}
+    if counts["source"] != 1 or counts["target"] != 1 or counts["weight"] > 1:
+        raise UserError(f"--columns {columns} must name source and target, each once", hint)
+    return tuple(names.index(role) for role in ROLES if role in names)
+
+
+def _named_roles(words: list[str]) -> tuple[int, ...] | None:
+    """Places of source, target and weight by the names in a header."""
+    plain = [re.sub(r"[\s_.-]", "", word.lower()) for word in words]
+    places = []
+    for known in (SOURCES, TARGETS, WEIGHTS):
+        fitting = [i for i, word in enumerate(plain) if word in known]
+        if len(fitting) > 1:
+            return None
+        places += fitting
+        if not fitting and known is not WEIGHTS:
+            return None
+    return tuple(places)
+
+
+def _refuse_fractions(
+    path: Path, line: tuple[int, str], words: list[str], places: tuple[int, ...]
+) -> None:
+    """Numbers that are no integers of 64 bits are hardly meant to be texts."""
+    for place in places[:2]:
+        if place < len(words) and is_number(words[place]) and not is_integer(words[place]):
+            raise UserError(
+                f"{path}, line {line[0]}: {quoted(line[1].strip())} is not 'source target': "
+                f"{quoted(words[place])} is not an integer of 64 bits",
+                "if ids are texts, give --string-ids",
+            )
+
+
+def _unnamed_roles(
+    path: Path, number: int, line: str, words: list[str], header: bool
+) -> tuple[int, ...]:
+    if len(words) == 2:
+        return (0, 1)
+    if len(words) == 3 and not header:
+        return (0, 1, 2)
+    raise UserError(
+        f"{path}, line {number}: {quoted(line.strip())} has {len(words)} columns, and it is not "
+        "clear what they are",
+        "say it in their order, such as --columns source,target,weight or source,target,-,-",
+    )
+
+
+def _check_third(path: Path, number: int, line: str, words: list[str]) -> None:
+    if not is_number(words[2]):
+        raise UserError(
+            f"{path}, line {number}: the third column of {quoted(line.strip())} is not a weight",
+            "give --columns source,-,target, say, or --columns source,target,-",
+        )
+
+
+def _refuse_matrix_market(path: Path) -> None:
+    for _, block in text_blocks(path):
+        if block[:14].lower() == "%%matrixmarket":
+            raise UserError(f"{path} is a Matrix Market file", "give --format mtx")
+        return

@@ -1,0 +1,120 @@
+"""``.npz`` files: those of gnn-benchmark (Shchur et al., 2018) and of ``scipy.sparse.save_npz``.
+
+gnn-benchmark: CSR adjacency, attributes, labels. Its relatives call the arrays ``adj_data`` or
+``adj_matrix.data``, ``attr_data``, ``attr_matrix.data`` or ``feature_data``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.importing.readers import Layout, Source
+from partition.importing.readers.classes import class_labels
+from partition.importing.readers.files import (
+    dense_features,
+    finite_features,
+    finite_weights,
+    quoted,
+)
+from partition.importing.readers.sparse import csr_arrays, saved_csr
+from partition.records import NUMBERS, TEXTS, npz_names, read_npz
+
+PARTS = ("data", "indices", "indptr", "shape")
+ADJACENCY = ("adj_", "adj_matrix.", "adj.")
+ATTRIBUTES = ("attr_", "attr_matrix.", "attr.", "feature_", "features_", "features.")
+DENSE = ("attr_matrix", "features", "attr", "x")
+LABELS = ("labels", "label", "y")
+# Plain arrays of texts; where they are pickled objects, they are not read.
+SAVED = frozenset((*PARTS, "format"))
+CLASS_NAMES = ("class_names", "idx_to_class")
+
+
+def read(path: Path, layout: Layout | None = None) -> Source:
+    """Read an adjacency matrix (CSR, row = source) and the attributes and labels with it.
+
+    Members that are not known, and those that are pickled objects, are not touched.
+
+    Raises
+    ------
+    UserError
+        If an array is missing or damaged, or the arrays do not fit each other.
+    """
+    where = str(path)
+    names = npz_names(path)
+    if "format" in names:
+        matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
+        return Source(**_arcs(matrix, where), format="npz")
+    arrays = read_npz(path, WANTED)
+    adjacency = _prefix(arrays, ADJACENCY)
+    if adjacency is None:
+        found = ", ".join(quoted(name) for name in sorted(names)[:12]) or "nothing"
+        raise UserError(
+            f"{path} has no array adj_indptr; it holds {found}",
+            "an npz is one of gnn-benchmark or of scipy.sparse.save_npz",
+        )
+    arcs = _arcs(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data")
+    features = _features(arrays, where)
+    labels, class_names = None, None
+    if name := _one(arrays, LABELS, where):
+        labels, class_names = class_labels(arrays[name], where, _class_names(path, names))
+    for what, array in (("attributes", features), ("labels", labels)):
+        if array is not None and len(array) != arcs["n"]:
+            raise UserError(
+                f"{path} has {what} of {len(array)} vertices, the graph has {arcs['n']}"
+            )
+    return Source(**arcs, features=features, labels=labels, class_names=class_names, format="npz")
+
+
+WANTED = frozenset(
+    [prefix + part for prefix in (*ADJACENCY, *ATTRIBUTES) for part in PARTS] + [*DENSE, *LABELS]
+)
+
+
+def _arcs(
+    matrix: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]], where: str
+) -> dict[str, Any]:
+    indptr, indices, data, (rows, columns) = matrix
+    if rows != columns:
+        raise UserError(f"{where}: the adjacency matrix is {rows} x {columns}, not square")
+    if rows == 0:
+        raise UserError(f"{where} holds a graph without vertices")
+    weights: np.ndarray | None = finite_weights(data, where)
+    if (data == 1).all():
+        weights = None  # the format has no other way to say that a graph is unweighted
+    degree: np.ndarray = np.diff(indptr.astype(np.int64))
+    source = np.repeat(np.arange(rows), degree)
+    return {"n": rows, "source": source, "target": indices, "weights": weights}
+
+
+def _features(arrays: dict[str, np.ndarray], where: str) -> np.ndarray | None:
+    sparse = _prefix(arrays, ATTRIBUTES)
+    dense = _one(arrays, DENSE, where)
+    if dense is not None:
+        return finite_features(arrays[dense], f"{where}: {dense}")
+    if sparse is not None:
+        return dense_features(*csr_arrays(arrays, sparse, where), f"{where}: {sparse.rstrip('_.')}")
+    return None
+
+
+def _class_names(path: Path, names: set[str]) -> np.ndarray | None:
+    for name in CLASS_NAMES:
+        if name in names:
+            with contextlib.suppress(UserError):  # a pickle: the numbers of the classes will do
+                return read_npz(path, (name,), kinds=TEXTS)[name]
+    return None
+
+
+def _prefix(arrays: dict[str, np.ndarray], prefixes: tuple[str, ...]) -> str | None:
+    return next((prefix for prefix in prefixes if f"{prefix}indptr" in arrays), None)
+
+
+def _one(arrays: dict[str, np.ndarray], names: tuple[str, ...], where: str) -> str | None:
+    fitting = [name for name in names if name in arrays]
+    if len(fitting) > 1:
+        raise UserError(f"{where} holds {' and '.join(fitting)}: it is not clear which to read")
+    return fitting[0] if fitting else None

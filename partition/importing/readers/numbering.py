@@ -1,0 +1,166 @@
+"""Which vertex is which number: ids of a file to 0..n−1."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.importing.readers.files import check_memory, quoted
+
+
+def number_vertices(
+    source: np.ndarray,
+    target: np.ndarray,
+    where: str,
+    *,
+    names: np.ndarray | None = None,
+    vertices: str | None = None,
+    ids: np.ndarray | None = None,
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Number the vertices 0..n−1.
+
+    Parameters
+    ----------
+    source, target : (nnz,) int64
+        Ids of the ends of the arcs; where ids are texts, their places in ``names``.
+    names : (m,) str, optional
+    vertices : str, optional
+        "N": the ids are 0..N−1 or 1..N, "A..B": they are A..B; with an arc or without.
+    ids : (n,) int64 or str, optional
+        The id of each vertex, in the order that is wanted.
+
+        Without either, the vertices are the ids that occur, in increasing order.
+
+    Returns
+    -------
+    n, source, target, ids
+        ``ids`` is the (n,) id of each number, or None where that is the number itself.
+
+    Raises
+    ------
+    UserError
+        If an arc has an id that is not among those announced.
+    """
+    if vertices is not None and ids is not None:
+        raise UserError("--vertices and --ids both say which vertices there are: give one of them")
+    if names is not None:
+        if vertices is not None:
+            raise UserError(f"{where}: --vertices is for ids that are integers", "give --ids FILE")
+        ids = np.sort(names) if ids is None else ids
+        number = _places(ids, names, where)
+        return len(ids), number[source], number[target], ids
+    if ids is not None:
+        source, target = _places(ids, source, where), _places(ids, target, where)
+        same = bool((ids == np.arange(len(ids))).all())
+        return len(ids), source, target, None if same else ids
+    if vertices is not None:
+        low, high = _announced(source, target, vertices, where)
+        n = high - low + 1
+        check_memory(16 * n, f"{n} vertices")
+        for ends in (source, target):
+            outside = (ends < low) | (ends > high)
+            if outside.any():
+                found = ends[int(np.argmax(outside))]
+                raise UserError(f"{where}: there is a vertex {found}, --vertices {vertices}")
+        return n, source - low, target - low, np.arange(low, high + 1) if low else None
+    if not len(source):
+        raise UserError(f"{where} holds no arcs", "--vertices says how many vertices there are")
+    return compact(source, target)
+
+
+def compact(
+    source: np.ndarray, target: np.ndarray
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray | None]:
+    """Number the integers that occur 0..n−1 in increasing order: see :func:`number_vertices`.
+
+    Parameters
+    ----------
+    source, target : (nnz,) int64, nnz > 0
+    """
+    low = min(int(source.min()), int(target.min()))
+    high = max(int(source.max()), int(target.max()))
+    span = high - low + 1
+    if span <= 16 * len(source):
+        # A table over the span is faster than sorting, and smaller.
+        present = np.zeros(span, bool)
+        present[source - low] = True
+        present[target - low] = True
+        ids = np.flatnonzero(present) + low
+        if len(ids) == span:
+            source, target = source - low, target - low
+        else:
+            number = np.cumsum(present, dtype=np.int64) - 1
+            source, target = number[source - low], number[target - low]
+    else:
+        ids = np.union1d(source, target)
+        source, target = np.searchsorted(ids, source), np.searchsorted(ids, target)
+    same = low == 0 and high == len(ids) - 1
+    return len(ids), source, target, None if same else ids
+
+
+def positions(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each of ``wanted`` stands in ``ids``, and whether it is there at all."""
+    order = np.argsort(ids, kind="stable")
+    place = np.minimum(np.searchsorted(ids, wanted, sorter=order), len(ids) - 1)
+    found = order[place]
+    return found, ids[found] == wanted
+
+
+def check_ids(ids: np.ndarray, where: object) -> None:
+    """A UserError if there are no ids, or if one occurs twice."""
+    if not len(ids):
+        raise UserError(f"{where} holds no ids")
+    ordered = np.sort(ids)
+    twice = ordered[1:] == ordered[:-1]
+    if twice.any():
+        raise UserError(f"{where}: the id {shown_id(ordered[int(np.argmax(twice))])} occurs twice")
+
+
+def shown_id(value: np.generic | str | int) -> str:
+    """An id for a message: a number, or a text in quotes."""
+    return quoted(str(value)) if isinstance(value, str) else str(value)
+
+
+def _places(ids: np.ndarray, ends: np.ndarray, where: str) -> np.ndarray:
+    """Where each end of an arc stands in ``ids``."""
+    if ids.dtype.kind != ends.dtype.kind:
+        kinds = {"i": "integers", "U": "texts"}
+        raise UserError(
+            f"{where}: the ids of the arcs are {kinds[ends.dtype.kind]}, "
+            f"those of --ids are {kinds[ids.dtype.kind]}",
+            "--string-ids reads all of them as texts",
+        )
+    place, there = positions(ids, ends)
+    if not there.all():
+        missing = shown_id(ends[int(np.argmin(there))])
+        raise UserError(f"{where}: the vertex {missing} is not in the file of --ids")
+    return place
+
+
+def _announced(
+    source: np.ndarray, target: np.ndarray, vertices: str, where: str
+) -> tuple[int, int]:
+    """The first and the last id that ``--vertices`` stands for."""
+    span = re.fullmatch(r"(-?[0-9]{1,18})\.\.(-?[0-9]{1,18})", vertices)
+    if span is not None:
+        low, high = int(span[1]), int(span[2])
+        if low > high:
+            raise UserError(f"--vertices {vertices} holds no vertex")
+        return low, high
+    if not re.fullmatch(r"0*[1-9][0-9]{0,17}", vertices):
+        raise UserError(f"--vertices {vertices} is neither a number of vertices nor a span A..B")
+    n = int(vertices)
+    present = [
+        int(end) for ends in (source, target) if len(ends) for end in (ends.min(), ends.max())
+    ]
+    if present and min(present) > 0 and max(present) == n:
+        return 1, n
+    if present and min(present) > 0 and max(present) < n:
+        raise UserError(
+            f"{where}: the smallest vertex is {min(present)} and the largest {max(present)}, which "
+            f"fits 0..{n - 1} and 1..{n}",
+            f"give --vertices 0..{n - 1} or --vertices 1..{n}",
+        )
+    return 0, n - 1

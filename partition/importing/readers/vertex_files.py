@@ -1,0 +1,152 @@
+"""Files with a row for each vertex: features, labels, masks, ids; npy, npz, text, gzip'd or not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.importing.readers.files import (
+    check_file,
+    content_limit,
+    dense_features,
+    finite_features,
+    open_plain_or_gzip,
+    quoted,
+    read_errors,
+)
+from partition.importing.readers.numbering import check_ids
+from partition.importing.readers.sparse import saved_csr
+from partition.importing.readers.vertex_tables import Rows, read_column, read_feature_table
+from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
+
+FEATURES = ("features", "feature", "x", "feat", "feats", "attr_matrix", "attributes")
+LABELS = ("labels", "label", "y", "target", "targets", "classes")
+MASKS = ("mask",)
+
+
+def read_features(path: str | os.PathLike) -> Rows:
+    """(n, d) float32: an array, a sparse matrix of SciPy's, or lines of d numbers.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, damaged, or anything else.
+    """
+    path = Path(path)
+    with read_errors(path):
+        kind = _kind(path)
+        if kind == "text":
+            return read_feature_table(path)
+        if kind == "npz":
+            arrays = read_npz(path, kinds=NUMBERS + TEXTS)
+            if "indptr" in arrays or "format" in arrays:
+                return Rows(dense_features(*saved_csr(arrays, str(path)), str(path)))
+            return Rows(finite_features(_choose(arrays, FEATURES, path), str(path)))
+        return Rows(finite_features(_read_npy(path, kind), str(path)))
+
+
+def read_labels(path: str | os.PathLike) -> Rows:
+    """(n,) integers or texts: an array, or a class a line."""
+    return _read_vector(Path(path), LABELS)
+
+
+def read_mask(path: str | os.PathLike, name: str) -> Rows:
+    """Bool or integers: an array, or lines of true and false, of 0 and 1, or of vertices."""
+    rows = _read_vector(Path(path), (*MASKS, name, f"{name}_mask", f"{name}_idx", "idx"))
+    if rows.values.dtype.kind == "U":
+        words = np.char.lower(rows.values)
+        if not np.isin(words, ("true", "false")).all():
+            return rows
+        rows = Rows(words == "true", rows.ids)
+    return rows
+
+
+def read_ids(path: str | os.PathLike, *, text: bool = False) -> np.ndarray:
+    """(n,) int64 or str: the id of each row, each once.
+
+    Parameters
+    ----------
+    text : bool
+        Take integers as texts, too.
+    """
+    rows = _read_vector(Path(path), ("ids", "id", "nodes"))
+    if rows.ids is not None:
+        raise UserError(f"{path} has two columns", "one id a line")
+    values = rows.values
+    if values.dtype.kind not in "iuU":
+        raise UserError(f"{path}: ids are integers or texts, not {values.dtype}")
+    values = values.astype(str) if text else values
+    values = values if values.dtype.kind == "U" else values.astype(np.int64)
+    check_ids(values, path)
+    return values
+
+
+def _kind(path: Path) -> str:
+    """What a file is by its first bytes: "npy", "npy.gz", "npz" or "text"."""
+    check_file(path)
+    with open(path, "rb") as plain, open_plain_or_gzip(path) as file:
+        gzipped = plain.read(2) == b"\x1f\x8b"
+        magic = file.read(6)
+    if magic == b"\x93NUMPY":
+        return "npy.gz" if gzipped else "npy"
+    if magic.startswith(b"PK") and not gzipped:
+        return "npz"
+    if magic.startswith(b"\x80"):
+        raise UserError(f"{path} is a pickle, which is not read", "save it with numpy.save")
+    if magic.startswith(b"PK"):
+        raise UserError(f"{path} is a gzip'd npz", "unpack it with gunzip")
+    return "text"
+
+
+def _read_npy(path: Path, kind: str) -> np.ndarray:
+    """The array of an ``.npy``, mapped, or unpacked into memory; with a row for each vertex."""
+    if kind == "npy":
+        array = map_npy(path, kinds=NUMBERS + TEXTS)
+    else:
+        array = read_npy(
+            lambda: open_plain_or_gzip(path, ratio=DEFLATE_RATIO),
+            content_limit(path),
+            str(path),
+            kinds=NUMBERS + TEXTS,
+        )
+    if array.ndim == 0:
+        raise UserError(f"{path} holds a single value, not one for each vertex")
+    return array
+
+
+def _read_vector(path: Path, names: tuple[str, ...]) -> Rows:
+    with read_errors(path):
+        kind = _kind(path)
+        if kind == "text":
+            return read_column(path)
+        if kind == "npz":
+            arrays = read_npz(path, kinds=NUMBERS + TEXTS)
+            return Rows(_decoded(_choose(arrays, names, path), path))
+        return Rows(_decoded(_read_npy(path, kind), path))
+
+
+def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
+    """Texts of bytes as texts; other arrays as they are."""
+    if array.dtype.kind != "S":
+        return array
+    try:
+        return np.char.decode(array, "utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} holds texts that are not UTF-8") from error
+
+
+def _choose(arrays: dict[str, np.ndarray], names: tuple[str, ...], path: Path) -> np.ndarray:
+    """The only array of an npz, or the only one that has one of the names."""
+    fitting = [name for name in arrays if name.lower() in names]
+    if len(arrays) == 1:
+        fitting = list(arrays)
+    if len(fitting) != 1:
+        found = ", ".join(quoted(name) for name in list(arrays)[:12]) or "nothing"
+        raise UserError(
+            f"{path} holds {found}: it is not clear which array to read",
+            f"save one array only, or call it {names[0]!r}",
+        )
+    return arrays[fitting[0]]

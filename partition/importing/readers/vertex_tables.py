@@ -1,0 +1,214 @@
+"""Text files with a row for each vertex: tables of features, and single columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.importing.readers.files import check_memory, finite_features, quoted
+from partition.importing.readers.numbering import check_ids
+from partition.importing.readers.text import (
+    check_text,
+    first_lines,
+    is_integer,
+    is_number,
+    separator_of,
+    text_blocks,
+    words_of,
+)
+
+# A line of features is as long as there are features.
+LONGEST_ROW = 1 << 26
+LONGEST_WORD = 256
+# Names of a column, in a header, that says which vertex a row is of.
+ID_COLUMNS = {"", "id", "ids", "node", "nodeid", "vertex", "vertexid", "index", "unnamed:0"}
+BOOLEANS = ("true", "false")
+HEADINGS = ID_COLUMNS | {"label", "labels", "class", "classes", "y", "target", "mask", "nodes"}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a file says of vertices.
+
+    Attributes
+    ----------
+    values : (n, …) array
+        Numbers, bool, or texts.
+    ids : (n,) int64 or str, optional
+        Which vertex each row is of, where the file says so.
+    """
+
+    values: np.ndarray
+    ids: np.ndarray | None = None
+
+
+def read_feature_table(path: Path) -> Rows:
+    """(n, d) float32 from lines of numbers, under a header with the names or without.
+
+    A first column that the header calls an id says which vertex each row is of.
+
+    Raises
+    ------
+    UserError
+        With the line that is not as many numbers as the others.
+    """
+    lines = first_lines(path, 2, LONGEST_ROW)
+    if not lines:
+        raise UserError(f"{path} holds no features", "one vertex a line: numbers")
+    header, first = lines[0]
+    separator = separator_of(first)
+    words = words_of(first, separator)
+    if all(map(is_number, words)):
+        header, names = 0, None
+    else:
+        sample = words_of(lines[1][1], separator) if len(lines) > 1 else []
+        names = _plain(words[0])
+        if len(sample) != len(words) or not all(map(is_number, sample[names in ID_COLUMNS :])):
+            raise UserError(
+                f"{path}, line {header}: {quoted(first.strip())} is not {len(words)} numbers",
+                "a vertex a line; a column of ids has a header line that begins with 'id'",
+            )
+    skip = int(names in ID_COLUMNS) if names is not None else 0
+    if len(words) == skip:
+        raise UserError(f"{path} has a column of ids, but no features")
+    tables, ids = [], []
+    for number, block in text_blocks(path, LONGEST_ROW):
+        rows = [
+            line
+            for at, line in enumerate(block.split("\n"), number)
+            if at != header and line.strip() and not line.lstrip().startswith("#")
+        ]
+        if not rows:
+            continue
+        try:
+            table = np.loadtxt(
+                rows, np.float64, comments=None, delimiter=separator, quotechar='"', ndmin=2,
+                usecols=range(1, len(words)) if skip else None,
+            )  # fmt: skip
+        except ValueError as error:
+            raise _bad_row(path, number, block, header, separator, len(words), skip) from error
+        if table.shape[1] != len(words) - skip:
+            raise _bad_row(path, number, block, header, separator, len(words), skip)
+        with np.errstate(over="ignore"):
+            tables.append(table.astype(np.float32))
+        ids += [words_of(row, separator)[0] for row in rows] if skip else []
+    features = finite_features(np.concatenate(tables), str(path))
+    if not skip and header == 0:
+        _refuse_counter(path, features)
+    return Rows(features, id_array(ids, path) if skip else None)
+
+
+def _refuse_counter(path: Path, features: np.ndarray) -> None:
+    """Refuse a first column that counts the rows: it is hardly a feature."""
+    n, width = features.shape
+    if n < 3 or width < 2 or n >= 1 << 24:  # beyond, float32 cannot count
+        return
+    first = np.sort(features[:, 0])
+    if (first == np.arange(n) + first[0]).all() and first[0] in (0, 1):
+        raise UserError(
+            f"{path}: the first column holds each of {first[0]:.0f}..{first[-1]:.0f} once: ids, or "
+            "a feature?",
+            "put a header line first: 'id,…' if the column says which vertex a row is of, "
+            "any other name if it is a feature",
+        )
+
+
+def _bad_row(
+    path: Path, first: int, block: str, header: int, separator: str | None, width: int, skip: int
+) -> UserError:
+    """Find the first row that is not as many numbers as the first has."""
+    for number, line in enumerate(block.split("\n"), first):
+        if number == header or not line.strip() or line.lstrip().startswith("#"):
+            continue
+        words = words_of(line, separator)
+        at = f"{path}, line {number}"
+        if len(words) != width:
+            return UserError(f"{at} has {len(words)} columns, the first line has {width}")
+        for word in words[skip:]:
+            if not is_number(word):
+                return UserError(f"{at}: {quoted(word)} is not a number")
+    return UserError(f"{path}, from line {first} on: there is something else than numbers")
+
+
+def read_column(path: Path) -> Rows:
+    """(n,) int64 or texts: a value a line, or an id and a value under a header 'id,…'.
+
+    Raises
+    ------
+    UserError
+        With the line that has more columns, or bytes that are not UTF-8.
+    """
+    lines = first_lines(path, 1)
+    if not lines:
+        raise UserError(f"{path} is empty", "one value a line")
+    header, first = lines[0]
+    separator = separator_of(first)
+    words = [first.strip().strip('"')] if separator is None else words_of(first, separator)
+    width = len(words)
+    paired = width == 2 and _plain(words[0]) in ID_COLUMNS
+    if width > 2 or (width == 2 and not paired):
+        raise UserError(
+            f"{path}, line {header}: {quoted(first.strip())} has {width} columns",
+            "one value a line, or a header line 'id,…' and then an id and a value a line",
+        )
+    kept: dict[str, str] = {}  # each text once: there are few classes
+    values, ids = [], []
+    for start, block in text_blocks(path):
+        for number, line in enumerate(block.split("\n"), start):
+            if not line.strip() or line.lstrip().startswith("#") or (paired and number == header):
+                continue
+            words = [line.strip().strip('"')] if width == 1 else words_of(line, separator)
+            if len(words) != width:
+                raise UserError(
+                    f"{path}, line {number}: {quoted(line.strip())} has {len(words)} columns, "
+                    f"the first line has {width}"
+                )
+            values.append(kept.setdefault(words[-1], words[-1]))
+            if paired:
+                ids.append(words[0])
+    if not paired and _is_heading(values, kept):
+        del values[0]
+    return Rows(text_array(values, path), id_array(ids, path) if paired else None)
+
+
+def _is_heading(values: list[str], distinct: Iterable[str]) -> bool:
+    """Whether the first line names the column."""
+    first = values[0]
+    if _plain(first) in HEADINGS:
+        return True
+    others = [value for value in distinct if value != first]
+    if not others or is_number(first) or first.lower() in BOOLEANS:
+        return False
+    return all(is_integer(value) or value.lower() in BOOLEANS for value in others)
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[\s_.-]", "", word.lower())
+
+
+def text_array(values: list[str], path: Path) -> np.ndarray:
+    """Words as int64 where all of them are integers, and as texts otherwise."""
+    if not values:
+        raise UserError(f"{path} holds a header, but no values")
+    distinct = set(values)
+    if all(map(is_integer, distinct)):
+        return np.array(list(map(int, values)), np.int64)
+    for word in distinct:
+        check_text(word, str(path))
+    longest = max(map(len, distinct))
+    if longest > LONGEST_WORD:
+        raise UserError(f"{path}: {quoted(max(distinct, key=len))} has {longest} characters")
+    check_memory(4 * longest * len(values), f"{path}: texts of up to {longest} characters")
+    return np.array(values)
+
+
+def id_array(ids: list[str], path: Path) -> np.ndarray:
+    """The ids of rows, each once."""
+    array = text_array(ids, path)
+    check_ids(array, path)
+    return array

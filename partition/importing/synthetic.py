@@ -1,0 +1,223 @@
+"""Made-up graphs: planted communities that can be learnt, and R-MAT graphs with hubs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import Graph, index_dtype
+from partition.importing.assemble import attach, build_graph
+from partition.importing.readers import Source
+from partition.importing.readers.classes import MAX_CLASSES
+from partition.importing.readers.files import check_memory
+from partition.importing.vertex_data import generator
+
+ARCS_STREAM, VERTICES_STREAM = 3, 4
+CHUNK = 1 << 20
+
+
+def sbm(
+    n: int,
+    classes: int | Sequence[float],
+    *,
+    degree: float = 10,
+    intra: float = 0.8,
+    features: int = 32,
+    noise: float = 1.0,
+    seed: int = 0,
+    train: float = 0.1,
+    val: float = 0.1,
+) -> Graph:
+    """A stochastic block model: an undirected graph whose communities are its classes.
+
+    n · degree / 2 edges are drawn, each from a random vertex to one of its own community (with
+    probability ``intra``) or of another; self-loops are dropped and copies merged, so that the
+    mean degree is slightly lower. Features are the centroid of the class, a random point at
+    distance 1 from the origin, plus normal noise in every column. Vertices are in random order.
+
+    Parameters
+    ----------
+    n : int
+        Vertices.
+    classes : int or sequence of float
+        Number of communities of equal size (give or take one), or their relative sizes.
+    degree : float
+        Mean degree.
+    intra : float
+        Share of the edges that stay in a community, 0..1.
+    features : int
+        Columns.
+    noise : float
+        Standard deviation of the noise. At 1, a vertex' own features say little, the mean over
+        its neighbourhood says much.
+    seed : int
+        The same seed gives the same graph.
+    train, val : float
+        Shares of the vertices in these masks; the others are in the test mask.
+
+    Raises
+    ------
+    UserError
+        If an argument is out of range.
+    """
+    sizes = _community_sizes(n, classes)
+    _require(0 <= degree < np.inf, f"degree {degree} is not a mean degree")
+    _require(0 <= intra <= 1, f"intra {intra} is outside 0..1")
+    _require(features >= 1, f"features {features}: there must be at least one column")
+    _require(0 <= noise < np.inf, f"noise {noise} is not a standard deviation")
+    _require(
+        train >= 0 and val >= 0 and train + val <= 1, "train and val are shares of at most 1 in all"
+    )
+    nedges = round(n * degree / 2)
+    check_memory(8 * n * features + 64 * nedges, f"a graph of {n} vertices, {nedges} edges")
+
+    rng = generator(seed, VERTICES_STREAM)
+    labels = rng.permutation(np.repeat(np.arange(len(sizes), dtype=np.int32), sizes))
+    centroid = rng.standard_normal((len(sizes), features))
+    centroid /= np.linalg.norm(centroid, axis=1, keepdims=True)
+    rows = rng.standard_normal((n, features), dtype=np.float32)
+    rows *= np.float32(noise)
+    rows += centroid.astype(np.float32)[labels]
+
+    # Members of a community are adjacent in `member`; a position in it picks a neighbour.
+    rng = generator(seed, ARCS_STREAM)
+    member = np.argsort(labels, kind="stable")
+    source = rng.integers(n, size=nedges)
+    size = sizes[labels[source]]
+    begin = (np.cumsum(sizes) - sizes)[labels[source]]
+    inside = rng.random(nedges) < intra
+    inside |= size == n  # there is no other community
+    choices = np.where(inside, size, n - size)
+    position = np.floor(rng.random(nedges) * choices).astype(np.int64)
+    position += np.where(inside, begin, np.where(position >= begin, size, 0))
+
+    split = rng.permutation(n)
+    ntrain, nval = round(n * train), round(n * val)
+    masks = {name: np.zeros(n, bool) for name in ("train", "val", "test")}
+    masks["train"][split[:ntrain]] = True
+    masks["val"][split[ntrain : ntrain + nval]] = True
+    masks["test"][split[ntrain + nval :]] = True
+    graph, _ = build_graph(
+        Source(
+            n=n,
+            source=source,
+            target=member[position],
+            features=rows,
+            labels=labels,
+            masks=masks,
+            symmetric=True,
+            format="sbm",
+        ),
+        self_loops="drop",
+    )
+    return graph
+
+
+def rmat(
+    scale: int,
+    arcs: int,
+    *,
+    a: float = 0.57,
+    b: float = 0.19,
+    c: float = 0.19,
+    seed: int = 0,
+    undirected: bool = False,
+    shuffle: bool = True,
+    features: int | None = None,
+    classes: int | None = None,
+) -> Graph:
+    """An R-MAT graph (Chakrabarti, Zhan, Faloutsos, 2004): few hubs, many vertices of low degree.
+
+    Each arc descends ``scale`` times into a quadrant of the adjacency matrix, upper left, upper
+    right, lower left, lower right, with probabilities a, b, c, 1 − a − b − c. Self-loops are
+    dropped and copies merged, so that fewer than ``arcs`` arcs remain.
+
+    Parameters
+    ----------
+    scale : int
+        2**scale vertices, 0 ≤ scale ≤ 31.
+    arcs : int
+        Arcs drawn.
+    undirected : bool
+        Add the reverse of every arc.
+    shuffle : bool
+        Number the vertices at random; otherwise hubs have small numbers.
+    features, classes : int, optional
+        Columns of random features, number of random classes (see
+        ``partition.importing.assemble.attach``).
+    seed : int
+        The same seed gives the same graph.
+
+    Raises
+    ------
+    UserError
+        If an argument is out of range.
+    """
+    _require(0 <= scale <= 31, f"scale {scale} is outside 0..31")
+    _require(arcs >= 0, f"{arcs} arcs: a number of 0 or more")
+    _require(min(a, b, c) >= 0 and a + b + c <= 1, f"a, b, c = {a}, {b}, {c} are not probabilities")
+    for name, size in (("features", features), ("classes", classes)):
+        _require(size is None or size >= 1, f"{name} {size}: 1 or more, or none")
+    n = 1 << scale
+    check_memory(24 * arcs * (2 if undirected else 1) + 16 * n, f"{n} vertices, {arcs} arcs")
+
+    rng = generator(seed, ARCS_STREAM)
+    source = np.empty(arcs, index_dtype(n))
+    target = np.empty(arcs, index_dtype(n))
+    for start in range(0, arcs, CHUNK):
+        at = slice(start, min(start + CHUNK, arcs))
+        source[at], target[at] = _descend(rng, at.stop - at.start, scale, (a, b, c))
+    if shuffle:
+        number = generator(seed, VERTICES_STREAM).permutation(n).astype(source.dtype)
+        for ends in (source, target):
+            np.take(number, ends, out=ends, mode="clip")  # clip: without a copy of `out`
+    graph, _ = build_graph(
+        Source(n=n, source=source, target=target, format="rmat"),
+        undirected=undirected,
+        self_loops="drop",
+    )
+    return attach(
+        graph,
+        features=None if features is None else f"random:{features}",
+        labels=None if classes is None else f"random:{classes}",
+        seed=seed,
+    )
+
+
+def _descend(
+    rng: np.random.Generator, count: int, scale: int, probabilities: tuple[float, float, float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of ``count`` arcs: one bit of each for every level."""
+    upper_left, upper, all_but_last = np.cumsum(probabilities, dtype=np.float32)
+    row, column = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    for _ in range(scale):
+        draw = rng.random(count, dtype=np.float32)
+        lower = draw >= upper
+        right = (draw >= upper_left) ^ lower  # upper right; all of the lower left is False
+        right |= draw >= all_but_last
+        row += row
+        row += lower
+        column += column
+        column += right
+    return row, column
+
+
+def _community_sizes(n: int, classes: int | Sequence[float]) -> np.ndarray:
+    """Vertices in each community, n in all, each at least 1."""
+    share = np.ones(1) if isinstance(classes, int) else np.asarray(classes, np.float64)
+    _require(share.ndim == 1, "classes is a number, or a list of relative sizes")
+    count = classes if isinstance(classes, int) else len(share)
+    _require(1 <= count <= min(n, MAX_CLASSES), f"{n} vertices cannot make {count} classes")
+    share = np.resize(share, count)
+    _require(bool((share > 0).all() and np.isfinite(share).all()), "a share of a class must be > 0")
+    ends = np.round(np.cumsum(share) / share.sum() * n).astype(np.int64)
+    sizes = np.diff(ends, prepend=0)
+    _require(bool((sizes > 0).all()), f"{n} vertices leave a class with relative size too small")
+    return sizes
+
+
+def _require(condition: bool, message: str) -> None:
+    if not condition:
+        raise UserError(message)

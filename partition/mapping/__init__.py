@@ -1,0 +1,1 @@
+"""Placement of parts on nodes."""

@@ -1,0 +1,4 @@
+"""Input of partitioning tools: a graph or a hypergraph made from the pattern of M.
+
+Every model has ``weights``: the entries of each row of M, the arithmetic that a vertex brings.
+"""

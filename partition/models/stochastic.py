@@ -1,0 +1,261 @@
+"""The stochastic hypergraph: what mini-batches will communicate, learnt from sampled ones.
+
+Demirci et al. 2022, section 4.3.3 and algorithm 3: one column-net hypergraph per sampled
+mini-batch, all merged into one, whose connectivity−1 estimates the expected volume.
+
+The paper's hypergraphs hold the nets of a batch's own vertices. In a batch of a share q of all
+vertices an arc is seen with probability q², so most arcs are in none of a few batches, and a
+partitioner cuts them for nothing. Since a vertex is in a batch (nearly) independently of who else
+is, the net of j in batches *with* j is distributed as j with its readers in *any* batch. So by
+default (``owners = all``) every batch makes a net for every vertex: the same expectation from 1/q
+times as many nets, and the batches of one epoch see every arc exactly once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import count, islice
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import Graph, row_sizes
+from partition.graph.hashing import key, mixed
+from partition.graph.sampling import (
+    MODEL,
+    Pattern,
+    make_sampler,
+    pointers,
+    segments,
+    sides,
+    stream_seed,
+)
+from partition.models.hypergraph import HypergraphModel
+
+PROBES = 5
+# Where theta is left open: no more than this is drawn, if a larger theta will do with less.
+THETA = 0.02
+MOST_BATCHES, MOST_PINS = 20_000, 1 << 29
+MAX_PINS = 2**31 - 1
+# Nets that wait to be merged into the others, in pins.
+PENDING_PINS = 1 << 23
+
+
+def nets_needed(k: int, theta: float, delta: float) -> int:
+    """Nets whose mean connectivity is within θ of the expected one with probability 1 − δ.
+
+    Hoeffding's inequality for connectivities in 1..k (Demirci et al. 2022, equation 14):
+    |N| ≥ (k − 1)² / (2θ²) · ln(2/δ). It holds for a partition chosen before the nets are drawn;
+    one that is fitted to them needs more.
+
+    Raises
+    ------
+    UserError
+        Unless θ > 0 and 0 < δ < 1.
+    """
+    if not 0 < theta < math.inf:
+        raise UserError(f"theta = {theta}: the error of the mean connectivity is above 0")
+    if not 0 < delta < 1:
+        raise UserError(f"delta = {delta}: a probability between 0 and 1")
+    return math.ceil((k - 1) ** 2 / (2 * theta**2) * math.log(2 / delta))
+
+
+def settle(
+    graph: Graph, direction: str, k: int, seed: int, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The options of the model with everything decided that they left open.
+
+    ``batch`` becomes a number of vertices. Where ``batches`` is 0, it becomes b = ⌈|N| / mean nets
+    per batch⌉ with |N| from :func:`nets_needed` and the mean over a few batches. Nets of one pin,
+    whose connectivity is 1 under every partition, are not counted. With nets of all vertices, b is
+    rounded up to whole epochs. A sampler that draws other than by vertices makes nets of its
+    batches alone.
+
+    Raises
+    ------
+    UserError
+        If an option is out of range, or the merged hypergraph would be too large.
+    """
+    theta = options["theta"] or THETA
+    wanted = nets_needed(k, theta, options["delta"])
+    batches = options["batches"]
+    if batches < 0:
+        raise UserError(f"batches = {batches}: a number, or 0 for what theta and delta ask for")
+    if options["sampler"] != "vertex":
+        options = {**options, "owners": "batch"}
+    drawn = _Drawn(graph, direction, seed, options)
+    if batches == 0:
+        probes = list(islice(drawn, PROBES))
+        nets = sum(len(nets.owners) for nets in probes) / PROBES
+        pins = sum(len(nets.pins) for nets in probes) / PROBES
+        epoch = drawn.sampler.batches if options["owners"] == "all" else 1
+        if not options["theta"] and nets:
+            # A larger theta, rather than hours: an epoch of batches at least.
+            most = max(min(MOST_BATCHES, MOST_PINS // max(pins, 1)), epoch)
+            reached = theta * math.sqrt(wanted / (most * nets))
+            if reached > theta:
+                theta = float(f"{reached:.2g}")
+                wanted = min(wanted, math.floor(most * nets))
+        batches = math.ceil(wanted / nets) if nets else 1
+        batches = -(-batches // epoch) * epoch
+        if pins * batches > MAX_PINS:
+            raise UserError(
+                f"theta = {theta:g} and delta = {options['delta']:g} ask for "
+                f"{wanted:,} nets: {batches:,} batches of {pins:,.0f} pins are too many",
+                "choose a larger theta, or give the number of batches",
+            )
+        options = {**options, "theta": theta}
+    return {**options, "batch": str(drawn.sampler.size), "batches": max(batches, 1)}
+
+
+def stochastic_model(
+    graph: Graph, direction: str, *, seed: int, batches: int, **options: Any
+) -> HypergraphModel:
+    """The hypergraphs of ``batches`` mini-batches, merged.
+
+    The vertices are those of the graph, weighing what they weigh in a full batch. For each vertex
+    j that a batch reads (and layer, where layers differ) there is a net of j, its owner, and the
+    vertices whose rows of M read it there. Nets of one pin are left out, nets with the same owner
+    and the same pins become one that costs as many; both happen while batches are drawn, so that
+    memory holds the distinct nets and a bounded number of others.
+
+    Parameters
+    ----------
+    options
+        ``sampler``, ``batch``, ``fanouts``: see :func:`partition.graph.sampling.make_sampler`;
+        ``owners``: "all" or "batch".
+    """
+    merged, pending, waiting = _NO_NETS, [], 0
+    for nets in islice(_Drawn(graph, direction, seed, options), batches):
+        pending.append(nets)
+        waiting += len(nets.pins)
+        if waiting > max(PENDING_PINS, len(merged.pins) // 2):
+            merged, pending, waiting = _merge([merged, *pending]), [], 0
+            if len(merged.pins) > MAX_PINS:
+                raise UserError(
+                    f"{batches} batches have more than {MAX_PINS} pins",
+                    "choose a larger theta, fewer or smaller batches",
+                )
+    merged = _merge([merged, *pending])
+    return HypergraphModel(
+        row_sizes(graph, direction), merged.indptr, merged.pins, merged.costs, merged.owners
+    )
+
+
+@dataclass(frozen=True)
+class _Nets:
+    """Nets with sorted pins, their owners and costs, and two hashes of owner and pins."""
+
+    owners: np.ndarray
+    indptr: np.ndarray
+    pins: np.ndarray
+    costs: np.ndarray
+    codes: np.ndarray  # (2, nets) uint64
+
+
+_NO_NETS = _Nets(
+    np.empty(0, np.int64), np.zeros(1, np.int64), np.empty(0, np.int32),
+    np.empty(0, np.int64), np.empty((2, 0), np.uint64),
+)  # fmt: skip
+
+
+class _Drawn:
+    """The nets of one mini-batch after the other.
+
+    Nets of all vertices: batch by batch of one epoch after the other. Nets of the batch's own
+    vertices: the first batch of each epoch, so independent draws.
+    """
+
+    def __init__(self, graph: Graph, direction: str, seed: int, options: Mapping[str, Any]) -> None:
+        self.sampler = make_sampler(
+            options["sampler"], graph.n, options["batch"], stream_seed(seed, MODEL),
+            options["fanouts"],
+        )  # fmt: skip
+        self._side = sides(graph, direction, self.sampler.side)
+        self._all = options["owners"] == "all"
+
+    def __iter__(self) -> Iterator[_Nets]:
+        for number in count():
+            if self._all:
+                yield _nets(self._of_all(*divmod(number, self.sampler.batches)))
+            else:
+                patterns = self.sampler.patterns(*self._side, number, 0)
+                yield _joined([_nets(pattern) for pattern in patterns])
+
+    def _of_all(self, epoch: int, batch: int) -> Pattern:
+        """Every column of M, with its rows in the batch."""
+        indptr, rows = self._side
+        inside = np.zeros(self.sampler.n, bool)
+        inside[self.sampler.members(epoch, batch)] = True
+        entry = np.flatnonzero(inside[rows])
+        return Pattern(np.arange(len(inside)), np.searchsorted(entry, indptr), rows[entry])
+
+
+def _nets(pattern: Pattern) -> _Nets:
+    """The nets of more than one pin: each column's rows and its owner."""
+    sizes = np.diff(pattern.indptr)
+    place = np.repeat(np.arange(len(sizes)), sizes)
+    other = pattern.rows != pattern.columns[place]
+    place, rows = place[other], pattern.rows[other]
+    # Every owner joins its net; sorted, so that equal nets have equal pins.
+    kept = np.flatnonzero(np.bincount(place, minlength=len(sizes)))
+    place = np.concatenate([place, kept])
+    pins = np.concatenate([rows, pattern.columns[kept].astype(rows.dtype)])
+    order = np.lexsort((pins, place))
+    pins, place = pins[order], place[order]
+
+    owners = pattern.columns[kept]
+    indptr = pointers(np.bincount(place, minlength=len(sizes))[kept])
+    codes = np.empty((2, len(kept)), np.uint64)
+    for half in range(2):
+        hashed = np.add.reduceat(mixed(pins, key(half)), indptr[:-1]) if len(kept) else codes[half]
+        codes[half] = mixed(hashed ^ mixed(owners, key(half, 1)), key(half, 2))
+    return _Nets(owners, indptr, pins, np.ones(len(kept), np.int64), codes)
+
+
+def _joined(pieces: list[_Nets]) -> _Nets:
+    if len(pieces) == 1:
+        return pieces[0]
+    return _Nets(
+        np.concatenate([piece.owners for piece in pieces]),
+        pointers(np.concatenate([np.diff(piece.indptr) for piece in pieces])),
+        np.concatenate([piece.pins for piece in pieces]),
+        np.concatenate([piece.costs for piece in pieces]),
+        np.concatenate([piece.codes for piece in pieces], axis=1),
+    )
+
+
+def _merge(pieces: list[_Nets]) -> _Nets:
+    """The distinct nets, in order of owners; the costs of equal ones added.
+
+    Nets are taken for equal where 128 bits of hash are, and then compared pin by pin; any that
+    differed nevertheless would stay a net of its own.
+    """
+    nets = _joined(pieces)
+    order = np.lexsort((*nets.codes, nets.owners))
+    owners, codes = nets.owners[order], nets.codes[:, order]
+    sizes = np.diff(nets.indptr)[order]
+    first = np.ones(len(order), bool)
+    first[1:] = (owners[1:] != owners[:-1]) | (codes[:, 1:] != codes[:, :-1]).any(axis=0)
+    group = np.cumsum(first) - 1
+    leader = np.flatnonzero(first)[group]
+
+    copy = np.flatnonzero(~first & (sizes == sizes[leader]))
+    one, lengths = segments(nets.indptr, order[copy])
+    two, _ = segments(nets.indptr, order[leader[copy]])
+    unequal = nets.pins[one] != nets.pins[two]
+    differs = np.zeros(len(copy), bool)
+    if len(copy):
+        differs = np.logical_or.reduceat(unequal, np.cumsum(lengths) - lengths)
+    alone = ~first
+    alone[copy[~differs]] = False
+    keep = np.flatnonzero(first | alone)
+
+    target = np.where(alone, np.arange(len(order)), leader)
+    costs = np.zeros(len(order), np.int64)
+    np.add.at(costs, target, nets.costs[order])
+    place, counts = segments(nets.indptr, order[keep])
+    return _Nets(owners[keep], pointers(counts), nets.pins[place], costs[keep], codes[:, keep])

@@ -1,0 +1,1 @@
+"""From a graph folder and the name of a model to a stored partition."""

@@ -1,0 +1,297 @@
+"""What parts are balanced by: entries of M, rows, both, training vertices, or several at once.
+
+The tools here take one weight per vertex (METIS takes several, its Python wrapper does not). For
+several constraints they get the sum of the weights, each relative to its mean, and what is still
+out of balance afterwards is repaired by moving vertices. ``export-model`` writes all weights for
+tools that take several.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partition.errors import UserError, unknown_name
+from partition.graph.graph import Graph, row_sizes, training_vertices
+from partition.graph.metrics import Metrics
+from partition.graph.sampling import segments
+
+CONSTRAINTS = {
+    "nnz": "entries of M in the rows of a part, for sparse products",
+    "rows": "rows of a part, for memory and dense products",
+    "work": "entries plus 32 per row, for the time of an epoch",
+    "train": "training vertices of a part, for mini-batches",
+}
+DEFAULT = "nnz"
+# What dense products, loss and element-wise work cost a row of M, counted in entries that are
+# multiplied: 13 to 36 at three layers of 16, more where layers are wide (one core with AVX2).
+ROW_WORK = 32
+MAX_ROUNDS, MAX_SWAP_ROUNDS = 100, 20
+# Moves looked at in one round; bounds its time and memory.
+MAX_CANDIDATES = 1 << 20
+MAX_WALKED = 1 << 17
+# Swaps: how many parts are tried for a partner, and how many vertices of each part.
+MAX_PARTNERS, MAX_PAIRED = 4, 256
+# Of the sum of several weights: tools count in 32 bits.
+WEIGHT_LIMIT = 2**31 - 1
+
+
+def parse_balance(text: str) -> tuple[str, ...]:
+    """Names of constraints from "nnz,rows".
+
+    Raises
+    ------
+    UserError
+        If one is unknown or there is none.
+    """
+    names = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
+    for name in names:
+        if name not in CONSTRAINTS:
+            raise unknown_name("constraint of the balance", name, CONSTRAINTS)
+    return names
+
+
+def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
+    """What each vertex weighs under each constraint: (constraints, n) int64.
+
+    Raises
+    ------
+    UserError
+        For "train", if the graph has no training vertices.
+    """
+    weights = np.ones((len(names), graph.n), np.int64)
+    for i, name in enumerate(names):
+        if name == "nnz":
+            weights[i] = row_sizes(graph, direction)
+        elif name == "work":
+            weights[i] = row_sizes(graph, direction) + ROW_WORK
+        elif name == "train":
+            train = training_vertices(graph)
+            if train is None or not train.any():
+                raise UserError(
+                    "balance by training vertices: the graph has none",
+                    "import it with --labels, and with --train-mask where not all train",
+                )
+            weights[i] = train
+    return weights
+
+
+def part_loads(metrics: Metrics, name: str) -> list[int]:
+    """What each part weighs under a constraint; empty for "train" without such vertices."""
+    both = zip(metrics.nnz, metrics.rows, strict=True)
+    return {
+        "nnz": metrics.nnz,
+        "rows": metrics.rows,
+        "work": [nnz + ROW_WORK * rows for nnz, rows in both],
+        "train": metrics.train or [],
+    }[name]
+
+
+def single_weight(weights: np.ndarray) -> np.ndarray:
+    """One weight per vertex for tools that take one, (n,) int64: the sum, each over its mean."""
+    if len(weights) == 1:
+        return weights[0]
+    n = weights.shape[1]
+    means = np.maximum(weights.mean(axis=1), 1 / max(n, 1))
+    scale = max(1.0, min(1000.0, WEIGHT_LIMIT / (4 * len(weights) * max(n, 1))))
+    total = np.round((weights / means[:, np.newaxis]).sum(axis=0) * scale).astype(np.int64)
+    return np.maximum(total, 1)
+
+
+def limits(weights: np.ndarray, k: int, imbalance: float) -> np.ndarray:
+    """What a part may weigh under each constraint, (constraints,): never less than one vertex."""
+    average = weights.sum(axis=1) / k
+    return np.maximum(
+        np.maximum(np.floor((1 + imbalance) * average), np.ceil(average)), weights.max(axis=1)
+    )
+
+
+def repair(
+    parts: np.ndarray,
+    k: int,
+    weights: np.ndarray,
+    imbalance: float,
+    indptr: np.ndarray,
+    indices: np.ndarray,
+) -> np.ndarray:
+    """Move vertices out of parts that weigh too much, at little loss: greedy, in rounds.
+
+    The excess is what parts weigh above :func:`limits`, relative to the average part, summed over
+    parts and constraints. In a round every vertex of a part in excess may go to a part of a
+    neighbour, or to one with room; moves are tried in the order of neighbours lost per excess
+    relieved, and made if the excess falls. Where none helps, a vertex of a part in excess and one
+    of another part change places. So the excess never rises, and it ends; where that does not
+    reach the limits, what remains is in the metrics.
+
+    Parameters
+    ----------
+    parts : (n,) int32
+    weights : (constraints, n) int64
+    indptr, indices
+        Neighbours of each vertex: a symmetrised graph, as of
+        ``partition.models.graph.graph_model``.
+
+    Returns
+    -------
+    (n,) int32
+        No part is emptied.
+    """
+    parts = parts.copy()
+    limit = limits(weights, k, imbalance)
+    average = np.maximum(weights.sum(axis=1) / k, 1.0)
+    loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])
+    swaps = 0
+    for _ in range(MAX_ROUNDS):
+        over = loads > limit[:, np.newaxis]
+        if not over.any():
+            break
+        vertices, targets = _candidates(parts, k, weights, loads, limit, average, indptr, indices)
+        if _walk(vertices, targets, parts, weights, loads, limit, average):
+            continue
+        swaps += 1
+        if swaps > MAX_SWAP_ROUNDS or not _swap(
+            parts, weights, loads, limit, average, indptr, indices
+        ):
+            break
+    return parts
+
+
+def _candidates(
+    parts: np.ndarray, k: int, weights: np.ndarray, loads: np.ndarray, limit: np.ndarray,
+    average: np.ndarray, indptr: np.ndarray, indices: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Moves (vertex, part) that lower the excess as the loads are, the cheapest first."""
+    over = np.any(loads > limit[:, np.newaxis], axis=0)
+    vertices = np.flatnonzero(np.asarray(over)[parts])
+    if len(vertices) > MAX_CANDIDATES:
+        vertices = vertices[:: -(-len(vertices) // MAX_CANDIDATES)]
+    # Neighbours in every part that has one; and one part with room for each vertex, in turn.
+    place, counts = segments(indptr, vertices)
+    number = np.repeat(np.arange(len(vertices)), counts)
+    keys, common = np.unique(number * k + parts[indices[place]], return_counts=True)
+    number, target = np.divmod(keys, k)
+    mine = target == parts[vertices[number]]
+    own = np.bincount(number[mine], weights=common[mine], minlength=len(vertices))
+    room = ((limit[:, np.newaxis] - loads) / average[:, np.newaxis]).min(axis=0)
+    roomy = np.argsort(-room, kind="stable")[: max(1, np.count_nonzero(room > 0))]
+    number = np.concatenate([number[~mine], np.arange(len(vertices))])
+    target = np.concatenate([target[~mine], np.resize(roomy, len(vertices))])
+    gain = np.concatenate([common[~mine], np.zeros(len(vertices))]) - own[number]
+    vertex = vertices[number]
+
+    relief = -_change(vertex, target, parts, weights, loads, limit, average)
+    useful = np.flatnonzero((relief > 1e-12) & (target != parts[vertex]))
+    order = useful[np.argsort(-gain[useful] / relief[useful], kind="stable")][:MAX_WALKED]
+    return vertex[order], target[order]
+
+
+def _walk(
+    vertices: np.ndarray, targets: np.ndarray, parts: np.ndarray, weights: np.ndarray,
+    loads: np.ndarray, limit: np.ndarray, average: np.ndarray,
+) -> int:  # fmt: skip
+    """Make those of the moves that still lower the excess; how many."""
+    made = 0
+    bounds, scales = limit.tolist(), average.tolist()
+    now = loads.tolist()
+    columns = weights[:, vertices].T.tolist()
+    sources = parts[vertices].tolist()
+    moved = set()
+    for v, source, target, weight in zip(
+        vertices.tolist(), sources, targets.tolist(), columns, strict=True
+    ):
+        if v in moved:
+            continue
+        change = 0.0
+        for c, w in enumerate(weight):
+            a, b, most = now[c][source], now[c][target], bounds[c]
+            before = max(a - most, 0.0) + max(b - most, 0.0)
+            after = max(a - w - most, 0.0) + max(b + w - most, 0.0)
+            change += (after - before) / scales[c]
+        if change < -1e-12:
+            for c, w in enumerate(weight):
+                now[c][source] -= w
+                now[c][target] += w
+            parts[v] = target
+            moved.add(v)
+            made += 1
+    loads[:] = now
+    return made
+
+
+def _swap(
+    parts: np.ndarray, weights: np.ndarray, loads: np.ndarray, limit: np.ndarray,
+    average: np.ndarray, indptr: np.ndarray, indices: np.ndarray,
+) -> int:  # fmt: skip
+    """Let pairs of vertices change places where the excess falls by it; how many pairs."""
+    made, k = 0, loads.shape[1]
+    order = np.argsort(parts, kind="stable")
+    starts = np.searchsorted(parts[order], np.arange(k + 1))
+
+    def members(part: int) -> np.ndarray:
+        found = order[starts[part] : starts[part + 1]]
+        return found[parts[found] == part]  # without those that left meanwhile
+
+    for c, source in np.argwhere(loads > limit[:, np.newaxis]):
+        for target in np.argsort(loads[c], kind="stable")[:MAX_PARTNERS]:
+            if target == source or loads[c, source] <= limit[c]:
+                continue
+            ours = _spread_by(weights[c], members(source))
+            theirs = _spread_by(weights[c], members(target))
+            if not len(ours) or not len(theirs):  # all of them have changed places already
+                continue
+            relief = np.zeros((len(ours), len(theirs)))
+            for row, load, most, scale in zip(weights, loads, limit, average, strict=True):
+                shift = row[ours][:, np.newaxis] - row[theirs]
+                a, b = load[source], load[target]
+                relief += (max(a - most, 0) + max(b - most, 0)) / scale
+                relief -= (
+                    np.maximum(a - shift - most, 0) + np.maximum(b + shift - most, 0)
+                ) / scale
+            lost = [
+                _neighbours_in(v, here, parts, indptr, indices)
+                - _neighbours_in(v, there, parts, indptr, indices)
+                for v, here, there in ((ours, source, target), (theirs, target, source))
+            ]
+            loss = lost[0][:, np.newaxis] + lost[1]
+            price = np.where(
+                relief > 1e-12, (loss - loss.min() + 1) / np.maximum(relief, 1e-12), np.inf
+            )
+            i, j = np.unravel_index(int(price.argmin()), price.shape)
+            if price[i, j] == np.inf:
+                continue
+            v, u = ours[i], theirs[j]
+            shift = weights[:, v] - weights[:, u]
+            loads[:, source] -= shift
+            loads[:, target] += shift
+            parts[v], parts[u] = target, source
+            made += 1
+    return made
+
+
+def _spread_by(weight: np.ndarray, vertices: np.ndarray) -> np.ndarray:
+    """Some of the vertices, of all weights."""
+    order = vertices[np.argsort(weight[vertices], kind="stable")]
+    count = min(len(order), MAX_PAIRED)
+    return order[np.linspace(0, len(order) - 1, count).astype(np.int64)]
+
+
+def _neighbours_in(
+    vertices: np.ndarray, part: int, parts: np.ndarray, indptr: np.ndarray, indices: np.ndarray
+) -> np.ndarray:
+    place, counts = segments(indptr, vertices)
+    there = parts[indices[place]] == part
+    number = np.repeat(np.arange(len(vertices)), counts)
+    return np.bincount(number[there], minlength=len(vertices))
+
+
+def _change(
+    vertex: np.ndarray, target: np.ndarray, parts: np.ndarray, weights: np.ndarray,
+    loads: np.ndarray, limit: np.ndarray, average: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """What each move alone would add to the excess."""
+    change = np.zeros(len(vertex))
+    for row, load, most, scale in zip(weights, loads, limit, average, strict=True):
+        w, source = row[vertex], load[parts[vertex]]
+        fall = np.maximum(source - most, 0) - np.maximum(source - w - most, 0)
+        rise = np.maximum(load[target] + w - most, 0) - np.maximum(load[target] - most, 0)
+        change += (rise - fall) / scale
+    return change

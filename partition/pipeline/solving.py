@@ -1,0 +1,218 @@
+"""From a graph in memory to part numbers: graph → model → tool → parts."""
+
+from __future__ import annotations
+
+import heapq
+import time
+import traceback
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partition.backends import TOOLS, Tool
+from partition.backends.catalogue import MODELS, all_options, describe, unknown_model
+from partition.backends.process import run_apart
+from partition.errors import UserError
+from partition.graph.graph import Graph
+from partition.graph.metrics import exchange_matrix
+from partition.mapping.hierarchy import partition_nodes_first
+from partition.mapping.placement import map_to_nodes
+from partition.models.graph import graph_model
+from partition.models.hypergraph import hypergraph_model
+from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
+from partition.pipeline.balance import constraint_weights, parse_balance, repair, single_weight
+
+if TYPE_CHECKING:
+    from partition.refinement.search import Objective
+
+NODES_FIRST = "nodes-first"
+MAPPINGS = (NODES_FIRST, "flat")
+
+
+def make_parts(
+    graph: Graph,
+    model: str,
+    k: int,
+    *,
+    imbalance: float = 0.01,
+    seed: int = 0,
+    tool: str | None = None,
+    direction: str = "in",
+    balance: str = DEFAULT_BALANCE,
+    ranks_per_node: int | None = None,
+    mapping: str = NODES_FIRST,
+    timeout: float | None = None,
+    **options: Any,
+) -> np.ndarray:
+    """Partition a graph in memory: (n,) int32 part numbers, no part empty.
+
+    Parameters are those of :func:`partition.pipeline.adding.add_partition`; and
+
+    Parameters
+    ----------
+    timeout : float, optional
+        Seconds after which the tool is stopped.
+
+    Raises
+    ------
+    UserError
+        If the tool fails, or what it returns is no partition into k parts.
+    TimeIsUp
+        If it was stopped.
+    """
+    chosen, backend = choose_tool(model, tool)
+    settings = all_options(graph, model, chosen, backend, options)
+    constraints = check_balance(balance, chosen, backend)
+    if k == 1:
+        return np.zeros(graph.n, dtype=np.int32)
+
+    description = describe(graph, model, k, seed=seed, direction=direction, **settings)
+    weights = constraint_weights(graph, direction, constraints)
+    if balance != DEFAULT_BALANCE:
+        description = replace(description, weights=single_weight(weights))
+    deadline = None if timeout is None else time.perf_counter() + timeout
+
+    def solve(piece: Any, parts_wanted: int, imbalance: float) -> np.ndarray:
+        # No part can weigh less than the heaviest row: a tool asked for less may give up.
+        weight = piece.weights
+        heaviest = float(weight.max() * parts_wanted / weight.sum()) - 1 + 1e-6
+        arguments = {"imbalance": max(imbalance, heaviest), "seed": seed}
+        arguments |= {key: settings[key] for key in backend.options}
+        if backend.distribution is None:
+            parts = _run_here(chosen, backend, piece, parts_wanted, arguments)
+        else:
+            left = None if deadline is None else max(0.0, deadline - time.perf_counter())
+            entry = TOOLS.entries[chosen]
+            parts = run_apart(entry, piece, parts_wanted, timeout=left, **arguments)
+        return _checked(chosen, parts, parts_wanted, weight)
+
+    parts = None
+    if ranks_per_node is not None and mapping == NODES_FIRST and backend.balanced:
+        parts = partition_nodes_first(description, k, ranks_per_node, solve, imbalance)
+    if parts is None:
+        parts = solve(description, k, imbalance)
+    if len(constraints) > 1:
+        neighbours = graph_model(graph, direction)
+        parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
+    return parts
+
+
+def _run_here(name: str, tool: Tool, model: Any, k: int, arguments: dict[str, Any]) -> np.ndarray:
+    """Call a tool in this process: what it raises becomes one line that says where."""
+    try:
+        return tool.partition(model, k, **arguments)
+    except UserError:
+        raise
+    except Exception as error:
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(at.filename).name}, line {at.lineno}"
+        raise UserError(
+            f"the tool {name!r} failed: {type(error).__name__}: {error} ({place})",
+            "try another tool or other options",
+        ) from error
+
+
+def refined(
+    graph: Graph,
+    parts: np.ndarray,
+    k: int,
+    objective: Objective,
+    *,
+    imbalance: float = 0.01,
+    seed: int = 0,
+    direction: str = "in",
+    balance: str = DEFAULT_BALANCE,
+    effort: float = 1.0,
+    time_limit: float | None = None,
+) -> np.ndarray:
+    """The parts after :func:`~partition.refinement.search.refine` on the hypergraph: (n,) int32.
+
+    Parameters are those of :func:`partition.pipeline.adding.add_partition`; ``effort`` and
+    ``time_limit`` those of the refinement.
+    """
+    from partition.refinement.search import (
+        refine,  # the compiler behind it takes a second to import
+    )
+
+    if k == 1:
+        return parts
+    model = hypergraph_model(graph, direction)
+    weights = constraint_weights(graph, direction, parse_balance(balance))
+    return refine(
+        replace(model, weights=weights[0]),
+        parts,
+        k,
+        imbalance=imbalance,
+        objective=objective,
+        seed=seed,
+        effort=effort,
+        time_limit=time_limit,
+        extra_weights=weights[1:].T if len(weights) > 1 else None,
+    )
+
+
+def mapped(
+    graph: Graph, parts: np.ndarray, k: int, ranks_per_node: int, direction: str, seed: int
+) -> np.ndarray:
+    """The same parts, numbered so that those of one node exchange much with each other."""
+    exchange = exchange_matrix(graph, parts, k, direction)
+    return map_to_nodes(exchange, ranks_per_node, seed)[parts]
+
+
+def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
+    """A tool that takes the model, by name or the default; a UserError for anything else."""
+    if model not in MODELS:
+        raise unknown_model(model)
+    tools = MODELS[model].tools
+    chosen = tool or tools[0]
+    if chosen in TOOLS and chosen not in tools:
+        raise UserError(
+            f"the tool {chosen!r} does not take the model {model!r}",
+            f"tools for {model}: {', '.join(tools)}",
+        )
+    return chosen, TOOLS.get(chosen)
+
+
+def check_balance(balance: str, chosen: str, backend: Tool) -> tuple[str, ...]:
+    """The constraints named in ``balance``; a UserError unless the tool balances."""
+    names = parse_balance(balance)
+    if balance != DEFAULT_BALANCE and not backend.balanced:
+        raise UserError(f"balance = {balance}: the tool {chosen!r} does not balance anything")
+    return names
+
+
+def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
+    """What a tool returned, if it is a partition; a few parts that it left empty are filled."""
+    parts = np.asarray(parts)
+    if parts.shape != weights.shape or parts.dtype.kind not in "iu":
+        raise UserError(f"{tool} returned {parts.dtype} {parts.shape} for {len(weights)} vertices")
+    if parts.min() < 0 or parts.max() >= k:
+        raise UserError(f"{tool} returned part numbers outside 0..{k - 1}")
+    empty = k - len(np.unique(parts))
+    # With fewer than two rows a part, tools leave many parts empty, and there is little to lose.
+    if 2 * empty > k and len(parts) >= 2 * k:
+        raise UserError(
+            f"{tool} returned only {k - empty} of {k} parts",
+            "choose a smaller k or another tool",
+        )
+    return _filled(parts.astype(np.int32), k, weights)
+
+
+def _filled(parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:
+    """Every empty part gets the lightest vertex of the part that has most vertices by then."""
+    rows = np.bincount(parts, minlength=k)
+    empty = np.flatnonzero(rows == 0)
+    if not len(empty):
+        return parts
+    order = np.lexsort((weights, parts))  # part by part, the lightest first
+    start = np.concatenate(([0], np.cumsum(rows)))
+    fullest = [(-count, part) for part, count in enumerate(rows.tolist()) if count > 1]
+    heapq.heapify(fullest)
+    for part in empty:
+        count, donor = fullest[0]
+        parts[order[start[donor]]] = part
+        start[donor] += 1
+        heapq.heapreplace(fullest, (count + 1, donor))
+    return parts

@@ -1,0 +1,227 @@
+"""Models in the files of other partitioners: METIS .graph, hMETIS .hgr, PaToH .u.
+
+All three are lines of decimal numbers; they are composed by NumPy, a bounded piece at a time, since
+a loop over 10⁸ pins would take hours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from partition.backends import check_options
+from partition.backends.catalogue import MODELS, describe, settled, unknown_model
+from partition.errors import UserError, unknown_name
+from partition.graph.graph import DIRECTIONS, chunks
+from partition.graph.sampling import pointers
+from partition.graph.store import open_graph
+from partition.locks import check_outside_graphs
+from partition.models.graph import GraphModel
+from partition.models.hypergraph import HypergraphModel
+from partition.pipeline.balance import DEFAULT, constraint_weights, parse_balance
+from partition.records import atomic_file
+
+FORMATS = {
+    "metis": "METIS, ParMETIS, KaHIP, Scotch's gpart: an undirected graph",
+    "hmetis": "hMETIS, KaHyPar, Mt-KaHyPar: a hypergraph, one weight per vertex",
+    "patoh": "PaToH, Zoltan: a hypergraph",
+}
+PIECE = 1 << 20
+NEWLINE, SPACE = 10, 32
+
+
+def export_model(
+    path: str | os.PathLike,
+    file: str | os.PathLike,
+    format: str,
+    model: str | None = None,
+    *,
+    k: int | None = None,
+    seed: int = 0,
+    direction: str | None = None,
+    balance: str = DEFAULT,
+    overwrite: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Write a model of the graph folder ``path`` for another program.
+
+    Parameters
+    ----------
+    file, format
+        See :func:`write_model`.
+    model : str, optional
+        A name in ``MODELS``; default: gp for METIS, hp for the others.
+    k : int, optional
+        Parts to be made; only a model that depends on it (shp) needs it.
+    seed, direction, balance, options
+        As for ``partition.pipeline.adding.add_partition``; options of the model only.
+    overwrite : bool
+        Replace a file of that name.
+
+    Returns
+    -------
+    dict
+        ``file``, ``format``, ``model``, ``direction``, ``options``, ``vertices``, ``constraints``;
+        ``nets`` and ``pins``, or ``edges``; ``bytes``.
+
+    Raises
+    ------
+    UserError
+        For a bad argument, before anything is written.
+    """
+    if format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
+    stored = open_graph(path)
+    direction = direction or stored.manifest.direction
+    if direction not in DIRECTIONS:
+        raise unknown_name("direction", direction, DIRECTIONS)
+    model = model or ("gp" if format == "metis" else "hp")
+    if model not in MODELS:
+        raise unknown_model(model)
+    settings = check_options(model, MODELS[model], options, "model")
+    if k is None and MODELS[model].settle is not None:
+        raise UserError(f"the model {model!r} depends on the number of parts", "give -k")
+    names = parse_balance(balance)
+    if Path(file).exists() and not overwrite:
+        raise UserError(f"{file} is there already", "choose another name or give --force")
+    if not 0 <= seed < 2**31:
+        raise UserError(f"seed = {seed} is not in 0..{2**31 - 1}")
+    if k is not None and not 1 <= k <= stored.manifest.n:
+        raise UserError(f"k = {k} is not in 1..{stored.manifest.n}, the number of vertices")
+
+    graph = stored.graph
+    settings = settled(graph, model, k or 1, seed, direction, settings)
+    described = describe(graph, model, k or 1, seed=seed, direction=direction, **settings)
+    weights = constraint_weights(graph, direction, names)
+    write_model(file, described, format, weights)
+    facts: dict[str, Any] = {
+        "file": str(file),
+        "format": format,
+        "model": model,
+        "direction": direction,
+    }
+    facts |= {"options": settings, "vertices": graph.n, "constraints": list(names)}
+    if isinstance(described, GraphModel):
+        facts["edges"] = len(described.indices) // 2
+    else:
+        facts |= {"nets": described.nets, "pins": int(described.indptr[-1])}
+    return facts | {"bytes": Path(file).stat().st_size}
+
+
+def write_model(
+    file: str | os.PathLike, model: Any, format: str, weights: np.ndarray | None = None
+) -> None:
+    """Write a model for another program: all of the file, or nothing.
+
+    Parameters
+    ----------
+    model : GraphModel or HypergraphModel
+        A graph for "metis", a hypergraph for the others.
+    format : str
+        A name in ``FORMATS``. Vertices are numbered from 1 in METIS and hMETIS files, from 0 in
+        PaToH files.
+    weights : (constraints, n) integers, optional
+        Weights of the vertices, several each for METIS and PaToH; default: those of the model.
+
+    Raises
+    ------
+    UserError
+        If the format is unknown, does not take the model or several weights, or the file cannot be
+        written.
+    """
+    if format not in FORMATS:
+        raise unknown_name("format", format, FORMATS)
+    kind = GraphModel if format == "metis" else HypergraphModel
+    if not isinstance(model, kind):
+        wanted = "a graph (--model gp)" if format == "metis" else "a hypergraph (--model hp, shp)"
+        raise UserError(f"a {format} file holds {wanted}")
+    weights = model.weights[np.newaxis] if weights is None else weights
+    if format == "hmetis" and len(weights) > 1:
+        raise UserError(
+            "an hMETIS file has one weight per vertex", "balance one thing, or write a PaToH file"
+        )
+    write: Any = {"metis": _metis, "hmetis": _hmetis, "patoh": _patoh}[format]
+    check_outside_graphs(file)
+    with atomic_file(file) as out:
+        write(out, model, np.asarray(weights))
+
+
+def _metis(out: IO[bytes], model: GraphModel, weights: np.ndarray) -> None:
+    """``n edges 010 [constraints]``, then of each vertex its weights and its neighbours."""
+    constraints = f" {len(weights)}" if len(weights) > 1 else ""
+    n, edges = len(model.indptr) - 1, len(model.indices) // 2
+    out.write(f"{n} {edges} 010{constraints}\n".encode())
+    out.writelines(_lines(model.indptr, model.indices, 1, weights))
+
+
+def _hmetis(out: IO[bytes], model: HypergraphModel, weights: np.ndarray) -> None:
+    """``nets n 1[1|0]``, then of each net [its cost and] its pins, then a weight per line."""
+    n = weights.shape[1]
+    kind = "10" if model.costs is None else "11"
+    out.write(f"{model.nets} {n} {kind}\n".encode())
+    out.writelines(_lines(model.indptr, model.pins, 1, _costs(model)))
+    out.writelines(_lines(np.zeros(n + 1, np.int64), model.pins[:0], 1, weights))
+
+
+def _patoh(out: IO[bytes], model: HypergraphModel, weights: np.ndarray) -> None:
+    """``0 n nets pins 1|3 [constraints]``, nets as in hMETIS files, then the weights."""
+    n = weights.shape[1]
+    kind = 1 if model.costs is None else 3
+    constraints = f" {len(weights)}" if len(weights) > 1 else ""
+    head = f"0 {n} {model.nets} {int(model.indptr[-1])} {kind}{constraints}\n"
+    out.write(head.encode())
+    out.writelines(_lines(model.indptr, model.pins, 0, _costs(model)))
+    out.writelines(_lines(np.zeros(n + 1, np.int64), model.pins[:0], 0, weights))
+
+
+def _costs(model: HypergraphModel) -> np.ndarray:
+    if model.costs is None:
+        return np.empty((0, model.nets), np.int64)
+    return np.asarray(model.costs)[np.newaxis]
+
+
+def _lines(
+    indptr: np.ndarray, indices: np.ndarray, base: int, before: np.ndarray
+) -> Iterator[bytes]:
+    """A line per row of a pattern: the row's numbers of ``before``, then its indices + base."""
+    ahead = len(before)
+    # So that a piece has at most PIECE numbers (but for a single row of more).
+    cost = np.asarray(indptr) + ahead * np.arange(len(indptr))
+    for first, last in chunks(cost, PIECE):
+        sizes = np.diff(indptr[first : last + 1])
+        ends = pointers(sizes + ahead)
+        numbers = np.empty(ends[-1], np.int64)
+        front = (ends[:-1, np.newaxis] + np.arange(ahead)).ravel()
+        numbers[front] = before[:, first:last].T.ravel()
+        rest = np.ones(len(numbers), bool)
+        rest[front] = False
+        numbers[rest] = indices[indptr[first] : indptr[last]]
+        numbers[rest] += base
+        separators = np.full(len(numbers), SPACE, np.uint8)
+        filled = np.diff(ends) > 0
+        separators[ends[1:][filled] - 1] = NEWLINE
+        yield _decimal(numbers, separators, np.flatnonzero(~filled), ends)
+
+
+def _decimal(
+    numbers: np.ndarray, separators: np.ndarray, blank: np.ndarray, ends: np.ndarray
+) -> bytes:
+    """Numbers ≥ 0 in decimal, each followed by its separator; and the lines that are blank."""
+    width = len(str(int(numbers.max(initial=0))))
+    digits = np.empty((len(numbers), width + 1), np.uint8)
+    digits[:, width] = separators
+    shown = np.ones(digits.shape, bool)
+    rest = numbers.astype(np.uint64 if width > 9 else np.uint32)
+    for place in range(width - 1, -1, -1):
+        if place < width - 1:
+            np.not_equal(rest, 0, out=shown[:, place])
+        rest, digit = np.divmod(rest, rest.dtype.type(10))
+        digits[:, place] = digit + 48
+    if not len(blank):
+        return digits[shown].tobytes()
+    lengths = pointers(shown.sum(axis=1))
+    return np.insert(digits[shown], lengths[ends[blank]], NEWLINE).tobytes()

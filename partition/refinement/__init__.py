@@ -1,0 +1,1 @@
+"""Refinement by annealing on several levels."""

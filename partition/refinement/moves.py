@@ -1,0 +1,218 @@
+"""The compiled search of the refinement: a vertex looks at its nets, chooses a part, and moves."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partition.refinement.core import below, compiled, draw, height, move, set_prices
+
+WIDE = 128  # up to so many parts, a vertex looks at all
+
+
+class Desk(NamedTuple):
+    """Room to work in for :func:`survey`, all zero between two vertices.
+
+    Attributes
+    ----------
+    near, own, plain : (k,) float64
+        Cost of the nets that a part touches: those of other owners, at their owners' prices;
+        those that the vertex owns; those of other owners, without prices.
+    seen, candidates : (k,) bool, (k,) int64
+        Parts that the vertex may move to.
+    sums : (6,) float64
+        ``sums[:3]``: all nets, in the three ways above; ``sums[3:]``: those that would leave the
+        vertex' part with it.
+    """
+
+    near: np.ndarray
+    own: np.ndarray
+    plain: np.ndarray
+    seen: np.ndarray
+    candidates: np.ndarray
+    sums: np.ndarray
+
+
+@compiled
+def survey(state, v, desk, wide, receiving, random):
+    """Look at all nets of a vertex; how many candidates, and what its own nets send.
+
+    With few parts (``wide``) all are candidates. With many they are those in the nets that have
+    lists, and a random one; nets that have tables, which touch most parts, are only asked.
+    ``desk.plain`` matters, and is filled, where receiving has a price.
+    """
+    k, a = len(state.sizes), state.parts[v]
+    ncandidates, ntables, sent = 0, 0, 0
+    for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+        facts = state.facts[state.nets[i]]
+        at, cost, mine = facts.where, facts.cost, facts.owner == v
+        weight = cost if mine else cost * state.send_price[facts.home]
+        target = desk.own if mine else desk.near
+        if mine:
+            sent += cost * (facts.touched - 1)
+        if not facts.table:
+            alone = False
+            for c in range(at, at + 2 * facts.touched, 2):
+                p = state.cells[c]
+                target[p] += weight
+                if not mine:
+                    desk.plain[p] += cost
+                if not desk.seen[p]:
+                    desk.seen[p] = True
+                    desk.candidates[ncandidates] = p
+                    ncandidates += 1
+                if p == a:
+                    alone = state.cells[c + 1] == 1
+        else:
+            alone = state.cells[at + a] == 1
+            ntables += 1
+            if wide:
+                for p in range(k):
+                    target[p] += weight if state.cells[at + p] > 0 else 0.0
+                if receiving and not mine:
+                    for p in range(k):
+                        desk.plain[p] += cost if state.cells[at + p] > 0 else 0.0
+        kind = 1 if mine else 0
+        desk.sums[kind] += weight
+        desk.sums[2] += 0 if mine else cost
+        if alone:
+            desk.sums[3 + kind] += weight
+            desk.sums[5] += 0 if mine else cost
+    if wide:
+        return k, sent
+
+    extra = below(random, k)
+    if not desk.seen[extra]:
+        desk.seen[extra] = True
+        desk.candidates[ncandidates] = extra
+        ncandidates += 1
+    if ntables:
+        for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+            facts = state.facts[state.nets[i]]
+            if facts.table:
+                at, cost, mine = facts.where, facts.cost, facts.owner == v
+                weight = cost if mine else cost * state.send_price[facts.home]
+                target = desk.own if mine else desk.near
+                for c in range(ncandidates):
+                    p = desk.candidates[c]
+                    if state.cells[at + p] > 0:
+                        target[p] += weight
+                        if not mine:
+                            desk.plain[p] += cost
+    return ncandidates, sent
+
+
+@compiled
+def has_room(state, v, b):
+    """Whether the part can take the vertex within every limit."""
+    for m in range(len(state.limits)):
+        if state.loads[b, m] + state.weights[v, m] > state.limits[m]:
+            return False
+    return True
+
+
+@compiled
+def choose(state, v, desk, ncandidates, sent, wide, energy, random):
+    """The best other part that has room, −1 if there is none, and what the move would cost.
+
+    Volumes of other owners are taken at their prices; the vertex' own nets, which change the
+    volumes of two parts by a large step, at the difference of heights.
+    """
+    a = np.int64(state.parts[v])
+    near, own, plain = desk.sums[0], desk.sums[1], desk.sums[2]
+    send, q = state.send, energy.doublings
+    base = near - desk.sums[3]
+    if energy.send_strength > 0:
+        base += height(send[a] - sent, energy.send_strength, energy.send_norm, q)
+        base -= height(send[a], energy.send_strength, energy.send_norm, q)
+    base += state.recv_price[a] * (own - desk.sums[4] - desk.sums[5])
+    for m in range(len(state.limits)):
+        over = state.loads[a, m] - state.limits[m]
+        base -= energy.pressure * max(0, min(over, state.weights[v, m]))
+
+    best, least, ties = np.int64(-1), np.inf, 0
+    for c in range(ncandidates):
+        b = np.int64(c) if wide else desk.candidates[c]
+        if b == a:
+            continue
+        rise = own - desk.own[b] - desk.sums[4]
+        delta = base - desk.near[b] + energy.total * rise
+        delta += state.recv_price[b] * (plain - desk.plain[b] - desk.own[b])
+        if delta > least:  # the rest only adds
+            continue
+        if energy.send_strength > 0 and sent + rise > 0:
+            delta += height(send[b] + sent + rise, energy.send_strength, energy.send_norm, q)
+            delta -= height(send[b], energy.send_strength, energy.send_norm, q)
+        if delta > least or not has_room(state, v, b):
+            continue
+        # Of equals a random one, so that plateaus are crossed in all directions.
+        ties = ties + 1 if delta == least else 1
+        if ties == 1 or below(random, ties) == 0:
+            best, least = b, delta
+    return best, least
+
+
+@compiled
+def clear(desk, ncandidates, wide):
+    """Make the desk zero again."""
+    desk.sums[:] = 0.0
+    if wide:
+        desk.near[:] = 0.0
+        desk.own[:] = 0.0
+        desk.plain[:] = 0.0
+        desk.seen[:] = False
+        return
+    for i in range(ncandidates):
+        p = desk.candidates[i]
+        desk.near[p] = desk.own[p] = desk.plain[p] = 0.0
+        desk.seen[p] = False
+
+
+@compiled
+def sweep(state, vertices, temperature, energy, random):
+    """Offer each vertex of a list, in random order, its best other part.
+
+    A move that costs Δ is made with probability exp(−Δ / temperature); at 0, if Δ ≤ 0. The last
+    vertex of a part stays.
+
+    Returns
+    -------
+    int
+        Moves made.
+    """
+    k = len(state.sizes)
+    wide, receiving = k <= WIDE, energy.recv_strength > 0
+    desk = Desk(
+        np.zeros(k), np.zeros(k), np.zeros(k),
+        np.zeros(k, np.bool_), np.empty(k, np.int64), np.zeros(6),
+    )  # fmt: skip
+    found = np.empty(k, np.int32)
+    moves = 0
+    for p in range(k):
+        set_prices(state, p, energy)
+    for position in range(len(vertices)):
+        other = position + below(random, len(vertices) - position)
+        v = np.int64(vertices[other])
+        vertices[other] = vertices[position]
+        a = np.int64(state.parts[v])
+        if state.sizes[a] == 1:
+            continue
+        ncandidates, sent = survey(state, v, desk, wide, receiving, random)
+        b, delta = choose(state, v, desk, ncandidates, sent, wide, energy, random)
+        clear(desk, ncandidates, wide)
+        if b < 0:
+            continue
+        # A random tolerance for Δ, with the probabilities above.
+        tolerance = -temperature * np.log(1.0 - draw(random)) if temperature > 0 else 0.0
+        if delta > tolerance:
+            continue
+        messages = state.messages[0]
+        move(state, v, b, energy, found)
+        moves += 1
+        if energy.messages > 0:
+            delta += energy.messages * (state.messages[0] - messages)
+            if delta > tolerance:
+                move(state, v, a, energy, found)
+                moves -= 1
+    return moves

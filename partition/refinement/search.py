@@ -1,0 +1,286 @@
+"""Communication-aware refinement: lower volume and a lower busiest part, from any partition.
+
+The job of Graph-VB (Acer, Selvitopi and Aykanat, Parallel Computing 59, 2016) by other means:
+simulated annealing on the column-net hypergraph, over several levels. Clusters of vertices of
+one part move first, since single vertices cannot cross the valleys between good partitions of
+meshes and web graphs; then ever smaller ones.
+
+On a level, sweeps over the boundary offer every vertex its best other part, and take a loss Δ
+with probability exp(−Δ / temperature). The temperature rises until the partition is a little
+worse than it was at first, then falls to 0: so a graph whose start is far from a good partition
+is melted and one whose start is good is only shaken. A level that ends worse than it began is
+undone. Of very large hypergraphs there is time for a few sweeps only: where clusters do not make
+the hypergraph smaller, all of them are spent on single vertices.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from partition.models.hypergraph import HypergraphModel
+from partition.refinement.core import Energy, State, boundary
+from partition.refinement.levels import Level, cluster, contract, finest_level, new_state
+from partition.refinement.moves import sweep
+
+SWEEPS = 40  # on a level, while cooling
+WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
+LARGE = 5_000_000  # and fewer pins in all where there are more than these
+FEWEST = 2
+HEATED = 6  # sweeps from which on it pays to heat
+DENSE = 0.7  # coarser levels with more of the pins are no easier: the sweeps are not spent there
+ALONE = 3  # times as many sweeps on a level that has no coarser ones for that reason
+FLAT = 3  # sweeps at temperature 0 that end a level, at most
+COLDEST, HOTTEST = 0.08, 4.0  # temperatures, in net costs
+TOLERANCE = 0.02  # how much worse heating may make the partition, per unit of weight
+SLACK = 0.2  # mean clusters by which a part may be too heavy while clusters move
+COARSEST = 30  # vertices per part
+SHRINK = 0.9  # coarsening ends when it shrinks less
+RATED = 100  # nets of more pins do not tie vertices together
+DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
+PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is to be small: a sum of logarithms, each times one of the weights here.
+
+    So the weights are relative: by default one per cent of the volume is worth two per cent of
+    what the busiest part sends.
+
+    Attributes
+    ----------
+    total : float
+        Weight of the volume: Σ cost·(λ−1) over the nets.
+    max_send, max_recv : float
+        Weights of the largest volume that a part sends, and receives.
+    messages : float
+        Weight of the number of messages: pairs of parts of which one sends to the other.
+    """
+
+    total: float = 1.0
+    max_send: float = 0.5
+    max_recv: float = 0.0
+    messages: float = 0.0
+
+    def sum(self) -> float:
+        """The sum of the weights."""
+        return sum(astuple(self))
+
+
+def refine(
+    model: HypergraphModel,
+    parts: np.ndarray,
+    k: int,
+    *,
+    imbalance: float = 0.01,
+    objective: Objective | None = None,
+    seed: int = 0,
+    effort: float = 1.0,
+    time_limit: float | None = None,
+    extra_weights: np.ndarray | None = None,
+) -> np.ndarray:
+    """Move rows between the parts so that the communication falls, within the balance.
+
+    Parameters
+    ----------
+    model : HypergraphModel
+        With optional ``costs`` and ``owners`` of the nets; 1 and the vertex of the same number
+        where it has none. An owner is a pin of its net.
+    parts : (n,) integers
+        Where to start from, 0..k−1.
+    k : int
+        Number of parts.
+    imbalance : float
+        What the heaviest part may weigh above the average. A vertex that weighs more than that
+        raises the limit; a part that weighs more at the start only gets lighter.
+    objective : Objective, optional
+    seed : int
+        The same arguments give the same parts, unless the time limit ends the search.
+    effort : float
+        How often to go through all levels; below 1 once, with that share of the sweeps.
+    time_limit : float, optional
+        Seconds after which no further sweep begins, but for a few that restore the balance;
+        where they are short the search cools faster.
+    extra_weights : (n, m) integers, optional
+        Further weights of the vertices, balanced like the model's own.
+
+    Returns
+    -------
+    (n,) int32
+        Not worse than the start by the objective, unless the start was out of balance; parts
+        that were not empty are not.
+
+    Raises
+    ------
+    ValueError
+        If ``parts`` is not n numbers in 0..k−1, or a net does not pin its owner.
+    """
+    start = np.asarray(parts)
+    n = len(model.weights)
+    if start.shape != (n,):
+        raise ValueError(f"{start.shape} parts for {n} vertices")
+    if n and not 0 <= start.min() <= start.max() < k:
+        raise ValueError(f"a part number is outside 0..{k - 1}")
+    start = start.astype(np.int32)
+    level = finest_level(model, extra_weights)
+    if k == 1 or not len(level.owners):
+        return start
+    return _Search(objective or Objective(), k, imbalance, seed, effort, time_limit).run(
+        level, start
+    )
+
+
+@dataclass(frozen=True)
+class _Clock:
+    """A span of time, possibly infinite."""
+
+    begun: float
+    seconds: float
+
+    def spent(self) -> float:
+        """How much of it is over: 0 at first, 1 at the end."""
+        return (time.monotonic() - self.begun) / self.seconds if self.seconds > 0 else 1.0
+
+
+class _Search:
+    """The settings of one search, its random numbers and its clock."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        k: int,
+        imbalance: float,
+        seed: int,
+        effort: float,
+        time_limit: float | None,
+    ) -> None:
+        self.objective, self.k, self.imbalance, self.effort = objective, k, imbalance, effort
+        self.random = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
+        self.end = np.inf if time_limit is None else time.monotonic() + time_limit
+
+    def run(self, finest: Level, start: np.ndarray) -> np.ndarray:
+        """Down to a coarse level and back; the start where that was for nothing."""
+        average = finest.weights.sum(axis=0) / self.k
+        limits = np.maximum((1 + self.imbalance) * average, finest.weights.max(axis=0))
+        self.limits = limits.astype(np.int64)
+        self.grain = np.maximum(average / (2 * COARSEST), 1).astype(np.int64)
+        self.unit = float(finest.costs.mean()) * self.objective.sum()
+
+        state = self._state(finest, start, 0)
+        before, heaviest = self._value(state), state.loads.max(axis=0)
+        for _ in range(max(1, round(self.effort))):
+            state = self._descend(finest, state, 0)
+        reached = state.loads.max(axis=0)
+        if (reached > np.maximum(self.limits, heaviest)).any():
+            return start
+        # A start out of balance is left whatever that costs.
+        lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
+        return state.parts if lighter or self._value(state) <= before else start
+
+    def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
+        """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
+        pins = len(level.pins)
+        sweeps = sweeps_for(pins)
+        if len(level.weights) > COARSEST * self.k and time.monotonic() < self.end:
+            labels = np.empty(len(level.weights), np.int32)
+            clusters = cluster(state, labels, self.grain, RATED, self.random)
+            if clusters < SHRINK * len(level.weights):
+                coarse = contract(level, labels, clusters)
+                if sweeps < HEATED and len(coarse.pins) > DENSE * pins:
+                    sweeps *= ALONE
+                else:
+                    parts = np.empty(clusters, np.int32)
+                    parts[labels] = state.parts
+                    below = self._state(coarse, parts, depth + 1)
+                    below = self._descend(coarse, below, depth + 1, finer + pins)
+                    state = self._state(level, below.parts[labels], depth)
+        begun = time.monotonic()
+        share = pins / max(1, pins + finer)
+        clock = _Clock(begun, share * (self.end - begun))
+        return self._anneal(
+            state, level, depth, max(1, round(sweeps * min(1.0, self.effort))), clock
+        )
+
+    def _anneal(self, state: State, level: Level, depth: int, sweeps: int, clock: _Clock) -> State:
+        """Heat, cool, and undo it if that was for nothing."""
+        kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
+        ceiling = self._value(state, smooth=True) + TOLERANCE * self.objective.sum()
+        # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all
+        # where there are too few to come down again.
+        temperature, step = COLDEST, (HOTTEST / COLDEST) ** (4 / sweeps)
+        while sweeps >= HEATED and temperature < HOTTEST and clock.spent() < 0.25:
+            self._sweep(state, temperature)
+            if self._value(state, smooth=True) > ceiling:
+                break
+            temperature *= step
+        # Slowly down; faster where the time would not do.
+        done = 1 / sweeps
+        while done < 1 and clock.spent() < 0.9:
+            self._sweep(state, temperature * (COLDEST / temperature) ** done)
+            done = max(done + 1 / sweeps, clock.spent() / 0.9)
+        for _ in range(
+            min(FLAT, max(1, sweeps // 3))
+        ):  # late too where the coarser levels' slack is still in the parts
+            if clock.spent() < 1 or (depth == 0 and not self._feasible(state)):
+                self._sweep(state, 0.0)
+
+        worse = self._value(state) > before and self._feasible(state) <= feasible
+        return self._state(level, kept, depth) if worse else state
+
+    def _sweep(self, state: State, temperature: float) -> None:
+        """Offer each vertex of the boundary a move."""
+        energy = self._energy(state, PRESSURE[temperature == 0])
+        sweep(state, boundary(state), self.unit * temperature, energy, self.random)
+
+    def _energy(self, state: State, pressure: float) -> Energy:
+        """The objective's slopes here, times the volume: what one more row costs in rows."""
+        total = max(1.0, float(state.send.sum()))
+        send, recv = max(1.0, _norm(state.send)), max(1.0, _norm(state.recv))
+        wants = self.objective
+        return Energy(
+            total=float(wants.total),  # another type would be compiled anew
+            send_strength=wants.max_send * total / (self.k * send),
+            send_norm=send,
+            recv_strength=wants.max_recv * total / (self.k * recv),
+            recv_norm=recv,
+            doublings=DOUBLINGS,
+            pressure=float(pressure * wants.sum()),
+            messages=wants.messages * total / max(1, state.messages[0]),
+        )
+
+    def _value(self, state: State, smooth: bool = False) -> float:
+        """The objective; or a smooth one, with norms for the maxima."""
+        largest = _norm if smooth else np.max
+        figures = (state.send.sum(), largest(state.send), largest(state.recv), state.messages[0])
+        # 1 is added so that partitions without communication can be compared too.
+        return sum(
+            weight * float(np.log1p(figure))
+            for weight, figure in zip(astuple(self.objective), figures, strict=True)
+        )
+
+    def _feasible(self, state: State) -> bool:
+        return bool((state.loads <= state.limits).all())
+
+    def _state(self, level: Level, parts: np.ndarray, depth: int) -> State:
+        # Clusters are too coarse a grain for the balance asked for.
+        slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
+        limits = (self.limits + slack).astype(np.int64)
+        return new_state(level, parts, self.k, limits, messages=self.objective.messages > 0)
+
+
+def sweeps_for(pins: int) -> int:
+    """How many there is time for on a level."""
+    pins = max(1, pins)
+    return min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
+
+
+def _norm(volumes: np.ndarray) -> float:
+    """The generalised mean of exponent 2^DOUBLINGS: near the maximum, but smooth."""
+    largest = float(volumes.max())
+    if not largest:
+        return 0.0
+    exponent = 2**DOUBLINGS
+    return largest * float(np.mean((volumes / largest) ** exponent)) ** (1 / exponent)

@@ -1,0 +1,99 @@
+"""Comparing the partitions of a graph with each other and with random rows."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from partition.errors import UserError
+from partition.graph.metrics import Metrics, NodeTraffic, measure
+from partition.graph.store import Partition, list_partitions, open_graph, read_partition
+from partition.pipeline.adding import check_direction
+from partition.pipeline.solving import make_parts
+
+BASELINE = "rp"
+# The columns of table 2 of Demirci et al. (2022), as keys of a summary.
+TABLE = {
+    "volume_avg": "volume avg",
+    "max_send": "volume max",
+    "messages_avg": "messages avg",
+    "max_send_messages": "messages max",
+}
+
+
+def compare(
+    path: str | os.PathLike, names: Iterable[str] = (), direction: str | None = None
+) -> list[dict[str, Any]]:
+    """The figures of partitions of one graph, beside those of random rows with as many parts.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The partitions; all there are if empty.
+    direction : {"in", "out"}, optional
+        Direction of M; default: the graph's own.
+
+    Returns
+    -------
+    list of dict
+        One per partition, by k and then by volume: ``name``, ``model``, ``tool``, ``k``,
+        ``direction``, ``seconds``, the figures of :meth:`partition.graph.metrics.Metrics.summary`;
+        ``relative``: each of these over that of the ``baseline`` (None over 0), which is the
+        first stored partition of model rp with that k, or one made on the fly with seed 0;
+        ``nodes``: the figures of :meth:`partition.graph.metrics.NodeTraffic.summary`, or None.
+    """
+    stored = open_graph(path)
+    direction = check_direction(direction or stored.manifest.direction)
+    existing = [read_partition(path, name, parts=False) for name in list_partitions(path)]
+    wanted = [read_partition(path, name, parts=False) for name in names] or existing
+    baselines: dict[int, tuple[str, dict[str, float]]] = {}
+    for partition in existing:
+        if partition.model == BASELINE and partition.tool == "random":
+            summary = _summary(partition, direction)
+            baselines.setdefault(partition.k, (partition.name, summary))
+    for k in {partition.k for partition in wanted} - baselines.keys():
+        parts = make_parts(stored.graph, BASELINE, k)
+        summary = measure(stored.graph, parts, k, direction).summary()
+        baselines[k] = "rp, seed 0, computed", summary
+
+    rows = []
+    for partition in wanted:
+        label, yardstick = baselines[partition.k]
+        summary = _summary(partition, direction)
+        facts = {key: getattr(partition, key) for key in ("name", "model", "tool", "k", "seconds")}
+        relative = {
+            key: value / yardstick[key] if yardstick.get(key) else None
+            for key, value in summary.items()
+        }
+        traffic = partition.nodes.get(direction)
+        facts |= {"direction": direction} | summary
+        facts |= {"nodes": None if traffic is None else NodeTraffic(**traffic).summary()}
+        rows.append(facts | {"baseline": label, "relative": relative})
+    return sorted(rows, key=lambda row: (row["k"], row["volume"], row["name"]))
+
+
+def geometric_mean(values: Iterable[float | None]) -> float | None:
+    """Of the values there are; 0 if one is; None if there are none."""
+    known = [value for value in values if value is not None]
+    if not known or min(known) <= 0:
+        return 0.0 if known else None
+    return math.exp(sum(map(math.log, known)) / len(known))
+
+
+def means(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, dict[str, float | None]]:
+    """Geometric means of the ratios to random rows, over all rows with the same ``row[by]``."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row[by], []).append(row["relative"])
+    return {
+        name: {key: geometric_mean(ratios[key] for ratios in group) for key in TABLE}
+        for name, group in groups.items()
+    }
+
+
+def _summary(partition: Partition, direction: str) -> dict[str, float]:
+    if direction not in partition.metrics:
+        raise UserError(f"partition {partition.name!r} was stored without metrics")
+    return Metrics(**partition.metrics[direction]).summary()

@@ -1,0 +1,113 @@
+"""Descriptions of graphs and partitions for the command line: dictionaries, ready for JSON."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from partition.graph.graph import UNLABELLED, Graph, chunks
+from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
+
+
+def describe_graph(stored: StoredGraph) -> dict[str, Any]:
+    """The manifest, the statistics of the degrees, and the partitions in the folder."""
+    return {
+        "path": str(stored.path),
+        "manifest": stored.manifest,
+        "degrees": degrees(stored.graph),
+        "partitions": [
+            describe_partition(read_partition(stored.path, name, parts=False), lists=False)
+            for name in list_partitions(stored.path)
+        ],
+    }
+
+
+def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str, Any]:
+    """All that is stored of a partition but the part vector, and the totals of its metrics.
+
+    Parameters
+    ----------
+    lists : bool
+        Include the figures of every part.
+    """
+    hidden = {"parts"} if lists else {"parts", "metrics", "nodes", "history"}
+    facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
+    summary = {key: Metrics(**value).summary() for key, value in partition.metrics.items()}
+    nodes = {key: NodeTraffic(**value).summary() for key, value in partition.nodes.items()}
+    return facts | {"summary": summary, "node_summary": nodes}
+
+
+def describe_data(stored: StoredGraph) -> dict[str, Any]:
+    """What came out of an import, to be held against what was meant: see the keys.
+
+    ``ids`` has ``first`` and ``last``, as they are numbered; ``features`` ``columns``, ``min``,
+    ``max`` and ``zeros`` (a share); ``classes`` their vertices by name; ``masks`` theirs.
+    """
+    graph, manifest = stored.graph, stored.manifest
+    features, labels, classes = None, None, {}
+    if graph.features is not None and graph.n:
+        features = _range(graph.features)
+    if graph.labels is not None:
+        names = graph.class_names or tuple(map(str, range(graph.classes)))
+        sizes = np.bincount(graph.labels[graph.labels != UNLABELLED], minlength=len(names))
+        classes = dict(zip(names, sizes.tolist(), strict=False))
+        labels = int(sizes.sum())
+    ids = None
+    if graph.ids is not None and graph.n:
+        ids = {"first": graph.ids[0].item(), "last": graph.ids[-1].item()}
+    weights = None
+    if graph.weights is not None and graph.nnz:
+        weights = {"min": float(graph.weights.min()), "max": float(graph.weights.max())}
+    return {
+        "vertices": graph.n,
+        "arcs": graph.nnz,
+        "directed": manifest.directed,
+        "weights": weights,
+        "ids": ids,
+        "features": features,
+        "labels": labels,
+        "classes": classes,
+        "masks": {name: int(np.count_nonzero(mask)) for name, mask in graph.masks.items()},
+    }
+
+
+def _range(features: np.ndarray) -> dict[str, Any]:
+    """Least and largest entry and the share of zeros, a slice at a time."""
+    step = max(1, (1 << 24) // features.shape[1])
+    slices = [features[start : start + step] for start in range(0, len(features), step)]
+    return {
+        "columns": int(features.shape[1]),
+        "min": min(float(piece.min()) for piece in slices),
+        "max": max(float(piece.max()) for piece in slices),
+        "zeros": 1 - sum(int(np.count_nonzero(piece)) for piece in slices) / features.size,
+    }
+
+
+def degrees(graph: Graph) -> dict[str, Any]:
+    """Least, mean and largest number of arcs out of and into a vertex; loops; isolated vertices.
+
+    A vertex is isolated if no arc joins it to another one.
+    """
+    out_degree = np.diff(graph.indptr)
+    in_degree = np.zeros(graph.n, dtype=np.int64)
+    loops = np.zeros(graph.n, dtype=bool)
+    for first, last in chunks(graph.indptr, max(graph.n, 1 << 22)):
+        target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
+        source = np.repeat(np.arange(first, last), np.diff(graph.indptr[first : last + 1]))
+        in_degree += np.bincount(target, minlength=graph.n)
+        loops[target[target == source]] = True
+    return {
+        "out": _spread(out_degree),
+        "in": _spread(in_degree),
+        "self_loops": int(loops.sum()),
+        "isolated": int((out_degree + in_degree == 2 * loops).sum()),
+    }
+
+
+def _spread(degree: np.ndarray) -> dict[str, float]:
+    if not len(degree):
+        return {"min": 0, "mean": 0.0, "max": 0}
+    return {"min": int(degree.min()), "mean": float(degree.mean()), "max": int(degree.max())}

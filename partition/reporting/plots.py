@@ -1,0 +1,111 @@
+"""Plots, for people who compare partitions; needs matplotlib."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from partition.errors import UserError
+from partition.figures import COLOURS, logarithmic, new_figure, save_figure
+from partition.reporting.comparison import BASELINE
+
+PANELS = {
+    "volume_avg": "volume",
+    "max_send": "rows sent by the busiest rank",
+    "messages_avg": "messages",
+    "max_send_messages": "messages of the busiest rank",
+}
+
+
+def plot_comparison(rows: Sequence[Mapping[str, Any]], file: str | os.PathLike) -> None:
+    """Figures of partitions over those of random rows, on logarithmic axes: a panel per figure.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        From :func:`partition.reporting.study.study`: a line of the plot each, under its graph and
+        k.
+    file : path
+        Its ending says the format: ``.png``, ``.pdf``, ``.svg``.
+
+    Raises
+    ------
+    UserError
+        If there is no partition but random rows, matplotlib is not installed, the format is
+        unknown, or the file cannot be written.
+    """
+    rows = [row for row in rows if row["model"] != BASELINE]
+    if not rows:
+        raise UserError("there is nothing to plot: random rows are what others are compared with")
+    places, ticks = _places(rows)
+    kinds = list(dict.fromkeys(row["label"] for row in rows))
+    if len(kinds) > len(COLOURS):
+        kinds = list(dict.fromkeys(row["model"] for row in rows))
+    colours = [
+        COLOURS[kinds.index(row["label" if row["label"] in kinds else "model"]) % len(COLOURS)]
+        for row in rows
+    ]
+
+    figure = new_figure(11, max(2.2, 1.0 + 0.19 * len(ticks)))
+    axes = figure.subplots(1, len(PANELS), sharey=True, squeeze=False)[0]
+    for axis, (key, title) in zip(axes, PANELS.items(), strict=True):
+        # A ratio of 0 has no place on a logarithmic axis.
+        found = [
+            (row["relative"][key], place, colour)
+            for row, place, colour in zip(rows, places, colours, strict=True)
+            if row["relative"].get(key)
+        ]
+        for value, place, colour in found:
+            above = value > 1
+            axis.hlines(place, value, 1, color=colour, linewidth=2, alpha=0.45)
+            axis.plot(value, place, "o", color=colour, markersize=4.5)
+            axis.annotate(
+                _short(value), (value, place), (6 if above else -6, 0), fontsize=6.5,
+                textcoords="offset points", ha="left" if above else "right", va="center",
+            )  # fmt: skip
+        axis.axvline(1, color="black", linewidth=0.8)
+        logarithmic(axis, *_limits([value for value, _, _ in found]))
+        axis.set_title(title, fontsize=9)
+        axis.set_xlabel("relative to random rows", fontsize=8)
+        axis.tick_params(labelsize=8)
+        axis.tick_params(axis="y", length=0)
+        axis.grid(axis="x", color="0.9", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right", "left"]].set_visible(False)
+    axes[0].set_ylabel("partition", fontsize=8)
+    axes[0].set_yticks([place for place, _ in ticks], [text for _, text in ticks])
+    for place, label in enumerate(axes[0].get_yticklabels()):
+        label.set_fontweight("normal" if place in places else "bold")
+    axes[0].set_ylim(len(ticks) - 0.4, -0.6)
+    save_figure(figure, file)
+
+
+def _places(rows: Sequence[Mapping[str, Any]]) -> tuple[list[int], list[tuple[int, str]]]:
+    """The line of each row, and what is written beside each line: headings of cases too."""
+    places: list[int] = []
+    ticks: list[tuple[int, str]] = []
+    case = None
+    for row in rows:
+        if (row["graph"], row["k"]) != case:
+            case = (row["graph"], row["k"])
+            ticks.append((len(ticks), f"{row['graph']}, k = {row['k']}"))
+        places.append(len(ticks))
+        ticks.append((len(ticks), row["label"]))
+    return places, ticks
+
+
+def _limits(values: list[float]) -> tuple[float, float]:
+    """From the least to the most, the line at 1 among them, with room for the figures beside."""
+    least, most = min([1.0, *values]), max([1.0, *values])
+    room = max(most / least, 1.2) ** 0.35
+    left = least / room if least < 1 else 1 / room**0.2
+    return left, most * room if most > 1 else room**0.2
+
+
+def _short(ratio: float) -> str:
+    if ratio >= 0.1:
+        return f"{ratio:.2f}"
+    digits = 1 - math.floor(math.log10(ratio))
+    return f"{ratio:.{min(digits, 4)}f}"

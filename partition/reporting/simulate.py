@@ -1,0 +1,139 @@
+"""What mini-batches cost under a partition: the distribution of their volume, by drawing many."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError, unknown_name
+from partition.graph.graph import DIRECTIONS, Graph
+from partition.graph.metrics import pattern_exchange
+from partition.graph.sampling import SIMULATION, make_sampler, sides, stream_seed
+from partition.graph.store import open_graph, read_partition
+
+FIGURES = ("volume", "max_send", "max_recv", "messages", "max_send_messages")
+QUANTILES = {"min": 0.0, "q05": 0.05, "median": 0.5, "q95": 0.95, "max": 1.0}
+
+
+def simulate(
+    path: str | os.PathLike,
+    names: Sequence[str],
+    *,
+    sampler: str = "vertex",
+    batch: int | str = "6%",
+    fanouts: str = "",
+    batches: int = 1000,
+    seed: int = 0,
+    direction: str | None = None,
+) -> dict[str, Any]:
+    """Draw mini-batches, the same for all partitions, and count what each exchanges.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Partitions of the graph folder ``path``; the others are compared with the first.
+    sampler, batch, fanouts, seed
+        See :func:`partition.graph.sampling.make_sampler`. Every batch is an independent draw, and
+        none is one that a stochastic hypergraph was made of.
+    batches : int
+        How many to draw.
+    direction : {"in", "out"}, optional
+        Direction of M; default: the graph's own.
+
+    Returns
+    -------
+    dict
+        ``sampler``, ``batch`` (vertices), ``batches``, ``seed``, ``direction``, ``entries`` (mean
+        number of entries of M in a batch, without its diagonal) and ``partitions``, a list of
+        dict with ``name``, ``model``, ``k``; for each of ``FIGURES``, which count rows and
+        messages of one expand of every distinct pattern of the batch, ``mean``, ``sd`` and
+        quantiles; ``relative_volume``, the mean volume over that of the first partition, and
+        ``relative_error``, its standard error over batches (None for the first, and over 0).
+
+    Raises
+    ------
+    UserError
+        For a bad argument, or an unknown partition.
+    """
+    stored = open_graph(path)
+    direction = direction or stored.manifest.direction
+    if direction not in DIRECTIONS:
+        raise unknown_name("direction", direction, DIRECTIONS)
+    if batches < 1:
+        raise UserError(f"{batches} batches: draw at least one")
+    if not names:
+        raise UserError("no partition is named", "gcn-partition list shows what there is")
+    graph = stored.graph
+    drawn = make_sampler(sampler, graph.n, batch, stream_seed(seed, SIMULATION), fanouts)
+    partitions = [read_partition(path, name) for name in dict.fromkeys(names)]
+
+    parts = [(partition.parts, partition.k) for partition in partitions]
+    entries, figures = draw(graph, drawn, parts, batches, direction)
+    rows = []
+    for partition, counted in zip(partitions, figures, strict=True):
+        facts = {key: getattr(partition, key) for key in ("name", "model", "k")}
+        facts |= {key: _spread(counted[i]) for i, key in enumerate(FIGURES)}
+        rows.append(facts | _relative(counted[0], figures[0][0], partition is partitions[0]))
+    return {
+        "sampler": sampler,
+        "batch": drawn.size,
+        "fanouts": list(drawn.fanouts),
+        "batches": batches,
+        "seed": seed,
+        "direction": direction,
+        "entries": entries,
+        "partitions": rows,
+    }
+
+
+def draw(
+    graph: Graph,
+    sampler: Any,
+    partitions: Sequence[tuple[np.ndarray, int]],
+    batches: int,
+    direction: str,
+) -> tuple[float, np.ndarray]:
+    """Count ``batches`` mini-batches under each (parts, k).
+
+    Returns
+    -------
+    entries : float
+        Mean number of entries of M in a batch.
+    figures : (partitions, len(FIGURES), batches) int64
+    """
+    side = sides(graph, direction, sampler.side)
+    figures = np.zeros((len(partitions), len(FIGURES), batches), np.int64)
+    entries = 0
+    for number in range(batches):
+        # The first batch of every epoch: independent draws of whole size.
+        for pattern in sampler.patterns(*side, number, 0):
+            entries += len(pattern.rows)
+            for counted, (parts, k) in zip(figures, partitions, strict=True):
+                owners = parts[pattern.columns]
+                exchange = pattern_exchange(pattern.indptr, pattern.rows, owners, parts, k)
+                sent, received = exchange.sum(axis=1), exchange.sum(axis=0)
+                messages = np.diff(exchange.indptr)
+                counted[:, number] += (
+                    sent.sum(), sent.max(), received.max(), messages.sum(), messages.max(),
+                )  # fmt: skip
+    return entries / batches, figures
+
+
+def _spread(values: np.ndarray) -> dict[str, float]:
+    facts = {"mean": float(values.mean()), "sd": float(values.std(ddof=min(1, len(values) - 1)))}
+    quantiles = np.quantile(values, list(QUANTILES.values()))
+    return facts | dict(zip(QUANTILES, quantiles.tolist(), strict=True))
+
+
+def _relative(volume: np.ndarray, first: np.ndarray, same: bool) -> dict[str, float | None]:
+    """Ratio of the mean volumes, and its standard error: both see the same batches."""
+    mean = first.mean()
+    if same or mean == 0:
+        return {"relative_volume": 1.0 if same else None, "relative_error": None}
+    ratio = volume.mean() / mean
+    # The first-order (delta) variance of a ratio of paired means.
+    error = np.sqrt(((volume - ratio * first) ** 2).sum()) / len(volume) / mean
+    return {"relative_volume": float(ratio), "relative_error": float(error)}

@@ -1,0 +1,334 @@
+"""Output of the command line as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from partition.errors import shown
+from partition.graph.store import Manifest
+
+MANY_PARTS = 64
+
+
+def console() -> Console:
+    """Standard output; wide enough for every table where it is not a terminal."""
+    out = Console(highlight=False, markup=False, emoji=False)
+    if not out.is_terminal:
+        out.width = 200
+    return out
+
+
+def show_graph(facts: Mapping[str, Any]) -> None:
+    """What ``info`` prints of a graph."""
+    manifest: Manifest = facts["manifest"]
+    degree = facts["degrees"]
+    table = _facts(f"{manifest.name}  ({facts['path']})")
+    table.add_row("id", manifest.id)
+    table.add_row("vertices", f"{manifest.n:,}")
+    kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
+    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {_weights(manifest)}")
+    for name in ("out", "in"):
+        spread = degree[name]
+        text = f"{spread['min']:,} … {spread['max']:,}, mean {spread['mean']:.2f}"
+        table.add_row(f"{name}-degree", text)
+    table.add_row("isolated vertices", f"{degree['isolated']:,}")
+    table.add_row("self-loops", f"{degree['self_loops']:,}")
+    table.add_row("direction", f"{manifest.direction}: {DIRECTION_TEXT[manifest.direction]}")
+    table.add_row("features", f"{manifest.features:,} columns" if manifest.features else "none")
+    names = ", ".join(map(shown, manifest.class_names[:MANY_CLASSES]))
+    more = ", …" if len(manifest.class_names) > MANY_CLASSES else ""
+    named = f" ({names}{more})" if names else ""
+    table.add_row("labels", f"{manifest.classes:,} classes{named}" if manifest.classes else "none")
+    table.add_row("masks", ", ".join(manifest.masks) or "none")
+    for key, value in manifest.source.items():
+        table.add_row(f"source: {key.replace('_', ' ')}", _plain(value))
+    out = console()
+    out.print(table)
+    if facts["partitions"]:
+        show_list(facts["partitions"])
+    else:
+        out.print(f"no partitions yet: gcn-partition add {facts['path']} --model hp -k 4")
+
+
+def show_data(facts: Mapping[str, Any]) -> None:
+    """What ``import`` and ``attach`` print: what is in the folder now, for a check at a glance."""
+    data, manifest = facts["summary"], facts["manifest"]
+    table = _facts(facts["path"])
+    table.add_row("vertices", f"{data['vertices']:,}")
+    kind = "directed" if data["directed"] else "undirected"
+    table.add_row("arcs", f"{data['arcs']:,}, {kind}{_span(', weights', data['weights'])}")
+    for key in ("self_loops", "duplicates"):
+        found = manifest.source.get(key, {})
+        if found.get("found"):
+            rule = RULES.get(found["rule"], found["rule"])
+            table.add_row("", f"{found['found']:,} {key.replace('_', '-')} {rule}")
+    if "columns" in manifest.source:
+        table.add_row("columns", shown(manifest.source["columns"]))
+    if data["ids"]:
+        first, last = (shown(str(data["ids"][key])) for key in ("first", "last"))
+        table.add_row("ids", f"row 0 is vertex {first}, row {data['vertices'] - 1:,} is {last}")
+    else:
+        table.add_row("ids", f"0 to {data['vertices'] - 1:,}: row i is vertex i")
+    features = data["features"]
+    table.add_row(
+        "features",
+        f"{features['columns']:,} columns{_span(',', features)}, {features['zeros']:.1%} zeros"
+        if features
+        else "none",
+    )
+    sizes = [f"{shown(name)}: {size:,}" for name, size in data["classes"].items()]
+    more = f" and {len(sizes) - MANY_CLASSES:,} more" if len(sizes) > MANY_CLASSES else ""
+    table.add_row(
+        "classes", f"{len(sizes):,} ({', '.join(sizes[:MANY_CLASSES])}{more})" if sizes else "none"
+    )
+    if data["labels"] is not None and data["labels"] < data["vertices"]:
+        table.add_row("", f"{data['vertices'] - data['labels']:,} vertices without a label")
+    masks = ", ".join(f"{name} {count:,}" for name, count in data["masks"].items())
+    table.add_row("masks", masks or ("none: all with a label train" if sizes else "none"))
+    console().print(table)
+
+
+RULES = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}
+MANY_CLASSES = 20
+
+
+def _span(before: str, values: Mapping[str, float] | None) -> str:
+    return f"{before} from {values['min']:g} to {values['max']:g}" if values else ""
+
+
+def show_partition(facts: Mapping[str, Any]) -> None:
+    """What ``info`` and ``add`` print of one partition."""
+    table = _facts(facts["name"])
+    for key in ("k", "model", "tool", "tool_version", "direction", "seed", "imbalance", "options"):
+        table.add_row(key.replace("_", " "), _plain(facts[key]))
+    table.add_row("deterministic", _plain(facts["deterministic"]))
+    table.add_row("seconds", f"{facts['seconds']:.2f}")
+    table.add_row("id", facts["id"])
+    table.add_row("graph id", facts["graph_id"])
+    out = console()
+    out.print(table)
+
+    totals = Table(title="one exchange, by direction of M", title_justify="left")
+    totals.add_column("")
+    figures = facts["summary"]
+    for direction in figures:
+        totals.add_column(direction, justify="right")
+    for key in next(iter(figures.values()), ()):
+        row = [_number(values[key]) for values in figures.values()]
+        totals.add_row(key.replace("_", " "), *row)
+    out.print(totals)
+
+    if facts["history"]:
+        show_history(facts["history"])
+    if facts["nodes"]:
+        show_nodes(facts["nodes"], facts["node_summary"])
+
+    metrics = facts["metrics"].get(facts["direction"], {})
+    lists = [key for key, value in metrics.items() if isinstance(value, list)]
+    parts = Table(title=f"per part, direction {facts['direction']}", title_justify="left")
+    for key in ("part", *lists):
+        parts.add_column(key.replace("_", " "), justify="right")
+    for part in range(min(facts["k"], MANY_PARTS)):
+        parts.add_row(str(part), *(f"{metrics[key][part]:,}" for key in lists))
+    out.print(parts)
+    if facts["k"] > MANY_PARTS:
+        out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
+
+
+def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
+    """The steps that led to a partition, or what was tried: a line each, with what changed."""
+    tried = any("chosen" in row for row in rows)
+    direction = next((row["direction"] for row in rows if "direction" in row), "")
+    table = Table(title=f"one exchange, direction {direction}", title_justify="left")
+    table.add_column("tried" if tried else "step", no_wrap=True)
+    table.add_column("seconds", justify="right")
+    for title in STEPS.values():
+        table.add_column(title, justify="right")
+    if tried:
+        table.add_column("predicted µs", justify="right")
+        table.add_column("")
+    for i, row in enumerate(rows):
+        known = "volume" in row
+        seconds = f"{row['seconds']:.1f}" if row["seconds"] else "-"
+        before = rows[0] if i and not tried else {}
+        cells = [_with_change(row[key], before.get(key)) if known else "-" for key in STEPS]
+        if tried:
+            note = row["note"] + (" ← kept" if row["chosen"] else "")
+            cells += [f"{1e6 * row['predicted']:,.1f}" if known else "-", note.strip()]
+        table.add_row(row["step"], seconds, *cells)
+    console().print(table)
+
+
+def show_nodes(
+    nodes: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Mapping[str, float]]
+) -> None:
+    """Traffic between nodes and inside them, by direction."""
+    per_node = next(iter(nodes.values()))["ranks_per_node"]
+    table = Table(title=f"on nodes of {per_node} ranks", title_justify="left")
+    table.add_column("")
+    for direction in figures:
+        table.add_column(direction, justify="right")
+    for key in next(iter(figures.values())):
+        row = [_number(values[key]) for values in figures.values()]
+        table.add_row(key.replace("_", " "), *row)
+    console().print(table)
+
+
+def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What ``list`` prints: a line per partition."""
+    table = Table()
+    for name in ("name", "model", "tool", "direction"):
+        table.add_column(name, no_wrap=True)
+    for name in ("k", "seed", "volume", "max send", "imbalance", "seconds"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        figures = row["summary"][row["direction"]]
+        table.add_row(
+            row["name"], row["model"], row["tool"], row["direction"], str(row["k"]),
+            _plain(row["seed"]), _number(figures["volume"]), _number(figures["max_send"]),
+            f"{figures['imbalance']:.4f}", f"{row['seconds']:.2f}",
+        )  # fmt: skip
+    console().print(table)
+
+
+def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What ``compare`` prints: the figures that decide, in 100 columns; JSON has them all."""
+    direction = rows[0]["direction"]
+    table = Table(
+        title=f"rows and messages of one exchange, direction {direction} (ratio to random rows)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    table.add_column("name", no_wrap=True)
+    table.add_column("k", justify="right")
+    mapped = any(row["nodes"] for row in rows)
+    shown = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
+    for title in shown.values():
+        table.add_column(title, justify="right")
+    if mapped:
+        table.add_column("between\nnodes", justify="right")
+    table.add_column("seconds", justify="right")
+    for row in rows:
+        cells = [
+            _with_ratio(row[key], row["relative"][key]) if key in WITH_RATIO else _number(row[key])
+            for key in shown
+        ]
+        if mapped:
+            cells.append(_number(row["nodes"]["inter_volume"]) if row["nodes"] else "-")
+        table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.1f}")
+    out = console()
+    out.print(table)
+    for k, baseline in sorted({(row["k"], row["baseline"]) for row in rows}):
+        out.print(f"ratios for k = {k}: to {baseline}")
+
+
+def show_simulation(facts: Mapping[str, Any]) -> None:
+    """What ``simulate`` prints: for each partition the distribution of what batches exchange."""
+    fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
+    table = Table(
+        title=f"rows and messages of one mini-batch, direction {facts['direction']}: "
+        f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
+        f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} entries of M on average",
+        title_justify="left",
+    )
+    table.add_column("name", no_wrap=True)
+    table.add_column("k", justify="right")
+    table.add_column("")
+    for title in ("mean", "sd", "min", "5%", "median", "95%", "max"):
+        table.add_column(title, justify="right")
+    table.add_column("volume, relative", justify="right")
+    for row in facts["partitions"]:
+        ratio, error = row["relative_volume"], row["relative_error"]
+        relative = "-" if ratio is None else f"{ratio:.4f}"
+        relative += "" if error is None else f" ± {error:.4f}"
+        for key, figures in row.items():
+            if isinstance(figures, Mapping):
+                first = key == "volume"
+                table.add_row(
+                    row["name"] if first else "", str(row["k"]) if first else "",
+                    key.replace("_", " "), *(f"{value:,.1f}" for value in figures.values()),
+                    relative if first else "",
+                )  # fmt: skip
+    console().print(table)
+
+
+def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What ``models`` prints: models, their tools, and the options of the tools."""
+    table = Table()
+    for name in ("model", "describes", "tool", "options (--set NAME=VALUE)"):
+        table.add_column(name)
+    for row in rows:
+        options = "\n".join(
+            f"{name}={option['default']}: {option['help']}"
+            + (f" ({' | '.join(option['choices'])})" if option["choices"] else "")
+            for name, option in row["options"].items()
+        )
+        table.add_row(row["model"], row["help"], row["tool"], row["missing"] or options)
+    console().print(table)
+
+
+DIRECTION_TEXT = {
+    "in": "an arc j→i lets vertex i sum the row of j",
+    "out": "an arc j→i lets vertex j sum the row of i",
+}
+
+STEPS = {
+    "volume": "volume",
+    "max_send": "max send",
+    "max_recv": "max receive",
+    "messages": "messages",
+    "imbalance": "imbalance",
+}
+
+COMPARED = {
+    "volume": "volume",
+    "max_send": "max send",
+    "max_recv": "max\nreceive",
+    "messages": "messages",
+    "imbalance": "imbalance",
+}
+WITH_RATIO = ("volume", "max_send")
+
+
+def _facts(title: str) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _weights(manifest: Manifest) -> str:
+    return "weighted" if manifest.weighted else "no weights"
+
+
+def _with_ratio(value: float, ratio: float | None) -> str:
+    return f"{_number(value)} ({'-' if ratio is None else f'{ratio:.3f}'})"
+
+
+def _with_change(value: float, before: float | None) -> str:
+    if not before or isinstance(value, float):
+        return _number(value)
+    return f"{_number(value)} ({100 * (value / before - 1):+.1f} %)"
+
+
+def _number(value: float) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:,.1f}" if value >= 10 else f"{value:.4f}"
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_plain(item)}" for key, item in value.items()) or "-"
+    return f"{value:,}" if isinstance(value, int) else str(value)
