@@ -39,7 +39,7 @@ class Halves:
     halo: Any
 
 
-class NeededRows:
+class HaloProduct:
     """The products of the ranks that exchange rows by one plan.
 
     Buffers and persistent requests are made when a matrix is asked for, and live as long as this.
@@ -83,8 +83,11 @@ class NeededRows:
         self._folds = backward is None
         self._forward = self._backward = self._cut(forward)
         if backward is None:
-            turned = sp.csr_array(forward.T)
-            own, halo = _rows(turned, 0, plan.nown), _rows(turned, plan.nown, turned.shape[0])
+            transposed = sp.csr_array(forward.T)
+            own, halo = (
+                _rows(transposed, 0, plan.nown),
+                _rows(transposed, plan.nown, transposed.shape[0]),
+            )
             self._backward = Halves(self._chunked(own), kernel.sparse(halo))
         elif backward is not forward:
             self._backward = self._cut(backward)
@@ -94,7 +97,7 @@ class NeededRows:
         self._whole: dict[int, Exchange] = {}
 
     def empty(self, width: int) -> Any:
-        """Room for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
+        """A buffer for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
         exchange = self._new_exchange(width, timed=True)
         self._exchanges[id(exchange.own)] = exchange
         return exchange.own

@@ -39,7 +39,7 @@ from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Kept, Volume, broadcast
 from gcnmpi.halo.plan import Plan, make_plan
-from gcnmpi.halo.product import NeededRows
+from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.tiling import Tiling
 from gcnmpi.mpi.comm import Comm, agreed, redistribute
@@ -103,10 +103,12 @@ def load(
     needed = needed_rows(forward, tiling)
     plan = _plan(column.comm, tiling, needed, max_bytes)
     local = _localise(forward, tiling, plan)
-    turned = None if facts.folds else local
+    transposed = None if facts.folds else local
     if backward is not None:
-        turned = _localise(backward, tiling, plan)
-    products = NeededRows(column.comm, plan, kernel, local, turned, config.scheme, phases, traffic)
+        transposed = _localise(backward, tiling, plan)
+    products = HaloProduct(
+        column.comm, plan, kernel, local, transposed, config.scheme, phases, traffic
+    )
     received = {comm.rank: (len(needed), len(np.unique(_block_of(needed, tiling))))}
     kept = {comm.rank: products.kept}
     outline = dataclasses.replace(outline, received=received, kept=kept)
