@@ -39,7 +39,7 @@ class Halves:
     halo: Any
 
 
-class NeededRows:
+class HaloProduct:
     """The products of the ranks that exchange rows by one plan.
 
     Buffers and persistent requests are made when a matrix is asked for, and live as long as this.
@@ -84,8 +84,11 @@ class NeededRows:
         if forward is not None:
             self._forward = self._backward = self._cut(forward)
         if forward is not None and backward is None:
-            turned = sp.csr_array(forward.T)
-            own, halo = _rows(turned, 0, plan.nown), _rows(turned, plan.nown, turned.shape[0])
+            transposed = sp.csr_array(forward.T)
+            own, halo = (
+                _rows(transposed, 0, plan.nown),
+                _rows(transposed, plan.nown, transposed.shape[0]),
+            )
             self._backward = Halves(self._chunked(own), kernel.sparse(halo))
         elif backward is not None and backward is not forward:
             self._backward = self._cut(backward)
@@ -95,7 +98,7 @@ class NeededRows:
         self._whole: dict[int, Exchange] = {}
 
     def empty(self, width: int) -> Any:
-        """Room for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
+        """A buffer for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
         exchange = self._new_exchange(width, timed=True)
         self._exchanges[id(exchange.own)] = exchange
         return exchange.own

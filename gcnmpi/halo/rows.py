@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from gcnmpi.core.timing import Phases
 from gcnmpi.core.volume import Kept
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.product import NeededRows
+from gcnmpi.halo.product import HaloProduct
 from gcnmpi.mpi.collectives import Group
 
 
@@ -60,7 +60,7 @@ class ExchangedHalo:
 
     Parameters
     ----------
-    products : NeededRows
+    products : HaloProduct
         Whose buffers and transport are used.
     pattern : (own, own + halo) csr_array
     ids : (own + halo,) integers
@@ -68,7 +68,7 @@ class ExchangedHalo:
 
     def __init__(
         self,
-        products: NeededRows,
+        products: HaloProduct,
         kernel: Any,
         pattern: sp.csr_array,
         ids: np.ndarray,

@@ -147,16 +147,16 @@ class Group:
             self.comm.Reduce_scatter(whole, piece, [count * width for count in rows])
             return
         starts = np.cumsum(rows) - rows
-        room = whole[: sum(-(-count // pieces) for count in rows)].copy()
+        packed = whole[: sum(-(-count // pieces) for count in rows)].copy()
         for number in range(pieces):
             parts = [slice_of(count, number, pieces) for count in rows]
             counts = [part.stop - part.start for part in parts]
             first = 0
             for start, part, count in zip(starts, parts, counts, strict=True):
-                room[first : first + count] = whole[start + part.start : start + part.stop]
+                packed[first : first + count] = whole[start + part.start : start + part.stop]
                 first += count
             sizes = [count * width for count in counts]
-            self.comm.Reduce_scatter(room[:first], piece[parts[self.rank]], sizes)
+            self.comm.Reduce_scatter(packed[:first], piece[parts[self.rank]], sizes)
 
     def _to_broadcast(self, array: Any, root: int) -> Any:
         self._traffic.count(volume.broadcast(array.nbytes, self.size, self.rank == root))
@@ -174,7 +174,7 @@ class Group:
             self._kernel.from_message(message, array)
 
 
-def reduction_room(nbytes: int, scatter: bool = False) -> int:
+def reduction_scratch(nbytes: int, scatter: bool = False) -> int:
     """Bytes that the sum of an array of ``nbytes`` over ranks takes beside it, about.
 
     Open MPI takes half of a piece for an all-reduce, and 1.5 times a piece for a reduce-scatter
@@ -207,4 +207,4 @@ class Pending:
             request.Test()
 
 
-__all__ = ["LONGEST", "MAX", "MIN", "SUM", "Group", "Pending", "reduction_room"]
+__all__ = ["LONGEST", "MAX", "MIN", "SUM", "Group", "Pending", "reduction_scratch"]

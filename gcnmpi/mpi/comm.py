@@ -284,7 +284,7 @@ def sum_in_place(comm: Comm, array: np.ndarray) -> None:
 def reduce_in_pieces(comm: Comm, array: Any, op: Any) -> None:
     """Reduce a contiguous array over ranks, in place: ``REDUCED_AT_ONCE`` bytes at a time.
 
-    The library takes room of its own for what it is given at once, and counts it in 32 bits.
+    The library takes memory of its own for what it is given at once, and counts it in 32 bits.
     """
     flat = array.reshape(-1)
     step = REDUCED_AT_ONCE // array.itemsize

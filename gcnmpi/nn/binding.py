@@ -105,13 +105,13 @@ class Binding:
             bias = self.parameters[finish.bias][block.columns]  # whole on every rank
         columns = _column_keys(block)
         if not finish.p:
-            fixed = Activation(bias, finish.kind, finish.slope, None, columns, 0.0)
+            fixed = Activation(bias, finish.kind, None, columns, slope=finish.slope)
             return lambda epoch: fixed
         kernel, seed, stream = self.kernel, self.seed, finish.stream
 
         def of(epoch: int) -> Epilogue:
             keys = kernel.row_keys(seed, epoch, stream, block.rows)
-            return Activation(bias, finish.kind, finish.slope, keys, columns, finish.p)
+            return Activation(bias, finish.kind, keys, columns, finish.p, slope=finish.slope)
 
         return of
 
@@ -121,7 +121,7 @@ class Binding:
         """The gradient of the activation and dropout that gave ``output``."""
         kind, slope, p = finish.kind, finish.slope, finish.p
         if not p or kind == "relu":  # what was dropped is 0 in the output
-            fixed = ActivationBackward(output, kind, slope, 1 / (1 - p))
+            fixed = ActivationBackward(output, kind, 1 / (1 - p), slope=slope)
             return lambda epoch: fixed
         place = self.program.values[value].place
         block = self.scheme.block(place, finish.width)
@@ -130,7 +130,7 @@ class Binding:
 
         def of(epoch: int) -> Epilogue:
             keys = kernel.row_keys(seed, epoch, stream, block.rows)
-            return ActivationBackward(output, kind, slope, 1 / (1 - p), keys, columns, p)
+            return ActivationBackward(output, kind, 1 / (1 - p), keys, columns, p, slope=slope)
 
         return of
 

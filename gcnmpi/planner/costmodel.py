@@ -46,7 +46,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels import resolve
 from gcnmpi.layout.loading import PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.collectives import reduction_room
+from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.instructions import INSTRUCTIONS, kept, products
 from gcnmpi.nn.loss import loss_products
@@ -381,8 +381,8 @@ def _training_memory(case: Case, rank: int) -> int:
     train, reduced = work.config.train, reduced_bytes(case, rank)
     copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)
     state = copies * _parameters(case, rank) * work.itemsize + reduced
-    rooms = [outline.reduction_room(rank, *product) for product in distinct.values()]
-    return dense * work.itemsize + buffers + state + max([reduction_room(reduced), *rooms])
+    scratch = [outline.reduction_scratch(rank, *product) for product in distinct.values()]
+    return dense * work.itemsize + buffers + state + max([reduction_scratch(reduced), *scratch])
 
 
 def _first_memory(case: Case, rank: int) -> int:
@@ -404,8 +404,8 @@ def _first_memory(case: Case, rank: int) -> int:
         held += (rows + result_rows) * -(-columns // pieces)
     product = "aggregate", 1, -(-width // pieces)
     state = 2 * _parameters(case, rank) * itemsize
-    room = outline.buffers(rank, *product) + outline.reduction_room(rank, *product)
-    return held * itemsize + state + room
+    scratch = outline.buffers(rank, *product) + outline.reduction_scratch(rank, *product)
+    return held * itemsize + state + scratch
 
 
 # Sizes.

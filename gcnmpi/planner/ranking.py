@@ -117,7 +117,7 @@ class Setting:
     def random_partition(self, k: int) -> Partition:
         """A partition that is not there, with the metrics that random rows are expected to have."""
         if self._needs is None:
-            # Entries of each column of M outside its diagonal: rows of M turned round.
+            # Entries of each column of M outside its diagonal: rows of M transposed.
             other = "out" if self.direction == "in" else "in"
             needs = row_sizes(self.stored.graph, other) - 1
             self._needs = np.unique(needs, return_counts=True)

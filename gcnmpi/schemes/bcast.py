@@ -249,7 +249,7 @@ class Broadcasts:
 
     def _arriving(self, x: Any) -> Iterator[Any]:
         """The blocks in the order of stages; with overlap the next one is under way meanwhile."""
-        blocks = [self._room(turn, stage, x) for turn, stage in enumerate(self._stages)]
+        blocks = [self._buffer(turn, stage, x) for turn, stage in enumerate(self._stages)]
         if not self._overlap:
             for stage, block in zip(self._stages, blocks, strict=True):
                 self._group.broadcast(block, stage)
@@ -267,7 +267,7 @@ class Broadcasts:
             arriving.wait()
             yield block
 
-    def _room(self, turn: int, stage: int, x: Any) -> Any:
+    def _buffer(self, turn: int, stage: int, x: Any) -> Any:
         """Where the block of a stage is, or will be."""
         if stage == self._group.rank:
             return x
@@ -282,7 +282,7 @@ class Broadcasts:
 def column_tiles(matrix: sp.csr_array, cuts: np.ndarray) -> Iterator[sp.csr_array]:
     """A matrix cut into column blocks, (rows, cuts[i + 1] − cuts[i]) each; in one sort.
 
-    One at a time: as CSR each takes room for all rows, and those of P stages for n rows together.
+    One at a time: as CSR each takes memory for all rows, and those of P stages for n rows together.
 
     >>> matrix = sp.csr_array([[1, 2, 3], [0, 0, 4]])
     >>> [tile.toarray().tolist() for tile in column_tiles(matrix, np.array([0, 2, 2, 3]))]

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
 from gcnmpi.halo.plan import Plan, make_plan
-from gcnmpi.halo.product import NeededRows
+from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
 from gcnmpi.layout.loading import load_m
 from gcnmpi.layout.tiling import Tiling, sparse_tile
@@ -45,7 +45,9 @@ def load_halo(
     pattern = localise(tile, 0, tiling, plan)
     ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
     if sparse:
-        products = NeededRows(column.comm, plan, kernel, None, None, config.scheme, phases, traffic)
+        products = HaloProduct(
+            column.comm, plan, kernel, None, None, config.scheme, phases, traffic
+        )
         return ExchangedHalo(products, kernel, pattern, ids, phases)
     return BroadcastHalo(
         column, kernel, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids, phases

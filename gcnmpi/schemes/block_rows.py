@@ -31,7 +31,7 @@ from gcnmpi.layout.tiling import (
     partition_ordering,
     sparse_tile,
 )
-from gcnmpi.mpi.collectives import Group, reduction_room
+from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.schemes.outline import ROWS, Dense, Facts, Span, Sparse, whole_row_work
 from gcnmpi.schemes.whole_rows import WholeRows
@@ -196,11 +196,11 @@ class BlockRowsOutline(ABC):
         """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
         return self._tile_entries(rank) * (2 if self._keeps_transpose else 1)
 
-    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """The sum over copies, which after a fold is none."""
         if not product.startswith("aggregate") or self.copies == 1:
             return 0
-        return reduction_room(self.rows(rank // self.copies) * sizes[0] * self.facts.itemsize)
+        return reduction_scratch(self.rows(rank // self.copies) * sizes[0] * self.facts.itemsize)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Weights are whole."""
@@ -252,7 +252,7 @@ class Products(Protocol):
     """How the blocks of a process column get to where they are multiplied."""
 
     def empty(self, width: int) -> Any:
-        """Room for own rows that will be multiplied."""
+        """A buffer for own rows that will be multiplied."""
 
     def release(self) -> None:
         """Free what was kept for products that are made once."""

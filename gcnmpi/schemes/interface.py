@@ -122,7 +122,7 @@ class Scheme(Protocol):
         """Global rows and columns of this rank's piece of a matrix of that width in all."""
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
-        """Room for this rank's piece of a dense matrix with ``width`` columns in all.
+        """A buffer for this rank's piece of a dense matrix with ``width`` columns in all.
 
         ``exchanged=True`` promises that it will be the input of ``aggregate`` or
         ``aggregate_t``, so that the scheme can lay it out for its exchange and copy nothing.

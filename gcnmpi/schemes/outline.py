@@ -127,7 +127,7 @@ class Outline(Protocol):
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Bytes that a product needs beside its operands: halos, packed rows, received tiles."""
 
-    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Bytes that a product takes and gives back for the sums over ranks that it makes."""
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:

@@ -21,7 +21,7 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange
 from gcnmpi.halo.plan import STEP, Plan, halo_of, local_numbers, make_plan
-from gcnmpi.halo.product import NeededRows
+from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
 from gcnmpi.kernels import KERNELS
@@ -90,11 +90,11 @@ def load(
         transposed = _normalise(weights, degree, normalize, dtype, by_column=True)
     del weights
 
-    turned = transposed if backward == "expand" else None
+    transposed = transposed if backward == "expand" else None
     pattern = forward
     if not demand.products:
-        forward = turned = None
-    products = NeededRows(comm, plan, kernel, forward, turned, config.scheme, phases, traffic)
+        forward = transposed = None
+    products = HaloProduct(comm, plan, kernel, forward, transposed, config.scheme, phases, traffic)
     facts = make_facts(source, config, demand.depth)
     outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
     scheme = P2P(
@@ -185,7 +185,7 @@ class P2POutline:
         rows = self._metrics["recv_rows"][rank] + self._metrics["send_rows"][rank]
         return rows * sizes[0] * self.facts.itemsize
 
-    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Sums over ranks are those of rows that were exchanged."""
         return 0
 
@@ -218,7 +218,7 @@ class P2P(WholeRows):
         plan: Plan,
         parts: np.ndarray,
         kernel: Any,
-        products: NeededRows,
+        products: HaloProduct,
         outline: P2POutline,
         *,
         max_bytes: float,

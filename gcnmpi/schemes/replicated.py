@@ -36,7 +36,7 @@ import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Kept, Volume, broadcast
-from gcnmpi.halo.product import NeededRows
+from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.bcast import BroadcastOutline, load_broadcast
@@ -97,10 +97,12 @@ def load(
     needed = needed_rows(forward, first, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     local = localise(forward, first, tiling, plan)
-    turned = None if facts.folds else local
+    transposed = None if facts.folds else local
     if backward is not None:
-        turned = localise(backward, first, tiling, plan)
-    products = NeededRows(column.comm, plan, kernel, local, turned, config.scheme, phases, traffic)
+        transposed = localise(backward, first, tiling, plan)
+    products = HaloProduct(
+        column.comm, plan, kernel, local, transposed, config.scheme, phases, traffic
+    )
     received = {comm.rank: (len(needed), len(np.unique(block_of(needed, tiling))))}
     kept = {comm.rank: products.kept}
     halo, halo_kept = None, {}

@@ -76,7 +76,7 @@ def load(
         return held[tile]
 
     forward, backward = [], []
-    for k, (tile, turned) in enumerate(outline.tiles(comm.rank), start=1):
+    for k, (tile, transposed) in enumerate(outline.tiles(comm.rank), start=1):
         after, before = Place(k), Place(k - 1)
         i, j, _ = outline.coordinates(comm.rank, after)
         matrix = sparse_tile(
@@ -89,7 +89,7 @@ def load(
             max_bytes,
         )
         forward.append(keep(tile, matrix))
-        backward.append(keep(turned, sp.csr_array(matrix.T)))
+        backward.append(keep(transposed, sp.csr_array(matrix.T)))
     return Tensor3D(
         comm, outline, orderings, kernel, forward, backward,
         max_bytes=max_bytes, phases=phases, traffic=traffic,
@@ -140,7 +140,7 @@ class Tensor3D:
         self._max_bytes, self._phases, self._traffic = max_bytes, phases, traffic
         self._lines = [line(comm, kernel, outline.grid, axis, traffic, phases) for axis in range(3)]
         self._vertices: dict[Range, np.ndarray] = {}
-        self._scratch: dict[str, Any] = {}
+        self._memory: dict[str, Any] = {}
         self._movers: dict[tuple[Place, Place], Mover] = {}
         self.orders = outline.orders
 
@@ -170,7 +170,7 @@ class Tensor3D:
         return Block(self._vertices[rows], columns, part, copy)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
-        """Room for a piece; nothing is special about matrices that are exchanged."""
+        """A buffer for a piece; nothing is special about matrices that are exchanged."""
         return self._kernel.empty(*self._outline.shape(self._comm.rank, place, width))
 
     def release(self) -> None:
@@ -212,12 +212,12 @@ class Tensor3D:
         if sums is not None:
             self.column_sum(k, grad, sums)
         shape = x.shape[1], grad.shape[1]
-        block = self._room("block", *shape)
+        block = self._scratch("block", *shape)
         with self._phases("gemm"):
             if self._outline.transpose_grad:
-                turned = self._room("turned", *shape[::-1])
-                self._kernel.gemm(grad, x, turned, ta=True)
-                self._kernel.copy(turned.T, block)
+                transposed = self._scratch("transposed", *shape[::-1])
+                self._kernel.gemm(grad, x, transposed, ta=True)
+                self._kernel.copy(transposed.T, block)
             else:
                 self._kernel.gemm(x, grad, block, ta=True)
         group = self._lines[roles(Place(k)).rows]
@@ -340,7 +340,7 @@ class Tensor3D:
     def _combine(self, product: str, k: int, x: Any, weight: Any, out: Any) -> None:
         transposed = product == "combine_t"
         d_in, d_out = x.shape[1], out.shape[1]
-        block = self._room("block", *((d_out, d_in) if transposed else (d_in, d_out)))
+        block = self._scratch("block", *((d_out, d_in) if transposed else (d_in, d_out)))
         group = self._lines[roles(Place(k)).rows]
         group.all_gather(weight, block.reshape(-1), _shares(block.size, group.size))
         with self._phases("gemm"):
@@ -357,12 +357,12 @@ class Tensor3D:
     def _columns(self, k: int, width: int) -> slice:
         return self._outline.columns(self._comm.rank, Place(k), width)
 
-    def _room(self, name: str, rows: int, columns: int) -> Any:
+    def _scratch(self, name: str, rows: int, columns: int) -> Any:
         """A matrix for a moment, in memory that is as large as the largest asked for."""
         size = rows * columns
-        if name not in self._scratch or len(self._scratch[name]) < size:
-            self._scratch[name] = self._kernel.empty(size)
-        return self._scratch[name][:size].reshape(rows, columns)
+        if name not in self._memory or len(self._memory[name]) < size:
+            self._memory[name] = self._kernel.empty(size)
+        return self._memory[name][:size].reshape(rows, columns)
 
     def _tiling(self, place: Place) -> Tiling:
         outline = self._outline

@@ -36,7 +36,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.grid import coordinates, factorizations, parse_grid
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, permutation_kind
-from gcnmpi.mpi.collectives import reduction_room
+from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.row_ops import row_volume
@@ -246,8 +246,8 @@ class TensorOutline:
         found = []
         for k in range(1, min(self.period, self.facts.depth) + 1):
             rows, columns = self.rows(rank, Place(k)), self.rows(rank, Place(k - 1))
-            turned = Tile(columns, rows, not self.facts.symmetric)
-            found.append((Tile(rows, columns), turned))
+            transposed = Tile(columns, rows, not self.facts.symmetric)
+            found.append((Tile(rows, columns), transposed))
         return found
 
     def chunks(self, rows: int) -> list[slice]:
@@ -371,7 +371,7 @@ class TensorOutline:
         twice = self.transpose_grad and product == "weight_grad"
         return rows * columns * self.facts.itemsize * (2 if twice else 1)
 
-    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """The all-reduce of the result, or the reduce-scatter of a gradient.
 
         Row blocks but the last are reduced in the background, all at once.
@@ -380,7 +380,7 @@ class TensorOutline:
             rows, columns = self.weight(rank, k, *sizes).shape
             size = self.grid[roles(Place(k)).rows]
             nbytes = rows * columns * self.facts.itemsize
-            return reduction_room(nbytes, scatter=True) if size > 1 else 0
+            return reduction_scratch(nbytes, scatter=True) if size > 1 else 0
         if not product.startswith(("aggregate", "combine")):
             return 0
         place = result_of(product, k)
@@ -390,7 +390,7 @@ class TensorOutline:
         chunks = self.chunks(rows) if product.startswith("aggregate") else [slice(0, rows)]
         last = _length(chunks[-1])
         row_bytes = columns * self.facts.itemsize
-        return (rows - last) * row_bytes + reduction_room(last * row_bytes)
+        return (rows - last) * row_bytes + reduction_scratch(last * row_bytes)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """A piece of a block: every number is on one rank only."""
