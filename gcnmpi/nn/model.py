@@ -233,11 +233,7 @@ def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dic
                 scheme, kernel, x, step.k, value.width, value.exchanged, overwrite=free
             )
         else:
-            out = scheme.empty(values[step.writes].place, values[step.writes].width)
-            arrays = found | {step.writes: out}
-            binding = Binding(scheme, kernel, program, 0, 0, {}, {}, arrays, {})
-            INSTRUCTIONS[step.name].bind(binding, step)(0)
-            found[step.writes] = out
+            found[step.writes] = _constant(scheme, kernel, program, step, x)
         if free:
             del found[step.reads[0]]
     kept = {number: found[number] for number in program.kept}
@@ -245,6 +241,23 @@ def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dic
         kept[0] = scheme.empty(values[0].place, values[0].width, exchanged=True)
         kernel.copy(features, kept[0])
     return kept
+
+
+def _constant(scheme: Any, kernel: Any, program: Program, step: Step, x: Any) -> Any:
+    """What a step that is not a product makes of x."""
+    before, after = (program.values[i] for i in (step.reads[0], step.writes))
+    gathers = step.name == "max_aggregate"
+    if gathers:
+        whole = scheme.empty(before.place, before.width, exchanged=True)
+        kernel.copy(x, whole)
+        x = whole
+    out = scheme.empty(after.place, after.width, after.exchanged)
+    arrays = {step.reads[0]: x, step.writes: out}
+    binding = Binding(scheme, kernel, program, 0, 0, {}, {}, arrays, {})
+    INSTRUCTIONS[step.name].bind(binding, step)(0)
+    if gathers:
+        scheme.halo.discard(x)
+    return out
 
 
 def aggregate_constant(
