@@ -112,14 +112,14 @@ class _Both:
 
 def _check_halo(comm: Comm, problem: Problem, name: str, moved: _Both) -> None:
     """Every row of the halo is the one its owner has: vertex numbers travel."""
-    plan, kernel, room = problem.scheme.plan, problem.kernel, moved.exchange
+    plan, kernel, buffer = problem.scheme.plan, problem.kernel, moved.exchange
     # Remainders that float32 holds exactly.
     own, halo = (np.asarray(ids % 2**20, problem.kernel.dtype) for ids in (plan.own, plan.halo))
-    width = room.whole.shape[1]
-    kernel.copy(kernel.from_host(np.repeat(own[:, np.newaxis], width, axis=1)), room.own)
+    width = buffer.whole.shape[1]
+    kernel.copy(kernel.from_host(np.repeat(own[:, np.newaxis], width, axis=1)), buffer.own)
     moved.expand()
     with agreed(comm):
-        if not (kernel.to_host(room.halo) == halo[:, np.newaxis]).all():
+        if not (kernel.to_host(buffer.halo) == halo[:, np.newaxis]).all():
             raise UserError(f"transport {name!r} delivers wrong rows")
 
 

@@ -6,13 +6,8 @@ from dataclasses import dataclass
 
 from gcnmpi.core.settings import key
 from gcnmpi.nn.networks import NETWORKS
-from partition.registry import Registry
 
-MODELS = Registry(
-    "model",
-    {**NETWORKS.entries, "gcn": "gcnmpi.nn.models:GCN"},
-    options=NETWORKS.options,
-)
+MODELS = NETWORKS
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class Exchange:
     width : int
         Columns of the buffer.
     packed : (nsend, width) array, optional
-        Room for the packed rows, which exchanges of one width may share.
+        A buffer for the packed rows, which exchanges of one width may share.
     own : (nown, width) array, optional
         Own rows that lie elsewhere; others may take their place between two exchanges. Only where
         the transport takes them from anywhere.
@@ -63,7 +63,7 @@ class Exchange:
         self._transport, self._kernel = transport, kernel
         self._traffic, self._phases = traffic, phases
         head = plan.nown if own is None else 0
-        self.whole, self.near = transport.room(head + plan.nhalo, width)
+        self.whole, self.near = transport.buffer(head + plan.nhalo, width)
         self.halo = self.whole[head:]
         self.own = self.whole[:head] if own is None else own
         self.packed = kernel.empty(plan.nsend, width) if packed is None else packed

@@ -64,7 +64,7 @@ class Shared(Transport):
                 raise UserError(f"the kernel {kernel.name!r} does not compute in the host's memory")
         map_together(comm, 1, [rank for rank in node_of(comm) if rank != comm.rank])
 
-    def room(self, rows: int, width: int) -> tuple[Any, dict[int, Any]]:
+    def buffer(self, rows: int, width: int) -> tuple[Any, dict[int, Any]]:
         """This rank's buffer, and those of its neighbours of this node."""
         dtype = self.kernel.dtype
         mapped = map_together(self.comm, rows * width * dtype.itemsize, self._near)

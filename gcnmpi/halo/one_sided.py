@@ -21,7 +21,7 @@ from partition.errors import UserError
 
 
 class OneSided(TwoWay):
-    """Rows are put into the halo, or into the room for packed rows, of their receiver."""
+    """Rows are put into the halo, or into the buffer of packed rows, of their receiver."""
 
     shares_packed = False  # memory is attached to a window once
 

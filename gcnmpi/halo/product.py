@@ -39,7 +39,7 @@ class Halves:
     halo: Any
 
 
-class NeededRows:
+class HaloProduct:
     """The products of the ranks that exchange rows by one plan.
 
     Buffers and persistent requests are made when a matrix is asked for, and live as long as this.
@@ -50,8 +50,8 @@ class NeededRows:
         Communicator of the ranks that the plan numbers.
     plan : Plan
     kernel : kernel
-    forward : (nown, nown + nhalo) csr_array
-        The rank's rows over local columns.
+    forward : (nown, nown + nhalo) csr_array or None
+        The rank's rows over local columns. None: there are no products, only rows are gathered.
     backward : (nown, nown + nhalo) csr_array or None
         Its rows of the transpose, which have the same pattern; may be ``forward`` itself. None:
         the transposed product folds.
@@ -69,7 +69,7 @@ class NeededRows:
         comm: Comm,
         plan: Plan,
         kernel: Any,
-        forward: sp.csr_array,
+        forward: sp.csr_array | None,
         backward: sp.csr_array | None,
         config: SchemeConfig,
         phases: Phases,
@@ -81,20 +81,24 @@ class NeededRows:
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._phases, self._traffic = phases, traffic
         self._folds = backward is None
-        self._forward = self._backward = self._cut(forward)
-        if backward is None:
-            turned = sp.csr_array(forward.T)
-            own, halo = _rows(turned, 0, plan.nown), _rows(turned, plan.nown, turned.shape[0])
+        if forward is not None:
+            self._forward = self._backward = self._cut(forward)
+        if forward is not None and backward is None:
+            transposed = sp.csr_array(forward.T)
+            own, halo = (
+                _rows(transposed, 0, plan.nown),
+                _rows(transposed, plan.nown, transposed.shape[0]),
+            )
             self._backward = Halves(self._chunked(own), kernel.sparse(halo))
-        elif backward is not forward:
+        elif backward is not None and backward is not forward:
             self._backward = self._cut(backward)
         self._add = kernel.sparse(addition_matrix(plan))
-        self._exchanges: dict[int, Exchange] = {}
+        self._exchanges: dict[int, Exchange] = {}  # those of matrices that live as long as this
         self._scratch: dict[int, Exchange] = {}
         self._whole: dict[int, Exchange] = {}
 
     def empty(self, width: int) -> Any:
-        """Room for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
+        """A buffer for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
         exchange = self._new_exchange(width, timed=True)
         self._exchanges[id(exchange.own)] = exchange
         return exchange.own
@@ -115,20 +119,31 @@ class NeededRows:
         else:
             self._expand(self._backward, x, out, then)
 
+    def whole(self, x: Any) -> Any:
+        """The ``[own | halo]`` buffer that x is the head of, which comes from ``empty``."""
+        return self._exchanges[id(x)].whole
+
     def gather(self, x: Any) -> Any:
-        """Own and halo rows, (nown + nhalo, width): what attention needs."""
-        exchange = self._exchanges.get(id(x))
-        if exchange is None:
-            exchange = self._whole_exchange(x.shape[1])
-            self._kernel.copy(x, exchange.own)
+        """That buffer, with the rows of others in its halo."""
+        exchange = self._exchanges[id(x)]
         exchange.start_expand()
         exchange.finish_expand()
         return exchange.whole
 
-    def gather_t(self, x: Any, out: Any) -> None:
-        """The adjoint of ``gather``: out = own rows of x + what other ranks' halos add to them."""
-        exchange = self._whole_exchange(x.shape[1])
-        self._kernel.copy(x, exchange.whole)
+    def gradient(self, width: int) -> Any:
+        """A buffer (nown + nhalo, width) for :meth:`scatter`, one for each width."""
+        return self._whole_exchange(width).whole
+
+    def scatter(self, whole: Any, out: Any) -> None:
+        """The adjoint of ``gather``: out = own rows of whole + what other ranks' halos add to them.
+
+        Parameters
+        ----------
+        whole : array
+            From :meth:`gradient`.
+        """
+        exchange = self._whole_exchange(whole.shape[1])
+        assert exchange.whole is whole
         exchange.start_fold()
         self._kernel.copy(exchange.own, out)
         exchange.finish_fold()

@@ -103,7 +103,7 @@ class Transport(ABC):
     """
 
     shares_packed = True
-    """Whether exchanges of one width may pack into the same room."""
+    """Whether exchanges of one width may pack into the same buffer."""
     own_anywhere = True
     """Whether the own rows may lie outside the buffer of an exchange."""
 
@@ -114,7 +114,7 @@ class Transport(ABC):
     def check(cls, comm: Comm, kernel: Any) -> None:
         """Raise a UserError, on all ranks, if this transport does not work here."""
 
-    def room(self, rows: int, width: int) -> tuple[Any, Mapping[int, Any]]:
+    def buffer(self, rows: int, width: int) -> tuple[Any, Mapping[int, Any]]:
         """A new buffer, and those of other ranks that this one may read."""
         return self.kernel.empty(rows, width), {}
 

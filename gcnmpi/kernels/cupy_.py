@@ -87,6 +87,10 @@ class CupyKernel(Epilogues):
         """An uninitialised array of the kernel's dtype."""
         return cp.empty(shape, self.dtype)
 
+    def empty_integers(self, *shape: int) -> Array:
+        """An array of int32 that holds nothing in particular."""
+        return cp.empty(shape, np.int32)
+
     def empty_columnwise(self, rows: int, columns: int) -> Array:
         """An uninitialised (rows, columns) array laid out column by column."""
         return cp.empty((columns, rows), self.dtype).T

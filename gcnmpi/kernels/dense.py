@@ -11,7 +11,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
+from gcnmpi.kernels.elementwise import Elementwise
 from gcnmpi.kernels.epilogues import Epilogues
+from gcnmpi.kernels.neighbours import Neighbours
+from gcnmpi.kernels.norms import Norms
 
 Array = np.ndarray
 _LONG_ROW = 1 << 10  # entries that NumPy adds to each other at full speed
@@ -20,7 +23,7 @@ _CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
-class DenseArithmetic(Epilogues, ABC):
+class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
     """Everything dense that layers, loss and optimizer need, on arrays of one dtype.
 
     A kernel adds ``sparse`` and ``spmm``. All results go to arrays the caller gives.
@@ -67,6 +70,10 @@ class DenseArithmetic(Epilogues, ABC):
     def empty(self, *shape: int) -> Array:
         """An uninitialised array of the kernel's dtype."""
         return self._aligned(np.empty, shape)
+
+    def empty_integers(self, *shape: int) -> Array:
+        """An array of int32 that holds nothing in particular."""
+        return np.empty(shape, np.int32)
 
     def empty_columnwise(self, rows: int, columns: int) -> Array:
         """An uninitialised (rows, columns) array laid out column by column.

@@ -2,64 +2,116 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any
+
+KINDS = ("none", "relu", "elu", "leaky_relu")
+"""Activations whose derivative is known from their result."""
 
 
 @dataclass(frozen=True)
 class Activation:
-    """x = dropout(max(x + 1·biasᵀ, 0)): after a hidden layer; after the last, the bias only.
+    """x = dropout(f(x + 1·biasᵀ)).
 
     Attributes
     ----------
     bias : (columns,) array of the kernel, or None
-    relu : bool
+    kind : str
+        f: one of ``KINDS``. True and False stand for "relu" and "none".
     rows, columns : uint64, uint32 arrays
         Keys of the global rows and columns of x, from :mod:`gcnmpi.core.rng`; without ``rows``,
         nothing is dropped.
     p : float
         Probability of being dropped.
+    slope : float
+        Of "leaky_relu" below 0; not negative.
     """
 
     bias: Any = None
-    relu: bool = True
+    kind: str | bool = "relu"
     rows: Any = None
     columns: Any = None
     p: float = 0.0
+    slope: float = field(default=0.01, kw_only=True)
+    relu: InitVar[bool | None] = field(default=None, kw_only=True)
+
+    def __post_init__(self, relu: bool | None) -> None:
+        """Kinds have names; ``relu`` is what there was before."""
+        kind = self.kind if relu is None else relu
+        if isinstance(kind, bool):
+            kind = "relu" if kind else "none"
+        _check(kind, self.slope)
+        object.__setattr__(self, "kind", kind)
 
     def apply(self, kernel: Any, x: Any) -> None:
         """In place, by itself."""
-        if self.relu:
+        if self.kind == "relu":
             kernel.activate(x, self.bias, self.rows, self.columns, self.p)
             return
         if self.bias is not None:
             kernel.add_bias(x, self.bias)
+        if self.kind == "elu":
+            kernel.elu(x, x)
+        elif self.kind == "leaky_relu":
+            kernel.leaky(x, self.slope, x)
         if self.rows is not None:
             kernel.dropout(x, self.rows, self.columns, self.p, x)
 
 
 @dataclass(frozen=True)
-class ReluBackward:
-    """x = x · scale where ``output`` is positive, and 0 elsewhere: before a hidden layer.
+class ActivationBackward:
+    """The gradient x before activation and dropout, in place, from what they gave.
 
     Attributes
     ----------
     output : (rows, columns) array of the kernel
-        What :class:`Activation` gave: positive exactly where the input was, and was kept, so the
-        mask need not be stored.
+        What :class:`Activation` gave. After ReLU it is positive exactly where the input was, and
+        was kept, so its mask need not be made again.
+    kind : str
+        One of ``KINDS``.
+    slope : float
+        Of "leaky_relu".
     scale : float
         1 / (1 − p).
+    rows, columns, p
+        As for :class:`Activation`; not looked at after ReLU.
     """
 
     output: Any
-    scale: float
+    kind: str = "relu"
+    slope: float = field(default=0.01, kw_only=True)
+    scale: float = 1.0
+    rows: Any = None
+    columns: Any = None
+    p: float = 0.0
+
+    def __post_init__(self) -> None:
+        """A kind that is known."""
+        _check(self.kind, self.slope)
 
     def apply(self, kernel: Any, x: Any) -> None:
         """In place, by itself."""
-        kernel.relu_backward(x, self.output, self.scale)
+        if self.kind == "relu":
+            kernel.relu_backward(x, self.output, self.scale)
+            return
+        rows = self.rows if self.p else None
+        numbers = self.kind, self.slope, self.scale
+        kernel.activation_backward(x, self.output, *numbers, rows, self.columns, self.p)
 
 
-Epilogue = Activation | ReluBackward
+def ReluBackward(output: Any, scale: float) -> ActivationBackward:
+    """:class:`ActivationBackward` of ReLU."""
+    return ActivationBackward(output, "relu", scale=scale)
+
+
+def _check(kind: str, slope: float) -> None:
+    if kind not in KINDS:
+        raise ValueError(f"no activation {kind!r} after a product: {', '.join(KINDS)}")
+    if slope < 0:
+        raise ValueError(f"a slope of {slope}: the sign of a result would not be its input's")
+
+
+Epilogue = Activation | ActivationBackward
 
 
 class Epilogues:
@@ -70,9 +122,17 @@ class Epilogues:
         if then is not None:
             then.apply(self, x)
 
-    def gemm_then(self, a: Any, b: Any, out: Any, tb: bool, then: Epilogue | None) -> None:
-        """out = then(a · b), or then(a · bᵀ)."""
-        self.gemm(a, b, out, tb=tb)  # type: ignore[attr-defined]
+    def gemm_then(
+        self,
+        a: Any,
+        b: Any,
+        out: Any,
+        tb: bool,
+        then: Epilogue | None,
+        accumulate: bool = False,
+    ) -> None:
+        """out = then(a · b), or then(a · bᵀ); to accumulate, of the sum of out and that."""
+        self.gemm(a, b, out, tb=tb, accumulate=accumulate)  # type: ignore[attr-defined]
         self.follow(out, then)
 
     def gemm_and_sums(self, a: Any, b: Any, out: Any, sums: Any) -> None:

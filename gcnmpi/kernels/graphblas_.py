@@ -63,7 +63,7 @@ class GraphBLASKernel(DenseArithmetic):
         make, rows = gb.Matrix.ss.import_csr, np.flatnonzero(np.diff(matrix.indptr))
         if 2 * len(rows) < matrix.shape[0]:
             # Where a matrix is cut into many tiles, the rows without entries of all of them
-            # would take more room than the entries.
+            # would take more memory than the entries.
             make = gb.Matrix.ss.import_hypercsr
             starts = np.append(arrays["indptr"][rows], arrays["indptr"][-1:])
             arrays |= {"indptr": starts, "rows": rows.astype(np.uint64)}

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.dense import Array, DenseArithmetic
-from gcnmpi.kernels.epilogues import Activation, Epilogue, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
 from partition.errors import UserError
 
 
@@ -107,6 +107,9 @@ class NativeKernel(DenseArithmetic):
         if accumulate and not len(matrix.indices):  # a halo that is empty
             self.follow(out, then)
             return
+        if not _compiled(then):
+            super().spmm_then(matrix, x, out, accumulate, then)
+            return
         self._native.spmm(
             matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate,
             self._arrays_of(then),
@@ -145,12 +148,20 @@ class NativeKernel(DenseArithmetic):
         else:
             super().gemm(a, b, out, ta, tb, accumulate)
 
-    def gemm_then(self, a: Array, b: Array, out: Array, tb: bool, then: Epilogue | None) -> None:
+    def gemm_then(
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        tb: bool,
+        then: Epilogue | None,
+        accumulate: bool = False,
+    ) -> None:
         """In one pass where the weights are small."""
-        if _narrow(a, b, out):
-            self._native.gemm(a, b.T if tb else b, out, False, self._arrays_of(then))
+        if _narrow(a, b, out) and _compiled(then):
+            self._native.gemm(a, b.T if tb else b, out, accumulate, self._arrays_of(then))
         else:
-            super().gemm_then(a, b, out, tb, then)
+            super().gemm_then(a, b, out, tb, then, accumulate)
 
     def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
         """In one pass where the weights are small."""
@@ -171,7 +182,7 @@ class NativeKernel(DenseArithmetic):
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """One pass."""
-        self._apply(Activation(bias, relu=False), x, x)
+        self._apply(Activation(bias, "none"), x, x)
 
     def relu(self, x: Array) -> None:
         """One pass."""
@@ -181,17 +192,17 @@ class NativeKernel(DenseArithmetic):
         self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
     ) -> None:
         """One pass; hashes stay in registers."""
-        self._apply(Activation(None, False, rows, columns, p), x, out)
+        self._apply(Activation(None, "none", rows, columns, p), x, out)
 
     def activate(
         self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
     ) -> None:
         """One pass."""
-        self._apply(Activation(bias, True, rows, columns, p), x, x)
+        self._apply(Activation(bias, "relu", rows, columns, p), x, x)
 
     def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
         """One pass."""
-        self._apply(ReluBackward(output, scale), grad, grad)
+        self._apply(ActivationBackward(output, scale=scale), grad, grad)
 
     def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
         """With threads."""
@@ -223,12 +234,21 @@ class NativeKernel(DenseArithmetic):
         """The epilogue as the compiled products take it."""
         if epilogue is None:
             return None
-        if isinstance(epilogue, ReluBackward):
+        if isinstance(epilogue, ActivationBackward):
             return self._epilogues.relu_backward(epilogue.output, epilogue.scale)
         e = epilogue
         keys = (None, None) if e.rows is None else (e.rows, e.columns)
         hashing = rng.MIX1, rng.MIX2, int(rng.threshold(e.p))
-        return self._epilogues.activation(e.bias, e.relu, *keys, *hashing, 1 / (1 - e.p))
+        return self._epilogues.activation(e.bias, e.kind == "relu", *keys, *hashing, 1 / (1 - e.p))
+
+
+def _compiled(then: Epilogue | None) -> bool:
+    """Whether products have this epilogue in their pass."""
+    return (
+        then is None
+        or then.kind == "relu"
+        or (then.kind == "none" and isinstance(then, Activation))
+    )
 
 
 def _narrow(x: Array, weights: Array, other: Array) -> bool:

@@ -28,7 +28,7 @@ class SciPyKernel(DenseArithmetic):
         matrix.check_format()
         rows = np.flatnonzero(np.diff(matrix.indptr))
         if 2 * len(rows) < matrix.shape[0]:
-            # Many tiles of one block row take the room and the time of their entries only.
+            # Many tiles of one block row take the memory and the time of their entries only.
             return SparseMatrix(matrix[rows].astype(self.dtype), rows)
         return SparseMatrix(matrix.astype(self.dtype), slice(None))
 

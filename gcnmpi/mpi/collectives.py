@@ -22,6 +22,7 @@ from gcnmpi.mpi.comm import (
     SUM,
     Comm,
     reduce_in_pieces,
+    reduce_to_root,
     row_type,
     slice_of,
     wait_all,
@@ -66,6 +67,16 @@ class Group:
         if self.rank == root:
             return Pending([request], self._phases)
         return Pending([request], self._phases, lambda: self._take(message, array))
+
+    def reduce(self, array: Any, root: int) -> None:
+        """The sum of all arrays on the root, in place; those of others stay."""
+        if self.size > 1 and array.nbytes:
+            self._traffic.count(volume.reduction(array.nbytes, self.size, self.rank == root))
+            message = self._filled(array)
+            with self._phases("wait"):
+                reduce_to_root(self.comm, message, root)
+            if self.rank == root:
+                self._take(message, array)
 
     def all_gather(self, piece: Any, whole: Any, rows: Sequence[int]) -> None:
         """The pieces of all, one below the other.
@@ -136,16 +147,16 @@ class Group:
             self.comm.Reduce_scatter(whole, piece, [count * width for count in rows])
             return
         starts = np.cumsum(rows) - rows
-        room = whole[: sum(-(-count // pieces) for count in rows)].copy()
+        packed = whole[: sum(-(-count // pieces) for count in rows)].copy()
         for number in range(pieces):
             parts = [slice_of(count, number, pieces) for count in rows]
             counts = [part.stop - part.start for part in parts]
             first = 0
             for start, part, count in zip(starts, parts, counts, strict=True):
-                room[first : first + count] = whole[start + part.start : start + part.stop]
+                packed[first : first + count] = whole[start + part.start : start + part.stop]
                 first += count
             sizes = [count * width for count in counts]
-            self.comm.Reduce_scatter(room[:first], piece[parts[self.rank]], sizes)
+            self.comm.Reduce_scatter(packed[:first], piece[parts[self.rank]], sizes)
 
     def _to_broadcast(self, array: Any, root: int) -> Any:
         self._traffic.count(volume.broadcast(array.nbytes, self.size, self.rank == root))
@@ -163,7 +174,7 @@ class Group:
             self._kernel.from_message(message, array)
 
 
-def reduction_room(nbytes: int, scatter: bool = False) -> int:
+def reduction_scratch(nbytes: int, scatter: bool = False) -> int:
     """Bytes that the sum of an array of ``nbytes`` over ranks takes beside it, about.
 
     Open MPI takes half of a piece for an all-reduce, and 1.5 times a piece for a reduce-scatter
@@ -196,4 +207,4 @@ class Pending:
             request.Test()
 
 
-__all__ = ["LONGEST", "MAX", "MIN", "SUM", "Group", "Pending", "reduction_room"]
+__all__ = ["LONGEST", "MAX", "MIN", "SUM", "Group", "Pending", "reduction_scratch"]

@@ -284,12 +284,24 @@ def sum_in_place(comm: Comm, array: np.ndarray) -> None:
 def reduce_in_pieces(comm: Comm, array: Any, op: Any) -> None:
     """Reduce a contiguous array over ranks, in place: ``REDUCED_AT_ONCE`` bytes at a time.
 
-    The library takes room of its own for what it is given at once, and counts it in 32 bits.
+    The library takes memory of its own for what it is given at once, and counts it in 32 bits.
     """
     flat = array.reshape(-1)
     step = REDUCED_AT_ONCE // array.itemsize
     for start in range(0, max(1, len(flat)), step):
         comm.Allreduce(MPI.IN_PLACE, flat[start : start + step], op)
+
+
+def reduce_to_root(comm: Comm, array: Any, root: int) -> None:
+    """Sum a contiguous array over ranks, into that of one of them, in such pieces."""
+    flat = array.reshape(-1)
+    step = REDUCED_AT_ONCE // array.itemsize
+    for start in range(0, len(flat), step):
+        piece = flat[start : start + step]
+        if comm.rank == root:
+            comm.Reduce(MPI.IN_PLACE, piece, MPI.SUM, root)
+        else:
+            comm.Reduce(piece, None, MPI.SUM, root)
 
 
 def maximum(comm: Comm, value: float) -> float:

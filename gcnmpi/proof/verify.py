@@ -114,9 +114,9 @@ def verify(
 
     # What all ranks do together; whole matrices arrive on rank 0.
     model = result.model
-    last, width = Place(model.depth), model.widths[-1]
+    last, width = model.place, model.widths[-1]
     logits = model.forward()
-    classes = problem.scheme.row_argmax(model.depth, logits, width)
+    classes = problem.scheme.row_argmax(last.layer, logits, width)
     logits = _whole(problem, last, problem.kernel.to_host(logits), width)
     classes = _whole(problem, last, classes, width)
     weights = _canonical(problem, model, model.parameters.flat)

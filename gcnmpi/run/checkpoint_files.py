@@ -24,7 +24,7 @@ from partition.errors import UserError
 from partition.records import open_regular, read_npz, sync_folder, to_json
 
 FORMAT = "gcnmpi-checkpoint"
-VERSION = 2
+VERSION = 3
 READABLE = (1, 2)  # version 1 has no data_id
 FOLDER = "checkpoints"
 PREVIOUS = "checkpoints.previous"

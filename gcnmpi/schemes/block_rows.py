@@ -10,7 +10,7 @@ and the c partial sums of a block row are added up (in a process row of it).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -31,9 +31,9 @@ from gcnmpi.layout.tiling import (
     partition_ordering,
     sparse_tile,
 )
-from gcnmpi.mpi.collectives import Group, reduction_room
+from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
-from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse, whole_row_work
+from gcnmpi.schemes.outline import ROWS, Dense, Facts, Span, Sparse, whole_row_work
 from gcnmpi.schemes.whole_rows import WholeRows
 from partition.graph.store import Partition, StoredGraph
 
@@ -126,6 +126,10 @@ class BlockRowsOutline(ABC):
     own_buffers = False
     pairwise = False  # whether blocks of a process column meet in messages of two ranks
 
+    def layout_of(self, place: Place) -> Hashable:
+        """One for all."""
+        return None
+
     @property
     def count(self) -> int:
         """k, the number of block rows."""
@@ -160,13 +164,17 @@ class BlockRowsOutline(ABC):
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
         """What arrives or leaves in the stages, and the sum over copies."""
+        row_bytes = sizes[0] * self.facts.itemsize
+        if product in ROWS:
+            return self._rows(rank, product, row_bytes)
         if not product.startswith("aggregate"):
             return NOTHING
-        row_bytes = sizes[0] * self.facts.itemsize
         return self._stages(rank, product, row_bytes) + self._sum(rank, product, row_bytes)
 
     def span(self, product: str, k: int) -> Sequence[Span]:
         """A process column, then a process row."""
+        if product in ROWS:
+            return [Span(self.count, self.copies, all_pairs=self.pairwise)]
         if not product.startswith("aggregate"):
             return []
         return [Span(self.count, self.copies, all_pairs=self.pairwise), Span(self.copies, 1)]
@@ -188,15 +196,19 @@ class BlockRowsOutline(ABC):
         """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
         return self._tile_entries(rank) * (2 if self._keeps_transpose else 1)
 
-    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """The sum over copies, which after a fold is none."""
         if not product.startswith("aggregate") or self.copies == 1:
             return 0
-        return reduction_room(self.rows(rank // self.copies) * sizes[0] * self.facts.itemsize)
+        return reduction_scratch(self.rows(rank // self.copies) * sizes[0] * self.facts.itemsize)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Weights are whole."""
         return d_in * d_out
+
+    @abstractmethod
+    def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
+        """What bringing whole rows of neighbours ("expand"), or their gradients back, moves."""
 
     @abstractmethod
     def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
@@ -240,7 +252,7 @@ class Products(Protocol):
     """How the blocks of a process column get to where they are multiplied."""
 
     def empty(self, width: int) -> Any:
-        """Room for own rows that will be multiplied."""
+        """A buffer for own rows that will be multiplied."""
 
     def release(self) -> None:
         """Free what was kept for products that are made once."""
@@ -299,7 +311,7 @@ class BlockRows(WholeRows):
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
         """Own rows."""
         if exchanged:
-            return self._products.empty(width)
+            return (self.halo or self._products).empty(width)
         return self._kernel.empty(self._tiling.rows, width)
 
     def release(self) -> None:

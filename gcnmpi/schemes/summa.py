@@ -47,7 +47,7 @@ from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
 from gcnmpi.schemes.outline import Facts, make_facts
 from gcnmpi.schemes.summa_outline import (
     Grid,
@@ -60,47 +60,35 @@ from gcnmpi.schemes.summa_outline import (
 from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
 from gcnmpi.schemes.whole_rows import WholeWeights
 from partition.errors import UserError
-from partition.graph.store import Partition, StoredGraph
 
 
 def load(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> Summa:
     """Bring its tiles of M and Mᵀ to every rank of the grid."""
-    grid = _grid(config.scheme, comm.size)
-    return load_on_grid(
-        Summa, grid, comm, stored, partition, direction, config, kernel, phases, traffic
-    )
+    grid = _grid(config.scheme, runtime.comm.size)
+    return load_on_grid(Summa, grid, runtime, source, config, demand)
 
 
 def load_on_grid(
     make: type[Summa],
     grid: Grid,
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> Summa:
     """The same for p1 × p2 × p3 ranks.
 
-    Parameters
-    ----------
-    partition : Partition or None
-        Orders the vertices where there is one; ``scheme.permutation`` does where there is none.
+    A partition orders the vertices where there is one; else ``scheme.permutation`` does.
     """
+    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
+    stored, partition, direction = source.stored, source.partition, source.direction
     with agreed(comm):
-        facts = make_facts(stored, partition, direction, config)
+        facts = make_facts(source, config, demand.depth)
     max_bytes = config.loading.max_buffer_mb * 2**20
     p1, p2, p3 = grid
     ordering, _ = choose_orderings(comm, stored, partition, config.scheme)
@@ -114,8 +102,8 @@ def load_on_grid(
     entries = loading.load_m(comm, stored.graph, direction, config.graph, max_bytes)
     forward = backward = sparse_tile(comm, entries, *sides, max_bytes)
     if not facts.symmetric:
-        turned = loading.Entries(entries.column, entries.row, entries.weight)
-        backward = sparse_tile(comm, turned, *sides, max_bytes)
+        transposed = loading.Entries(entries.column, entries.row, entries.weight)
+        backward = sparse_tile(comm, transposed, *sides, max_bytes)
     del entries
 
     pieces = ranks.transpose(0, 2, 1).reshape(p1 * p3, p2, 1)
@@ -244,7 +232,7 @@ class Summa(WholeWeights):
             self._backward = self._staged(backward)
         entries = {"aggregate": self._forward.entries, "aggregate_t": self._backward.entries}
         self._outline = dataclasses.replace(outline, travelling=entries)
-        self._rooms: dict[str, Any] = {}
+        self._memory: dict[str, Any] = {}
 
     def describe(self) -> dict[str, Any]:
         """Grid, columns at once and order of the vertices."""
@@ -264,8 +252,8 @@ class Summa(WholeWeights):
         return self._kernel.empty(self._tiling.rows, _length(self._tiling.columns(width)))
 
     def release(self) -> None:
-        """Free the room for what is received."""
-        self._rooms.clear()
+        """Free the buffers of what is received."""
+        self._memory.clear()
 
     def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """In stages, then summed over layers."""
@@ -343,13 +331,13 @@ class Summa(WholeWeights):
 
     def _multiply(self, matrix: StagedMatrix, x: Any, out: Any) -> None:
         kernel, single = self._kernel, self._fiber.size == 1
-        partial = out if single else self._room("partial", self._rows, x.shape[1])
+        partial = out if single else self._scratch("partial", self._rows, x.shape[1])
         partial.fill(0)
         for number, stage in enumerate(self._stages):
             tile = self._tile(matrix, number, stage)
             rows = x[stage.rows]
             if self._process_column.rank != stage.row:
-                rows = self._room("rows", stage.size, x.shape[1])
+                rows = self._scratch("rows", stage.size, x.shape[1])
             self._process_column.broadcast(rows, stage.row)
             if matrix.entries[number] and x.shape[1]:
                 with self._phases("spmm"):
@@ -367,8 +355,8 @@ class Summa(WholeWeights):
                     self._kernel.gemm(chunk, weight[columns, mine], out, accumulate=number > 0)
             return
         # Turned round, so that the columns of a rank follow each other in memory.
-        whole = self._room("partial", result, len(x))
-        piece = self._room("rows", _length(mine), len(x))
+        whole = self._scratch("partial", result, len(x))
+        piece = self._scratch("rows", _length(mine), len(x))
         with self._phases("gemm"):
             rows = weight[self._tiling.columns(width)]
             self._kernel.gemm(rows, x, whole, ta=True, tb=True)
@@ -396,11 +384,11 @@ class Summa(WholeWeights):
         first, rows = self._tiling.columns(width).start, len(x)
         for owner, columns in make_chunks(width, self._process_row.size, self._block):
             if self._process_row.rank != owner:
-                chunk = self._room("rows", rows, _length(columns))
+                chunk = self._scratch("rows", rows, _length(columns))
             elif _length(columns) == x.shape[1]:
                 chunk = x
             else:
-                chunk = self._room("rows", rows, _length(columns))
+                chunk = self._scratch("rows", rows, _length(columns))
                 with self._phases("pack"):
                     self._kernel.copy(x[:, columns.start - first : columns.stop - first], chunk)
             self._process_row.broadcast(chunk, owner)
@@ -418,18 +406,18 @@ class Summa(WholeWeights):
         # Stages are in the order of process columns.
         return StagedMatrix([count for some in counts for count in some], own, messages)
 
-    def _room(self, role: str, rows: int, columns: int) -> Any:
+    def _scratch(self, role: str, rows: int, columns: int) -> Any:
         """An uninitialised matrix in memory that is used again."""
-        memory = self._rooms.get(role)
+        memory = self._memory.get(role)
         if memory is None or len(memory) < rows * columns:
-            self._rooms[role] = memory = self._kernel.empty(rows * columns)
+            self._memory[role] = memory = self._kernel.empty(rows * columns)
         return memory[: rows * columns].reshape(rows, columns)
 
     def _numbers(self, role: str, count: int, dtype: Any) -> np.ndarray:
         """The same for what a tile that travels is made of: on the host, whatever the kernel."""
-        memory = self._rooms.get(role)
+        memory = self._memory.get(role)
         if memory is None or len(memory) < count:
-            self._rooms[role] = memory = np.empty(count, dtype)
+            self._memory[role] = memory = np.empty(count, dtype)
         return memory[:count]
 
 

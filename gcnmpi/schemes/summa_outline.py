@@ -17,7 +17,7 @@ whole blocks where p1 = p2.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import lcm
@@ -29,7 +29,7 @@ from gcnmpi.core.volume import NOTHING, Volume, broadcast, reduce_scatter
 from gcnmpi.layout.grid import coordinates
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering
-from gcnmpi.mpi.collectives import reduction_room
+from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.row_ops import row_volume
@@ -168,6 +168,10 @@ class SummaOutline:
     orders = ("combine", "aggregate")
     own_buffers = False
 
+    def layout_of(self, place: Place) -> Hashable:
+        """One for all."""
+        return None
+
     def ranks(self) -> Sequence[int]:
         """Largest row piece, row block and inner block, one with the diagonal; last columns."""
         _, p2, p3 = self.grid
@@ -302,7 +306,7 @@ class SummaOutline:
             needed = max(chunk.width for chunk in chunks) if p2 > 1 else 0
         return self._piece(i, layer) * needed * size
 
-    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Partial sums of a layer along the fiber; of a product with a weight, along the row."""
         i, j, layer = coordinates(self.grid, rank)
         _, p2, p3 = self.grid
@@ -311,7 +315,7 @@ class SummaOutline:
             numbers = self._rows(i) * self._columns(sizes[0], j) if p3 > 1 else 0
         elif product != "weight_grad" and (widths := dense_widths(product, *sizes)):
             numbers = self._piece(i, layer) * widths[1] if result_travels(*widths, p2) else 0
-        return reduction_room(numbers * self.facts.itemsize, scatter=True)
+        return reduction_scratch(numbers * self.facts.itemsize, scatter=True)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Weights are whole."""

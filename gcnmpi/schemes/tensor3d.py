@@ -29,8 +29,9 @@ from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, agreed, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
 from gcnmpi.schemes.outline import make_facts
+from gcnmpi.schemes.tensor3d_moves import Mover
 from gcnmpi.schemes.tensor3d_outline import (
     Range,
     TensorOutline,
@@ -41,34 +42,26 @@ from gcnmpi.schemes.tensor3d_outline import (
     roles,
     variants,
 )
-from partition.graph.store import Partition, StoredGraph
 
 Chunks = Sequence[tuple[slice, Any]]  # row blocks of a tile, in the kernel's form
 
 
 def load(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> Tensor3D:
     """Bring the tiles of M to their ranks.
 
-    Parameters
-    ----------
-    partition : Partition or None
-        Of any number of parts: rows are ordered by it, and blocks end where parts do if their
-        numbers allow.
-    direction : {"in", "out"}
-        The direction of M.
+    A partition may have any number of parts: rows are ordered by it, and blocks end where parts
+    do if their numbers allow.
     """
+    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
+    stored, partition, direction = source.stored, source.partition, source.direction
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
-        facts = make_facts(stored, partition, direction, config)
+        facts = make_facts(source, config, demand.depth)
         outline = make_outline(config.scheme, comm.size, facts)
     orderings = choose_orderings(comm, stored, partition, config.scheme, auto="double")
     entries = load_m(comm, stored.graph, direction, config.graph, max_bytes)
@@ -83,7 +76,7 @@ def load(
         return held[tile]
 
     forward, backward = [], []
-    for k, (tile, turned) in enumerate(outline.tiles(comm.rank), start=1):
+    for k, (tile, transposed) in enumerate(outline.tiles(comm.rank), start=1):
         after, before = Place(k), Place(k - 1)
         i, j, _ = outline.coordinates(comm.rank, after)
         matrix = sparse_tile(
@@ -96,7 +89,7 @@ def load(
             max_bytes,
         )
         forward.append(keep(tile, matrix))
-        backward.append(keep(turned, sp.csr_array(matrix.T)))
+        backward.append(keep(transposed, sp.csr_array(matrix.T)))
     return Tensor3D(
         comm, outline, orderings, kernel, forward, backward,
         max_bytes=max_bytes, phases=phases, traffic=traffic,
@@ -127,6 +120,7 @@ class Tensor3D:
     name = "tensor3d"
     sharded = True
     whole_rows = False
+    halo: Any = None
 
     def __init__(
         self,
@@ -146,7 +140,8 @@ class Tensor3D:
         self._max_bytes, self._phases, self._traffic = max_bytes, phases, traffic
         self._lines = [line(comm, kernel, outline.grid, axis, traffic, phases) for axis in range(3)]
         self._vertices: dict[Range, np.ndarray] = {}
-        self._scratch: dict[str, Any] = {}
+        self._memory: dict[str, Any] = {}
+        self._movers: dict[tuple[Place, Place], Mover] = {}
         self.orders = outline.orders
 
     def describe(self) -> dict[str, Any]:
@@ -161,8 +156,8 @@ class Tensor3D:
         }
 
     def layout(self, place: Place) -> Hashable:
-        """The axes' roles, and which ordering the rows are in."""
-        return roles(place), self._outline.ordering(place)
+        """From the outline."""
+        return self._outline.layout_of(place)
 
     def block(self, place: Place, width: int) -> Block:
         """A block of rows, a block of columns, a copy."""
@@ -175,7 +170,7 @@ class Tensor3D:
         return Block(self._vertices[rows], columns, part, copy)
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
-        """Room for a piece; nothing is special about matrices that are exchanged."""
+        """A buffer for a piece; nothing is special about matrices that are exchanged."""
         return self._kernel.empty(*self._outline.shape(self._comm.rank, place, width))
 
     def release(self) -> None:
@@ -217,12 +212,12 @@ class Tensor3D:
         if sums is not None:
             self.column_sum(k, grad, sums)
         shape = x.shape[1], grad.shape[1]
-        block = self._room("block", *shape)
+        block = self._scratch("block", *shape)
         with self._phases("gemm"):
             if self._outline.transpose_grad:
-                turned = self._room("turned", *shape[::-1])
-                self._kernel.gemm(grad, x, turned, ta=True)
-                self._kernel.copy(turned.T, block)
+                transposed = self._scratch("transposed", *shape[::-1])
+                self._kernel.gemm(grad, x, transposed, ta=True)
+                self._kernel.copy(transposed.T, block)
             else:
                 self._kernel.gemm(x, grad, block, ta=True)
         group = self._lines[roles(Place(k)).rows]
@@ -308,9 +303,23 @@ class Tensor3D:
         """This rank's contiguous 1/P of all rows, in the original order."""
         return self._tiling(place).original(self._comm, piece, width, self._max_bytes)
 
+    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
+        """Straight to the ranks that need it."""
+        self._mover(before, after)(x, width, out, self._traffic, self._phases)
+
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
-        """From the outline."""
+        """From the outline; of moves between orderings, as they are made."""
+        if product == "move":
+            width, *places = sizes
+            before, after = Place(places[0], bool(places[1])), Place(places[2], bool(places[3]))
+            return self._mover(before, after).volume(width)
         return self._outline.volume(self._comm.rank, product, k, *sizes)
+
+    def _mover(self, before: Place, after: Place) -> Mover:
+        if (before, after) not in self._movers:
+            arguments = self._comm, self._kernel, self._outline, self._orderings
+            self._movers[before, after] = Mover(*arguments, before, after)
+        return self._movers[before, after]
 
     def _multiply(self, tiles: Sequence[Chunks], k: int, x: Any, out: Any, group: Group) -> None:
         """Blocked aggregation (section 5.2): a block is summed while the next is multiplied."""
@@ -331,7 +340,7 @@ class Tensor3D:
     def _combine(self, product: str, k: int, x: Any, weight: Any, out: Any) -> None:
         transposed = product == "combine_t"
         d_in, d_out = x.shape[1], out.shape[1]
-        block = self._room("block", *((d_out, d_in) if transposed else (d_in, d_out)))
+        block = self._scratch("block", *((d_out, d_in) if transposed else (d_in, d_out)))
         group = self._lines[roles(Place(k)).rows]
         group.all_gather(weight, block.reshape(-1), _shares(block.size, group.size))
         with self._phases("gemm"):
@@ -348,12 +357,12 @@ class Tensor3D:
     def _columns(self, k: int, width: int) -> slice:
         return self._outline.columns(self._comm.rank, Place(k), width)
 
-    def _room(self, name: str, rows: int, columns: int) -> Any:
+    def _scratch(self, name: str, rows: int, columns: int) -> Any:
         """A matrix for a moment, in memory that is as large as the largest asked for."""
         size = rows * columns
-        if name not in self._scratch or len(self._scratch[name]) < size:
-            self._scratch[name] = self._kernel.empty(size)
-        return self._scratch[name][:size].reshape(rows, columns)
+        if name not in self._memory or len(self._memory[name]) < size:
+            self._memory[name] = self._kernel.empty(size)
+        return self._memory[name][:size].reshape(rows, columns)
 
     def _tiling(self, place: Place) -> Tiling:
         outline = self._outline

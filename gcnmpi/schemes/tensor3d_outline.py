@@ -23,7 +23,7 @@ A product is partial along the axis that its result is copied along, and summed 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -36,7 +36,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.grid import coordinates, factorizations, parse_grid
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, permutation_kind
-from gcnmpi.mpi.collectives import reduction_room
+from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.row_ops import row_volume
@@ -208,6 +208,10 @@ class TensorOutline:
         """
         return int(self.permutation == "double" and place.layer % 2 == 0)
 
+    def layout_of(self, place: Place) -> Hashable:
+        """The axes' roles, and which ordering the rows are in."""
+        return roles(place), self.ordering(place)
+
     def rows(self, rank: int, place: Place) -> Range:
         """Positions of the rows of a rank's piece."""
         axis = roles(place).rows
@@ -242,8 +246,8 @@ class TensorOutline:
         found = []
         for k in range(1, min(self.period, self.facts.depth) + 1):
             rows, columns = self.rows(rank, Place(k)), self.rows(rank, Place(k - 1))
-            turned = Tile(columns, rows, not self.facts.symmetric)
-            found.append((Tile(rows, columns), turned))
+            transposed = Tile(columns, rows, not self.facts.symmetric)
+            found.append((Tile(rows, columns), transposed))
         return found
 
     def chunks(self, rows: int) -> list[slice]:
@@ -287,6 +291,8 @@ class TensorOutline:
         if product.startswith("row_"):
             size = self.grid[roles(Place(k)).columns]
             return row_volume(product, sizes[0], itemsize, size)
+        if product == "move":
+            return self._moved(rank, *sizes)
         if product == "expand_input":
             rows, columns = self.shape(rank, Place(0), sizes[0])
             own = _length(self.input_rows(rank)) * columns
@@ -308,8 +314,20 @@ class TensorOutline:
             moved += volume.all_reduce(_length(chunk) * columns * itemsize, size)
         return moved
 
+    def _moved(self, rank: int, width: int, *places: int) -> Volume:
+        """A piece to others and one from others, as if rows were in unrelated orders."""
+        before, after = Place(places[0], bool(places[1])), Place(places[2], bool(places[3]))
+        ranks = int(np.prod(self.grid))
+        copies = self.holders(before).shape[2], self.holders(after).shape[2]
+        size, others = self.facts.itemsize, (ranks - 1) / ranks
+        received = int(np.prod(self.shape(rank, after, width)) * size * others)
+        sent = int(np.prod(self.shape(rank, before, width)) * size * others)
+        return Volume(sent * copies[1] // copies[0], received, ranks // copies[0])
+
     def span(self, product: str, k: int) -> Sequence[Span]:
         """Lines of the grid."""
+        if product == "move":
+            return [Span(int(np.prod(self.grid)), 1, all_pairs=True)]
         if product.startswith("row_"):
             return [self._span(roles(Place(k)).columns)]
         if product == "expand_input":
@@ -321,7 +339,7 @@ class TensorOutline:
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """One local product each; tiles of M have their share of the entries, on average."""
-        if product.startswith("row_") or product == "expand_input":
+        if product.startswith("row_") or product in ("expand_input", "move"):
             return []
         if product.startswith("aggregate"):
             forward, backward = self.tiles(rank)[(k - 1) % self.period]
@@ -353,7 +371,7 @@ class TensorOutline:
         twice = self.transpose_grad and product == "weight_grad"
         return rows * columns * self.facts.itemsize * (2 if twice else 1)
 
-    def reduction_room(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """The all-reduce of the result, or the reduce-scatter of a gradient.
 
         Row blocks but the last are reduced in the background, all at once.
@@ -362,7 +380,7 @@ class TensorOutline:
             rows, columns = self.weight(rank, k, *sizes).shape
             size = self.grid[roles(Place(k)).rows]
             nbytes = rows * columns * self.facts.itemsize
-            return reduction_room(nbytes, scatter=True) if size > 1 else 0
+            return reduction_scratch(nbytes, scatter=True) if size > 1 else 0
         if not product.startswith(("aggregate", "combine")):
             return 0
         place = result_of(product, k)
@@ -372,7 +390,7 @@ class TensorOutline:
         chunks = self.chunks(rows) if product.startswith("aggregate") else [slice(0, rows)]
         last = _length(chunks[-1])
         row_bytes = columns * self.facts.itemsize
-        return (rows - last) * row_bytes + reduction_room(last * row_bytes)
+        return (rows - last) * row_bytes + reduction_scratch(last * row_bytes)
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """A piece of a block: every number is on one rank only."""

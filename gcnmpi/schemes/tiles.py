@@ -45,21 +45,23 @@ def unpack(
     columns: int,
     entries: int,
     dtype: Any,
-    room: Callable[[str, int, Any], np.ndarray] = lambda role, count, dtype: np.empty(count, dtype),
+    scratch: Callable[[str, int, Any], np.ndarray] = lambda role, count, dtype: np.empty(
+        count, dtype
+    ),
 ) -> sp.csr_array:
     """The tile of a message; values share its memory.
 
     Parameters
     ----------
-    room : callable
-        ``room(role, count, dtype)``: memory for column numbers and row pointers, by turns.
+    scratch : callable
+        ``scratch(role, count, dtype)``: memory for column numbers and row pointers, by turns.
     """
     values, *counted = _parts(message, rows, columns, entries, np.dtype(dtype))
     # In a type that SciPy computes with, as cheaply as it could convert them itself.
     kind = np.int32 if max(columns, entries) <= np.iinfo(np.int32).max else np.int64
     arrays = [values]
     for role, numbers in zip(("indices", "indptr"), counted, strict=True):
-        arrays.append(room(f"{role} {np.dtype(kind)}", len(numbers), kind))
+        arrays.append(scratch(f"{role} {np.dtype(kind)}", len(numbers), kind))
         arrays[-1][...] = numbers
     return sp.csr_array(tuple(arrays), shape=(rows, columns))
 

@@ -25,6 +25,7 @@ class WholeWeights(ABC):
     orders: tuple[str, ...] = ("combine", "aggregate")
     sharded = False
     whole_rows = False
+    halo: Any = None
 
     def __init__(self, comm: Comm, kernel: Any, phases: Phases, traffic: Traffic) -> None:
         self._comm, self._kernel = comm, kernel
@@ -33,6 +34,10 @@ class WholeWeights(ABC):
     def layout(self, place: Place) -> Hashable:
         """One for all."""
         return None
+
+    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
+        """There is one layout only."""
+        self._kernel.copy(x, out)
 
     def release(self) -> None:  # noqa: B027 (what most schemes need)
         """Nothing is kept."""

@@ -12,7 +12,7 @@ WIDE = 128  # up to so many parts, a vertex looks at all
 
 
 class Desk(NamedTuple):
-    """Room to work in for :func:`survey`, all zero between two vertices.
+    """Scratch memory of :func:`survey`, all zero between two vertices.
 
     Attributes
     ----------

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import os, signal, sys
 import numpy as np
-from gcnmpi import comm
+from gcnmpi.mpi import comm
 
 def main(world):
     array = comm.node_array(world, (10,), np.int32, lambda: np.arange(10))

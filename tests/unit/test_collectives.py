@@ -10,7 +10,7 @@ from gcnmpi.core import volume
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.mpi import collectives, comm
-from gcnmpi.mpi.collectives import Group, reduction_room
+from gcnmpi.mpi.collectives import Group, reduction_scratch
 
 SIZE, AT_ONCE = 3, 64
 
@@ -86,7 +86,7 @@ def test_a_reduce_scatter_in_pieces(rows, width):
 
 
 def test_the_room_of_a_reduction_has_a_bound():
-    assert reduction_room(40) == 20
-    assert reduction_room(40, scatter=True) == 60
-    assert reduction_room(10**9) == AT_ONCE // 2
-    assert reduction_room(10**9, scatter=True) == 5 * AT_ONCE // 2
+    assert reduction_scratch(40) == 20
+    assert reduction_scratch(40, scatter=True) == 60
+    assert reduction_scratch(10**9) == AT_ONCE // 2
+    assert reduction_scratch(10**9, scatter=True) == 5 * AT_ONCE // 2

@@ -128,7 +128,7 @@ class Toy:
     def buffers(self, rank, product, k, *sizes):
         return 0
 
-    def reduction_room(self, rank, product, k, *sizes):
+    def reduction_scratch(self, rank, product, k, *sizes):
         return 10 * sizes[0] if product == "aggregate" else 0
 
     def weight_numbers(self, rank, k, d_in, d_out):
@@ -160,8 +160,8 @@ def test_memory_by_hand():
     sparse = 60 * (8 + 8) + 2 * 8 * 10
     part_vector = 4 * 20 // 2
     case = Case(Toy(), 2, WORK, machine(process_bytes=1000), 2)
-    room = reduced // 2  # of MPI for the sum of gradients; of products it takes at most 60
-    assert memory(case) == 1000 + part_vector + sparse + 8 * (dense + adam) + reduced + room
+    scratch = reduced // 2  # of MPI for the sum of gradients; of products it takes at most 60
+    assert memory(case) == 1000 + part_vector + sparse + 8 * (dense + adam) + reduced + scratch
 
 
 WIDE = Workload(from_table({"dtype": "float64", "model": {"hidden": [6]}}), 20, (320, 6, 3), 0.5)

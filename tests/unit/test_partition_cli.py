@@ -279,10 +279,11 @@ def test_two_partitioners_of_one_name_and_a_graph_in_use(demo):
 
 SLOW_IMPORT = """
 import sys, time
-from partition import cli, store
+from partition.cli.main import main
+from partition.graph import store
 store.np.save = lambda *_, **__: print("saving", flush=True) or time.sleep(60)
 sys.argv = ["gcn-partition", "synth", "sbm", sys.argv[1]]
-cli.main()
+main()
 """
 
 

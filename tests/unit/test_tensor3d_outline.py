@@ -90,10 +90,10 @@ def test_products_fit_without_moving_a_matrix():
 def test_tiles_kept_are_as_many_as_the_paper_says(permutation, depth, tiles):
     sketch, _ = outline("2x3x4", depth=depth, permutation=permutation)
     found = sketch.tiles(rank=21)
-    assert len({tile for tile, _ in found}) == len({turned for _, turned in found}) == tiles
-    for k, (tile, turned) in enumerate(found, start=1):
+    assert len({tile for tile, _ in found}) == len({transposed for _, transposed in found}) == tiles
+    for k, (tile, transposed) in enumerate(found, start=1):
         assert tile.rows == sketch.rows(21, Place(k))
-        assert tile.columns == sketch.rows(21, Place(k - 1)) == turned.rows
+        assert tile.columns == sketch.rows(21, Place(k - 1)) == transposed.rows
         assert tile.rows.ordering != tile.columns.ordering or sketch.permutation == "single"
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from gcnmpi.core.config import load_config
 from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
-from gcnmpi.halo.product import NeededRows
+from gcnmpi.halo.product import HaloProduct
 from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn import loss, models, optim
@@ -62,7 +62,7 @@ def fold_overwrites(comm):
 
         return overwriting
 
-    return wrapping(NeededRows, "_fold", make)
+    return wrapping(HaloProduct, "_fold", make)
 
 
 def forward_instead_of_transposed(comm):

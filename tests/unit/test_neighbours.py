@@ -1,0 +1,365 @@
+"""Maximum and attention of every kernel, against dense matrices and complex steps."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi.core import rng
+from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels.neighbours import AttentionDropout
+
+USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
+STEP = 1e-30
+SLOPE = 0.2
+P = 0.4
+
+
+def instances():
+    """Every kernel with two threads; the native one with each of its instruction sets."""
+    for name in USABLE:
+        kind = KERNELS.get(name)
+        if name == "native":
+            from gcnmpi.kernels.native import targets
+
+            for target in targets():
+                yield pytest.param(lambda d, k=kind, t=target: k(d, 2, t), id=f"native-{target}")
+        else:
+            yield pytest.param(lambda d, k=kind: k(d, 2), id=name)
+
+
+@pytest.fixture(params=instances())
+def make(request):
+    return request.param
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def kernel(request, make):
+    return make(request.param)
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(5)
+
+
+def near(kernel, found, expected, factor=1.0):
+    tolerance = factor * (1e-5 if kernel.dtype == np.float32 else 1e-12)
+    found = kernel.to_host(found) if not isinstance(found, np.ndarray) else found
+    assert found.dtype == kernel.dtype
+    scale = max(1.0, np.abs(expected).max(initial=0))
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def give(kernel, array):
+    mine = kernel.empty(*np.shape(array))
+    kernel.copy(kernel.from_host(np.array(array, np.float64)), mine)
+    return mine
+
+
+def junk(kernel, *shape):
+    """What an operation must overwrite."""
+    return give(kernel, np.full(shape, 3.5))
+
+
+def rounded(kernel, array):
+    """The numbers as the kernel has them, in float64."""
+    return np.asarray(array).astype(kernel.dtype).astype(np.float64)
+
+
+def graph(random, rows, columns, density=0.3):
+    """Directed, with rows and columns that are empty; the order of columns is not the local one."""
+    dense = random.random((rows, columns)) < density
+    dense[rows // 2 :: 5] = False
+    dense[:, columns // 3 :: 7] = False
+    return dense, random.permutation(10 * columns)[:columns].astype(np.int64)
+
+
+def matrix_of(dense, random):
+    """Entries of a row in any order."""
+    rows, columns = np.nonzero(dense)
+    mixed = random.permutation(len(rows))
+    rows, columns = rows[mixed], columns[mixed]
+    stable = np.argsort(rows, kind="stable")
+    starts = np.concatenate(([0], np.cumsum(dense.sum(axis=1))))
+    values = random.standard_normal(len(rows))
+    return sp.csr_array((values, columns[stable], starts), shape=dense.shape)
+
+
+SHAPES = [(9, 12), (12, 5), (1, 1), (40, 40), (0, 4), (4, 0), (0, 0)]
+HEADS = [(1, 1), (1, 3), (3, 1), (1, 17), (3, 5), (8, 8), (4, 16), (1, 64), (2, 32), (8, 2)]
+
+
+def test_a_pattern_is_the_matrix_by_rows_and_by_columns(random):
+    dense, order = graph(random, 30, 20)
+    pattern = KERNELS.get("scipy")(np.float64).pattern(matrix_of(dense, random), order)
+    assert (pattern.rows, pattern.columns, pattern.entries) == (30, 20, dense.sum())
+    rows = np.repeat(np.arange(30), np.diff(pattern.starts))
+    columns = np.repeat(np.arange(20), np.diff(pattern.column_starts))
+    assert np.array_equal(sorted(zip(rows, pattern.indices, strict=True)), np.argwhere(dense))
+    for row in range(30):
+        of_row = pattern.indices[pattern.starts[row] : pattern.starts[row + 1]]
+        assert np.all(np.diff(order[of_row]) > 0)
+    assert np.array_equal(columns[pattern.places], pattern.indices)
+    assert np.array_equal(pattern.column_rows[pattern.places], rows)
+    assert np.all(np.diff(columns * 30 + pattern.column_rows) > 0)
+    assert pattern.nbytes == 8 * 52 + 12 * pattern.entries
+
+
+def test_a_pattern_with_a_column_out_of_range_is_refused(kernel, random):
+    matrix = matrix_of(np.ones((3, 4), bool), random)
+    matrix.indices[2] = 4
+    with pytest.raises(ValueError, match="indices"):
+        kernel.pattern(matrix, np.arange(4))
+    with pytest.raises(ValueError, match="3 global numbers for 4 columns"):
+        kernel.pattern(matrix_of(np.ones((3, 4), bool), random), np.arange(3))
+
+
+# Maximum.
+
+
+@pytest.mark.parametrize("width", [1, 3, 17, 64, 100])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_maximum_and_its_gradient(kernel, random, shape, width):
+    dense, order = graph(random, *shape)
+    x = np.round(2 * random.standard_normal((shape[1], width)))  # many are equal
+    grad = rounded(kernel, random.standard_normal((shape[0], width)))
+    out, back = np.zeros((shape[0], width)), np.zeros((shape[1], width))
+    arg = np.full((shape[0], width), -1)
+    for i in range(shape[0]):
+        columns = sorted(np.flatnonzero(dense[i]), key=lambda j: order[j])
+        for c in range(width if columns else 0):
+            j = max(columns, key=lambda j: x[j, c])  # the first of equals
+            out[i, c], arg[i, c] = x[j, c], j
+            back[j, c] += grad[i, c]
+    pattern = kernel.pattern(matrix_of(dense, random), order)
+    mine, places = junk(kernel, *out.shape), kernel.from_host(np.full(out.shape, 9, np.int32))
+    kernel.max_aggregate(pattern, give(kernel, x), mine, places)
+    near(kernel, mine, out)
+    assert np.array_equal(kernel.to_host(places), arg)
+    mine = junk(kernel, *back.shape)
+    kernel.max_aggregate_backward(pattern, give(kernel, grad), places, mine)
+    near(kernel, mine, back)
+
+
+def test_a_maximum_passes_nan_on(kernel):
+    dense = np.array([[1, 1, 0], [0, 1, 1]], bool)
+    pattern = kernel.pattern(sp.csr_array(dense.astype(float)), np.arange(3))
+    for x in ([[np.nan], [1.0], [-np.inf]], [[1.0], [np.nan], [2.0]]):
+        out, arg = kernel.empty(2, 1), kernel.from_host(np.zeros((2, 1), np.int32))
+        kernel.max_aggregate(pattern, give(kernel, x), out, arg)
+        expected = [[np.nan], [np.maximum(x[1][0], x[2][0])]]
+        near(kernel, out, np.array(expected))
+
+
+# Attention. What is expected comes from dense matrices, derivatives from complex steps.
+
+
+def leaky(z):
+    return np.where(z.real > 0, z, SLOPE * z)
+
+
+def weighted(dense, e, x, kept):
+    """Of e (rows, columns, heads), in real or complex numbers."""
+    heads = e.shape[2]
+    parts = x.reshape(len(x), heads, x.shape[1] // heads)
+    e = np.where(dense[:, :, None], e, -np.inf)
+    highest = np.where(dense.any(axis=1)[:, None], e.real.max(axis=1, initial=-np.inf), 0)
+    weights = np.where(dense[:, :, None], np.exp(e - highest[:, None]), 0)
+    total = weights.sum(axis=1)
+    alpha = kept * weights / np.where(dense.any(axis=1)[:, None], total, 1)[:, None]
+    return np.einsum("ijh,jhc->ihc", alpha, parts).reshape(len(dense), x.shape[1]), highest, total
+
+
+def v1(dense, x, t, s, kept):
+    return weighted(dense, leaky(s[:, None] + t[None]), x, kept)
+
+
+def v2(dense, x1, x2, vector, kept):
+    z = leaky(x1[None] + x2[:, None]) * vector
+    heads = kept.shape[2]
+    return weighted(
+        dense, z.reshape(*z.shape[:2], heads, z.shape[2] // heads).sum(axis=3), x1, kept
+    )
+
+
+def gradients(function, dense, arrays, kept, grad):
+    """Of sum(grad · y), a number of each array at a time."""
+    found = []
+    for k, array in enumerate(arrays):
+        mine = np.zeros(array.shape)
+        for place in np.ndindex(array.shape):
+            moved = [a.astype(complex) for a in arrays]
+            moved[k][place] += 1j * STEP
+            mine[place] = np.sum(grad * function(dense, *moved, kept)[0].imag) / STEP
+        found.append(mine)
+    return found
+
+
+def dropping(order, rows, heads):
+    """Keys of an epoch, and 1 / (1 − p) or 0 for every row, column and head."""
+    keys = rng.row_keys(3, 2, 7, np.arange(rows) * 3)
+    numbers = rng.column_keys((order[:, None] * heads + np.arange(heads)).ravel())
+    hashes, scratch = np.empty((2, rows, len(numbers)), np.uint32)
+    rng.hash_block(keys, numbers, hashes, scratch)
+    kept = (hashes >= rng.threshold(P)).reshape(rows, len(order), heads) / (1 - P)
+    return AttentionDropout(keys, numbers, P), kept
+
+
+def inputs(random, kernel, shape, heads, c, version):
+    (rows, columns), width = shape, heads * c
+    sizes = [(columns, width), (columns, heads), (rows, heads)]
+    if version == 2:
+        sizes = [(columns, width), (rows, width), (width,)]
+    return [rounded(kernel, random.standard_normal(size)) for size in sizes]
+
+
+@pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("heads", HEADS, ids=str)
+def test_attention(kernel, random, shape, heads, version, drop):
+    heads, c = heads
+    dense, order = graph(random, *shape)
+    arrays = inputs(random, kernel, shape, heads, c, version)
+    dropout, kept = dropping(order, shape[0], heads) if drop else (None, np.ones((1, 1, heads)))
+    expected = (v1 if version == 1 else v2)(dense, *arrays, kept)
+    pattern = kernel.pattern(matrix_of(dense, random), order)
+    out = junk(kernel, shape[0], heads * c)
+    shift, total = junk(kernel, shape[0], heads), junk(kernel, shape[0], heads)
+    given = [give(kernel, a) for a in arrays]
+    if version == 1:
+        kernel.attend(pattern, *given, SLOPE, dropout, out, shift, total)
+    else:
+        scratch = junk(kernel, pattern.entries, heads)
+        kernel.attend_v2(pattern, *given, SLOPE, dropout, out, shift, total, scratch)
+    for found, wanted in zip((out, shift, total), expected, strict=True):
+        near(kernel, found, wanted, 4)
+
+
+@pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("shape", [(7, 9), (9, 6), (1, 1), (3, 0)])
+@pytest.mark.parametrize("heads", [(1, 1), (1, 3), (3, 1), (3, 5), (2, 8)], ids=str)
+def test_gradients_of_attention(kernel, random, shape, heads, version, drop):
+    heads, c = heads
+    dense, order = graph(random, *shape, 0.5)
+    arrays = inputs(random, kernel, shape, heads, c, version)
+    dropout, kept = dropping(order, shape[0], heads) if drop else (None, np.ones((1, 1, heads)))
+    grad = rounded(kernel, random.standard_normal((shape[0], heads * c)))
+    function = v1 if version == 1 else v2
+    expected = gradients(function, dense, arrays, kept, grad)
+    if version == 2:
+        expected[2] += 2  # added to
+    found = backward(kernel, kernel.pattern(matrix_of(dense, random), order), arrays, grad,
+                     heads, version, dropout)  # fmt: skip
+    for mine, wanted in zip(found, expected, strict=True):
+        near(kernel, mine, wanted, 20)
+
+
+def backward(kernel, pattern, arrays, grad, heads, version, dropout):
+    """All gradients, after the forward pass."""
+    rows, width = grad.shape
+    y, shift, total = (junk(kernel, rows, n) for n in (width, heads, heads))
+    scratch = junk(kernel, pattern.entries, heads)
+    given, back = [give(kernel, a) for a in arrays], give(kernel, grad)
+    results = [junk(kernel, *a.shape) for a in arrays]
+    if version == 1:
+        kernel.attend(pattern, *given, SLOPE, dropout, y, shift, total)
+        kernel.attend_backward(
+            pattern, *given, SLOPE, dropout, shift, total, y, back, *results, scratch
+        )
+    else:
+        results[2] = give(kernel, np.full(width, 2.0))
+        kernel.attend_v2(pattern, *given, SLOPE, dropout, y, shift, total, scratch)
+        kernel.attend_v2_backward(
+            pattern, *given, SLOPE, dropout, shift, total, y, back, *results, scratch
+        )
+    return results
+
+
+@pytest.mark.parametrize("drop", [False, True], ids=["whole", "dropped"])
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("heads", HEADS, ids=str)
+def test_gradients_are_those_of_the_reference(kernel, random, heads, version, drop):
+    """Larger ones: many rows for each thread, and rows of more than a block of entries."""
+    heads, c = heads
+    shape = (150, 1500)
+    dense, order = graph(random, *shape, 0.02)
+    dense[7], dense[:, 11] = True, True
+    arrays = inputs(random, kernel, shape, heads, c, version)
+    dropout = dropping(order, shape[0], heads)[0] if drop else None
+    grad = rounded(kernel, random.standard_normal((shape[0], heads * c)))
+    matrix, reference = matrix_of(dense, random), KERNELS.get("scipy")(np.float64)
+    case = arrays, grad, heads, version, dropout
+    expected = backward(reference, reference.pattern(matrix, order), *case)
+    found = backward(kernel, kernel.pattern(matrix, order), *case)
+    for mine, wanted in zip(found, expected, strict=True):
+        near(kernel, mine, wanted, 20)
+
+
+def test_attention_reads_and_writes_rows_of_larger_buffers(kernel, random):
+    dense, order = graph(random, 6, 8, 0.6)
+    x, t, s = inputs(random, kernel, (6, 8), 2, 3, 1)
+    pattern = kernel.pattern(matrix_of(dense, random), order)
+    wide, results = give(kernel, np.hstack([x, x + 1])), junk(kernel, 20, 6)
+    shift, total = kernel.empty(6, 2), kernel.empty(6, 2)
+    whole = give(kernel, np.vstack([t, t]))
+    given = wide[:, :6], whole[8:], give(kernel, s)
+    kernel.attend(pattern, *given, SLOPE, None, results[3:9], shift, total)
+    expected = np.full((20, 6), 3.5)
+    expected[3:9] = v1(dense, x, t, s, np.ones((1, 1, 2)))[0]
+    near(kernel, results, expected, 4)
+
+
+def test_large_scores_do_not_overflow(kernel):
+    pattern = kernel.pattern(sp.csr_array(np.ones((2, 3))), np.arange(3))
+    t, s = np.array([[800.0], [-900.0], [799.0]]), np.array([[500.0], [-5000.0]])
+    x, out = np.array([[1.0], [2.0], [4.0]]), kernel.empty(2, 1)
+    shift, total = kernel.empty(2, 1), kernel.empty(2, 1)
+    arrays = [give(kernel, a) for a in (x, t, s)]
+    kernel.attend(pattern, *arrays, SLOPE, None, out, shift, total)
+    expected = v1(np.ones((2, 3), bool), x, t, s, np.ones((1, 1, 1)))
+    near(kernel, out, expected[0], 20)
+
+
+@pytest.mark.parametrize("heads", HEADS, ids=str)
+def test_scores_of_vertices_and_their_gradients(kernel, random, heads):
+    (heads, c), m = heads, 21
+    x, vector = random.standard_normal((m, heads * c)), random.standard_normal(heads * c)
+    dout, before = random.standard_normal((m, heads)), random.standard_normal((m, heads * c))
+    out, dx, dvector = junk(kernel, m, heads), give(kernel, before), junk(kernel, heads * c)
+    mine = [give(kernel, a) for a in (x, vector)]
+    kernel.head_dots(*mine, out)
+    products = (x * vector).reshape(m, heads, c)
+    near(kernel, out, products.sum(axis=2), 4)
+    back = np.repeat(dout, c, axis=1)
+    kernel.head_dots_backward(*mine, give(kernel, dout), dx, dvector, True)
+    near(kernel, dx, before + back * vector)
+    near(kernel, dvector, 3.5 + (back * x).sum(axis=0), 4)
+    kernel.head_dots_backward(*mine, give(kernel, dout), dx, dvector, False)
+    near(kernel, dx, back * vector)
+
+
+@pytest.mark.skipif("native" not in USABLE, reason="not built")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_bits_do_not_depend_on_threads(random, dtype):
+    shape, (heads, c) = (700, 600), (3, 17)
+    dense, order = graph(random, *shape, 0.05)
+    dense[:, 5] = True
+    matrix, found = matrix_of(dense, random), []
+    grad = random.standard_normal((shape[0], heads * c))
+    for threads in (1, 2, 3):
+        kernel = KERNELS.get("native")(dtype, threads)
+        pattern, results = kernel.pattern(matrix, order), []
+        for version in (1, 2):
+            arrays = inputs(np.random.default_rng(1), kernel, shape, heads, c, version)
+            dropout = dropping(order, shape[0], heads)[0]
+            results += backward(kernel, pattern, arrays, grad, heads, version, dropout)
+        arg = np.empty(grad.shape, np.int32)
+        out, back = kernel.empty(*grad.shape), kernel.empty(shape[1], heads * c)
+        kernel.max_aggregate(pattern, give(kernel, arrays[0]), out, arg)
+        kernel.max_aggregate_backward(pattern, give(kernel, grad), arg, back)
+        found.append([*results, out, arg, back])
+    for others in found[1:]:
+        for first, other in zip(found[0], others, strict=True):
+            assert first.tobytes() == other.tobytes()

@@ -1,0 +1,339 @@
+"""Norms, activations and entry-wise arithmetic of every kernel, against plain formulas."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from gcnmpi.core import rng
+from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward
+
+USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
+SHAPES = [(1, 1), (7, 3), (50, 17), (300, 64), (9, 100), (0, 4), (5, 0)]
+STEP = 1e-30
+
+
+def instances():
+    """Every kernel with two threads; the native one with each of its instruction sets."""
+    for name in USABLE:
+        kind = KERNELS.get(name)
+        if name == "native":
+            from gcnmpi.kernels.native import targets
+
+            for target in targets():
+                yield pytest.param(lambda d, k=kind, t=target: k(d, 2, t), id=f"native-{target}")
+        else:
+            yield pytest.param(lambda d, k=kind: k(d, 2), id=name)
+
+
+@pytest.fixture(params=instances())
+def make(request):
+    return request.param
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def kernel(request, make):
+    return make(request.param)
+
+
+@pytest.fixture
+def random():
+    return np.random.default_rng(8)
+
+
+def near(kernel, found, expected, factor=1.0):
+    single = kernel.dtype == np.float32
+    if not isinstance(found, np.ndarray):
+        found = kernel.to_host(found)
+    tolerance = factor * (1e-5 if single else 1e-12)
+    scale = max(1.0, np.abs(expected).max(initial=0))
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def give(kernel, array):
+    mine = kernel.empty(*np.shape(array))
+    kernel.copy(kernel.from_host(np.array(array, np.float64)), mine)
+    return mine
+
+
+def junk(kernel, *shape):
+    return give(kernel, np.full(shape, 3.5))
+
+
+def normal(random, kernel, *shape):
+    """Random numbers that the kernel's dtype has."""
+    return random.standard_normal(shape).astype(kernel.dtype).astype(np.float64)
+
+
+# Over the columns of a row.
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sums_of_rows(kernel, random, shape):
+    x, mean = normal(random, kernel, *shape) + 2, normal(random, kernel, shape[0], 1)
+    mine = give(kernel, x)
+    near(kernel, kernel.row_sum(mine), x.sum(axis=1, keepdims=True))
+    near(kernel, kernel.row_square_sum(mine, None), (x**2).sum(axis=1, keepdims=True))
+    squares = ((x - mean) ** 2).sum(axis=1, keepdims=True)
+    near(kernel, kernel.row_square_sum(mine, give(kernel, mean)), squares)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_rows_are_normalised(kernel, random, shape, weighted, centred):
+    rows, width = shape
+    x, grad, mean = (normal(random, kernel, *s) for s in (shape, shape, (rows, 1)))
+    weight, bias = normal(random, kernel, width), normal(random, kernel, width)
+    rstd, centre, along = (normal(random, kernel, rows, 1) for _ in range(3))
+    (m, c), (w, b) = (mean, centre) if centred else (0, 0), (weight, bias) if weighted else (1, 0)
+    hat, mine = (x - m) * rstd, {n: give(kernel, a) for n, a in locals().items() if n in NAMES}
+    scale = mine["weight"] if weighted else None
+    shift = mine["bias"] if weighted else None
+    about = mine["mean"] if centred else None
+    out = junk(kernel, *shape)
+    kernel.normalise_rows(mine["x"], about, mine["rstd"], scale, shift, out)
+    near(kernel, out, hat * w + b)
+    sums = kernel.normalise_rows_sums(mine["x"], about, mine["rstd"], scale, mine["grad"])
+    expected = np.stack([(grad * w).sum(axis=1), (grad * w * hat).sum(axis=1)], axis=1)
+    near(kernel, sums, expected, 4)
+    back, middle = junk(kernel, *shape), mine["centre"] if centred else None
+    kernel.normalise_rows_backward(
+        mine["x"], about, mine["rstd"], scale, mine["grad"], middle, mine["along"], back
+    )
+    near(kernel, back, rstd * (grad * w - c - hat * along), 4)
+    dweight, dbias = junk(kernel, width), junk(kernel, width)
+    kernel.normalised_column_sums(mine["x"], about, mine["rstd"], mine["grad"], dweight, dbias)
+    near(kernel, dweight, (grad * hat).sum(axis=0), 4)
+    near(kernel, dbias, grad.sum(axis=0), 4)
+
+
+NAMES = {"x", "grad", "mean", "weight", "bias", "rstd", "centre", "along"}
+
+
+def layer_norm(x, weight, bias, eps):
+    mean = x.sum(axis=1, keepdims=True) / x.shape[1]
+    variance = ((x - mean) ** 2).sum(axis=1, keepdims=True) / x.shape[1]
+    return (x - mean) / np.sqrt(variance + eps) * weight + bias, mean, 1 / np.sqrt(variance + eps)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (5, 17), (3, 64), (0, 4)])
+def test_layer_norm_and_its_gradients(kernel, random, shape):
+    rows, width = shape
+    x, grad = normal(random, kernel, *shape), normal(random, kernel, *shape)
+    weight, bias = normal(random, kernel, width), normal(random, kernel, width)
+    out, mean, rstd = junk(kernel, *shape), junk(kernel, rows, 1), junk(kernel, rows, 1)
+    mine = [give(kernel, a) for a in (x, weight, bias)]
+    kernel.layer_norm(*mine, 1e-5, out, mean, rstd)
+    for found, expected in zip((out, mean, rstd), layer_norm(x, weight, bias, 1e-5), strict=True):
+        near(kernel, found, expected, 50)
+    expected = []
+    for k, array in enumerate((x, weight, bias)):
+        expected.append(np.zeros(array.shape))
+        for place in np.ndindex(array.shape):
+            moved = [a.astype(complex) for a in (x, weight, bias)]
+            moved[k][place] += 1j * STEP
+            expected[k][place] = np.sum(grad * layer_norm(*moved, 1e-5)[0].imag) / STEP
+    results = [junk(kernel, *a.shape) for a in (x, weight, bias)]
+    kernel.layer_norm_backward(mine[0], mean, rstd, mine[1], give(kernel, grad), *results)
+    if width > 1:  # of one column, everything cancels
+        near(kernel, results[0], expected[0], 50)
+    near(kernel, results[1], expected[1], 50)
+    near(kernel, results[2], expected[2], 50)
+
+
+# Over the rows of a column.
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_columns_are_normalised(kernel, random, shape):
+    _, width = shape
+    x, grad = normal(random, kernel, *shape) + 1000, normal(random, kernel, *shape)
+    x, pivot = x.astype(kernel.dtype).astype(np.float64), np.full(width, 999.9)
+    out = np.full((2, width), 3.5)
+    kernel.column_moments(give(kernel, x), pivot, out)
+    expected = np.stack([(x - pivot).sum(axis=0), ((x - pivot) ** 2).sum(axis=0)])
+    near(kernel, out, expected)
+    x, mean = x - 1000, normal(random, kernel, width)
+    a, b, c = (normal(random, kernel, width) for _ in range(3))
+    mine = [give(kernel, array) for array in (x, mean, a, grad)]
+    kernel.column_grad_sums(*mine, out)
+    near(kernel, out, np.stack([grad.sum(axis=0), (grad * (x - mean) * a).sum(axis=0)]), 4)
+    result = junk(kernel, *shape)
+    kernel.scale_columns(mine[0], mine[2], mine[1], result)
+    near(kernel, result, x * a + mean)
+    coefficients = [give(kernel, v) for v in (a, b, c)]
+    kernel.scale_columns_backward(mine[3], mine[0], *coefficients, result)
+    near(kernel, result, a * grad + b * x + c)
+
+
+# Entry by entry.
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_sums_and_products_of_entries(kernel, random, shape):
+    x, y = normal(random, kernel, *shape), normal(random, kernel, *shape)
+    mine, other, out = give(kernel, x), give(kernel, y), junk(kernel, *shape)
+    kernel.add(mine, other, out)
+    near(kernel, out, x + y)
+    kernel.scale(mine, 0.3, out)
+    near(kernel, out, 0.3 * x)
+    kernel.axpy(other, -1.7, out)
+    near(kernel, out, 0.3 * x - 1.7 * y)
+    assert kernel.dot(mine, other) == pytest.approx((x * y).sum(), abs=1e-9)
+    kernel.add(mine, other, mine)
+    near(kernel, mine, x + y)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_the_first_of_equals_is_the_largest(kernel, random, shape, count):
+    xs = np.round(random.standard_normal((count, *shape)))
+    grad, mine, out = normal(random, kernel, *shape), [give(kernel, x) for x in xs], None
+    out = junk(kernel, *shape)
+    kernel.maximum(mine, out)
+    near(kernel, out, xs.max(axis=0))
+    for i in range(count):
+        back = junk(kernel, *shape)
+        kernel.maximum_backward(give(kernel, grad), out, mine, i, back)
+        near(kernel, back, grad * (xs.argmax(axis=0) == i))
+
+
+def formula(kind, x, slope=0.2):
+    """f and f′, number by number."""
+    if kind == "gelu":
+        share = 0.5 * math.erfc(-x / math.sqrt(2))
+        return x * share, share + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi)
+    negative = {
+        "none": (x, 1), "relu": (0, 0), "elu": (math.expm1(min(x, 0)), math.exp(min(x, 0))),
+        "leaky_relu": (slope * x, slope),
+    }  # fmt: skip
+    return (x, 1) if x > 0 else negative[kind]
+
+
+def values(kernel):
+    """From the tails of all functions, and about where formulas change."""
+    some = np.concatenate([np.linspace(-45, 45, 1801), np.linspace(-1.5, 1.5, 301), [1e-9, -1e-9]])
+    some = np.concatenate([some, [1e4, -1e4, 0.0]]).astype(kernel.dtype).astype(np.float64)
+    return some[: len(some) // 7 * 7].reshape(-1, 7)
+
+
+@pytest.mark.parametrize("kind", ["gelu", "elu", "leaky_relu"])
+def test_activations_and_their_derivatives(kernel, random, kind):
+    x = values(kernel)
+    grad = normal(random, kernel, *x.shape)
+    f, derivative = np.moveaxis([[formula(kind, v) for v in row] for row in x], 2, 0)
+    mine, back, out = give(kernel, x), give(kernel, grad), junk(kernel, *x.shape)
+    if kind == "gelu":
+        kernel.gelu(mine, out)
+        near(kernel, kernel.to_host(out) / np.maximum(1, abs(x)), f / np.maximum(1, abs(x)))
+        kernel.gelu_backward(mine, back, out)
+        near(kernel, out, grad * derivative)
+    elif kind == "elu":
+        kernel.elu(mine, out)
+        near(kernel, kernel.to_host(out) / np.maximum(1, abs(x)), f / np.maximum(1, abs(x)))
+    else:
+        kernel.leaky(mine, 0.2, out)
+        near(kernel, out, f)
+        along = kernel.leaky_backward(mine, back, 0.2, out)
+        near(kernel, out, grad * derivative)
+        assert along == pytest.approx((grad * np.minimum(x, 0)).sum(), rel=1e-9)
+        kernel.leaky_backward(mine, back, 0.2, back)
+        near(kernel, back, grad * derivative)
+
+
+@pytest.mark.parametrize("shape", [(1, 6), (9, 12), (5, 64), (0, 4)])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_mean_of_heads(kernel, random, shape, heads):
+    x = normal(random, kernel, *shape)
+    parts = x.reshape(shape[0], heads, shape[1] // heads)
+    out, back = junk(kernel, shape[0], shape[1] // heads), junk(kernel, *shape)
+    kernel.mean_of_heads(give(kernel, x), heads, out)
+    near(kernel, out, parts.mean(axis=1))
+    kernel.mean_of_heads_backward(out, heads, back)
+    near(kernel, back, np.tile(parts.mean(axis=1) / heads, heads))
+
+
+# Epilogues.
+
+
+def kept(keys, columns, p):
+    hashes, scratch = np.empty((2, len(keys), len(columns)), np.uint32)
+    rng.hash_block(keys, columns, hashes, scratch)
+    return (hashes >= rng.threshold(p)) / (1 - p)
+
+
+@pytest.mark.parametrize("p", [0.0, 0.4])
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(6, 1), (40, 17), (9, 64), (0, 3)])
+def test_epilogues_after_every_product(kernel, random, shape, kind, biased, p):
+    rows, width = shape
+    keys, columns = rng.row_keys(1, 2, 3, np.arange(rows)), rng.column_keys(np.arange(width))
+    a, b = normal(random, kernel, rows, 5), normal(random, kernel, 5, width)
+    bias, before = normal(random, kernel, width), normal(random, kernel, *shape)
+    mask = kept(keys, columns, p) if p else 1.0
+    then = Activation(give(kernel, bias) if biased else None, kind,
+                      keys if p else None, columns, p, slope=0.2)  # fmt: skip
+
+    def expected(z):
+        z = z + bias if biased else z
+        f = [[formula(kind, v) for v in row] for row in z]
+        f, derivative = np.moveaxis(np.reshape(f, (*shape, 2)), 2, 0)
+        return f * mask, derivative * mask
+
+    mine, other = give(kernel, a), give(kernel, b)
+    matrix = kernel.sparse(sp.csr_array(a))
+    for accumulate in (False, True):
+        z = a @ b + (before if accumulate else 0)
+        outs = [give(kernel, before) for _ in range(4)]
+        kernel.gemm_then(mine, other, outs[0], False, then, accumulate)
+        turned = give(kernel, np.ascontiguousarray(b.T))
+        kernel.gemm_then(mine, turned, outs[1], True, then, accumulate)
+        kernel.spmm_then(matrix, other, outs[2], accumulate, then)
+        kernel.spmm(matrix, other, outs[3], accumulate)
+        kernel.follow(outs[3], then)
+        for out in outs:
+            near(kernel, out, expected(z)[0], 4)
+    scale, grad = 1 / (1 - p), normal(random, kernel, *shape)
+    back = ActivationBackward(outs[0], kind, scale, keys if p else None, columns, p, slope=0.2)
+    product = a @ b
+    for apply in (
+        lambda out: kernel.gemm_then(mine, other, out, False, back),
+        lambda out: kernel.spmm_then(matrix, other, out, False, back),
+    ):
+        out = give(kernel, grad)
+        apply(out)
+        near(kernel, out, product * expected(z)[1], 4)
+    out = give(kernel, grad)
+    kernel.follow(out, back)
+    near(kernel, out, grad * expected(z)[1], 4)
+
+
+def test_an_activation_that_a_product_does_not_know_is_refused():
+    with pytest.raises(ValueError, match="no activation 'gelu' after a product: none, relu, elu"):
+        Activation(kind="gelu")
+    with pytest.raises(ValueError, match="the sign of a result"):
+        ActivationBackward(None, "leaky_relu", slope=-0.1)
+
+
+@pytest.mark.skipif("native" not in USABLE, reason="not built")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_bits_do_not_depend_on_threads(random, dtype):
+    x, grad = random.standard_normal((2, 5000, 33)).astype(dtype)
+    column, row = random.standard_normal(33).astype(dtype), np.ones((5000, 1), dtype)
+    found = []
+    for threads in (1, 2, 3):
+        kernel = KERNELS.get("native")(dtype, threads)
+        sums, moments, mine = [np.empty(33, dtype) for _ in range(4)], np.empty((2, 2, 33)), x * 1
+        kernel.column_moments(x, column.astype(np.float64), moments[0])
+        kernel.column_grad_sums(x, column, column, grad, moments[1])
+        kernel.normalised_column_sums(x, row, row, grad, *sums[:2])
+        kernel.layer_norm_backward(x, row, row, column, grad, mine, *sums[2:])
+        numbers = kernel.dot(x, grad), kernel.leaky_backward(x, grad, 0.1, mine * 1)
+        found.append([*sums, moments, mine, np.array(numbers)])
+    for others in found[1:]:
+        for first, other in zip(found[0], others, strict=True):
+            assert first.tobytes() == other.tobytes()
