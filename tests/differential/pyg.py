@@ -22,7 +22,7 @@ from torch.nn import Linear, ModuleDict, ModuleList
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
 from gcnmpi.core.config import Config, from_table
-from gcnmpi.nn.stored import to_stored
+from gcnmpi.nn.state import to_state
 from gcnmpi.proof import oracle
 from partition.graph.graph import Graph, arcs
 from partition.graph.store import open_graph
@@ -89,7 +89,7 @@ def compare(graph: Graph, config: Config) -> Iterator[tuple[float, str]]:
     judged = judge(graph, problem, weights)
     yield distance(loss, judged["loss"]), "loss"
     zeros = {name: np.zeros(p.shape) for name, p in problem.network.parameters.items()}
-    stored = to_stored(problem.network, zeros | gradient)
+    stored = to_state(problem.network, zeros | gradient)
     floor = max(np.abs(array).max() for array in judged["gradient"].values())
     for name, expected in judged["gradient"].items():
         # A bias before a batch norm has no gradient but for rounding errors.
@@ -107,7 +107,7 @@ def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dic
     """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
     torch.set_default_dtype(torch.float64)
     module = Net(problem.config, problem.features.shape[1], graph.classes)
-    state = {n: torch.tensor(a) for n, a in to_stored(problem.network, weights).items()}
+    state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
     counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
     module.load_state_dict(state | counters)
     x = torch.tensor(problem.features)
