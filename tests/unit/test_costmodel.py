@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 
 from gcnmpi.core.config import LoadingConfig, from_table
@@ -165,7 +164,7 @@ def test_an_epoch_waits_for_the_slowest_rank_of_each_product():
 
 def test_memory_by_hand():
     adam = 4 * (8 * 6 + 6 + 6 * 3 + 3)
-    # Features 8; H·W and Z of both layers, where their gradients go too; the loss twice 5 rows of 3.
+    # Features 8; H·W and Z of both layers, where gradients go too; the loss twice 5 rows of 3.
     dense = 10 * (8 + 6 + 6 + 3 + 3) + 2 * 5 * 3  # float64
     reduced = 8 * (8 * 6 + 6 + 6 * 3 + 3 + 1)
     sparse = 60 * (8 + 8) + 2 * 8 * 10
