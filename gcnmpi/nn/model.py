@@ -133,8 +133,7 @@ class Model:
         """The scheme's products of one training (``backward``) or evaluation pass."""
         program = self.program
         steps = (*program.forward, *program.backward) if backward else program.evaluation
-        rows = len(self._scheme.block(program.place, 0).rows)
-        return products(program, steps, rows)
+        return products(program, steps, lambda place: len(self._scheme.block(place, 0).rows))
 
     def decays(self) -> dict[str, bool]:
         """Whether weight decay applies to each parameter."""
