@@ -1,4 +1,4 @@
-"""Initial values of parameters: functions of the seed and of the parameter, whoever asks."""
+"""Initial values of parameters: from (seed, stream), so the same for every number of ranks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from gcnmpi.nn.operators import Parameter
 
 
 def initial(parameter: Parameter, seed: int) -> np.ndarray:
-    """The whole parameter before the first epoch, float64.
+    """The whole parameter, float64.
 
-    "glorot" is uniform in ±√(6/(fan_in + fan_out)), "uniform" in ±1/√fan_in; anything else is a
-    number.
+    "glorot": uniform in ±√(6 / (fan_in + fan_out)), Glorot and Bengio 2010, equation 16; "uniform":
+    in ±1/√fan_in, as PyTorch's ``Linear``, weight and bias; or a number.
     """
-    if parameter.init == "glorot":
-        bound = np.sqrt(6.0 / (parameter.fan_in + parameter.fan_out))
-    elif parameter.init == "uniform":
-        bound = 1.0 / np.sqrt(parameter.fan_in)
-    else:
-        return np.full(parameter.shape, float(parameter.init))
-    return rng.uniform(seed, parameter.stream, bound, parameter.shape)
+    p = parameter
+    if p.init not in ("glorot", "uniform"):
+        return np.full(p.shape, float(p.init))
+    bound = np.sqrt(6 / (p.fan_in + p.fan_out)) if p.init == "glorot" else 1 / np.sqrt(p.fan_in)
+    return rng.uniform(seed, p.stream, bound, p.shape)

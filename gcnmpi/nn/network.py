@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from gcnmpi.nn.operators import (
     Activate,
@@ -43,11 +43,14 @@ class Network:
         In the order in which their operators read them.
     outputs : tuple of int
         Number of the operator that gives the output of layer 1, 2, …; the last are the logits.
+    constants : mapping of str to float
+        Numbers that belong in a file of weights, (1,) each, though they are not trained here.
     """
 
     operators: tuple[Operator, ...]
     parameters: Mapping[str, Parameter]
     outputs: tuple[int, ...]
+    constants: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -78,6 +81,7 @@ class Builder:
         self._operators: list[Operator] = [Features((), features, 0)]
         self._parameters: dict[str, Parameter] = {}
         self._outputs: list[int] = []
+        self._constants: dict[str, float] = {}
         self._weights: dict[int, int] = {}  # how many random parameters a layer has
         self.input = 0
 
@@ -205,6 +209,10 @@ class Builder:
             self._constant(epsilon, 1, layer + 1, repr(start))
         return self._append(Scale((x,), self.width(x), layer, factor, epsilon))
 
+    def constant(self, name: str, value: float) -> None:
+        """A number that a file of weights holds."""
+        self._constants[name] = value
+
     def maximum(self, terms: Sequence[int]) -> int:
         """The entry-wise maximum of one or more matrices."""
         layer = max(self.layer(x) for x in terms)
@@ -272,7 +280,7 @@ class Builder:
         names = {name for operator in operators for name in operator.parameters}
         parameters = {name: p for name, p in self._parameters.items() if name in names}
         outputs = tuple(new[i] for i in self._outputs if i in new)
-        return Network(operators, parameters, outputs)
+        return Network(operators, parameters, outputs, self._constants)
 
     def _append(self, operator: Operator) -> int:
         self._operators.append(operator)

@@ -2,13 +2,13 @@
 
 A weight is stored transposed, (d_out, d_in), as PyTorch's ``Linear`` has it; other parameters keep
 their shape or are reshaped (``Parameter.stored``); parameters that are parts of one array there
-(``Parameter.part_of``) are joined along the last axis.
+(``Parameter.part_of``) are joined along the last axis. ``Network.constants`` are stored too.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -18,30 +18,36 @@ from partition.errors import UserError
 
 
 def to_state(network: Network, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays of a file of weights from whole parameters."""
+    """Arrays of a file of weights from whole parameters, or their gradients."""
     parts: dict[str, list[np.ndarray]] = {}
     for name, parameter in network.parameters.items():
         parts.setdefault(parameter.part_of or name, []).append(_stored(parameter, parameters[name]))
     return {
         name: np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays, -1))
         for name, arrays in parts.items()
-    }
+    } | {name: np.array([value]) for name, value in network.constants.items()}
 
 
 def to_parameters(network: Network, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The inverse of :func:`to_state`.
 
+    Constants may be missing, and the counters of PyTorch's batch norms be there.
+
     Raises
     ------
     UserError
-        If an array is missing, of another shape, or none of the network's.
+        If an array is missing, of another shape, or none of the network's; or if a constant
+        has another value.
     """
-    groups: dict[str, list[Parameter]] = {}
-    for parameter in network.parameters.values():
-        groups.setdefault(parameter.part_of or parameter.name, []).append(parameter)
+    groups = _groups(network)
+    state = {name: array for name, array in state.items() if not name.endswith(_COUNTER)}
+    for name, value in network.constants.items():
+        has_value = state.pop(name, np.array([value]))
+        if has_value.shape != (1,) or abs(has_value[0] - value) > 1e-6 * (1 + abs(value)):
+            raise UserError(f"{name} is {has_value.tolist()}, the network's is [{value}]")
     found: dict[str, np.ndarray] = {}
     for name, parameters in groups.items():
-        shape = _joined([_shape(parameter) for parameter in parameters])
+        shape = _joined(parameters)
         array = state.get(name)
         if array is None or array.shape != shape or array.dtype.kind != "f":
             has = "missing" if array is None else f"{array.dtype} {array.shape}"
@@ -53,6 +59,29 @@ def to_parameters(network: Network, state: Mapping[str, np.ndarray]) -> dict[str
     if unknown := sorted(set(state) - set(groups)):
         raise UserError(f"{unknown[0]!r} is not a parameter of the network")
     return found
+
+
+def ends_of(
+    build: Callable[[int, int], Network], state: Mapping[str, np.ndarray]
+) -> tuple[int, int] | None:
+    """Widths of features and logits that the arrays of a file of weights show; None if they do not.
+
+    Parameters
+    ----------
+    build : function
+        Gives the network for widths of features and logits.
+    """
+    # Widths that no axis has by chance: where they appear, the file has the ones that are sought.
+    unknown = (1_000_003, 1_000_033)
+    found: dict[int, int] = {}
+    for name, parameters in _groups(build(*unknown)).items():
+        shape = _joined(parameters)
+        if name in state and len(state[name].shape) == len(shape):
+            for wanted, has in zip(shape, state[name].shape, strict=True):
+                for width in unknown:
+                    if wanted % width == 0:
+                        found.setdefault(width, has // (wanted // width))
+    return (found[unknown[0]], found[unknown[1]]) if len(found) == 2 else None
 
 
 def from_gcn(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -118,5 +147,18 @@ def _shape(parameter: Parameter) -> tuple[int, ...]:
     return parameter.stored or parameter.shape
 
 
-def _joined(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
+def _joined(parameters: list[Parameter]) -> tuple[int, ...]:
+    """The shape of the array that holds them."""
+    shapes = [_shape(parameter) for parameter in parameters]
     return (*shapes[0][:-1], sum(shape[-1] for shape in shapes))
+
+
+def _groups(network: Network) -> dict[str, list[Parameter]]:
+    """The parameters of each array of a file of weights."""
+    groups: dict[str, list[Parameter]] = {}
+    for parameter in network.parameters.values():
+        groups.setdefault(parameter.part_of or parameter.name, []).append(parameter)
+    return groups
+
+
+_COUNTER = ".num_batches_tracked"

@@ -21,13 +21,12 @@ from gcnmpi.core import rng
 from gcnmpi.core.config import Config
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.layout.place import Place
-from gcnmpi.mpi.comm import Comm, agreed, redistribute, rest_until_all
+from gcnmpi.mpi.comm import Comm, redistribute, rest_until_all
 from gcnmpi.proof import oracle
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
 from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Result, Step, train
-from partition.errors import UserError
 from partition.graph.graph import UNLABELLED, Graph
 from partition.graph.metrics import measure
 from partition.graph.store import read_partition
@@ -102,15 +101,8 @@ def verify(
     Raises
     ------
     UserError
-        As training does, and of a model whose formulas :mod:`gcnmpi.proof.oracle` does not know.
+        As training does.
     """
-    with agreed(comm):
-        if config.model.name not in oracle.KNOWN:
-            raise UserError(
-                f"verify does not know model {config.model.name!r}: there is nothing to compare it "
-                f"with (known: {', '.join(oracle.KNOWN)})",
-                "write its formulas in gcnmpi/proof/oracle.py: see docs/adding-a-model.md",
-            )
     epochs = min(config.train.epochs, EPOCHS)
     short = dataclasses.replace(
         config.train, epochs=epochs, eval_every=config.train.eval_every or epochs

@@ -8,6 +8,7 @@ archive, as JSON: programs that read the arrays do not notice it. Files of other
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -25,14 +26,15 @@ from gcnmpi.layout.loading import write_rows
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import from_root
 from gcnmpi.nn.describe import network_of
-from gcnmpi.nn.state import from_gcn, to_parameters, to_state
+from gcnmpi.nn.networks import NETWORKS
+from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
 from gcnmpi.run.problem import Problem
 from partition.errors import UserError
 from partition.records import atomic_file, open_regular, read_npz
 
 FORMAT, VERSION = "gcnmpi-weights", 1
 # How a network is trained and computed, not what it computes.
-NOT_OF_A_NETWORK = ("dropout", "input_dropout", "order", "cache_input")
+NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "cache_input")
 
 
 @dataclass(frozen=True)
@@ -269,12 +271,23 @@ def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
 def _shown_by(
     state: Mapping[str, np.ndarray], model: ModelConfig
 ) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray]]:
-    """What the arrays of another program show of their network, its widths, and its arrays."""
-    if model.name != "gcn":
-        raise UserError(
-            "the weights do not describe their network; this is possible for a gcn only",
-            f"infer with model.name = {model.name!r} takes files of 'gcnmpi train --save-weights'",
-        )
+    """What the arrays of another program show of their network, its widths, and its arrays.
+
+    Of a plain stack of GCNConv layers that is all there is; of another network, the widths of its
+    features and logits: for the rest, the file has to be of the network that is configured.
+    """
+    if any(getattr(model, key) != getattr(ModelConfig(), key) for key in _OF_NO_PLAIN_STACK):
+        ends = ends_of(functools.partial(network_of, model), state)
+        if ends is None:
+            raise UserError(
+                f"the weights do not describe their network, and are not those of the configured "
+                f"{model.name}",
+                "name the network in --config, with all that it differs in from the defaults",
+            )
+        keys = [key[6:] for key in NETWORKS.options[model.name] if key.startswith("model.")]
+        of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]
+        described = {f"model.{key}": getattr(model, key) for key in of_it}
+        return described, network_of(model, *ends).widths, state
     state = from_gcn(state)
     shapes = [array.shape for name, array in state.items() if name.endswith("lin.weight")]
     widths = (shapes[0][1], *(shape[0] for shape in shapes))
@@ -295,6 +308,9 @@ def _stored_widths(path: Path, facts: Mapping[str, Any]) -> tuple[int, ...]:
 def _shown(value: Any) -> str:
     return json.dumps(value)
 
+
+# What makes a network another one than a stack of GCNConv layers with nothing between them.
+_OF_NO_PLAIN_STACK = ("name", "residual", "norm", "jk", "linear_before", "linear_after")
 
 _END = 22  # bytes of the record at the end of an archive, before its comment
 _END_AND_COMMENT = _END + math.ceil(2**16)

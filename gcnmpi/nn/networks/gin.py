@@ -16,10 +16,11 @@ def build(model: ModelConfig, features: int, classes: int) -> Network:
     """A stack of layers as PyTorch Geometric's ``GINConv``, with an MLP of two layers each."""
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
-        mlp, width, k = f"{layer.name}.nn", layer.width, layer.k
+        mlp, epsilon, width, k = f"{layer.name}.nn", f"{layer.name}.eps", layer.width, layer.k
         if model.train_eps:
-            root = b.scale(x, 1.0, f"{layer.name}.eps", model.eps)
+            root = b.scale(x, 1.0, epsilon, model.eps)
         else:
+            b.constant(epsilon, model.eps)
             root = b.scale(x, 1.0 + model.eps) if model.eps else x
         x = b.add(b.aggregate(x), root)
         x = b.linear(x, width, f"{mlp}.lins.0", bias=model.bias, layer=k)
