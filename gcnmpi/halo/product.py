@@ -130,6 +130,10 @@ class HaloProduct:
         exchange.finish_expand()
         return exchange.whole
 
+    def discard(self, x: Any) -> None:
+        """Free the buffer of x, which comes from ``empty``."""
+        del self._exchanges[id(x)]
+
     def gradient(self, width: int) -> Any:
         """A buffer (nown + nhalo, width) for :meth:`scatter`, one for each width."""
         return self._whole_exchange(width).whole

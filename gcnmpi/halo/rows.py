@@ -48,6 +48,9 @@ class Halo(Protocol):
     def whole(self, x: Any) -> Any:
         """The same as the last ``expand`` of x left it."""
 
+    def discard(self, x: Any) -> None:
+        """Forget x, which comes from ``empty`` and was needed once."""
+
     def gradient(self, width: int) -> Any:
         """Room for gradients of own and halo rows, the same for every caller of a width."""
 
@@ -89,6 +92,10 @@ class ExchangedHalo:
     def whole(self, x: Any) -> Any:
         """The buffer that x is the head of."""
         return self._products.whole(x)
+
+    def discard(self, x: Any) -> None:
+        """Free its buffer."""
+        self._products.discard(x)
 
     def gradient(self, width: int) -> Any:
         """The buffer of the fold."""
@@ -167,6 +174,11 @@ class BroadcastHalo:
     def whole(self, x: Any) -> Any:
         """The buffer that x is the head of."""
         return self._wholes[id(x)][1]
+
+    def discard(self, x: Any) -> None:
+        """Free its buffer, and that of blocks as wide."""
+        del self._wholes[id(x)]
+        self._blocks.pop(x.shape[1], None)
 
     def gradient(self, width: int) -> Any:
         """One for each width."""

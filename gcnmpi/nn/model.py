@@ -133,8 +133,7 @@ class Model:
         """The scheme's products of one training (``backward``) or evaluation pass."""
         program = self.program
         steps = (*program.forward, *program.backward) if backward else program.evaluation
-        rows = len(self._scheme.block(program.place, 0).rows)
-        return products(program, steps, rows)
+        return products(program, steps, lambda place: len(self._scheme.block(place, 0).rows))
 
     def decays(self) -> dict[str, bool]:
         """Whether weight decay applies to each parameter."""
@@ -225,26 +224,47 @@ def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dic
     found: dict[int, Any] = {0: features}
     last = {value: step for step in program.constants for value in step.values}
     for step in program.constants:
-        x = found[step.reads[0]]
-        free = last[step.reads[0]] is step and step.reads[0] not in program.kept
+        ended = [i for i in {*step.reads} if last[i] is step and i not in program.kept]
+        free = step.reads[0] in ended
         if isinstance(step.operator, Aggregate):
             value = values[step.writes]
             found[step.writes] = aggregate_constant(
-                scheme, kernel, x, step.k, value.width, value.exchanged, overwrite=free
+                scheme,
+                kernel,
+                found[step.reads[0]],
+                step.k,
+                value.width,
+                value.exchanged,
+                overwrite=free,
             )
         else:
-            out = scheme.empty(values[step.writes].place, values[step.writes].width)
-            arrays = found | {step.writes: out}
-            binding = Binding(scheme, kernel, program, 0, 0, {}, {}, arrays, {})
-            INSTRUCTIONS[step.name].bind(binding, step)(0)
-            found[step.writes] = out
-        if free:
-            del found[step.reads[0]]
+            found[step.writes] = _constant(scheme, kernel, program, step, found)
+        for number in ended:
+            del found[number]
     kept = {number: found[number] for number in program.kept}
     if 0 in kept and values[0].exchanged:
         kept[0] = scheme.empty(values[0].place, values[0].width, exchanged=True)
         kernel.copy(features, kept[0])
     return kept
+
+
+def _constant(
+    scheme: Any, kernel: Any, program: Program, step: Step, found: Mapping[int, Any]
+) -> Any:
+    """What a step that is not a product makes of values that were found."""
+    before, after = (program.values[i] for i in (step.reads[0], step.writes))
+    arrays = {i: found[i] for i in step.reads}
+    gathers = step.name == "max_aggregate"
+    if gathers:
+        x = scheme.empty(before.place, before.width, exchanged=True)
+        kernel.copy(found[step.reads[0]], x)
+        arrays[step.reads[0]] = x
+    arrays[step.writes] = scheme.empty(after.place, after.width, after.exchanged)
+    binding = Binding(scheme, kernel, program, 0, 0, {}, {}, arrays, {})
+    INSTRUCTIONS[step.name].bind(binding, step)(0)
+    if gathers:
+        scheme.halo.discard(arrays[step.reads[0]])
+    return arrays[step.writes]
 
 
 def aggregate_constant(

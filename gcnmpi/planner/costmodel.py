@@ -38,6 +38,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -196,11 +197,11 @@ class Case:
 
     def products(self, rank: int) -> list[Product]:
         """Products of an epoch, without those of the loss."""
-        return products(self.program, self.steps, self.rows(rank))
+        return products(self.program, self.steps, partial(self.rows, rank))
 
-    def rows(self, rank: int) -> int:
-        """Rows of a rank's piece of the logits."""
-        return self.outline.shape(rank, self.program.place, 1)[0]
+    def rows(self, rank: int, place: Place) -> int:
+        """Rows of a rank's piece of a matrix at a place."""
+        return self.outline.shape(rank, place, 1)[0]
 
 
 def predict(case: Case) -> Cost:
@@ -219,7 +220,7 @@ def predict(case: Case) -> Cost:
         for rank in ranks:
             made = _loss_products(case, rank)
             if step is not None:
-                made = products(case.program, [step], case.rows(rank))
+                made = products(case.program, [step], partial(case.rows, rank))
             seconds, volume = _step(case, rank, made)
             volumes[rank] += volume
             slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
@@ -433,7 +434,7 @@ def _arcs(case: Case, rank: int) -> tuple[int, int, int]:
     """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
     parts = case.outline.work(rank, "aggregate", 1, 1)
     tiles = [part for part in parts if isinstance(part, Sparse)]
-    rows = case.rows(rank)
+    rows = case.rows(rank, case.program.place)
     return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)
 
 
@@ -444,7 +445,7 @@ def _numbers(case: Case, rank: int, place: Place, width: int) -> int:
 
 def _train_rows(case: Case, rank: int) -> int:
     """Training vertices of a rank, if they are spread evenly."""
-    return round(case.rows(rank) * case.work.train_share)
+    return round(case.rows(rank, case.program.place) * case.work.train_share)
 
 
 def _loss_products(case: Case, rank: int) -> list[Product]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from gcnmpi.layout.place import Place
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.instructions import dense, elementwise, neighbours, norms
 from gcnmpi.nn.program import Product, Program, Step
@@ -68,9 +69,15 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
 }
 
 
-def products(program: Program, steps: Iterable[Step], rows: int) -> list[Product]:
-    """The scheme's products of some steps, for a rank that has so many rows."""
-    return [p for step in steps for p in INSTRUCTIONS[step.name].products(program, step, rows)]
+def products(
+    program: Program, steps: Iterable[Step], rows: Callable[[Place], int]
+) -> list[Product]:
+    """The scheme's products of some steps, for a rank that has so many rows at a place."""
+    found: list[Product] = []
+    for step in steps:
+        here = rows(program.values[step.number].place)
+        found += INSTRUCTIONS[step.name].products(program, step, here)
+    return found
 
 
 def kept(program: Program, step: Step, rows: int, columns: int, entries: int) -> int:
