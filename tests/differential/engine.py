@@ -21,13 +21,16 @@ from gcnmpi.mpi import comm as mpi
 from gcnmpi.proof.verify import _whole
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import Step
+from partition.graph.store import list_partitions, read_partition
 
 
 def main(comm: Any) -> int:
     """All folders, one after the other."""
     graph, *folders = sys.argv[1:]
+    fitting = [n for n in list_partitions(graph) if read_partition(graph, n).k == comm.size]
+    partition = fitting[0] if comm.size > 1 else None
     for folder in map(Path, folders):
-        problem = open_problem(comm, graph, None, from_table(_read(folder)))
+        problem = open_problem(comm, graph, partition, from_table(_read(folder)))
         step = Step(problem)
         model = step.model
         with np.load(folder / "weights.npz") as weights:
