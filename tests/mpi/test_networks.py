@@ -102,9 +102,9 @@ def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
 
 def test_what_a_scheme_cannot_run_is_refused_before_loading(gcnmpi_lines, schemes_folder, tmp_path):
     graph = schemes_folder / "directed.graph"
+    gat = ["--set", "model.name=gat"]
     lines = [
-        ["train", graph, "--out", tmp_path / scheme, "--set", f"scheme.name={scheme}", "--set"]
-        + ["model.name=gat"]
+        ["train", graph, "--out", tmp_path / scheme, "--set", f"scheme.name={scheme}", *gat]
         for scheme in GRIDS
     ]
     for complaints in gcnmpi_lines(2, lines):
