@@ -20,7 +20,7 @@ from gcnmpi.core.config import keys
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
-EXAMPLES = {"kernel": "panels", "model": "sgc", "scheme": "local"}
+EXAMPLES = {"kernel": "panels", "scheme": "local"}
 # Pages whose blocks are files to be saved: other tests run them.
 OF_OTHER_TESTS = {
     "file-formats",
@@ -81,14 +81,14 @@ def fields_are_described(page: Path, folder: Path) -> None:
     assert not [name for name in phases if f"`{name}`" not in text]
 
 
-def test_examples_of_kernel_model_and_scheme_work(mpirun, tmp_path):
+def test_examples_of_kernel_and_scheme_work(mpirun, tmp_path):
     for kind, name in EXAMPLES.items():
         page = ROOT / "docs" / f"adding-a-{kind}.md"
         (example,) = [text for language, text in blocks(page) if language == "python"]
         (tmp_path / f"{name}.py").write_text(example)
     graph = tmp_path / "sbm.graph"
     synthesise(graph)
-    for nranks, kinds in ((2, ("kernel", "model")), (1, ("scheme",))):
+    for nranks, kinds in ((2, ("kernel",)), (1, ("scheme",))):
         done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds)
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"{len(kinds)} examples work" in done.stdout
