@@ -2,8 +2,8 @@
 
 Usage: examples.py FOLDER GRAPH PARTITION NAME...
 
-FOLDER holds the examples as panels.py, cheb.py, gated.py and local.py, and the pieces of an operator as
-piece-*.py; NAME is "kernel", "network" or "scheme".
+FOLDER holds the examples as panels.py, cheb.py, gated.py and local.py, and the pieces of an
+operator as piece-*.py; NAME is "kernel", "network" or "scheme".
 """
 
 import dataclasses
