@@ -97,6 +97,8 @@ class Step:
         Of a step that gives the gradient of a weight: the bias whose gradient it gives too.
     part : int
         Which input of its operator it gives the gradient of.
+    onto : int
+        Of a dense product: a value that it is added to, in its memory; −1: none.
     """
 
     name: str
@@ -109,12 +111,13 @@ class Step:
     finish_gradient: tuple[Finish, int] | None = None
     sums: str = ""
     part: int = 0
+    onto: int = -1
 
     @property
     def values(self) -> tuple[int, ...]:
         """All values that it reads."""
         also = -1 if self.finish_gradient is None else self.finish_gradient[1]
-        return self.reads if also < 0 else (*self.reads, also)
+        return (*self.reads, *(value for value in (also, self.onto) if value >= 0))
 
 
 @dataclass(frozen=True)

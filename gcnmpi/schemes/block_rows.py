@@ -123,6 +123,7 @@ class BlockRowsOutline(ABC):
     copies: int
     facts: Facts
     orders = ("combine", "aggregate")
+    whole_rows = True
     own_buffers = False
     pairwise = False  # whether blocks of a process column meet in messages of two ranks
 

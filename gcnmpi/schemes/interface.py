@@ -141,7 +141,7 @@ class Scheme(Protocol):
         """out = Mᵀ·x."""
 
     def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
-        """out = x·W."""
+        """out = x·W; where rows are whole, ``accumulate=True`` makes it out += x·W."""
 
     def combine_t(
         self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None

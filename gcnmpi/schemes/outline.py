@@ -100,6 +100,8 @@ class Outline(Protocol):
     """A scheme with its options on some number of ranks. ``rank`` is any of them."""
 
     orders: tuple[str, ...]
+    whole_rows: bool
+    """Whether dense products are local: a rank has whole rows, and all weights."""
     own_buffers: bool
     """Whether a matrix that is exchanged in every epoch has buffers of its own."""
 

@@ -131,6 +131,7 @@ class P2POutline:
     facts: Facts
     kept: Mapping[int, Kept] = field(default_factory=dict)
     orders = ("combine", "aggregate")
+    whole_rows = True
     own_buffers = True
 
     def layout_of(self, place: Place) -> Hashable:

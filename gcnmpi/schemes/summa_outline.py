@@ -166,6 +166,7 @@ class SummaOutline:
     travelling: Mapping[str, Sequence[int]] | None = None
     shuffled: bool = False
     orders = ("combine", "aggregate")
+    whole_rows = False
     own_buffers = False
 
     def layout_of(self, place: Place) -> Hashable:

@@ -192,6 +192,7 @@ class TensorOutline:
     row_blocks: int
     transpose_grad: bool
     orders = ("aggregate",)
+    whole_rows = False
     own_buffers = False
 
     # The layout.

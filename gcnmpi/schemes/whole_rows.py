@@ -86,17 +86,31 @@ class WholeRows(WholeWeights):
     _summed = slice(None)
     """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
-        """Local."""
-        with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, False, then)
-
-    def combine_t(
-        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+    def combine(
+        self,
+        k: int,
+        x: Any,
+        weight: Any,
+        out: Any,
+        then: Epilogue | None = None,
+        accumulate: bool = False,
     ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, True, then)
+            self._kernel.gemm_then(x, weight, out, False, then, accumulate)
+
+    def combine_t(
+        self,
+        k: int,
+        x: Any,
+        weight: Any,
+        out: Any,
+        then: Epilogue | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        """Local."""
+        with self._phases("gemm"):
+            self._kernel.gemm_then(x, weight, out, True, then, accumulate)
 
     def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
         """Local, over the rows that this rank sums up."""

@@ -1,17 +1,23 @@
 """Every network against PyTorch Geometric's layers: loss, gradients and logits, same weights in.
 
-Usage: python tests/differential/pyg.py GRAPH … [--only NETWORK]
+Usage: python tests/differential/pyg.py GRAPH … [--only NETWORK] [--engine "mpirun -n 4"]
 
 Torch and torch_geometric have to be installed; they are no dependency. A graph folder has features
-and labels. The modules here are written with PyTorch Geometric's layers and have their names, so
-that ``load_state_dict`` is strict. Float64; the exit code is 1 if anything is further apart than
-1e-10, relative to the largest entry of its array.
+and labels. Compared is the oracle, or the program itself as started by ``--engine`` ("" for one
+rank without mpirun). The modules here are written with PyTorch Geometric's layers and have their
+names, so that ``load_state_dict`` is strict. Float64; the exit code is 1 if anything is further
+apart than 1e-10, relative to the largest entry of its array.
 """
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import click
@@ -58,43 +64,86 @@ CASES: dict[str, dict[str, Any]] = {
 @click.command()
 @click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True))
 @click.option("--only", default="", help="Cases whose name begins so.")
-def main(folders: tuple[str, ...], only: str) -> None:
+@click.option("--engine", help="What starts the program; without it, the oracle is compared.")
+def main(folders: tuple[str, ...], only: str, engine: str | None) -> None:
     """Compare all cases on each graph."""
     failed = 0
+    torch.set_default_dtype(torch.float64)
     for folder in folders:
-        stored = open_graph(folder)
-        for name, model in CASES.items():
-            if not name.startswith(only):
-                continue
-            network = {"hidden": HIDDEN, "name": name.split()[0]} | model
-            if network["name"] == "sgc":
-                del network["hidden"]
-            config = from_table({"dtype": "float64", "model": network})
-            worst, where = max(compare(stored.graph, config))
+        graph = open_graph(folder).graph
+        cases = {name: config_of(name) for name in CASES if name.startswith(only)}
+        problems = {name: oracle.Problem(graph, "in", c) for name, c in cases.items()}
+        weights = {name: weights_of(problem) for name, problem in problems.items()}
+        if engine is None:
+            found = {name: of_oracle(problems[name], weights[name]) for name in cases}
+        else:
+            found = of_engine(engine, folder, cases, weights)
+        for name, problem in problems.items():
+            expected = judge(graph, problem, weights[name])
+            worst, where = max(compare(problem, found[name], expected))
             failed += not worst <= TOLERANCE
             click.echo(f"{folder} {name:12} {worst:.1e} ({where})")
     sys.exit(1 if failed else 0)
 
 
-def compare(graph: Graph, config: Config) -> Iterator[tuple[float, str]]:
-    """How far each result is from PyTorch Geometric's."""
-    problem = oracle.Problem(graph, "in", config)
-    random = np.random.default_rng(7)
-    # Away from 0, where biases and slopes begin.
-    weights = {n: a + 0.05 * random.standard_normal(a.shape) for n, a in problem.initial().items()}
+def config_of(name: str) -> Config:
+    """The configuration of a case."""
+    network = {"hidden": HIDDEN, "name": name.split()[0]} | CASES[name]
+    if network["name"] == "sgc":
+        del network["hidden"]
+    return from_table({"dtype": "float64", "model": network})
+
+
+def weights_of(problem: oracle.Problem) -> oracle.Weights:
+    """Initial parameters, away from 0, where biases and slopes begin."""
+    random, weights = np.random.default_rng(7), problem.initial()
     for name, p in problem.network.parameters.items():
-        if not p.trained:
-            weights[name] = problem.initial()[name]
+        if p.trained:
+            weights[name] = weights[name] + 0.05 * random.standard_normal(p.shape)
+    return weights
+
+
+def of_oracle(problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any]:
+    """Loss, gradient and the logits of an evaluation with the running moments of one epoch."""
     loss, gradient, moments = problem.gradient(weights, 1)
-    judged = judge(graph, problem, weights)
-    yield distance(loss, judged["loss"]), "loss"
+    return {"loss": loss, "gradient": gradient, "logits": problem.logits(weights | moments)}
+
+
+def of_engine(
+    engine: str, graph: str, cases: dict[str, Config], weights: dict[str, oracle.Weights]
+) -> dict[str, dict[str, Any]]:
+    """The same of the distributed program, all cases in one launch."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = {name: Path(scratch) / name.replace(" ", "-") for name in cases}
+        for name, folder in folders.items():
+            folder.mkdir()
+            (folder / "config.json").write_text(json.dumps(asdict(cases[name])))
+            np.savez(folder / "weights.npz", **weights[name])
+        program = Path(__file__).with_name("engine.py")
+        words = [*engine.split(), sys.executable, program, graph, *folders.values()]
+        subprocess.run(list(map(str, words)), check=True)
+        found = {}
+        for name, folder in folders.items():
+            with np.load(folder / "results.npz") as arrays:
+                gradient = {n[9:]: arrays[n] for n in arrays if n.startswith("gradient ")}
+                found[name] = {
+                    "loss": arrays["loss"], "logits": arrays["logits"], "gradient": gradient
+                }  # fmt: skip
+        return found
+
+
+def compare(
+    problem: oracle.Problem, found: dict[str, Any], expected: dict[str, Any]
+) -> Iterator[tuple[float, str]]:
+    """How far each result is from PyTorch Geometric's."""
+    yield distance(found["loss"], expected["loss"]), "loss"
     zeros = {name: np.zeros(p.shape) for name, p in problem.network.parameters.items()}
-    stored = to_state(problem.network, zeros | gradient)
-    floor = max(np.abs(array).max() for array in judged["gradient"].values())
-    for name, expected in judged["gradient"].items():
+    stored = to_state(problem.network, zeros | found["gradient"])
+    floor = max(np.abs(array).max() for array in expected["gradient"].values())
+    for name, array in expected["gradient"].items():
         # A bias before a batch norm has no gradient but for rounding errors.
-        yield distance(stored[name], expected, 1e-4 * floor), f"gradient of {name}"
-    yield distance(problem.logits(weights | moments), judged["logits"]), "logits"
+        yield distance(stored[name], array, 1e-4 * floor), f"gradient of {name}"
+    yield distance(found["logits"], expected["logits"]), "logits"
 
 
 def distance(found: Any, expected: Any, floor: float = 0.0) -> float:
@@ -105,7 +154,6 @@ def distance(found: Any, expected: Any, floor: float = 0.0) -> float:
 
 def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any]:
     """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
-    torch.set_default_dtype(torch.float64)
     module = Net(problem.config, problem.features.shape[1], graph.classes)
     state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
     counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}

@@ -9,7 +9,7 @@ import pytest
 from gcnmpi.core.config import from_table, load_config, read_config
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
-from gcnmpi.nn.state import ends_of, to_parameters, to_state
+from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
 from gcnmpi.run.weights import as_trained, read_weights, write_weights
 from partition.errors import UserError
 
@@ -121,3 +121,71 @@ def test_a_file_of_this_program_names_its_network(name, tmp_path):
     other, given = read_config(None, ["model.name=sage" if name != "sage" else "model.name=gcn"])
     with pytest.raises(UserError, match=r"model.name = .* here"):
         as_trained(read_weights(tmp_path / "w.npz", other), other, given, "in")
+
+
+# Stacks of GCNConv layers under names of another program.
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("conv1.lin.weight", "conv1.bias", "conv2.lin.weight", "conv2.bias"),
+        ("convs.1.lin.weight", "convs.1.bias", "convs.2.lin.weight", "convs.2.bias"),
+        ("model.convs.0.lin.weight", "model.convs.0.bias", "model.convs.1.lin.weight",
+         "model.convs.1.bias"),
+        ("gcn_0.lin.weight", "gcn_0.bias", "gcn_1.lin.weight", "gcn_1.bias"),
+    ],
+)  # fmt: skip
+def test_other_names_are_taken_in_the_order_of_their_numbers(names):
+    arrays = (np.ones((3, 2)), np.ones(3), np.ones((4, 3)), np.ones(4))
+    state = dict(reversed(list(zip(names, arrays, strict=True))))
+    shapes = {name: array.shape for name, array in from_gcn(state).items()}
+    assert shapes == {
+        "convs.0.lin.weight": (3, 2), "convs.0.bias": (3,),
+        "convs.1.lin.weight": (4, 3), "convs.1.bias": (4,),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ({}, "no GCNConv layers"),
+        ({"lin.weight": np.ones((2, 2))}, "'lin.weight' is not a weight"),
+        ({"convs.0.lin.weight": np.ones(2)}, "is not a weight"),
+        ({"convs.0.lin.weight": np.ones((2, 2), int)}, "is not a weight"),
+        ({"convs.0.att_src": np.ones((1, 2))}, "is not a weight"),
+        ({"convs.0.bias": np.ones(2)}, "a bias but no weight"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(3)}, "do not fit"),
+        # Of PyTorch Geometric's SAGEConv, GATConv, SGConv, JumpingKnowledge and a linear layer.
+        (
+            {f"convs.0.lin_{side}.weight": np.ones((2, 3)) for side in "lr"},
+            "'convs.0.lin_l.weight' is not a weight of a GCNConv layer",
+        ),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.att_src": np.ones((1, 2))}, "att_src"),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.lin.bias": np.ones(2)}, "lin.bias"),
+        ({"lins.0.weight": np.ones((2, 3)), "lins.0.bias": np.ones(2)}, "is not a weight"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.01.lin.weight": np.ones((2, 2))}, "01"),
+        (
+            {"convs.0.lin.weight": np.ones((2, 3)), "other.0.bias": np.ones(2)},
+            "two stacks of layers: 'convs.' and 'other.'",
+        ),
+        # The width of what is left out is that of its neighbours.
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (0, 2)}, "layer 1 of the weights is"),
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (2, 3)}, "layer 1 of the weights is"),
+        (
+            {"convs.0.lin.weight": np.ones((2, 3)), "convs.1.lin.weight": np.ones((2, 3))},
+            "shapes of layer 1",
+        ),
+        (
+            {
+                "convs.0.lin.weight": np.ones((2, 3)),
+                "convs.0.bias": np.ones(2),
+                "convs.1.lin.weight": np.ones((4, 2)),
+            },
+            "only some have a bias",
+        ),
+    ],
+)
+def test_weights_that_are_not_a_stack_of_convolutions(state, says):
+    with pytest.raises(UserError, match=says):
+        from_gcn(state)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gcnmpi.core.config import ModelConfig
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
-from gcnmpi.nn.compile.attach import attach
+from gcnmpi.nn.compile.attach import accumulate, attach
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.gradient import differentiate, forward_step
 from gcnmpi.nn.compile.places import place
@@ -33,10 +33,13 @@ class Target:
         Which product may come first: "combine", "aggregate".
     layout : callable
         ``Scheme.layout``.
+    whole_rows : bool
+        Whether dense products are local.
     """
 
     orders: tuple[str, ...]
     layout: Callable[[Place], Hashable]
+    whole_rows: bool = True
 
 
 def compile_network(network: Network, target: Target, model: ModelConfig) -> Program:
@@ -75,9 +78,12 @@ def compile_network(network: Network, target: Target, model: ModelConfig) -> Pro
     seen = alias.get(logits, logits)
 
     pinned = {*outputs, gradient}
-    training = attach(training, pinned)
-    backward = attach(backward, pinned)
-    evaluation = attach(evaluation, {alias.get(i, i) for i in outputs})
+    seen_outputs = {alias.get(i, i) for i in outputs}
+    if target.whole_rows:
+        training, backward = accumulate(training, pinned), accumulate(backward, pinned)
+        evaluation = accumulate(evaluation, seen_outputs)
+    training, backward = attach(training, pinned), attach(backward, pinned)
+    evaluation = attach(evaluation, seen_outputs)
     loss = Step("loss", operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     read = {value for step in (*whole, *evaluation) for value in step.values}

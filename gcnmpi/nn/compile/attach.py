@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from gcnmpi.nn.program import Finish, Step
 
+DENSE = ("combine", "combine_t")
 PRODUCTS = ("combine", "combine_t", "aggregate", "aggregate_t")
 
 
@@ -41,6 +42,30 @@ def attach(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
         found[at] = None
         writers[step.writes] = writers[before]
     return join_sums([step for step in found if step is not None])
+
+
+def accumulate(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
+    """Sums of two values of which the later one is a dense product: it is added onto the other.
+
+    Only where rows are whole: elsewhere a product is a sum over ranks before it is complete.
+    """
+    readers = Counter(value for step in steps for value in step.values)
+    writers = {step.writes: at for at, step in enumerate(steps) if step.writes >= 0}
+    found: list[Step | None] = list(steps)
+    for at, step in enumerate(steps):
+        if step.name != "add" or not all(value in writers for value in step.reads):
+            continue
+        first, second = sorted(step.reads, key=lambda value: writers[value])
+        product = found[writers[second]]
+        alone = all(readers[value] == 1 and value not in pinned for value in (first, second))
+        if first == second or not alone or product is None or product.name not in DENSE:
+            continue
+        if _has_finish(product) or product.onto >= 0:
+            continue
+        found[writers[second]] = replace(product, writes=step.writes, onto=first)
+        found[at] = None
+        writers[step.writes] = writers[second]
+    return [step for step in found if step is not None]
 
 
 def join_sums(steps: Sequence[Step]) -> list[Step]:

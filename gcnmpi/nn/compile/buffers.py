@@ -22,6 +22,10 @@ EXCHANGES = (
 def mark_exchanged(values: Sequence[Value], steps: Sequence[Step]) -> list[Value]:
     """Values with ``exchanged`` set where a product exchanges their rows."""
     exchanged = {step.reads[0] for step in steps if step.name in EXCHANGES}
+    # A product that is added onto a value gives its own value in the same memory.
+    for step in reversed(steps):
+        if step.onto >= 0 and step.writes in exchanged:
+            exchanged.add(step.onto)
     return [
         Value(value.place, value.width, number in exchanged) for number, value in enumerate(values)
     ]
@@ -61,6 +65,7 @@ class Pool:
             ended = [v for v in dying.get(at, ()) if v in used]
             if written >= 0 and written not in fixed:
                 taken = self._in_place(step, ended, used)
+                assert taken is not None or step.onto < 0
                 if taken is None:
                     taken = self._take(written, free)
                 used[written] = taken
@@ -74,9 +79,10 @@ class Pool:
         return used
 
     def _in_place(self, step: Step, ended: Sequence[int], used: dict[int, int]) -> int | None:
-        if step.name not in IN_PLACE or step.reads[0] not in ended:
+        source = step.onto if step.onto >= 0 else step.reads[0] if step.reads else -1
+        if (step.name not in IN_PLACE and step.onto < 0) or source not in ended:
             return None
-        buffer = used[step.reads[0]]
+        buffer = used[source]
         return buffer if self._fits(self.buffers[buffer], self.values[step.writes]) else None
 
     def _take(self, number: int, free: Collection[int]) -> int:

@@ -24,7 +24,7 @@ def program_on(
     """
     entry = SCHEMES.get(config.scheme.name)
     outline = entry.outline(config.scheme, size, make_facts(source, config, depth=1))
-    target = Target(outline.orders, outline.layout_of)
+    target = Target(outline.orders, outline.layout_of, outline.whole_rows)
     program = compile_network(network, target, config.model)
     if program.needs_halo and not entry.gives_rows:
         able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]

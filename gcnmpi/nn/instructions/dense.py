@@ -33,6 +33,8 @@ def combine(binding: Binding, step: Step) -> Run:
     scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
     x, out = binding.read(step), binding.written(step)
     weight = binding.parameters[_weight(step)]
+    if step.onto >= 0:
+        return lambda epoch: scheme.combine(k, x, weight, out, then(epoch), accumulate=True)
     return lambda epoch: scheme.combine(k, x, weight, out, then(epoch))
 
 
@@ -41,6 +43,8 @@ def combine_t(binding: Binding, step: Step) -> Run:
     scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
     grad, out = binding.read(step), binding.written(step)
     weight = binding.parameters[_weight(step)]
+    if step.onto >= 0:
+        return lambda epoch: scheme.combine_t(k, grad, weight, out, then(epoch), accumulate=True)
     return lambda epoch: scheme.combine_t(k, grad, weight, out, then(epoch))
 
 
