@@ -1,7 +1,7 @@
 // Attention over the entries of a row, forward and backward, in one gather of rows for each
 // direction. An arc is an entry; what arcs need by themselves, a number for each head, is computed
-// for a chunk of them in buffers on the stack, heads of an arc next to each other. A row, or a column
-// in the backward pass, belongs to one thread: the bits do not depend on threads.
+// for a chunk of them in buffers on the stack, heads of an arc next to each other. A row, or a
+// column in the backward pass, belongs to one thread: the bits do not depend on threads.
 #pragma once
 
 #include "heads.hpp"

@@ -128,7 +128,9 @@ void attend_v2(
         Buffer<T> weights;
         for (Size row = first_of_piece; row < last_of_piece; ++row) {
             const Size start = p.starts[row], stop = p.starts[row + 1];
-            const Softmax<T> of = {shift.data + row * shift.stride, total.data + row * total.stride};
+            const Softmax<T> of = {
+                shift.data + row * shift.stride, total.data + row * total.stride,
+            };
             T* to = out.data + row * out.stride;
             if (start == stop) {
                 empty_row(a, of, to);

@@ -1,6 +1,6 @@
 // Sums over the arcs of a row or a column, of rows whose columns belong to heads: head h has the
-// columns h·c up to (h + 1)·c. A panel is some vectors of a row that stay in registers while all arcs
-// of a chunk pass by: whole heads where they fit, parts of one head elsewhere.
+// columns h·c up to (h + 1)·c. A panel is some vectors of a row that stay in registers while all
+// arcs of a chunk pass by: whole heads where they fit, parts of one head elsewhere.
 #pragma once
 
 #include "softmax.hpp"
@@ -15,8 +15,8 @@ struct Arcs {
     Size count, left;
 };
 
-// body.run<V, H, PART>(head, column, tail) for every panel: H heads of V vectors each from there on,
-// or V vectors of one head, and the tail of one more if PART.
+// body.run<V, H, PART>(head, column, tail) for every panel: H heads of V vectors each from there
+// on, or V vectors of one head, and the tail of one more if PART.
 template <class T, int V, class Body>
 inline void panels_of_heads(Size heads, const Body& body) {
     constexpr int MOST = Body::MOST / V;
@@ -120,7 +120,7 @@ struct WeightedSum {
     }
 };
 
-// dots += <row[end], x>, a number for each arc and head, and out = Σ weight·row[end] or out += that.
+// dots += <row[end], x>, a number for each arc and head; out = Σ weight·row[end] or out += that.
 template <class T>
 struct DotsAndSum {
     static constexpr int MOST = PANEL;

@@ -6,7 +6,7 @@ namespace {
 
 using Indices = Flat<const std::int32_t>;
 
-// The arrays of a pattern, kept as long as it is used. What they say is checked where they are made.
+// The arrays of a pattern, kept as long as it is used; they are checked where they are made.
 struct PatternArrays {
     Flat<const Size> starts;
     Indices indices;
@@ -191,7 +191,8 @@ void max_aggregate(
     Matrix<std::int32_t> arg
 ) {
     const Pattern p = pattern.pattern();
-    require((Size)x.shape(0) == p.columns && (Size)out.shape(0) == p.rows, "numbers of rows differ");
+    const bool fits = (Size)x.shape(0) == p.columns && (Size)out.shape(0) == p.rows;
+    require(fits, "numbers of rows differ");
     require(x.shape(1) == out.shape(1), "widths differ");
     require_same_shape(arg, out);
     const auto from = rows_of(x);
