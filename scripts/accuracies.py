@@ -32,12 +32,13 @@ def main(comm: Any) -> int:
     for seed in range(asked.seeds):
         config = load_config(asked.config, [*asked.set, f"train.seed={seed}"])
         result = train(open_problem(comm, asked.graph, asked.partition, config))
-        found.append(result.epochs[result.best.epoch - 1].test_accuracy or 0.0)
+        best = result.epochs[result.best.epoch - 1]
+        found.append(100 * (best.test_accuracy or 0.0))
+        if comm.rank == 0:
+            print(f"seed {seed}: {found[-1]:.1f} (epoch {best.epoch})", flush=True)
     if comm.rank == 0:
-        each = " ".join(f"{100 * accuracy:.1f}" for accuracy in found)
         mean, spread = statistics.mean(found), statistics.pstdev(found)
-        print(f"{' '.join([asked.config, *asked.set])}: {100 * mean:.2f} ± {100 * spread:.2f}")
-        print(f"  {each}", flush=True)
+        print(f"{' '.join([asked.config, *asked.set])}: {mean:.2f} ± {spread:.2f}")
     return 0
 
 
