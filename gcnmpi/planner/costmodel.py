@@ -205,13 +205,7 @@ class Case:
 
 
 def predict(case: Case) -> Cost:
-    """The cost of an epoch of training under a scheme.
-
-    Raises
-    ------
-    UserError
-        If the scheme cannot multiply in the order that the configuration wants.
-    """
+    """The cost of an epoch of training under a scheme."""
     ranks = list(case.outline.ranks())
     phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
     volumes = dict.fromkeys(ranks, NOTHING)

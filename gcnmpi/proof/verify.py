@@ -23,6 +23,7 @@ from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.proof import oracle
+from gcnmpi.proof.differences import finite_differences
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
 from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.run.problem import Problem, open_problem
@@ -32,6 +33,7 @@ from partition.graph.metrics import measure
 from partition.graph.store import read_partition
 
 EPOCHS = 20  # trained at most
+DIRECTIONS = 4  # of finite differences
 
 
 @dataclass(frozen=True)
@@ -124,7 +126,9 @@ def verify(
     gradient = _canonical(problem, step.model, step.gradient(1)[1])
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
     gathered = _gathered(problem) if model.program.needs_halo else None
-    difference = _finite_differences(problem, step) if tolerances.difference else None
+    difference = None
+    if tolerances.difference:
+        difference = finite_differences(problem, step, tolerances.difference, DIRECTIONS)
     plans = comm.gather(_plan_figures(problem)) or []
     steps = _optimizer_steps(problem)
 
@@ -244,55 +248,6 @@ def _random(name: str, rows: np.ndarray, width: int, dtype: Any) -> np.ndarray:
     return (hashes / 2.0**31 - 1).astype(dtype).astype(np.float64)
 
 
-def _finite_differences(
-    problem: Problem, step: Step, directions: int = 4, tries: int = 12, h: float = 1e-7
-) -> float:
-    """Largest relative error of the gradient along a few directions in the space of weights.
-
-    Central differences of the loss of epoch 1 at the initial weights plus noise (where biases are
-    0, vertices without neighbours would sit exactly on the kink of ReLU). A direction is the
-    gradient with random positive factors, so that what is to be measured stands out from
-    rounding errors, plus as much of a random vector, as long as the weights themselves.
-
-    The loss is smooth but where an activation changes its sign. A direction along which the
-    differences at h and h/2 disagree has met such a kink and is replaced; infinity is returned
-    if too many do.
-    """
-    model, generator = step.model, np.random.default_rng(1)
-    initial = model.whole(model.parameters.flat)
-    names, sizes = list(initial), [array.size for array in initial.values()]
-
-    def at(point: np.ndarray) -> tuple[float, np.ndarray]:
-        pieces = np.split(point, np.cumsum(sizes)[:-1])
-        state = {n: p.reshape(initial[n].shape) for n, p in zip(names, pieces, strict=True)}
-        model.load_state(state)
-        loss, flat = step.gradient(1)
-        # All ranks decide on the very same number.
-        return problem.comm.bcast(loss), _flat(model.whole(flat))
-
-    start = _flat(initial)
-    start = start + 0.1 * np.sqrt(np.mean(start**2)) * generator.standard_normal(len(start))
-    _, gradient = at(start)
-    worst, found = 0.0, 0
-    for _ in range(tries):
-        ascent = gradient * generator.uniform(0, 2, len(start))
-        noise = generator.standard_normal(len(start))
-        towards = _unit(ascent) + _unit(noise)
-        towards *= np.linalg.norm(start) / np.linalg.norm(towards)
-        slopes = [
-            (at(start + s * towards)[0] - at(start - s * towards)[0]) / (2 * s) for s in (h, h / 2)
-        ]
-        expected = float(gradient @ towards)
-        scale = abs(expected) + np.finfo(float).tiny
-        # Tighter than what passes, so that a kink is not taken for an error.
-        if abs(slopes[0] - slopes[1]) > 0.5 * TOLERANCES["float64"].difference * scale:
-            continue
-        worst, found = max(worst, float(abs(slopes[1] - expected) / scale)), found + 1
-        if found == directions:
-            return worst
-    return math.inf
-
-
 def _optimizer_steps(problem: Problem) -> list[Check]:
     """The optimizer by itself in both types, whatever the run's: an error of float32 shows."""
     optimizer, checks = problem.config.train, []
@@ -344,10 +299,9 @@ def _moved(expected: oracle.Curve) -> oracle.Weights:
     steps of full length of them.
     """
     sizes = {name: _size(array) for name, array in expected.gradient.items()}
-    least = 1e-12 * max(sizes.values())
-    return {
-        name: array for name, array in expected.weights.items() if sizes.get(name, math.inf) > least
-    }
+    least = 1e-12 * max(sizes.values())  # 0 where the loss depends on nothing
+    depends = {name for name in expected.weights if sizes.get(name, math.inf) >= least}
+    return {name: array for name, array in expected.weights.items() if name in depends}
 
 
 def _predictions(classes: np.ndarray, logits: np.ndarray, tolerance: float) -> Check:
@@ -457,11 +411,3 @@ def _size(array: np.ndarray) -> float:
 
 def _worst(errors: Any) -> float:
     return float(np.max(list(errors), initial=0.0))
-
-
-def _unit(vector: np.ndarray) -> np.ndarray:
-    return vector / (np.linalg.norm(vector) or 1.0)
-
-
-def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
-    return np.concatenate([array.ravel() for array in arrays.values()])
