@@ -24,6 +24,7 @@ EXAMPLES = {"kernel": "panels", "scheme": "local"}
 # Pages whose blocks are files to be saved: other tests run them.
 OF_OTHER_TESTS = {
     "file-formats",
+    "adding-a-network",
     "adding-a-partitioner",
     *(f"adding-a-{kind}" for kind in EXAMPLES),
 }
@@ -81,17 +82,30 @@ def fields_are_described(page: Path, folder: Path) -> None:
     assert not [name for name in phases if f"`{name}`" not in text]
 
 
-def test_examples_of_kernel_and_scheme_work(mpirun, tmp_path):
+def test_examples_of_kernel_network_and_scheme_work(mpirun, tmp_path):
     for kind, name in EXAMPLES.items():
         page = ROOT / "docs" / f"adding-a-{kind}.md"
         (example,) = [text for language, text in blocks(page) if language == "python"]
         (tmp_path / f"{name}.py").write_text(example)
+    save_networks(tmp_path)
     graph = tmp_path / "sbm.graph"
     synthesise(graph)
-    for nranks, kinds in ((2, ("kernel",)), (1, ("scheme",))):
-        done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds)
+    for nranks, kinds in ((2, ("kernel", "network")), (1, ("scheme",))):
+        done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"{len(kinds)} examples work" in done.stdout
+
+
+def save_networks(folder: Path) -> None:
+    """The two networks of docs/adding-a-network.md, and the pieces of its operator."""
+    page = ROOT / "docs" / "adding-a-network.md"
+    examples = [text for language, text in blocks(page) if language == "python"]
+    networks = [text for text in examples if text.startswith('"""')]
+    for name, text in zip(("cheb", "gated"), networks, strict=True):
+        assert len([line for line in text.splitlines() if line.strip()]) <= 25
+        (folder / f"{name}.py").write_text(text)
+    for number, text in enumerate(text for text in examples if text not in networks):
+        (folder / f"piece-{number}.py").write_text(text)
 
 
 def test_every_config_trains(gcnmpi_lines, tmp_path):

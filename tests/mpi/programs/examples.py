@@ -1,10 +1,14 @@
-"""Under mpirun: the examples of docs/adding-a-{kernel,scheme}.md, registered and trained.
+"""Under mpirun: the examples of docs/adding-a-{kernel,network,scheme}.md, registered and trained.
 
 Usage: examples.py FOLDER GRAPH PARTITION NAME...
 
-FOLDER holds the examples as panels.py and local.py; NAME is "kernel" or "scheme".
+FOLDER holds the examples as panels.py, cheb.py, gated.py and local.py, and the pieces of an
+operator as piece-*.py; NAME is "kernel", "network" or "scheme".
 """
 
+import dataclasses
+import importlib
+import re
 import sys
 from pathlib import Path
 
@@ -13,8 +17,15 @@ import numpy as np
 from gcnmpi.core.config import from_table
 from gcnmpi.kernels import KERNELS
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.mpi.comm import slice_of
+from gcnmpi.nn.networks import MATRICES, NETWORKS
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Setting, rank_schemes
+from gcnmpi.proof.verify import verify
+from gcnmpi.run.inference import infer
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
+from gcnmpi.run.weights import save_weights
 from gcnmpi.schemes import SCHEMES
 
 
@@ -43,13 +54,74 @@ def check_scheme(comm):
     np.testing.assert_allclose(losses(found), losses(expected), rtol=1e-12)
 
 
-CHECKS = {"kernel": check_kernel, "scheme": check_scheme}
+def check_networks(comm):
+    """Both networks of the page train, are verified, planned and inferred."""
+    for name, model in NETWORKS_OF_PAGE.items():
+        check_network(comm, {"name": name, **model})
+
+
+def check_network(comm, model):
+    graph, partition = Path(sys.argv[2]), sys.argv[3] if comm.size > 1 else None
+    problem = prepare(comm, model=model, train={"epochs": 40, "lr": 0.05})
+    result = train(problem)
+    assert result.epochs[-1].loss < 0.5 * result.epochs[0].loss
+    assert result.epochs[-1].test_accuracy > 0.8
+    assert result.end["bytes_sent"] == result.end["bytes_predicted"]
+
+    for scheme in SCHEMES_OF_PAGE:
+        changed = dataclasses.replace(
+            problem.config, scheme=dataclasses.replace(problem.config.scheme, name=scheme)
+        )
+        parts = partition if scheme == "p2p" else None
+        assert verify(comm, graph, parts, changed) == 0, (model, scheme)
+
+    setting = Setting(problem.stored, problem.config, Machine(), 4)
+    ranked, skipped = rank_schemes(setting, 8)
+    assert len(ranked) > len(SCHEMES_OF_PAGE), skipped
+
+    # The file of weights brings the network back.
+    file, out = Path(sys.argv[1]) / f"{model['name']}.npz", Path(sys.argv[1]) / "logits.npy"
+    save_weights(file, problem, result.model, result.model.parameters.flat)
+    infer(comm, graph, partition, from_table({"dtype": "float64"}), file, out)
+    logits = result.model.forward()
+    mine = problem.scheme.original(result.model.place, logits, logits.shape[1])
+    rows = slice_of(problem.stored.graph.n, comm.rank, comm.size)
+    np.testing.assert_allclose(np.load(out)[rows], mine, rtol=1e-12)
+
+
+NETWORKS_OF_PAGE = {
+    "cheb": {"hidden": [12, 5], "hops": 3, "norm": "layer", "residual": "linear"},
+    "gated": {"hidden": [12], "dropout": 0.2},
+}
+SCHEMES_OF_PAGE = ("p2p", "bcast", "summa", "tensor3d")
+
+
+def install(folder):
+    """The networks of the page, and the pieces of its operator, each in the module it names."""
+    for path in sorted(folder.glob("piece-*.py")):
+        text = path.read_text()
+        named = re.match(r"# (gcnmpi/\S+)\.py(?:, in (\w+))?\n", text)
+        module = importlib.import_module(named[1].replace("/", ".").removesuffix(".__init__"))
+        before = set(vars(module))
+        exec(compile(text, path, "exec"), vars(module))
+        for name in set(vars(module)) - before if named[2] else ():
+            setattr(getattr(module, named[2]), name, getattr(module, name))
+    for name in NETWORKS_OF_PAGE:
+        NETWORKS.entries[name] = f"{name}:build"
+    NETWORKS.options["cheb"] = (*NETWORKS.options["gcn"], "model.hops")
+    NETWORKS.options["gated"] = NETWORKS.options["gcn"]
+    MATRICES.entries["cheb"] = "cheb:matrix"
+
+
+CHECKS = {"kernel": check_kernel, "network": check_networks, "scheme": check_scheme}
 
 
 def main(comm) -> int:
     sys.path.insert(0, sys.argv[1])
     KERNELS.entries["panels"] = "panels:PanelKernel"
     SCHEMES.entries["local"] = "local:ENTRY"
+    if "network" in sys.argv[4:]:
+        install(Path(sys.argv[1]))
     for name in sys.argv[4:]:
         CHECKS[name](comm)
     if comm.rank == 0:
