@@ -21,10 +21,11 @@ def build(model: ModelConfig, features: int, classes: int) -> Network:
     x = b.drop(b.input, model.input_dropout, 0)
     x = b.linear(x, model.hidden[0], "lins.0", bias=model.bias)
     first = b.activate(x, model.activation, "act.weight")
+    share = b.scale(first, model.alpha)
 
     def convolve(b: Builder, x: int, layer: Layer) -> int:
         beta = log(model.theta / layer.k + 1)
-        x = b.add(b.scale(b.aggregate(x), 1 - model.alpha), b.scale(first, model.alpha))
+        x = b.add(b.scale(b.aggregate(x), 1 - model.alpha), share)
         product = b.square(x, f"{layer.name}.weight1", layer.k)
         return b.add(b.scale(x, 1 - beta), b.scale(product, beta))
 
