@@ -21,7 +21,7 @@ def main(comm) -> int:
     problem = open_problem(comm, sys.argv[1], sys.argv[2], from_table(table))
     step = Step(problem)
     model, targets, features = step.model, step.targets, load_features(problem)
-    initial, logits = model.whole(model.parameters.flat), model.forward().copy()
+    initial, logits = model.whole(model.parameters.flat.copy()), model.forward().copy()
     before = [targets.labels.copy(), *(mask.copy() for mask in targets.masks.values())]
     for epoch in range(1, 6):
         step(epoch)
