@@ -8,6 +8,7 @@ is spelled. Which keys only some schemes, optimizers or kernels read, their regi
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -266,15 +267,18 @@ def value_of(config: Config, name: str) -> Any:
     return getattr(getattr(config, section) if section else config, last)
 
 
+_hints = functools.cache(get_type_hints)
+
+
 def key_fields() -> Iterator[tuple[str, dataclasses.Field, Any]]:
     """Full name, field and type of every key."""
-    top = get_type_hints(Config)
+    top = _hints(Config)
     for entry in dataclasses.fields(Config):
         if entry.metadata:
             yield entry.name, entry, top[entry.name]
     for section in dataclasses.fields(Config):
         if not section.metadata:
-            hints = get_type_hints(top[section.name])
+            hints = _hints(top[section.name])
             for entry in dataclasses.fields(top[section.name]):
                 yield f"{section.name}.{entry.name}", entry, hints[entry.name]
 
@@ -301,7 +305,7 @@ def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
         name, equals, text = (part.strip() for part in setting.partition("="))
         if not equals:
             raise UserError(f"--set {setting!r} is not of the form key=value", _such_as(name))
-        if name in get_type_hints(Config) and name not in entries:
+        if name in _hints(Config) and name not in entries:
             raise UserError(f"{name} is a table of keys, not a value", _such_as(name))
         if name not in entries:
             raise unknown_key(name, entries)
@@ -333,7 +337,7 @@ def _with(config: Config, name: str, value: Any) -> Config:
 
 def _build(cls: type, table: Mapping[str, Any], prefix: str) -> Any:
     entries = {entry.name: entry for entry in dataclasses.fields(cls)}
-    hints = get_type_hints(cls)
+    hints = _hints(cls)
     values = {}
     for name, value in table.items():
         if name not in entries:

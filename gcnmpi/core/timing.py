@@ -27,19 +27,9 @@ class Phases:
         self._closed = False
         self._since = time.perf_counter()
 
-    @contextlib.contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
+    def __call__(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Attribute the time of a block to ``name``."""
-        if self._closed:
-            yield
-            return
-        self._switch()
-        self._stack.append(name)
-        try:
-            yield
-        finally:
-            self._switch()
-            self._stack.pop()
+        return _NOTHING if self._closed else _Phase(self, name)
 
     @contextlib.contextmanager
     def as_one(self, name: str) -> Iterator[None]:
@@ -56,6 +46,26 @@ class Phases:
         if self._stack:
             self.seconds[self._stack[-1]] += now - self._since
         self._since = now
+
+
+class _Phase:
+    """A block of a phase; a class, since an epoch of a small graph enters hundreds of them."""
+
+    __slots__ = ("_name", "_phases")
+
+    def __init__(self, phases: Phases, name: str) -> None:
+        self._phases, self._name = phases, name
+
+    def __enter__(self) -> None:
+        self._phases._switch()
+        self._phases._stack.append(self._name)
+
+    def __exit__(self, *error: object) -> None:
+        self._phases._switch()
+        self._phases._stack.pop()
+
+
+_NOTHING = contextlib.nullcontext()
 
 
 class Traffic:

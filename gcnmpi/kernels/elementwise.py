@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtr
 
 from gcnmpi.core import rng
 
@@ -56,12 +55,12 @@ class Elementwise:
 
     def gelu(self, x: Array, out: Array) -> None:
         """out = x·Φ(x), with the normal distribution itself (Hendrycks and Gimpel 2016)."""
-        np.multiply(x, ndtr(x), out=out)
+        np.multiply(x, _ndtr(x), out=out)
 
     def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
         """out = grad·(Φ(x) + x·φ(x))."""
         density = np.exp(-x * x / 2) / self.dtype.type(np.sqrt(2 * np.pi))
-        np.multiply(grad, ndtr(x) + x * density, out=out)
+        np.multiply(grad, _ndtr(x) + x * density, out=out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
         """out = x where that is positive, slope · x elsewhere."""
@@ -115,3 +114,10 @@ class Elementwise:
     def mean_of_heads_backward(self, grad: Array, heads: int, out: Array) -> None:
         """out = [grad | grad | …] / heads."""
         out[...] = np.tile(grad * self.dtype.type(1 / heads), heads)
+
+
+def _ndtr(x: Array) -> Array:
+    """Φ(x); the import takes a tenth of a second of every start."""
+    from scipy.special import ndtr
+
+    return ndtr(x)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import mmap
 import os
 import re
@@ -388,7 +389,7 @@ def _forget_pages(array: Any) -> None:
 
 
 def _row_bytes(array: np.ndarray) -> int:
-    return int(np.prod(array.shape[1:], dtype=np.int64)) * array.dtype.itemsize
+    return math.prod(array.shape[1:]) * array.dtype.itemsize
 
 
 def _abort(comm: Comm, message: str, code: int) -> NoReturn:

@@ -33,6 +33,7 @@ from partition.graph.metrics import measure
 from partition.graph.store import read_partition
 
 EPOCHS = 20  # trained at most
+DIRECTIONS = 4  # of finite differences
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,7 @@ def verify(
     gathered = _gathered(problem) if model.program.needs_halo else None
     difference = None
     if tolerances.difference:
-        difference = finite_differences(problem, step, tolerances.difference)
+        difference = finite_differences(problem, step, tolerances.difference, DIRECTIONS)
     plans = comm.gather(_plan_figures(problem)) or []
     steps = _optimizer_steps(problem)
 

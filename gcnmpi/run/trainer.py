@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import platform
 import resource
 import statistics
@@ -321,12 +322,15 @@ def _start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "versions": {
             "gcnmpi": __version__,
             "python": platform.python_version(),
-            **{name: version(name) for name in packages},
+            **{name: _version(name) for name in packages},
             **versions(),
         },
         "config": asdict(problem.config),
         "warnings": [*problem.warnings, *warnings],
     }
+
+
+_version = functools.cache(version)  # each call parses the package's metadata
 
 
 def _tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:

@@ -30,7 +30,7 @@ from partition.pipeline import adding, balance
 from partition.pipeline.portfolio import TIME_LIMIT, Network, add_best
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import MAPPINGS, NODES_FIRST, choose_tool
-from partition.refinement.search import Objective
+from partition.refinement.objective import Objective
 from partition.reporting.describe import describe_partition
 
 

@@ -42,7 +42,7 @@ from partition.pipeline.solving import (
 )
 
 if TYPE_CHECKING:
-    from partition.refinement.search import Objective
+    from partition.refinement.objective import Objective
 
 
 REFINED = "+refined"  # what default names of refined partitions end in

@@ -37,7 +37,7 @@ from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, parse_balance
 from partition.pipeline.refining import check_effort
 from partition.pipeline.solving import NODES_FIRST, make_parts, mapped, refined
-from partition.refinement.search import Objective, sweeps_for
+from partition.refinement.objective import Objective, sweeps_for
 
 TIME_LIMIT = 120.0
 MARGIN = 0.9  # of the time limit is planned with

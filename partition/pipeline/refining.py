@@ -27,7 +27,7 @@ from partition.pipeline.adding import (
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import parse_balance
 from partition.pipeline.solving import mapped, refined
-from partition.refinement.search import Objective
+from partition.refinement.objective import Objective
 
 
 def refine_partition(

@@ -25,7 +25,7 @@ from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, parse_balance, repair, single_weight
 
 if TYPE_CHECKING:
-    from partition.refinement.search import Objective
+    from partition.refinement.objective import Objective
 
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")

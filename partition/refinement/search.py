@@ -24,11 +24,8 @@ from partition.models.hypergraph import HypergraphModel
 from partition.refinement.core import Energy, State, boundary
 from partition.refinement.levels import Level, cluster, contract, finest_level, new_state
 from partition.refinement.moves import sweep
+from partition.refinement.objective import Objective, sweeps_for
 
-SWEEPS = 40  # on a level, while cooling
-WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
-LARGE = 5_000_000  # and fewer pins in all where there are more than these
-FEWEST = 2
 HEATED = 6  # sweeps from which on it pays to heat
 DENSE = 0.7  # coarser levels with more of the pins are no easier: the sweeps are not spent there
 ALONE = 3  # times as many sweeps on a level that has no coarser ones for that reason
@@ -41,33 +38,6 @@ SHRINK = 0.9  # coarsening ends when it shrinks less
 RATED = 100  # nets of more pins do not tie vertices together
 DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
 PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
-
-
-@dataclass(frozen=True)
-class Objective:
-    """What is to be small: a sum of logarithms, each times one of the weights here.
-
-    So the weights are relative: by default one per cent of the volume is worth two per cent of
-    what the busiest part sends.
-
-    Attributes
-    ----------
-    total : float
-        Weight of the volume: Σ cost·(λ−1) over the nets.
-    max_send, max_recv : float
-        Weights of the largest volume that a part sends, and receives.
-    messages : float
-        Weight of the number of messages: pairs of parts of which one sends to the other.
-    """
-
-    total: float = 1.0
-    max_send: float = 0.5
-    max_recv: float = 0.0
-    messages: float = 0.0
-
-    def sum(self) -> float:
-        """The sum of the weights."""
-        return sum(astuple(self))
 
 
 def refine(
@@ -269,12 +239,6 @@ class _Search:
         slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
         return new_state(level, parts, self.k, limits, messages=self.objective.messages > 0)
-
-
-def sweeps_for(pins: int) -> int:
-    """How many there is time for on a level."""
-    pins = max(1, pins)
-    return min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
 
 
 def _norm(volumes: np.ndarray) -> float:

@@ -16,7 +16,7 @@ from partition.graph.store import Partition, has_partition, open_graph, read_par
 from partition.pipeline.adding import add_partition, check_direction, name_of_numbers
 from partition.pipeline.portfolio import TIME_LIMIT, add_best
 from partition.records import atomic_file
-from partition.refinement.search import Objective
+from partition.refinement.objective import Objective
 from partition.reporting.comparison import BASELINE, TABLE, compare, means
 
 REFINED = "+refined"

@@ -1,5 +1,7 @@
 """Cases of the scheme "split3d": cubic and other grids, with one layer and with several."""
 
+from words import epochs
+
 UNEVEN = ["model.hidden=[11,3,5]", "graph.direction=out", "scheme.block=3", "model.dropout=0.4",
           "model.input_dropout=0.2"]  # fmt: skip
 RANDOM = ["kernel=scipy", "model.hidden=[7]", "model.order=combine", "graph.normalize=row",
@@ -20,8 +22,8 @@ CASES = {
 
 
 def cases(nranks):
-    """(graph, partition, settings) on a number of ranks; fewer epochs where each takes long."""
-    common = ["scheme.name=split3d", f"train.epochs={20 if nranks < 4 else 4}"]
+    """(graph, partition, settings) on a number of ranks."""
+    common = ["scheme.name=split3d", f"train.epochs={epochs(nranks)}"]
     return [
         (graph, parts, [*common, f"scheme.grid={grid}", *settings])
         for grid, graph, parts, settings in CASES[nranks]

@@ -1,5 +1,7 @@
 """Cases of the scheme "summa": square and rectangular grids, orders from partitions and not."""
 
+from words import epochs
+
 DROPOUT = ["model.dropout=0.4", "model.input_dropout=0.2"]
 UNEVEN = ["kernel=scipy", "model.hidden=[11,3,5]", "scheme.block=2", *DROPOUT]
 RANDOM = ["model.hidden=[7]", "graph.direction=out", "model.order=aggregate",
@@ -25,8 +27,8 @@ CASES = {
 
 
 def cases(nranks):
-    """(graph, partition, settings) on a number of ranks; fewer epochs where each takes long."""
-    common = ["scheme.name=summa", f"train.epochs={20 if nranks < 4 else 4}"]
+    """(graph, partition, settings) on a number of ranks."""
+    common = ["scheme.name=summa", f"train.epochs={epochs(nranks)}"]
     return [
         (graph, parts, [*common, f"scheme.grid={grid}", *settings])
         for grid, graph, parts, settings in CASES[nranks]

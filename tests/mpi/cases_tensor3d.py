@@ -25,10 +25,10 @@ def cases(nranks):
     ]
     if nranks > 8:  # many more ranks than cores: one case, short
         partition = "uneven-6" if nranks == 12 else None
-        found = [("directed", partition, [*DEEP, *PARTED, *TRAINED, "train.epochs=6"])]
+        found = [("directed", partition, [*DEEP, *PARTED, *TRAINED, "train.epochs=4"])]
     if nranks <= 4:
         # Seven layers: one more than the period with two orderings.
-        deepest = ["model.hidden=[11,3,5,2,6,4]", "scheme.transpose_grad=true", "train.epochs=8"]
+        deepest = ["model.hidden=[11,3,5,2,6,4]", "scheme.transpose_grad=true", "train.epochs=4"]
         found.append(("directed", None, deepest))
     if nranks == 4:
         single = ["model.hidden=[7]", "scheme.permutation=single", "dtype=float32", *TRAINED]

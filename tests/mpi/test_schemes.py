@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from words import latest
+from words import epochs, latest
 
 from partition.graph.metrics import measure
 from partition.graph.store import Partition, write_graph, write_partition
@@ -83,9 +83,9 @@ def check_schemes(mpirun, schemes_folder, tmp_path, nranks, common=(), env=None,
         found = list(importlib.import_module(name).cases(nranks))
         for graph, partition, settings in found[:most]:
             path = str(schemes_folder / f"{graph}.graph")
-            settings = latest("train.epochs=20", *settings, *common)
+            settings = latest(f"train.epochs={epochs(nranks)}", *settings, *common)
             case = {"graph": path, "partition": partition, "settings": settings, "fault": None}
-            cases.append(case)
+            cases.append(case | {"directions": 1})
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240, env=env)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -33,8 +33,9 @@ def test_every_transport_equals_the_serial_run(mpirun, schemes_folder, tmp_path,
         {
             "graph": str(schemes_folder / f"{graph}.graph"),
             "partition": f"uneven-{nranks}",
-            "settings": latest("train.epochs=10", f"scheme.transport={transport}", *settings),
+            "settings": latest("train.epochs=4", f"scheme.transport={transport}", *settings),
             "fault": None,
+            "directions": 1,
         }
         for transport in TRANSPORTS
         for graph, *settings in CASES

@@ -25,7 +25,7 @@ from partition.pipeline.adding import PartitionWarning, add_partition
 from partition.pipeline.portfolio import add_best
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import make_parts
-from partition.refinement.search import Objective
+from partition.refinement.objective import Objective
 from partition.reporting.comparison import compare
 
 

@@ -25,7 +25,7 @@ from partition.pipeline.portfolio import (
     refine_seconds,
 )
 from partition.pipeline.refining import refine_partition
-from partition.refinement.search import Objective
+from partition.refinement.objective import Objective
 
 pytestmark = pytest.mark.slow
 

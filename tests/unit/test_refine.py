@@ -19,7 +19,8 @@ from partition.refinement import core
 from partition.refinement import search as refine_module
 from partition.refinement.levels import cluster, contract, finest_level, new_state
 from partition.refinement.moves import Desk, choose, survey
-from partition.refinement.search import Objective, refine
+from partition.refinement.objective import Objective
+from partition.refinement.search import refine
 
 pytestmark = pytest.mark.slow
 

@@ -2,8 +2,9 @@
 
 Usage: verify_cases.py CASES.json
 
-CASES.json holds a list of {"graph", "partition", "settings", "fault"}; rank 0 prints a list of
-{"code", "missed": names of the checks that missed, "checks": all of them}.
+CASES.json holds a list of {"graph", "partition", "settings", "fault"}, and "directions" where one
+of finite differences is enough; rank 0 prints a list of {"code", "missed": names of the checks that
+missed, "checks": all of them}.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn import loss, optim
 from gcnmpi.nn.model import Model
-from gcnmpi.proof.verify import verify
+from gcnmpi.proof import verify as proof
 from gcnmpi.run import trainer
 from gcnmpi.schemes import p2p
 
@@ -37,8 +38,9 @@ def main(comm):
         config = load_config(None, ("dtype=float64",), over=case["settings"])
         printed = io.StringIO()
         fault = FAULTS[case["fault"]](comm) if case["fault"] else contextlib.nullcontext()
-        with fault, contextlib.redirect_stdout(printed):
-            code = verify(comm, case["graph"], case["partition"], config, as_json=True)
+        directions = mock.patch.object(proof, "DIRECTIONS", case.get("directions", 4))
+        with fault, directions, contextlib.redirect_stdout(printed):
+            code = proof.verify(comm, case["graph"], case["partition"], config, as_json=True)
         if comm.rank == 0:
             checks = json.loads(printed.getvalue())["checks"]
             names = [check["name"] for check in checks]

@@ -1,0 +1,46 @@
+"""What refinement is for, and how much of it a hypergraph gets: all that a command line needs.
+
+The search itself imports Numba, which takes longer than most commands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass
+
+SWEEPS = 40  # on a level, while cooling
+WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
+LARGE = 5_000_000  # and fewer pins in all where there are more than these
+FEWEST = 2
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What is to be small: a sum of logarithms, each times one of the weights here.
+
+    So the weights are relative: by default one per cent of the volume is worth two per cent of
+    what the busiest part sends.
+
+    Attributes
+    ----------
+    total : float
+        Weight of the volume: Σ cost·(λ−1) over the nets.
+    max_send, max_recv : float
+        Weights of the largest volume that a part sends, and receives.
+    messages : float
+        Weight of the number of messages: pairs of parts of which one sends to the other.
+    """
+
+    total: float = 1.0
+    max_send: float = 0.5
+    max_recv: float = 0.0
+    messages: float = 0.0
+
+    def sum(self) -> float:
+        """The sum of the weights."""
+        return sum(astuple(self))
+
+
+def sweeps_for(pins: int) -> int:
+    """How many there is time for on a level."""
+    pins = max(1, pins)
+    return min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
