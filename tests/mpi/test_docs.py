@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from gcnmpi.core.config import keys
+from gcnmpi.nn.networks import NETWORKS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -144,6 +145,21 @@ def test_every_configuration_key_is_in_the_user_guide_with_its_default():
         if cells := re.fullmatch(r"\| `([a-z_.]+)` \| `(.+?)` \| .+ \|", line):
             rows[cells[1]] = cells[2]
     assert rows == {name: json.dumps(default) for name, default, _ in keys()}
+
+
+def test_every_network_and_its_options_are_in_the_page_of_networks():
+    text = (ROOT / "docs" / "networks.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    described = [cells[0].strip("`") for cells in rows if len(cells) == 4]
+    assert described[1:] == list(NETWORKS)  # after the head of the table
+    readers = {}
+    for cells in rows:
+        if len(cells) == 2 and re.fullmatch(r"(all but )?(`\w+`(, )?)+", cells[1]):
+            named = set(re.findall(r"`(\w+)`", cells[1]))
+            networks = set(NETWORKS) - named if cells[1].startswith("all") else named
+            readers |= dict.fromkeys(re.findall(r"`([\w.]+)`", cells[0]), networks)
+    keys_of_some = {key for options in NETWORKS.options.values() for key in options}
+    assert readers == {key: set(NETWORKS.owners(key)) for key in keys_of_some}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
