@@ -1,45 +1,8 @@
 // The Python module: checks shapes, lets the interpreter go, calls the table of the chosen target.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/string.h>
-#include <nanobind/stl/vector.h>
-
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
-#include <vector>
-
-#include "operations.hpp"
-
-namespace nb = nanobind;
-using namespace nb::literals;
+#include "arrays.hpp"
 
 namespace gcnmpi {
 namespace {
-
-template <class T>
-using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Matrix = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
-
-void require(bool condition, const char* message) {
-    if (!condition) throw std::invalid_argument(message);
-}
-
-template <class T>
-Rows<T> rows_of(const Matrix<T>& array, bool any_columns = false) {
-    const Size rows = (Size)array.shape(0), width = (Size)array.shape(1);
-    const bool contiguous = rows == 0 || width <= 1 || array.stride(1) == 1;
-    require(any_columns || contiguous, "rows are not contiguous");
-    return {array.data(), rows, width, array.stride(0)};
-}
-
-template <class A, class B>
-void require_same_shape(const A& a, const B& b) {
-    require(a.shape(0) == b.shape(0) && a.shape(1) == b.shape(1), "shapes differ");
-}
 
 // Targets that were compiled and that this CPU runs, the best one first.
 std::vector<std::string> targets() {
@@ -78,70 +41,14 @@ const Operations<T>& table_of(const std::string& target) {
     else return generic::double_table;
 }
 
-// The arrays of an epilogue, kept for as long as it is used.
 template <class T>
-struct EpilogueArrays {
-    std::optional<Flat<const T>> bias;
-    bool relu;
-    std::optional<Flat<const std::uint64_t>> rows;
-    std::optional<Flat<const std::uint32_t>> columns;
-    std::uint32_t mix1, mix2, limit;
-    T scale;
-    std::optional<Matrix<const T>> output;
+class Native : public Kernel<T> {
+    using Kernel<T>::table;
+    using Kernel<T>::threads;
 
-    static EpilogueArrays activation(
-        std::optional<Flat<const T>> bias, bool relu,
-        std::optional<Flat<const std::uint64_t>> rows,
-        std::optional<Flat<const std::uint32_t>> columns, std::uint32_t mix1, std::uint32_t mix2,
-        std::uint32_t limit, T scale
-    ) {
-        require(rows.has_value() == columns.has_value(), "keys of rows and of columns, or none");
-        return {bias, relu, rows, columns, mix1, mix2, limit, scale, {}};
-    }
-
-    static EpilogueArrays relu_backward(Matrix<const T> output, T scale) {
-        return {{}, false, {}, {}, 0, 0, 0, scale, output};
-    }
-
-    Epilogue<T> after(const Rows<T>& out) const {
-        const auto fits = [](const auto& array, Size size) {
-            return !array || (Size)array->shape(0) == size;
-        };
-        require(fits(bias, out.width), "a bias for each column");
-        require(fits(rows, out.rows), "a key for each row");
-        require(fits(columns, out.width), "a key for each column");
-        Epilogue<T> then = {bias ? bias->data() : nullptr, relu, {}, {}, scale};
-        if (rows) then.drop = {rows->data(), columns->data(), mix1, mix2, limit, scale};
-        if (output) {
-            then.output = rows_of(*output);
-            const bool same = then.output.rows == out.rows && then.output.width == out.width;
-            require(same, "shapes differ");
-        }
-        return then;
-    }
-};
-
-template <class T>
-using Then = std::optional<EpilogueArrays<T>>;
-
-template <class T>
-Epilogue<T> epilogue(const Then<T>& then, const Rows<T>& out) {
-    return then ? then->after(out) : Epilogue<T>{};
-}
-
-// Memory for one call, kept for the next one of the same Python thread: two may use one kernel.
-template <class T, int WHICH = 0>
-T* scratch(std::size_t numbers) {
-    static thread_local std::vector<T> kept;
-    if (kept.size() < numbers) kept.resize(numbers);
-    return kept.data();
-}
-
-template <class T>
-class Native {
 public:
     Native(const std::string& target, int threads)
-        : table_(table_of<T>(target)), threads_(threads) {
+        : Kernel<T>{table_of<T>(target), threads} {
         require(threads >= 1, "at least one thread");
     }
 
@@ -159,9 +66,9 @@ public:
         const Epilogue<T> last = epilogue(then, to);
         const nb::gil_scoped_release released;
         if constexpr (std::is_same_v<I, std::int32_t>) {
-            table_.spmm32(matrix, from, to, accumulate, last, threads_);
+            table.spmm32(matrix, from, to, accumulate, last, threads);
         } else {
-            table_.spmm64(matrix, from, to, accumulate, last, threads_);
+            table.spmm64(matrix, from, to, accumulate, last, threads);
         }
     }
 
@@ -175,9 +82,9 @@ public:
         const Rows<const T> from = rows_of(x);
         const nb::gil_scoped_release released;
         if constexpr (std::is_same_v<I, std::int32_t>) {
-            return table_.gather32(matrix, from, prefetch, threads_);
+            return table.gather32(matrix, from, prefetch, threads);
         } else {
-            return table_.gather64(matrix, from, prefetch, threads_);
+            return table.gather64(matrix, from, prefetch, threads);
         }
     }
 
@@ -187,7 +94,7 @@ public:
         const Rows<T> to = rows_of(out);
         const Epilogue<T> step = then.after(to);
         const nb::gil_scoped_release released;
-        table_.apply(step, from, to, threads_);
+        table.apply(step, from, to, threads);
     }
 
     void take_rows(Matrix<const T> x, Flat<const Size> rows, Matrix<T> out) const {
@@ -196,7 +103,7 @@ public:
         const Rows<T> to = rows_of(out, true);
         const Size column_stride = out.stride(1);
         const nb::gil_scoped_release released;
-        table_.take_rows(from, rows.data(), to, column_stride, threads_);
+        table.take_rows(from, rows.data(), to, column_stride, threads);
     }
 
     void gemm(
@@ -210,7 +117,7 @@ public:
         T* packed = scratch<T>((std::size_t)x.shape(1) * (w.shape(1) + WIDEST_PANEL));
         const Size down = w.stride(0), right = w.stride(1);
         const nb::gil_scoped_release released;
-        table_.gemm(from, w.data(), down, right, to, accumulate, last, packed, threads_);
+        table.gemm(from, w.data(), down, right, to, accumulate, last, packed, threads);
     }
 
     void gemm_over_rows(
@@ -227,7 +134,7 @@ public:
         double* partial_sums = nullptr;
         if (sums) partial_sums = scratch<double, 1>((std::size_t)GROUPS * g.shape(1));
         const nb::gil_scoped_release released;
-        table_.gemm_over_rows(left, right, to, accumulate, added, partial, partial_sums, threads_);
+        table.gemm_over_rows(left, right, to, accumulate, added, partial, partial_sums, threads);
     }
 
     double softmax_cross_entropy(
@@ -240,14 +147,14 @@ public:
         for (Size row = 0; row < from.rows; ++row)
             require(labels.data()[row] < from.width, "a label beyond the columns");
         const nb::gil_scoped_release released;
-        return table_.softmax_cross_entropy(from, labels.data(), scale, to, threads_);
+        return table.softmax_cross_entropy(from, labels.data(), scale, to, threads);
     }
 
     void column_sum(Matrix<const T> x, Flat<T> out) const {
         require(x.shape(1) == out.shape(0), "shapes differ");
         const Rows<const T> from = rows_of(x);
         const nb::gil_scoped_release released;
-        table_.column_sum(from, out.data(), threads_);
+        table.column_sum(from, out.data(), threads);
     }
 
     void sgd(
@@ -257,7 +164,7 @@ public:
         require(grad.shape(0) == n && (!velocity || velocity->shape(0) == n), "shapes differ");
         T* speed = velocity ? velocity->data() : nullptr;
         const nb::gil_scoped_release released;
-        table_.sgd(param.data(), grad.data(), speed, (Size)n, lr, mu, threads_);
+        table.sgd(param.data(), grad.data(), speed, (Size)n, lr, mu, threads);
     }
 
     void adam(
@@ -269,7 +176,7 @@ public:
         const AdamStep step = {beta1, 1 - beta1, beta2, 1 - beta2, size, root, eps};
         const nb::gil_scoped_release released;
         T *m = first.data(), *v = second.data();
-        table_.adam(param.data(), grad.data(), m, v, (Size)n, step, threads_);
+        table.adam(param.data(), grad.data(), m, v, (Size)n, step, threads);
     }
 
 private:
@@ -284,24 +191,21 @@ private:
         require(fits && values.shape(0) == columns.shape(0), "not as many columns and values");
         return {starts.data(), columns.data(), values.data(), rows};
     }
-
-    const Operations<T>& table_;
-    int threads_;
 };
-
-// An array, never converted: a result would go to the copy.
-auto given(const char* name) { return nb::arg(name).noconvert(); }
 
 template <class T>
 void bind(nb::module_& module, const char* name, const char* epilogue) {
     using E = EpilogueArrays<T>;
     nb::class_<E>(module, epilogue)
-        .def_static("activation", &E::activation, given("bias").none(), "relu"_a,
+        .def_static("activation", &E::activation, given("bias").none(), "kind"_a,
                     given("rows").none(), given("columns").none(), "mix1"_a, "mix2"_a, "limit"_a,
-                    "scale"_a)
-        .def_static("relu_backward", &E::relu_backward, given("output"), "scale"_a);
+                    "scale"_a, "slope"_a)
+        .def_static("backward", &E::backward, "forward"_a, given("output"), "scale"_a);
+    nb::class_<Kernel<T>> base(module, (std::string(name) + "Base").c_str());
+    bind_neighbours(base);
+    bind_norms(base);
     using K = Native<T>;
-    nb::class_<K>(module, name)
+    nb::class_<K, Kernel<T>>(module, name)
         .def(nb::init<const std::string&, int>(), "target"_a, "threads"_a)
         .def("spmm", &K::template spmm<std::int32_t>, given("starts"), given("columns"),
              given("values"), "width"_a, given("x"), given("out"), "accumulate"_a,
@@ -338,6 +242,7 @@ NB_MODULE(_native, module) {
 #else
     module.attr("openmp") = false;
 #endif
+    gcnmpi::bind_pattern(module);
     gcnmpi::bind<float>(module, "Float32", "Epilogue32");
     gcnmpi::bind<double>(module, "Float64", "Epilogue64");
 }

@@ -39,15 +39,44 @@ struct Dropout {
     T scale;
 };
 
-// What follows a product, entry by entry: x = dropout(relu(x + bias)), without bias where it is
-// null and so on; or, where there is an `output` of that, its backward pass, times `scale`.
+enum Kind : int { NONE, RELU, ELU, LEAKY_RELU };
+
+// What follows a product, entry by entry: x = dropout(f(x + bias)) with f of a kind, without bias
+// where it is null and so on; or, where there is an `output` of that, its backward pass, times
+// `scale`. `slope` is that of f below 0.
 template <class T>
 struct Epilogue {
     const T* bias;
-    bool relu;
+    Kind kind;
     Dropout<T> drop;
     Rows<const T> output;
-    T scale;
+    T scale, slope;
+};
+
+// Which columns a row has, in their global order, and which rows a column has, in order; where
+// each entry by rows is among those by columns stands in one of the last two arrays.
+struct Pattern {
+    const Size* starts;
+    const std::int32_t* indices;
+    const Size* column_starts;
+    const std::int32_t* column_rows;
+    const std::int32_t* places;
+    const Size* long_places;
+    Size rows, columns;
+};
+
+inline constexpr Size MOST_HEADS = 1024;
+inline constexpr Size FACTS = 4;  // numbers for each row and head that a backward pass makes
+
+// Attention over rows x of a pattern's columns: heads of c columns each, and the slope of
+// leaky_relu. Column keys of dropout are those of (column, head).
+template <class T>
+struct Attention {
+    Pattern pattern;
+    Rows<const T> x;
+    Size heads, c;
+    T slope;
+    Dropout<T> drop;
 };
 
 // The factors of both moments and what is missing to 1; lr / (1 - beta1^t), sqrt(1 - beta2^t).
@@ -90,6 +119,87 @@ struct Operations {
     void (*column_sum)(Rows<const T> x, T* out, int threads);
     void (*sgd)(T* param, const T* grad, T* velocity, Size n, T lr, double mu, int threads);
     void (*adam)(T* param, const T* grad, T* first, T* second, Size n, AdamStep, int threads);
+
+    // Neighbours: see attention.hpp, attention_v2.hpp and maximum.hpp.
+    void (*attend)(
+        Attention<T>, Rows<const T> t, Rows<const T> s, Rows<T> out, Rows<T> shift, Rows<T> total,
+        int threads
+    );
+    void (*attend_backward)(
+        Attention<T>, Rows<const T> t, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
+        Rows<const T> y, Rows<const T> grad, Rows<T> dx, Rows<T> dt, Rows<T> ds, T* scratch,
+        int threads
+    );
+    void (*attend_v2)(
+        Attention<T>, Rows<const T> x2, const T* vector, Rows<T> out, Rows<T> shift, Rows<T> total,
+        T* scratch, int threads
+    );
+    void (*attend_v2_backward)(
+        Attention<T>, Rows<const T> x2, const T* vector, Rows<const T> shift, Rows<const T> total,
+        Rows<const T> y, Rows<const T> grad, Rows<T> dx1, Rows<T> dx2, T* dvector, T* scratch,
+        double* partial, int threads
+    );
+    void (*max_aggregate)(
+        Pattern, Rows<const T> x, Rows<T> out, Rows<std::int32_t> arg, int threads
+    );
+    void (*max_aggregate_backward)(
+        Rows<const T> grad, Rows<const std::int32_t> arg, Rows<T> out, int threads
+    );
+    void (*head_dots)(Rows<const T> x, const T* vector, Rows<T> out, int threads);
+    void (*head_dots_backward)(
+        Rows<const T> x, const T* vector, Rows<const T> dout, Rows<T> dx, T* dvector, bool add,
+        double* partial, int threads
+    );
+
+    // Norms: see norms.hpp.
+    void (*row_sums)(Rows<const T> x, const T* mean, bool square, T* out, int threads);
+    void (*normalise_rows)(
+        Rows<const T> x, const T* mean, const T* rstd, const T* weight, const T* bias, Rows<T> out,
+        int threads
+    );
+    void (*normalise_rows_sums)(
+        Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad, T* out,
+        int threads
+    );
+    void (*normalise_rows_backward)(
+        Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad,
+        const T* centre, const T* along, Rows<T> out, int threads
+    );
+    void (*normalised_column_sums)(
+        Rows<const T> x, const T* mean, const T* rstd, Rows<const T> grad, T* dweight, T* dbias,
+        int threads
+    );
+    void (*layer_norm)(
+        Rows<const T> x, const T* weight, const T* bias, T eps, Rows<T> out, T* mean, T* rstd,
+        int threads
+    );
+    void (*layer_norm_backward)(
+        Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad,
+        Rows<T> out, T* dweight, T* dbias, int threads
+    );
+    void (*column_moments)(Rows<const T> x, const double* pivot, double* out, int threads);
+    void (*column_grad_sums)(
+        Rows<const T> x, const T* mean, const T* rstd, Rows<const T> grad, double* out, int threads
+    );
+    void (*scale_columns)(
+        Rows<const T> x, const T* a, Rows<const T> y, const T* b, const T* c, Rows<T> out,
+        int threads
+    );
+
+    // Entry by entry: see elementwise.hpp.
+    void (*combine)(Rows<const T> x, T a, Rows<const T> y, T b, Rows<T> out, int threads);
+    double (*dot)(Rows<const T> x, Rows<const T> y, int threads);
+    double (*leaky_backward)(
+        Rows<const T> x, Rows<const T> grad, T slope, Rows<T> out, int threads
+    );
+    void (*maximum)(const Rows<const T>* xs, Size count, Rows<T> out, int threads);
+    void (*maximum_backward)(
+        Rows<const T> grad, Rows<const T> out, const Rows<const T>* xs, Size i, Rows<T> dx,
+        int threads
+    );
+    void (*mean_of_heads)(Rows<const T> x, Size heads, Rows<T> out, int threads);
+    void (*mean_of_heads_backward)(Rows<const T> grad, Size heads, Rows<T> out, int threads);
+    void (*gelu)(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads);
 };
 
 #define GCNMPI_DECLARE(target)                     \

@@ -1,6 +1,11 @@
 // Compiled once for each target: TARGET is generic, avx2 or avx512, with the flags for it.
+#include "attention.hpp"
+#include "attention_v2.hpp"
 #include "dense.hpp"
+#include "elementwise.hpp"
 #include "gemm.hpp"
+#include "maximum.hpp"
+#include "norms.hpp"
 #include "softmax.hpp"
 #include "spmm.hpp"
 
@@ -12,6 +17,13 @@ constexpr Operations<T> table() {
         spmm<T, std::int32_t>, spmm<T, std::int64_t>, gather<T, std::int32_t>,
         gather<T, std::int64_t>, apply<T>, take_rows<T>, gemm<T>,
         gemm_over_rows<T>, softmax_cross_entropy<T>, column_sum<T>, sgd<T>, adam<T>,
+        attend<T>, attend_backward<T>, attend_v2<T>, attend_v2_backward<T>,
+        max_aggregate<T>, max_aggregate_backward<T>, head_dots<T>, head_dots_backward<T>,
+        row_sums<T>, normalise_rows<T>, normalise_rows_sums<T>, normalise_rows_backward<T>,
+        normalised_column_sums<T>, layer_norm<T>, layer_norm_backward<T>,
+        column_moments<T>, column_grad_sums<T>, scale_columns<T>,
+        combine<T>, dot_of_all<T>, leaky_backward<T>, maximum<T>, maximum_backward<T>,
+        mean_of_heads<T>, mean_of_heads_backward<T>, gelu<T>,
     };
 }
 

@@ -16,7 +16,9 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.dense import Array, DenseArithmetic
-from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
+from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue
+from gcnmpi.kernels.native_neighbours import NativeNeighbours
+from gcnmpi.kernels.native_norms import NativeNorms
 from partition.errors import UserError
 
 
@@ -34,6 +36,9 @@ try:
     import gcnmpi.kernels._native as _native
 except ImportError as error:
     raise UserError(*_reason(error)) from error
+
+if not hasattr(_native, "pattern"):  # an editable installation
+    raise UserError("was built from older sources", "install gcnmpi again")
 
 _SMALL_WEIGHTS = 1 << 14  # entries: above, BLAS is as fast on one thread, and scales too
 
@@ -56,7 +61,7 @@ class SparseMatrix:
     columns: int
 
 
-class NativeKernel(DenseArithmetic):
+class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
     """What is written in C++; the rest is inherited.
 
     Parameters
@@ -70,6 +75,8 @@ class NativeKernel(DenseArithmetic):
     name = "native"
     parallel = bool(getattr(_native, "openmp", True))  # an editable build may be an older one
     """Whether it was built with OpenMP; otherwise it computes with one thread."""
+
+    _patterns = _native.pattern
 
     def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
         super().__init__(dtype, threads)
@@ -106,9 +113,6 @@ class NativeKernel(DenseArithmetic):
         """In one pass."""
         if accumulate and not len(matrix.indices):  # a halo that is empty
             self.follow(out, then)
-            return
-        if not _compiled(then):
-            super().spmm_then(matrix, x, out, accumulate, then)
             return
         self._native.spmm(
             matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate,
@@ -158,7 +162,7 @@ class NativeKernel(DenseArithmetic):
         accumulate: bool = False,
     ) -> None:
         """In one pass where the weights are small."""
-        if _narrow(a, b, out) and _compiled(then):
+        if _narrow(a, b, out):
             self._native.gemm(a, b.T if tb else b, out, accumulate, self._arrays_of(then))
         else:
             super().gemm_then(a, b, out, tb, then, accumulate)
@@ -200,6 +204,31 @@ class NativeKernel(DenseArithmetic):
         """One pass."""
         self._apply(Activation(bias, "relu", rows, columns, p), x, x)
 
+    def elu(self, x: Array, out: Array) -> None:
+        """One pass."""
+        self._apply(Activation(None, "elu"), x, out)
+
+    def leaky(self, x: Array, slope: float, out: Array) -> None:
+        """One pass; slopes of any sign."""
+        kind, unused = KINDS.index("leaky_relu"), (None, None, 0, 0, 0)
+        arrays = self._epilogues.activation(None, kind, *unused, 1.0, slope)
+        self._native.apply(arrays, x, out)
+
+    def activation_backward(
+        self,
+        grad: Array,
+        output: Array,
+        kind: str,
+        slope: float,
+        scale: float,
+        rows: Array | None,
+        columns: Array | None,
+        p: float,
+    ) -> None:
+        """One pass."""
+        numbers = kind, scale, rows, columns, p
+        self._apply(ActivationBackward(output, *numbers, slope=slope), grad, grad)
+
     def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
         """One pass."""
         self._apply(ActivationBackward(output, scale=scale), grad, grad)
@@ -234,21 +263,17 @@ class NativeKernel(DenseArithmetic):
         """The epilogue as the compiled products take it."""
         if epilogue is None:
             return None
-        if isinstance(epilogue, ActivationBackward):
-            return self._epilogues.relu_backward(epilogue.output, epilogue.scale)
         e = epilogue
-        keys = (None, None) if e.rows is None else (e.rows, e.columns)
-        hashing = rng.MIX1, rng.MIX2, int(rng.threshold(e.p))
-        return self._epilogues.activation(e.bias, e.kind == "relu", *keys, *hashing, 1 / (1 - e.p))
-
-
-def _compiled(then: Epilogue | None) -> bool:
-    """Whether products have this epilogue in their pass."""
-    return (
-        then is None
-        or then.kind == "relu"
-        or (then.kind == "none" and isinstance(then, Activation))
-    )
+        read_off = isinstance(e, ActivationBackward) and e.kind == "relu"
+        dropping = e.rows is not None and not read_off
+        keys = (e.rows, e.columns) if dropping else (None, None)
+        bias = e.bias if isinstance(e, Activation) else None
+        kind, hashing = KINDS.index(e.kind), (rng.MIX1, rng.MIX2, int(rng.threshold(e.p)))
+        scale = e.scale if isinstance(e, ActivationBackward) else 1 / (1 - e.p)
+        arrays = self._epilogues.activation(bias, kind, *keys, *hashing, scale, e.slope)
+        if isinstance(e, ActivationBackward):
+            return self._epilogues.backward(arrays, e.output, scale)
+        return arrays
 
 
 def _narrow(x: Array, weights: Array, other: Array) -> bool:

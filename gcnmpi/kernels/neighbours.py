@@ -15,6 +15,7 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 
 Array = np.ndarray
+FACTS = 4  # numbers for each row and head that compiled backward passes make
 _SHORT = np.iinfo(np.int32).max
 
 
@@ -54,6 +55,11 @@ class Pattern:
     def entries(self) -> int:
         """Number of entries."""
         return len(self.indices)
+
+    @property
+    def scratch_rows(self) -> int:
+        """How many rows of a number for each head the scratch of a backward pass has at best."""
+        return self.entries + FACTS * self.rows
 
     @property
     def nbytes(self) -> int:
@@ -257,10 +263,11 @@ class Neighbours:
         y, grad : (rows, heads · c) arrays
         dx, dt, ds : arrays like x, t and s
             Overwritten.
-        scratch : (entries, heads) array
-            Overwritten.
+        scratch : (pattern.scratch_rows, heads) array
+            Overwritten. With ``entries`` rows only, a kernel may keep memory of its own.
         """
         of, slope = _rows_of(pattern), self.dtype.type(slope)
+        scratch = scratch[: pattern.entries]
         z = s[of] + t[pattern.indices]
         de = self._back(pattern, _leaky(z, slope), x, drop, shift, total, y, grad, dx)
         np.multiply(de, np.where(z > 0, self.dtype.type(1), slope), out=scratch)
@@ -289,14 +296,14 @@ class Neighbours:
         x2 : (rows, heads · c) array
         vector : (heads · c,) array
         scratch : (entries, heads) array
-            Overwritten.
+            Overwritten; it may have more rows.
         others
             As for :meth:`attend`.
         """
-        heads = shift.shape[1]
+        scratch = scratch[: pattern.entries]
         z = x1[pattern.indices] + x2[_rows_of(pattern)]
         self.head_dots(_leaky(z, self.dtype.type(slope)), vector, scratch)
-        self._weigh(pattern, scratch[:, :heads], x1, drop, out, shift, total)
+        self._weigh(pattern, scratch, x1, drop, out, shift, total)
 
     def attend_v2_backward(
         self,
@@ -315,14 +322,18 @@ class Neighbours:
         dvector: Array,
         scratch: Array,
     ) -> None:
-        """Gradients of x1, x2 (both overwritten) and vector (added to) of :meth:`attend_v2`."""
-        heads, slope = shift.shape[1], self.dtype.type(slope)
+        """Gradients of x1, x2 (both overwritten) and vector (added to) of :meth:`attend_v2`.
+
+        ``scratch`` is as for :meth:`attend_backward`.
+        """
+        slope = self.dtype.type(slope)
+        scratch = scratch[: pattern.entries]
         z = x1[pattern.indices] + x2[_rows_of(pattern)]
         e, dz = np.empty_like(scratch), np.empty_like(z)
         bent = _leaky(z, slope)
         self.head_dots(bent, vector, e)
         scratch[...] = self._back(pattern, e, x1, drop, shift, total, y, grad, dx1)
-        self.head_dots_backward(bent, vector, scratch[:, :heads], dz, dvector, False)
+        self.head_dots_backward(bent, vector, scratch, dz, dvector, False)
         dz *= np.where(z > 0, self.dtype.type(1), slope)
         dx2[...] = _reduced(np.add, dz, pattern.starts)
         np.add.at(dx1, pattern.indices, dz)

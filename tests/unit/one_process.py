@@ -44,13 +44,13 @@ class OneProcess:
         out[...] = self.matrix.T @ x
         self.kernel.follow(out, then)
 
-    def combine(self, k, x, weight, out, then=None):
+    def combine(self, k, x, weight, out, then=None, accumulate=False):
         self.asked.append(("combine", k, *weight.shape))
-        self.kernel.gemm_then(x, weight, out, False, then)
+        self.kernel.gemm_then(x, weight, out, False, then, accumulate)
 
-    def combine_t(self, k, x, weight, out, then=None):
+    def combine_t(self, k, x, weight, out, then=None, accumulate=False):
         self.asked.append(("combine_t", k, *weight.shape))
-        self.kernel.gemm_then(x, weight, out, True, then)
+        self.kernel.gemm_then(x, weight, out, True, then, accumulate)
 
     def weight_grad(self, k, x, grad, out, sums=None):
         self.asked.append(("weight_grad", k, *out.shape))
@@ -78,10 +78,13 @@ class OneProcess:
         out[...] = piece
 
 
-def program_of(settings, features=6, classes=3, orders=ORDERS, layout=lambda place: None):
+def program_of(
+    settings, features=6, classes=3, orders=ORDERS, layout=lambda place: None, whole_rows=True
+):
     """The program of what ``[model]`` says."""
     model = from_table({"model": settings}).model
-    return compile_network(network_of(model, features, classes), Target(orders, layout), model)
+    network = network_of(model, features, classes)
+    return compile_network(network, Target(orders, layout, whole_rows), model)
 
 
 def model_of(scheme, kernel, settings, features, classes=3):

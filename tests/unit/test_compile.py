@@ -8,8 +8,8 @@ from gcnmpi.core import rng
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile.buffers import IN_PLACE
-from gcnmpi.nn.instructions import INSTRUCTIONS
 from gcnmpi.nn.model import aggregate_constant
+from gcnmpi.nn.program import Step
 from gcnmpi.planner.costmodel import matrices
 from partition.errors import UserError
 
@@ -296,30 +296,41 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", list(LAYOUTS))
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_nothing_is_overwritten_that_is_still_read(name, layout):
-    program = program_of(SETTINGS[name], layout=LAYOUTS[layout])
+    program = program_of(SETTINGS[name], layout=LAYOUTS[layout], whole_rows=layout == "one")
     layout_of, values, buffers = LAYOUTS[layout], program.values, program.buffers
-    loss = (program.logits,), program.logits_grad
-    training = [(step.name, step.values, step.writes) for step in program.forward]
-    training += [("loss", *loss)]
-    training += [(step.name, step.values, step.writes) for step in program.backward]
-    evaluation = [(step.name, step.values, step.writes) for step in program.evaluation]
+    loss = Step("loss", program.operators[-1], 0, (program.logits,), program.logits_grad, -1)
+    training = [*program.forward, loss, *program.backward]
     for steps, where in (
-        (training, program.training_buffers), (evaluation, program.evaluation_buffers),
+        (training, program.training_buffers), (program.evaluation, program.evaluation_buffers),
     ):  # fmt: skip
         holds = {}
-        for step, reads, writes in steps:
-            assert step == "loss" or step in INSTRUCTIONS
-            for value in reads:
+        for step in steps:
+            for value in step.values:
                 assert value in program.kept or holds[where[value]] == value, (step, value)
-            if writes < 0:
+            if step.writes < 0:
                 continue
-            buffer, value = buffers[where[writes]], values[writes]
+            buffer, value = buffers[where[step.writes]], values[step.writes]
             assert layout_of(buffer.place) == layout_of(value.place)
             assert buffer.width == value.width
             assert buffer.exchanged >= value.exchanged
-            shared = [i for i in reads if i not in program.kept and where[i] == where[writes]]
-            assert not shared or (step in IN_PLACE and shared == [reads[0]])
-            holds[where[writes]] = writes
+            # What is read where the step writes: only what it may change entry by entry.
+            shared = {
+                i for i in step.values if i not in program.kept and where[i] == where[step.writes]
+            }
+            if step.onto >= 0:
+                assert shared == {step.onto}
+            else:
+                assert not shared or (step.name in IN_PLACE and shared == {step.reads[0]}), step
+            holds[where[step.writes]] = step.writes
+
+
+@pytest.mark.parametrize("whole_rows", [True, False])
+def test_sums_of_dense_products_are_one_matrix_where_rows_are_whole(whole_rows):
+    program = program_of({"name": "sage", "hidden": [4, 4]}, whole_rows=whole_rows)
+    # M·H·W₁ + H·W₂ of three layers, and the gradients of both ways into two of them.
+    for steps, sums in ((program.forward, 3), (program.backward, 2)):
+        assert [step.name for step in steps].count("add") == (0 if whole_rows else sums)
+        assert sum(step.onto >= 0 for step in steps) == (sums if whole_rows else 0)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 8])

@@ -1,0 +1,125 @@
+// What the module takes from Python: arrays, as the compiled functions want them, and epilogues.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "operations.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace gcnmpi {
+
+template <class T>
+using Flat = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Matrix = nb::ndarray<T, nb::ndim<2>, nb::device::cpu>;
+
+inline void require(bool condition, const char* message) {
+    if (!condition) throw std::invalid_argument(message);
+}
+
+template <class T>
+Rows<T> rows_of(const Matrix<T>& array, bool any_columns = false) {
+    const Size rows = (Size)array.shape(0), width = (Size)array.shape(1);
+    const bool contiguous = rows == 0 || width <= 1 || array.stride(1) == 1;
+    require(any_columns || contiguous, "rows are not contiguous");
+    return {array.data(), rows, width, array.stride(0)};
+}
+
+template <class A, class B>
+void require_same_shape(const A& a, const B& b) {
+    require(a.shape(0) == b.shape(0) && a.shape(1) == b.shape(1), "shapes differ");
+}
+
+// The arrays of an epilogue, kept for as long as it is used.
+template <class T>
+struct EpilogueArrays {
+    std::optional<Flat<const T>> bias;
+    int kind;
+    std::optional<Flat<const std::uint64_t>> rows;
+    std::optional<Flat<const std::uint32_t>> columns;
+    std::uint32_t mix1, mix2, limit;
+    T scale, slope;
+    std::optional<Matrix<const T>> output;
+
+    static EpilogueArrays activation(
+        std::optional<Flat<const T>> bias, int kind,
+        std::optional<Flat<const std::uint64_t>> rows,
+        std::optional<Flat<const std::uint32_t>> columns, std::uint32_t mix1, std::uint32_t mix2,
+        std::uint32_t limit, T scale, T slope
+    ) {
+        require(kind >= NONE && kind <= LEAKY_RELU, "no such activation");
+        require(rows.has_value() == columns.has_value(), "keys of rows and of columns, or none");
+        return {bias, kind, rows, columns, mix1, mix2, limit, scale, slope, {}};
+    }
+
+    // `forward` without a bias, and what it gave.
+    static EpilogueArrays backward(EpilogueArrays forward, Matrix<const T> output, T scale) {
+        forward.output = output;
+        forward.scale = scale;
+        return forward;
+    }
+
+    Epilogue<T> after(const Rows<T>& out) const {
+        const auto fits = [](const auto& array, Size size) {
+            return !array || (Size)array->shape(0) == size;
+        };
+        require(fits(bias, out.width), "a bias for each column");
+        require(fits(rows, out.rows), "a key for each row");
+        require(fits(columns, out.width), "a key for each column");
+        Epilogue<T> then = {bias ? bias->data() : nullptr, (Kind)kind, {}, {}, scale, slope};
+        if (rows) then.drop = {rows->data(), columns->data(), mix1, mix2, limit, scale};
+        if (output) {
+            then.output = rows_of(*output);
+            const bool same = then.output.rows == out.rows && then.output.width == out.width;
+            require(same, "shapes differ");
+        }
+        return then;
+    }
+};
+
+template <class T>
+using Then = std::optional<EpilogueArrays<T>>;
+
+template <class T>
+Epilogue<T> epilogue(const Then<T>& then, const Rows<T>& out) {
+    return then ? then->after(out) : Epilogue<T>{};
+}
+
+// Memory for one call, kept for the next one of the same Python thread: two may use one kernel.
+template <class T, int WHICH = 0>
+T* scratch(std::size_t numbers) {
+    static thread_local std::vector<T> kept;
+    if (kept.size() < numbers) kept.resize(numbers);
+    return kept.data();
+}
+
+// The functions of a target, and how many threads they have.
+template <class T>
+struct Kernel {
+    const Operations<T>& table;
+    int threads;
+};
+
+// What is bound beside the methods of the derived class, each in a file of its own.
+template <class T>
+void bind_neighbours(nb::class_<Kernel<T>>& kernel);
+template <class T>
+void bind_norms(nb::class_<Kernel<T>>& kernel);
+void bind_pattern(nb::module_& module);
+
+// An array, never converted: a result would go to the copy.
+inline auto given(const char* name) { return nb::arg(name).noconvert(); }
+
+}  // namespace gcnmpi

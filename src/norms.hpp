@@ -1,0 +1,326 @@
+// Norms over the columns of a row and over the rows of a column, and scores of vertices. Sums over
+// rows are made in float64, in groups of rows: the same bits for every number of threads.
+#pragma once
+
+#include "dense.hpp"
+
+namespace gcnmpi::TARGET {
+
+// first[j] and second[j] = sums over all rows of what `body` adds to them in a row; it is given
+// (row, column to start from, columns, their sums). Columns pass by a few at a time.
+template <class Out, class Body>
+void pairs_of_sums(Size rows, Size width, Out* first, Out* second, int threads, Body body) {
+    constexpr Size STRIP = 64;
+    for (Size start = 0; start < width; start += STRIP) {
+        const Size columns = width - start < STRIP ? width - start : STRIP;
+        double partial[2][GROUPS * STRIP] = {};
+        const Size groups = pieces_of(rows * columns, GROUPS);
+        for_pieces(groups, threads, [&](Size group) {
+            double mine[2][STRIP] = {};
+            for (Size row = rows * group / groups; row < rows * (group + 1) / groups; ++row)
+                body(row, start, columns, mine[0], mine[1]);
+            for (int which = 0; which < 2; ++which)
+                for (Size j = 0; j < columns; ++j)
+                    partial[which][group * columns + j] = mine[which][j];
+        });
+        add_groups(partial[0], groups, columns, first + start);
+        add_groups(partial[1], groups, columns, second + start);
+    }
+}
+
+// Sum of x or, if `square`, of (x - mean)²; mean may be null.
+template <class T>
+void row_sums(Rows<const T> x, const T* mean, bool square, T* out, int threads) {
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const T *from = x.data + row * x.stride, centre = mean ? mean[row] : T(0);
+            T sum = 0;
+            if (square) {
+#pragma omp simd reduction(+ : sum)
+                for (Size j = 0; j < x.width; ++j) sum += (from[j] - centre) * (from[j] - centre);
+            } else {
+#pragma omp simd reduction(+ : sum)
+                for (Size j = 0; j < x.width; ++j) sum += from[j];
+            }
+            out[row] = sum;
+        }
+    });
+}
+
+template <class T>
+inline void normalise_row(
+    const T* x, T mean, T rstd, const T* weight, const T* bias, T* out, Size width
+) {
+    if (weight && bias) {
+#pragma omp simd
+        for (Size j = 0; j < width; ++j) out[j] = (x[j] - mean) * rstd * weight[j] + bias[j];
+        return;
+    }
+#pragma omp simd
+    for (Size j = 0; j < width; ++j) out[j] = (x[j] - mean) * rstd;
+    if (weight)
+        for (Size j = 0; j < width; ++j) out[j] *= weight[j];
+    if (bias)
+        for (Size j = 0; j < width; ++j) out[j] += bias[j];
+}
+
+template <class T>
+void normalise_rows(
+    Rows<const T> x, const T* mean, const T* rstd, const T* weight, const T* bias, Rows<T> out,
+    int threads
+) {
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row)
+            normalise_row(
+                x.data + row * x.stride, mean ? mean[row] : T(0), rstd[row], weight, bias,
+                out.data + row * out.stride, x.width
+            );
+    });
+}
+
+// Sums of g·w and g·w·x̂.
+template <class T>
+struct RowSums {
+    T plain, along;
+};
+
+template <class T>
+inline RowSums<T> sums_of_row(
+    const T* x, T mean, T rstd, const T* weight, const T* grad, Size width
+) {
+    T plain = 0, along = 0;
+    if (weight) {
+#pragma omp simd reduction(+ : plain, along)
+        for (Size j = 0; j < width; ++j) {
+            const T g = grad[j] * weight[j];
+            plain += g;
+            along += g * (x[j] - mean);
+        }
+    } else {
+#pragma omp simd reduction(+ : plain, along)
+        for (Size j = 0; j < width; ++j) {
+            plain += grad[j];
+            along += grad[j] * (x[j] - mean);
+        }
+    }
+    return {plain, along * rstd};
+}
+
+template <class T>
+inline void normalise_row_backward(
+    const T* x, T mean, T rstd, const T* weight, const T* grad, RowSums<T> less, T* out, Size width
+) {
+    const T along = less.along * rstd;
+    if (weight) {
+#pragma omp simd
+        for (Size j = 0; j < width; ++j)
+            out[j] = rstd * (grad[j] * weight[j] - less.plain - (x[j] - mean) * along);
+    } else {
+#pragma omp simd
+        for (Size j = 0; j < width; ++j)
+            out[j] = rstd * (grad[j] - less.plain - (x[j] - mean) * along);
+    }
+}
+
+// out (rows, 2).
+template <class T>
+void normalise_rows_sums(
+    Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad, T* out,
+    int threads
+) {
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const RowSums<T> sums = sums_of_row(
+                x.data + row * x.stride, mean ? mean[row] : T(0), rstd[row], weight,
+                grad.data + row * grad.stride, x.width
+            );
+            out[2 * row] = sums.plain;
+            out[2 * row + 1] = sums.along;
+        }
+    });
+}
+
+template <class T>
+void normalise_rows_backward(
+    Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad,
+    const T* centre, const T* along, Rows<T> out, int threads
+) {
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row)
+            normalise_row_backward(
+                x.data + row * x.stride, mean ? mean[row] : T(0), rstd[row], weight,
+                grad.data + row * grad.stride, RowSums<T>{centre ? centre[row] : T(0), along[row]},
+                out.data + row * out.stride, x.width
+            );
+    });
+}
+
+template <class T>
+void normalised_column_sums(
+    Rows<const T> x, const T* mean, const T* rstd, Rows<const T> grad, T* dweight, T* dbias,
+    int threads
+) {
+    pairs_of_sums(
+        x.rows, x.width, dweight, dbias, threads,
+        [&](Size row, Size start, Size columns, double* first, double* second) {
+            const T *from = x.data + row * x.stride + start;
+            const T *g = grad.data + row * grad.stride + start;
+            const T centre = mean ? mean[row] : T(0), factor = rstd[row];
+#pragma omp simd
+            for (Size j = 0; j < columns; ++j) {
+                first[j] += (double)(g[j] * ((from[j] - centre) * factor));
+                second[j] += (double)g[j];
+            }
+        }
+    );
+}
+
+template <class T>
+void layer_norm(
+    Rows<const T> x, const T* weight, const T* bias, T eps, Rows<T> out, T* mean, T* rstd,
+    int threads
+) {
+    const T width = x.width ? (T)x.width : T(1);
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const T* from = x.data + row * x.stride;
+            T sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+            for (Size j = 0; j < x.width; ++j) sum += from[j];
+            const T centre = sum / width;
+#pragma omp simd reduction(+ : squares)
+            for (Size j = 0; j < x.width; ++j)
+                squares += (from[j] - centre) * (from[j] - centre);
+            mean[row] = centre;
+            rstd[row] = 1 / square_root(squares / width + eps);
+            T* to = out.data + row * out.stride;
+            normalise_row(from, centre, rstd[row], weight, bias, to, x.width);
+        }
+    });
+}
+
+// Gradients of weight and bias first: out may be where x or grad is.
+template <class T>
+void layer_norm_backward(
+    Rows<const T> x, const T* mean, const T* rstd, const T* weight, Rows<const T> grad, Rows<T> out,
+    T* dweight, T* dbias, int threads
+) {
+    normalised_column_sums(x, mean, rstd, grad, dweight, dbias, threads);
+    const T width = x.width ? (T)x.width : T(1);
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const T *from = x.data + row * x.stride, *g = grad.data + row * grad.stride;
+            RowSums<T> sums = sums_of_row(from, mean[row], rstd[row], weight, g, x.width);
+            sums = {sums.plain / width, sums.along / width};
+            T* to = out.data + row * out.stride;
+            normalise_row_backward(from, mean[row], rstd[row], weight, g, sums, to, x.width);
+        }
+    });
+}
+
+template <class T>
+void column_moments(Rows<const T> x, const double* pivot, double* out, int threads) {
+    pairs_of_sums(
+        x.rows, x.width, out, out + x.width, threads,
+        [&](Size row, Size start, Size columns, double* first, double* second) {
+            const T* from = x.data + row * x.stride + start;
+#pragma omp simd
+            for (Size j = 0; j < columns; ++j) {
+                const double apart = (double)from[j] - pivot[start + j];
+                first[j] += apart;
+                second[j] += apart * apart;
+            }
+        }
+    );
+}
+
+template <class T>
+void column_grad_sums(
+    Rows<const T> x, const T* mean, const T* rstd, Rows<const T> grad, double* out, int threads
+) {
+    pairs_of_sums(
+        x.rows, x.width, out, out + x.width, threads,
+        [&](Size row, Size start, Size columns, double* first, double* second) {
+            const T* from = x.data + row * x.stride + start;
+            const T* g = grad.data + row * grad.stride + start;
+#pragma omp simd
+            for (Size j = 0; j < columns; ++j) {
+                first[j] += (double)g[j];
+                second[j] += (double)(g[j] * ((from[j] - mean[start + j]) * rstd[start + j]));
+            }
+        }
+    );
+}
+
+// out = a·x + b·y + c by columns; without y, a·x + c.
+template <class T>
+void scale_columns(
+    Rows<const T> x, const T* a, Rows<const T> y, const T* b, const T* c, Rows<T> out, int threads
+) {
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const T* from = x.data + row * x.stride;
+            T* to = out.data + row * out.stride;
+            if (y.data) {
+                const T* other = y.data + row * y.stride;
+#pragma omp simd
+                for (Size j = 0; j < x.width; ++j) to[j] = a[j] * from[j] + b[j] * other[j] + c[j];
+            } else {
+#pragma omp simd
+                for (Size j = 0; j < x.width; ++j) to[j] = a[j] * from[j] + c[j];
+            }
+        }
+    });
+}
+
+// Scores of vertices: out[j, h] = x[j]ʰ·vector[h].
+template <class T>
+void head_dots(Rows<const T> x, const T* vector, Rows<T> out, int threads) {
+    const Size heads = out.width, c = heads ? x.width / heads : 0;
+    for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
+        for (Size row = first; row < last; ++row) {
+            const T* from = x.data + row * x.stride;
+            T* to = out.data + row * out.stride;
+            for (Size h = 0; h < heads; ++h) {
+                T sum = 0;
+#pragma omp simd reduction(+ : sum)
+                for (Size j = h * c; j < (h + 1) * c; ++j) sum += from[j] * vector[j];
+                to[h] = sum;
+            }
+        }
+    });
+}
+
+// dx = dout·vector or dx += that; dvector += the sums of dout·x, of which `partial` has room for
+// GROUPS × width.
+template <class T>
+void head_dots_backward(
+    Rows<const T> x, const T* vector, Rows<const T> dout, Rows<T> dx, T* dvector, bool add,
+    double* partial, int threads
+) {
+    const Size heads = dout.width, width = x.width, c = heads ? width / heads : 0;
+    const Size groups = pieces_of(x.rows * width, GROUPS);
+    for_pieces(groups, threads, [&](Size group) {
+        double* sums = partial + group * width;
+        for (Size j = 0; j < width; ++j) sums[j] = 0;
+        for (Size row = x.rows * group / groups; row < x.rows * (group + 1) / groups; ++row) {
+            const T *from = x.data + row * x.stride, *d = dout.data + row * dout.stride;
+            T* to = dx.data + row * dx.stride;
+            for (Size h = 0; h < heads; ++h) {
+                const T factor = d[h];
+#pragma omp simd
+                for (Size j = h * c; j < (h + 1) * c; ++j) {
+                    sums[j] += (double)(factor * from[j]);
+                    to[j] = (add ? to[j] : T(0)) + factor * vector[j];
+                }
+            }
+        }
+    });
+    for (Size j = 0; j < width; ++j) {
+        double sum = 0;
+        for (Size group = 0; group < groups; ++group) sum += partial[group * width + j];
+        dvector[j] += (T)sum;
+    }
+}
+
+}  // namespace gcnmpi::TARGET
