@@ -369,6 +369,7 @@ def test_models_as_json():
     assert metis["options"]["objective"]["choices"] == ["cut", "vol"]
 
 
+@pytest.mark.slow
 def test_real_graph(tmp_path, data_dir):
     """email-Enron, k = 8: measured 0.224 (hp) and 0.246 (gp) of random rows."""
     path = tmp_path / "enron.graph"
