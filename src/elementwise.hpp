@@ -65,13 +65,13 @@ double leaky_backward(Rows<const T> x, Rows<const T> grad, T slope, Rows<T> out,
     return sum_over_rows(x.rows, x.width, threads, [=](Size row) {
         const T *from = x.data + row * x.stride, *g = grad.data + row * grad.stride;
         T* to = out.data + row * out.stride;
+        // Two loops: where `to` lies shall not decide how the sum is made.
         double sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (Size j = 0; j < x.width; ++j) {
-            const T z = from[j], back = g[j];
-            sum += z < 0 ? (double)z * (double)back : 0.0;
-            to[j] = z > 0 ? back : slope * back;
-        }
+        for (Size j = 0; j < x.width; ++j)
+            sum += from[j] < 0 ? (double)from[j] * (double)g[j] : 0.0;
+#pragma omp simd
+        for (Size j = 0; j < x.width; ++j) to[j] = from[j] > 0 ? g[j] : slope * g[j];
         return sum;
     });
 }
