@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Test accuracy of a configuration over seeds: mean, standard deviation, and that of each seed.
 
-Usage: mpirun -n P python scripts/accuracies.py GRAPH CONFIG [--partition NAME] [--seeds 10] [--first 0]
-       [--set KEY=VALUE …]
+Usage: mpirun -n P python scripts/accuracies.py GRAPH CONFIG [--partition NAME] [--seeds 10]
+       [--first 0] [--set KEY=VALUE …]
 
 The accuracy of a seed is that of the first epoch with the highest validation accuracy.
 """

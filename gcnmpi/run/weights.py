@@ -135,8 +135,8 @@ def read_weights(path: str | os.PathLike, config: Config) -> Weights:
         If it cannot be read, or is not all the weights of one network that there is here.
     """
     path = Path(path)
-    facts = read_facts(path)
     state: Mapping[str, np.ndarray] = read_npz(path)
+    facts = read_facts(path)
     if facts is None:
         described, widths, state = _shown_by(state, config.model)
     else:

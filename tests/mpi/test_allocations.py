@@ -13,7 +13,7 @@ from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
-SIZES, EPOCHS, WIDTH = (10_000, 20_000), (50, 5), 16
+SIZES, EPOCHS, WIDTH = (10_000, 20_000), (25, 5), 16
 OBJECTS = 20_000  # bytes that Python's own objects come and go with
 # A few numbers for each row, in the loss and for dropout; never a matrix, which takes 64.
 PER_ROW = 18

@@ -6,8 +6,6 @@ Most command lines run in one launch; one of each class of mistake runs as a use
 import json
 import os
 import shutil
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from partition.cli.main import cli
 from partition.graph.graph import Graph
 from partition.graph.store import open_graph, write_graph
 from partition.pipeline.adding import add_partition, import_parts
+from partition.startup import PYTHON
 
 N, WIDTH, CLASSES = 40, 5, 3
 
@@ -358,7 +358,7 @@ def test_ranks_that_do_not_see_the_same_files(mpirun, folder, first, others, say
         line = f"train --quiet --out {{0}}/differ --partition rp-3 {{0}}/{rest}"
         return line.format(folder).split()
 
-    more = [":", "-n", "2", sys.executable, "-m", "gcnmpi", *words(others)]
+    more = [":", "-n", "2", *PYTHON, "gcnmpi", *words(others)]
     done = mpirun(1, "gcnmpi", *words(first), *more, timeout=20)
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("error: ") == 1, done.stderr
@@ -415,21 +415,21 @@ MTX = "%%MatrixMarket matrix coordinate pattern general\n3 3 2\n"
         (None, {}, ["bad.mtx"]),
     ],
 )
-def test_a_file_that_cannot_be_imported(tmp_path, text, beside, says):
+def test_a_file_that_cannot_be_imported(tmp_path, capsys, text, beside, says):
     if text is not None:
         (tmp_path / "bad.mtx").write_text(text)
     options = []
     for name, values in beside.items():
         np.save(tmp_path / f"{name}.npy", np.array(values))
         options += [f"--{name}", tmp_path / f"{name}.npy"]
-    command = [sys.executable, "-m", "partition", "import", tmp_path / "bad.mtx"]
-    done = subprocess.run(
-        [*command, tmp_path / "out.graph", *options], capture_output=True, text=True, timeout=20
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("error: ") == 1
-    assert all(words in done.stderr for words in says), done.stderr
-    assert "Traceback" not in done.stderr
+    words = ["import", tmp_path / "bad.mtx", tmp_path / "out.graph", *options]
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(word) for word in words], prog_name="gcn-partition")
+    told = capsys.readouterr().err
+    assert ended.value.code == 2, told
+    assert told.count("error: ") == 1
+    assert all(words in told for words in says), told
+    assert "Traceback" not in told
     assert not (tmp_path / "out.graph").exists()
 
 

@@ -73,13 +73,15 @@ def test_schemes_equal_the_serial_run(mpirun, schemes_folder, tmp_path, nranks):
     check_schemes(mpirun, schemes_folder, tmp_path, nranks)
 
 
-def check_schemes(mpirun, schemes_folder, tmp_path, nranks, common=(), env=None, most=None):
+def check_schemes(
+    mpirun, schemes_folder, tmp_path, nranks, common=(), env=None, most=None, modules=MODULES
+):
     """All cases of a number of ranks, each with the common settings after its own.
 
-    Or of each scheme so many at most.
+    Or of each scheme so many at most, or of these modules.
     """
     cases = []
-    for name in MODULES:
+    for name in modules:
         found = list(importlib.import_module(name).cases(nranks))
         for graph, partition, settings in found[:most]:
             path = str(schemes_folder / f"{graph}.graph")

@@ -120,6 +120,7 @@ def run_cases(mpirun, folder, tmp_path, nranks, cases):
             "partition": partition_of(settings, nranks, *rest),
             "settings": latest("train.epochs=6", *settings),
             "fault": fault,
+            "directions": 4 if fault else 2,
         }
         for kind, settings, fault, *rest in cases
     ]

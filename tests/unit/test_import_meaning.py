@@ -296,6 +296,17 @@ def test_a_column_of_times_is_not_taken_for_weights(place):
         ("0 1 # b c\n1 0 # d\n", {}, [(0, 1), (1, 0)], None),
         ("07 7\n7 07\n", {"string_ids": True}, [(0, 1), (1, 0)], None),
         ("0 1\n2 3\n", {"header": True}, [(0, 1)], None),
+        # Not numbers of lines: as many weights as fractions, one weight, a name, or the user says.
+        ("0 1 .5\n1 2 2\n2 0 1\n", {}, [(0, 1), (1, 2), (2, 0)], [0.5, 2, 1]),
+        ("0 1 4\n1 2 4\n2 0 4\n", {}, [(0, 1), (1, 2), (2, 0)], [4, 4, 4]),
+        ("u v w\n0 1 4\n1 2 3\n2 0 4\n", {}, [(0, 1), (1, 2), (2, 0)], [4, 3, 4]),
+        (
+            "0 1 2\n1 2 0\n2 0 1\n",
+            {"columns": "source,target,weight"},
+            [(0, 1), (1, 2), (2, 0)],
+            [2, 0, 1],
+        ),
+        ("0 1 2\n1 2 0\n2 0 1\n", {"columns": "-,source,target"}, [(1, 2), (2, 0), (0, 1)], None),
     ],
 )
 def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
@@ -312,6 +323,8 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
     [
         ("user,friend\nann,bob\n", {}, r"first line \('user', 'friend'\) may be a header"),
         ("ann knows bob\n", {}, r"third column of 'ann knows bob' is not a weight"),
+        ("0 5 7\n1 7 5\n2 5 6\n", {}, "holds 0, 1, 2, … to the end, sources or the numbers of"),
+        ("1,5,7\n2,7,5\n3,5,6\n", {}, "holds 1, 2, 3, … to the end, sources or the numbers of"),
         ("a,b,time\n0,1,5\n", {}, r"'a,b,time' has 3 columns, and it is not clear"),
         ("0 1\n", {"columns": "source,weight"}, "must name source and target, each once"),
         ("0 1\n", {"columns": "source,target,colour"}, "'colour' is not a known column"),

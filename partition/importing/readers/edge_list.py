@@ -26,6 +26,8 @@ from partition.importing.readers.vertex_files import read_ids
 
 # Whole numbers of this size in a third column are rather times or ids than weights.
 LARGE_WEIGHT = 1000
+# Lines of three whole numbers from which on 0, 1, 2, … are rather numbers of lines than sources.
+FEWEST_NUMBERED = 3
 LONGEST_ID = 256
 
 
@@ -50,6 +52,7 @@ def read(path: Path, layout: Layout) -> Source:
     if weights is not None:
         weights = finite_weights(weights, str(path))
         _check_weights(path, weights, columns)
+        _check_numbers(path, source, weights, columns)
     if columns.doubtful:
         _check_first_line(path, names, source, target)
     given = None if layout.ids is None else read_ids(layout.ids, text=columns.text)
@@ -76,6 +79,20 @@ def _check_weights(path: Path, weights: np.ndarray, columns: Columns) -> None:
             f"{path}: the third column holds whole numbers from {weights.min():.0f} to "
             f"{weights.max():.0f}, weights or something else, such as times",
             "give --columns source,target,weight or, to leave it out, --columns source,target",
+        )
+
+
+def _check_numbers(path: Path, source: np.ndarray, weights: np.ndarray, columns: Columns) -> None:
+    """Refuse to take numbers of lines for sources, and targets for weights."""
+    if columns.known or columns.text or len(source) < FEWEST_NUMBERED:
+        return
+    numbered = source[0] in (0, 1) and (np.diff(source) == 1).all()
+    # Targets are whole, not negative and not all the same.
+    if numbered and (weights == np.floor(weights)).all() and 0 <= weights.min() < weights.max():
+        raise UserError(
+            f"{path}: the first column holds {source[0]}, {source[1]}, {source[2]}, … to the end, "
+            "sources or the numbers of the lines",
+            "give --columns source,target,weight or, to leave it out, --columns -,source,target",
         )
 
 

@@ -68,7 +68,7 @@ class RawModule:
 
     def get_function(self, name):
         function = getattr(self._library, f"run_{name}")
-        parameters = self._parameters[name]
+        parameters = [_read(parameter) for parameter in self._parameters[name]]
 
         def launch(grid, block, arguments):
             assert len(arguments) == len(parameters), name
@@ -85,15 +85,19 @@ class RawModule:
 NUMBERS = {"I": "i8", "U32": "u4", "U64": "u8", "double": "f8"}
 
 
+def _read(parameter):
+    """What it is called in C, whether it is a pointer, and its type (None: either)."""
+    kind = parameter.removeprefix("const ").split()[0].rstrip("*")
+    return parameter, "*" in parameter, NUMBERS.get(kind), kind == "T"
+
+
 def _argument(parameter, value):
     """A value as C takes it, of the type the parameter has (T: either)."""
-    kind = parameter.removeprefix("const ").split()[0].rstrip("*")
-    if "*" in parameter:
-        found = value.dtype.str[1:]
-        assert found == NUMBERS.get(kind, found), (parameter, value.dtype)
-        assert kind != "T" or found in ("f4", "f8"), (parameter, value.dtype)
-        return ctypes.c_void_p(value.data.ptr)
-    assert isinstance(value, np.generic), (parameter, value)
+    text, pointer, expected, either = parameter
     found = value.dtype.str[1:]
-    assert found == NUMBERS.get(kind, found), (parameter, value.dtype)
+    assert found == (expected or found), (text, value.dtype)
+    if pointer:
+        assert not either or found in ("f4", "f8"), (text, value.dtype)
+        return ctypes.c_void_p(value.data.ptr)
+    assert isinstance(value, np.generic), (text, value)
     return C_TYPES[found](value.item())
