@@ -187,7 +187,7 @@ class BlockRowsOutline(ABC):
         """
         rows = self.rows(rank // self.copies)
         if product in ROWS:
-            return self._multiplied(rank, sizes[0]) * self.copies
+            return list(self._multiplied(rank, sizes[0])) * self.copies
         if product.startswith("aggregate"):
             return self._multiplied(rank, sizes[0])
         if product == "weight_grad":
