@@ -62,8 +62,9 @@ from partition.graph.store import StoredGraph
 
 # How often an operation reads or writes each number of its matrix.
 BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
-# Products that compute; the others only move what is there.
-ARITHMETIC = ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
+# Products that compute, and how often. Attention is as one product with M, its gradient as two.
+ARITHMETIC = dict.fromkeys(("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad"), 1)
+ARITHMETIC |= {"expand": 1, "fold": 2}
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
 INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
@@ -277,7 +278,8 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
         name, k, *sizes = product
         for part in outline.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
             if isinstance(part, Sparse):
-                seconds["sparse"] += machine.sparse_seconds(part, itemsize, case.work.distances)
+                one = machine.sparse_seconds(part, itemsize, case.work.distances)
+                seconds["sparse"] += ARITHMETIC[name] * one
             else:
                 seconds["dense"] += machine.dense_seconds(part, itemsize)
         volume = outline.volume(rank, name, k, *sizes)
@@ -426,8 +428,8 @@ def _weight_numbers(case: Case, rank: int, name: str) -> int:
 
 def _arcs(case: Case, rank: int) -> tuple[int, int, int]:
     """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
-    parts = case.outline.work(rank, "aggregate", 1, 1)
-    tiles = [part for part in parts if isinstance(part, Sparse)]
+    product = "expand" if case.program.needs_halo else "aggregate"
+    tiles = [p for p in case.outline.work(rank, product, 1, 1) if isinstance(p, Sparse)]
     rows = case.rows(rank, case.program.place)
     return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)
 

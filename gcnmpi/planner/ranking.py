@@ -161,12 +161,19 @@ def rank_schemes(
         try:
             cost = predict(setting.case(candidate, size))
         except UserError as error:
-            skipped.append(Skipped(candidate.scheme.name, candidate.options, error.message))
+            skip(skipped, candidate, error)
             continue
         ranked.append(Ranked(candidate, cost))
     if memory_limit is not None:
         ranked = _with_advice(setting, ranked, size, memory_limit)
     return sorted(ranked, key=lambda line: (bool(line.advice), line.cost.seconds)), skipped
+
+
+def skip(skipped: list[Skipped], candidate: Candidate, error: UserError) -> None:
+    """Add a scheme that cannot run the network, once for all of its variants."""
+    whole = Skipped(candidate.scheme.name, {}, error.message)
+    if whole not in skipped:
+        skipped.append(whole)
 
 
 def candidates(

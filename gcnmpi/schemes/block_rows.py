@@ -181,8 +181,13 @@ class BlockRowsOutline(ABC):
         return [Span(self.count, self.copies, all_pairs=self.pairwise), Span(self.copies, 1)]
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
-        """The stages of a share; dense products of own rows; a copy's part of them in gradients."""
+        """The stages of a share; dense products of own rows; a copy's part of them in gradients.
+
+        Whole rows are not shared: each copy has all entries.
+        """
         rows = self.rows(rank // self.copies)
+        if product in ROWS:
+            return list(self._multiplied(rank, sizes[0])) * self.copies
         if product.startswith("aggregate"):
             return self._multiplied(rank, sizes[0])
         if product == "weight_grad":

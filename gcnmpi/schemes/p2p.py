@@ -167,7 +167,7 @@ class P2POutline:
         """Own rows of M, own rows of dense matrices."""
         rows, halo = self._metrics["rows"][rank], self._metrics["recv_rows"][rank]
         entries = self._metrics["nnz"][rank]
-        if product.startswith("aggregate"):
+        if product in EXCHANGES:
             return [Sparse(rows, rows + halo, entries, sizes[0])]
         return whole_row_work(rows, product, *sizes)
 

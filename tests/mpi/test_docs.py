@@ -92,7 +92,7 @@ def test_examples_of_kernel_network_and_scheme_work(mpirun, tmp_path):
     graph = tmp_path / "sbm.graph"
     synthesise(graph)
     for nranks, kinds in ((2, ("kernel", "network")), (1, ("scheme",))):
-        done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds, timeout=120)
+        done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"{len(kinds)} examples work" in done.stdout
 
