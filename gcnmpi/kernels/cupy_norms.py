@@ -250,7 +250,7 @@ class CupyNorms:
     def activation_backward(
         self,
         grad: Array,
-        output: Array,
+        output: Array | None,
         kind: str,
         slope: float,
         scale: float,
@@ -267,7 +267,8 @@ class CupyNorms:
             keys = self._resident(rows, "u8"), self._resident(columns, "u4")
         numbers = np.int64(KINDS.index(kind)), self.dtype.type(slope), self.dtype.type(scale)
         drop = np.int64(rows is not None), *keys, rng.threshold(p)
-        of = *_matrix(grad), *_matrix(output), *numbers, *drop
+        read = grad if output is None else output  # of dropout alone there is none
+        of = *_matrix(grad), *_matrix(read), *numbers, *drop
         self._launch("activation_backward", *grad.shape, *of)
 
     # Heads, next to each other in a row.
