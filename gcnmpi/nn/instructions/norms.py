@@ -140,7 +140,8 @@ def batch_norm(binding: Binding, step: Step) -> Run:
         kept[0], kept[1] = moments[0], rstd
         factor = _host(kernel, weight) * rstd
         offset = _host(kernel, bias) - moments[0] * factor
-        kernel.scale_columns(x, factor[columns], offset[columns], out)
+        own = kernel.from_host(factor[columns]), kernel.from_host(offset[columns])
+        kernel.scale_columns(x, *own, out)
 
     return run
 
@@ -158,7 +159,8 @@ def batch_norm_backward(binding: Binding, step: Step) -> Run:
 
     def run(epoch: int) -> None:
         mean, rstd = kept
-        kernel.column_grad_sums(x, mean[columns], rstd[columns], grad, mine)
+        own = kernel.from_host(mean[columns]), kernel.from_host(rstd[columns])
+        kernel.column_grad_sums(x, *own, grad, mine)
         sums = np.zeros((2, width))
         if block.counts_entries:
             sums[:, columns] = mine
@@ -169,7 +171,8 @@ def batch_norm_backward(binding: Binding, step: Step) -> Run:
         a = _host(kernel, weight) * rstd
         b = -a * rstd * sums[1] / n
         c = -a * sums[0] / n - b * mean
-        kernel.scale_columns_backward(grad, x, a[columns], b[columns], c[columns], out)
+        factors = (kernel.from_host(vector[columns]) for vector in (a, b, c))
+        kernel.scale_columns_backward(grad, x, *factors, out)
 
     return run
 
