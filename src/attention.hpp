@@ -1,198 +1,281 @@
 // Attention over the entries of a row, forward and backward, in one gather of rows for each
-// direction. An arc is an entry; what arcs need by themselves, a number for each head, is computed
-// for a chunk of them in buffers on the stack, heads of an arc next to each other. A row, or a
-// column in the backward pass, belongs to one thread: the bits do not depend on threads.
+// direction. An arc is an entry. What arcs need by themselves, a number for each head, is computed
+// by vectors for a chunk of them in buffers on the stack, where the heads of an arc lie next to
+// each other; heads come in groups of a power of 2. A row, or a column in the backward pass,
+// belongs to one thread: the bits do not depend on threads.
 #pragma once
 
 #include "heads.hpp"
-#include "softmax.hpp"
 
 namespace gcnmpi::TARGET {
 
-inline constexpr Size MOST_ARCS = 64;  // of a chunk: their rows stay in the L1 or L2 cache
-inline constexpr Size ALIGNMENT = 64;
+inline constexpr Size CHUNK = 64;  // arcs: their rows stay in the L1 or L2 cache
 
-inline Size arcs_of_chunk(Size heads) {
-    const Size fitting = MOST_HEADS / heads;
-    return fitting < MOST_ARCS ? fitting : MOST_ARCS;
-}
-
-// A number for each arc of a chunk and head, and room for the rest of a vector.
-template <class T>
+// A number for each arc of a chunk and each of H heads, and room for the rest of a vector.
+template <class T, int H>
 struct Buffer {
-    alignas(ALIGNMENT) T numbers[MOST_HEADS + WIDEST_PANEL];
-    T* operator+(Size first) { return numbers + first; }
-    T& operator[](Size i) { return numbers[i]; }
+    alignas(64) T numbers[CHUNK * H + WIDEST_PANEL];
+    operator T*() { return numbers; }
+};
+
+// Some of the heads of an Attention: H from the head `first` on, whose columns x and others have.
+template <class T>
+struct Group {
+    const Attention<T>& all;
+    Size first;
+    Rows<const T> x;
+
+    const Pattern& pattern() const { return all.pattern; }
 };
 
 template <class T>
-inline T leaky(T z, T slope) { return z > 0 ? z : slope * z; }
-
-// count numbers, and those up to a whole vector.
-template <class T>
-inline void exponentials(T* numbers, Size count) {
-    for (Size f = 0; f < count; f += LANES<T>) store(numbers + f, exponential(load(numbers + f)));
+inline Rows<T> from_column(Rows<T> x, Size column) {
+    return {x.data ? x.data + column : nullptr, x.rows, x.width, x.stride};
 }
 
-// 0 for what is dropped; what is kept is not scaled.
-template <class T>
-inline void drop_weights(
-    const Dropout<T>& drop, Size row, const std::int32_t* columns, Size arcs, Size heads, T* weights
-) {
-    const std::uint32_t low = (std::uint32_t)drop.rows[row];
-    const std::uint32_t high = (std::uint32_t)(drop.rows[row] >> 32);
-    for (Size k = 0; k < arcs; ++k) {
-        const Size first = (Size)columns[k] * heads;
-#pragma omp simd
-        for (Size h = 0; h < heads; ++h)
-            weights[k * heads + h] =
-                keeps(drop, low, high, first + h) ? weights[k * heads + h] : T(0);
+// body.run<H>(group) for groups of heads.
+template <class T, class Body>
+void over_groups(const Attention<T>& a, const Body& body) {
+    for (Size h = 0; h < a.heads;) {
+        const Group<T> group = {a, h, from_column(a.x, h * a.c)};
+        const Size left = a.heads - h;
+        if (left >= 8) {
+            body.template run<8>(group);
+            h += 8;
+        } else if (left >= 4) {
+            body.template run<4>(group);
+            h += 4;
+        } else if (left >= 2) {
+            body.template run<2>(group);
+            h += 2;
+        } else {
+            body.template run<1>(group);
+            h += 1;
+        }
     }
 }
 
-// The same for arcs of one column and different rows.
-template <class T>
-inline void drop_weights_of_column(
-    const Dropout<T>& drop, const std::int32_t* rows, Size column, Size arcs, Size heads, T* weights
-) {
-    for (Size k = 0; k < arcs; ++k) {
-        const std::uint64_t key = drop.rows[rows[k]];
-        const std::uint32_t low = (std::uint32_t)key, high = (std::uint32_t)(key >> 32);
-#pragma omp simd
-        for (Size h = 0; h < heads; ++h)
-            weights[k * heads + h] =
-                keeps(drop, low, high, column * heads + h) ? weights[k * heads + h] : T(0);
-    }
-}
+template <class V, class T>
+inline V leaky(V z, T slope) { return z > 0 ? z : slope * z; }
 
 template <class T>
-struct Softmax {  // of a row: its largest score and the sum of exponentials, for each head
-    T* shift;
-    T* total;
+inline Vec<T> plus(Vec<T> a, Vec<T> b) { return a + b; }
+
+// Dropout, for the numbers of some arcs: kept where the hash of the arc's row and column says so.
+template <class T>
+using Keys = typename Several<std::uint32_t, LANES<T>>::type;
+
+template <class T>
+inline Vec<T> kept(const Dropout<T>& drop, Keys<T> low, Keys<T> high, Keys<T> column, Vec<T> v) {
+    Keys<T> h = low ^ column;
+    h = (h ^ (h >> 16)) * drop.mix1 + high;
+    h = (h ^ (h >> 15)) * drop.mix2;
+    const auto stays = (h ^ (h >> 16)) >= drop.limit;
+    return __builtin_convertvector(stays, Bits<T>) ? v : Vec<T>{};
+}
+
+// weights of arcs from one row to `columns`; what is kept is not scaled.
+template <class T, int H>
+void drop_of_row(const Group<T>& g, Size row, const std::int32_t* columns, Size arcs, T* weights) {
+    constexpr int N = LANES<T>, PART = H < N ? H : N;
+    const Dropout<T>& drop = g.all.drop;
+    const Keys<T> low = Keys<T>{} + (std::uint32_t)drop.rows[row];
+    const Keys<T> high = Keys<T>{} + (std::uint32_t)(drop.rows[row] >> 32);
+    over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
+#pragma GCC unroll 8
+        for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
+            T* at = weights + k * H + part * N;
+            const Keys<T> keys = packed<std::uint32_t, N, PART>([&](int i) {
+                return drop.columns + (Size)columns[arc(i)] * g.all.heads + g.first + part * N;
+            });
+            store(at, kept<T>(drop, low, high, keys, load(at)));
+        }
+    });
+}
+
+// The same from many rows to one column.
+template <class T, int H>
+void drop_of_column(
+    const Group<T>& g, const std::int32_t* rows, Size column, Size arcs, T* weights
+) {
+    constexpr int N = LANES<T>, PART = H < N ? H : N;
+    const Dropout<T>& drop = g.all.drop;
+    over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
+        Keys<T> low, high;
+#pragma GCC unroll 16
+        for (int i = 0; i < N; ++i) {
+            const std::uint64_t key = drop.rows[rows[arc(i / PART)]];
+            low[i] = (std::uint32_t)key;
+            high[i] = (std::uint32_t)(key >> 32);
+        }
+#pragma GCC unroll 8
+        for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
+            T* at = weights + k * H + part * N;
+            const std::uint32_t* of = drop.columns + column * g.all.heads + g.first + part * N;
+            const Keys<T> keys = packed<std::uint32_t, N, PART>([=](int) { return of; });
+            store(at, kept<T>(drop, low, high, keys, load(at)) * drop.scale);
+        }
+    });
+}
+
+template <class T, int H>
+struct OfHeads {  // a number for each head, repeated to a vector
+    Vec<T> parts[Packing<T, H>::PARTS] = {};
 };
 
-// Weights of the arcs of a chunk, exp(score - shift), added to total, then dropped; and the sums of
-// rows of x weighted so, to `out`.
-template <class T>
+// The largest of what is in the buffer, and before.
+template <class T, int H>
+inline void raise(const T* buffer, Size arcs, OfHeads<T, H>& highest) {
+    over_packs<T, H>(arcs, [&](Size k, auto, int lanes) {
+#pragma GCC unroll 8
+        for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
+            const Vec<T> v = load(buffer + k * H + part * LANES<T>);
+            Vec<T>& most = highest.parts[part];
+            most = lane_numbers<T>() < lanes ? larger<T>(v, most) : most;
+        }
+    });
+}
+
+// Weights exp(e - shift) of the arcs in the buffer, added to total, then dropped; and the sums of
+// rows of x weighted so, to `out`. With LEAKY, the buffer has t and e is leaky_relu(t + s).
+// `whole`: there are no other arcs in this row, and out is divided by the total.
+template <class T, int H, bool LEAKY>
 void weigh_chunk(
-    const Attention<T>& a, Size row, Size first, Size arcs, Softmax<T> of, T* weights, T* out,
-    bool add
+    const Group<T>& g, Size row, Size first, Size arcs, const OfHeads<T, H>& s,
+    const OfHeads<T, H>& shift, OfHeads<T, H>& total, T* buffer, T* out, bool add, bool whole
 ) {
-    const Size heads = a.heads;
-    exponentials(weights, arcs * heads);
-    for (Size k = 0; k < arcs; ++k)
-        for (Size h = 0; h < heads; ++h) of.total[h] += weights[k * heads + h];
-    const std::int32_t* columns = a.pattern.indices + first;
-    if (a.drop.rows) drop_weights(a.drop, row, columns, arcs, heads, weights);
-    const Size left = a.pattern.starts[a.pattern.rows] - first;
+    over_packs<T, H>(arcs, [&](Size k, auto, int lanes) {
+#pragma GCC unroll 8
+        for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
+            T* at = buffer + k * H + part * LANES<T>;
+            Vec<T> e = load(at);
+            if constexpr (LEAKY) e = leaky(e + s.parts[part], g.all.slope);
+            Vec<T> weight = exponential(e - shift.parts[part]);
+            if (lanes < LANES<T>) weight = first_lanes<T>(lanes, weight, T(0));
+            total.parts[part] += weight;
+            store(at, weight);
+        }
+    });
+    const std::int32_t* columns = g.pattern().indices + first;
+    if (g.all.drop.rows) drop_of_row<T, H>(g, row, columns, arcs, buffer);
+    alignas(64) T factors[H < LANES<T> ? LANES<T> : H];
+    if (whole)
+        for (int part = 0; part < Packing<T, H>::PARTS; ++part)
+            store(
+                factors + part * LANES<T>,
+                g.all.drop.scale / folded_to<T, H>(total.parts[part], plus<T>)
+            );
+    const Size left = g.pattern().starts[g.pattern().rows] - first;
     over_panels<T>(
-        heads, a.c, WeightedSum<T>{{columns, arcs, left}, a.x, weights, heads, out, add}
+        H, g.all.c,
+        WeightedSum<T, H>{{columns, arcs, left}, g.x, buffer, whole ? factors : nullptr, out, add}
     );
 }
 
-template <class T>
-void divide_by_total(const Attention<T>& a, const T* total, T* out) {
-    for (Size h = 0; h < a.heads; ++h) {
-        const T factor = (a.drop.rows ? a.drop.scale : T(1)) / total[h];
+template <class T, int H>
+void finish_row(
+    const Group<T>& g, OfHeads<T, H>& shift, OfHeads<T, H>& total, bool whole, T* shift_to,
+    T* total_to, T* out
+) {
+    for (int part = 0; part < Packing<T, H>::PARTS; ++part)
+        total.parts[part] = folded_to<T, H>(total.parts[part], plus<T>);
+    store_heads<T, H>(shift_to, shift.parts);
+    store_heads<T, H>(total_to, total.parts);
+    if (whole) return;
+    for (Size h = 0; h < H; ++h) {
+        const T factor = g.all.drop.scale / total_to[h];
 #pragma omp simd
-        for (Size j = 0; j < a.c; ++j) out[h * a.c + j] *= factor;
+        for (Size j = 0; j < g.all.c; ++j) out[h * g.all.c + j] *= factor;
     }
 }
 
-template <class T>
-void empty_row(const Attention<T>& a, Softmax<T> of, T* out) {
-    for (Size h = 0; h < a.heads; ++h) of.shift[h] = of.total[h] = 0;
-    for (Size j = 0; j < a.heads * a.c; ++j) out[j] = 0;
+template <class T, int H>
+void empty_row(const Group<T>& g, T* shift, T* total, T* out) {
+    for (Size h = 0; h < H; ++h) shift[h] = total[h] = 0;
+    for (Size j = 0; j < H * g.all.c; ++j) out[j] = 0;
 }
 
-// e of the arcs of a chunk, as leaky_relu(s[i] + t[j]). HEADS: their number, 0 if not known here.
-template <class T, int HEADS>
-inline void scores(
-    const std::int32_t* columns, Size arcs, Size left, Rows<const T> t, const T* s, T slope,
-    Size given, T* e
-) {
-    constexpr Size AHEAD = 64;
-    const Size heads = HEADS ? HEADS : given;
-    for (Size k = 0; k < arcs; ++k) {
-        if (k + AHEAD < left) __builtin_prefetch(t.data + (Size)columns[k + AHEAD] * t.stride);
-        const T* from = t.data + (Size)columns[k] * t.stride;
+template <class T>
+struct AttendRows {
+    Rows<const T> t, s;
+    Rows<T> out, shift, total;
+    int threads;
+
+    // t of the arcs of a chunk to the buffer; their largest.
+    template <int H>
+    void gather(
+        const std::int32_t* columns, Size arcs, Size left, const T* from, T* buffer,
+        OfHeads<T, H>& highest
+    ) const {
+        constexpr Size AHEAD = 64;
+        over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
+            for (int i = 0; i < Packing<T, H>::ARCS; ++i)
+                if (k + i + AHEAD < left)
+                    __builtin_prefetch(from + (Size)columns[k + i + AHEAD] * t.stride);
 #pragma GCC unroll 8
-        for (Size h = 0; h < heads; ++h) e[k * heads + h] = leaky(from[h] + s[h], slope);
+            for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
+                const Vec<T> v = packed<T, LANES<T>, H>([&](int i) {
+                    return from + (Size)columns[arc(i)] * t.stride + part * LANES<T>;
+                });
+                highest.parts[part] = larger<T>(v, highest.parts[part]);
+                store(buffer + k * H + part * LANES<T>, v);
+            }
+        });
     }
-}
 
-template <class T>
-inline void raise(const T* e, Size arcs, Size heads, T* highest) {
-    for (Size k = 0; k < arcs; ++k)
-        for (Size h = 0; h < heads; ++h)
-            highest[h] = e[k * heads + h] > highest[h] ? e[k * heads + h] : highest[h];
-}
+    template <int H>
+    void row_of(const Group<T>& g, Size row) const {
+        const Pattern& p = g.pattern();
+        const Size start = p.starts[row], stop = p.starts[row + 1], end = p.starts[p.rows];
+        T* shift_to = shift.data + row * shift.stride + g.first;
+        T* total_to = total.data + row * total.stride + g.first;
+        T* to = out.data + row * out.stride + g.first * g.all.c;
+        if (start == stop) return empty_row<T, H>(g, shift_to, total_to, to);
+        const std::int32_t* columns = p.indices;
+        const T* from = t.data + g.first;
+        constexpr T INFINITE = __builtin_inff();
+        Buffer<T, H> buffer;
+        OfHeads<T, H> mine, highest, sums;
+        load_heads<T, H>(s.data + row * s.stride + g.first, mine.parts);
+        for (Vec<T>& v : highest.parts) v -= INFINITE;
+        const bool whole = stop - start <= CHUNK;
+        for (Size first = start; first < stop; first += CHUNK) {
+            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
+            gather<H>(columns + first, arcs, end - first, from, buffer, highest);
+        }
+        for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
+            const Vec<T> most = folded_to<T, H>(highest.parts[part], larger<T>);
+            highest.parts[part] = leaky(most + mine.parts[part], g.all.slope);
+        }
+        for (Size first = start; first < stop; first += CHUNK) {
+            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
+            OfHeads<T, H> known;
+            if (!whole) gather<H>(columns + first, arcs, 0, from, buffer, known);
+            weigh_chunk<T, H, true>(
+                g, row, first, arcs, mine, highest, sums, buffer, to, first > start, whole
+            );
+        }
+        finish_row<T, H>(g, highest, sums, whole, shift_to, total_to, to);
+    }
 
-template <class T>
-inline void lower(T* e, Size arcs, Size heads, const T* by) {
-    for (Size k = 0; k < arcs; ++k)
-        for (Size h = 0; h < heads; ++h) e[k * heads + h] -= by[h];
-}
-
-template <class T, int HEADS>
-void attend_row(
-    const Attention<T>& a, Rows<const T> t, const T* s, Size row, Softmax<T> of, T* out
-) {
-    const Size heads = HEADS ? HEADS : a.heads, chunk = arcs_of_chunk(heads);
-    const Size start = a.pattern.starts[row], stop = a.pattern.starts[row + 1];
-    if (start == stop) return empty_row(a, of, out);
-    const std::int32_t* columns = a.pattern.indices;
-    const Size end = a.pattern.starts[a.pattern.rows];
-    Buffer<T> weights;
-    constexpr T INFINITE = __builtin_inff();
-    for (Size h = 0; h < heads; ++h) {
-        of.shift[h] = -INFINITE;
-        of.total[h] = 0;
+    template <int H>
+    void run(const Group<T>& g) const {
+        over_rows(g.pattern(), H * g.all.c, threads, [&](Size first, Size last) {
+            for (Size row = first; row < last; ++row) row_of<H>(g, row);
+        });
     }
-    const bool once = stop - start <= chunk;
-    for (Size first = start; first < stop; first += chunk) {
-        const Size arcs = stop - first < chunk ? stop - first : chunk;
-        scores<T, HEADS>(columns + first, arcs, end - first, t, s, a.slope, heads, weights + 0);
-        raise(weights + 0, arcs, heads, of.shift);
-    }
-    for (Size first = start; first < stop; first += chunk) {
-        const Size arcs = stop - first < chunk ? stop - first : chunk;
-        if (!once) scores<T, HEADS>(columns + first, arcs, 0, t, s, a.slope, heads, weights + 0);
-        lower(weights + 0, arcs, heads, of.shift);
-        weigh_chunk(a, row, first, arcs, of, weights + 0, out, first > start);
-    }
-    divide_by_total(a, of.total, out);
-}
-
-template <class T, int HEADS>
-void attend_rows(
-    const Attention<T>& a, Rows<const T> t, Rows<const T> s, Rows<T> out, Rows<T> shift,
-    Rows<T> total, Size first, Size last
-) {
-    for (Size row = first; row < last; ++row) {
-        const Softmax<T> of = {shift.data + row * shift.stride, total.data + row * total.stride};
-        attend_row<T, HEADS>(a, t, s.data + row * s.stride, row, of, out.data + row * out.stride);
-    }
-}
+};
 
 template <class T>
 void attend(
     Attention<T> a, Rows<const T> t, Rows<const T> s, Rows<T> out, Rows<T> shift, Rows<T> total,
     int threads
 ) {
-    over_rows(a.pattern, out.width, threads, [&](Size first, Size last) {
-        switch (a.heads) {
-            case 1: return attend_rows<T, 1>(a, t, s, out, shift, total, first, last);
-            case 2: return attend_rows<T, 2>(a, t, s, out, shift, total, first, last);
-            case 4: return attend_rows<T, 4>(a, t, s, out, shift, total, first, last);
-            case 8: return attend_rows<T, 8>(a, t, s, out, shift, total, first, last);
-            default: return attend_rows<T, 0>(a, t, s, out, shift, total, first, last);
-        }
-    });
+    over_groups<T>(a, AttendRows<T>{t, s, out, shift, total, threads});
 }
 
-// What a backward pass needs of a target vertex, next to each other, for each head: s, shift,
-// 1 / total and <grad, y>.
+// What a backward pass needs of a target vertex, next to each other, for each head of a group: s,
+// shift, 1 / total and <grad, y>.
 template <class T>
 T dot(const T* x, const T* y, Size n) {
     T sum = 0;
@@ -201,131 +284,143 @@ T dot(const T* x, const T* y, Size n) {
     return sum;
 }
 
-template <class T>
+template <class T, int H>
 void gather_facts(
-    const Attention<T>& a, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
+    const Group<T>& group, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
     Rows<const T> y, Rows<const T> grad, T* facts, int threads
 ) {
-    for_ranges(shift.rows, y.width, threads, [&](Size first, Size last) {
+    const Size c = group.all.c, head = group.first;
+    for_ranges(shift.rows, H * c, threads, [&](Size first, Size last) {
         for (Size row = first; row < last; ++row) {
-            T* to = facts + row * FACTS * a.heads;
+            T* to = facts + row * FACTS * H;
             const T *g = grad.data + row * grad.stride, *from = y.data + row * y.stride;
-            for (Size h = 0; h < a.heads; ++h) {
-                const T sum = total.data[row * total.stride + h];
-                to[h] = s.data ? s.data[row * s.stride + h] : T(0);
-                to[a.heads + h] = shift.data[row * shift.stride + h];
-                to[2 * a.heads + h] = sum > 0 ? 1 / sum : T(0);
-                to[3 * a.heads + h] = dot(g + h * a.c, from + h * a.c, a.c);
+            for (Size h = 0; h < H; ++h) {
+                const T sum = total.data[row * total.stride + head + h];
+                to[h] = s.data ? s.data[row * s.stride + head + h] : T(0);
+                to[H + h] = shift.data[row * shift.stride + head + h];
+                to[2 * H + h] = sum > 0 ? 1 / sum : T(0);
+                to[3 * H + h] = dot(g + (head + h) * c, from + (head + h) * c, c);
             }
         }
     });
-}
-
-template <class T, int HEADS>
-void attend_column(
-    const Attention<T>& a, const T* t, Rows<const T> grad, const T* facts, Size column, T* dx,
-    T* dt, T* scratch
-) {
-    constexpr Size AHEAD = 48;
-    const Size heads = HEADS ? HEADS : a.heads, chunk = arcs_of_chunk(heads);
-    const Pattern& p = a.pattern;
-    const Size start = p.column_starts[column], stop = p.column_starts[column + 1];
-    const Size end = p.column_starts[p.columns];
-    Buffer<T> alpha, weights, along, bend, dots;
-    for (Size h = 0; h < heads; ++h) dt[h] = 0;
-    if (start == stop)
-        for (Size j = 0; j < heads * a.c; ++j) dx[j] = 0;
-    for (Size first = start; first < stop; first += chunk) {
-        const Size arcs = stop - first < chunk ? stop - first : chunk, left = end - first;
-        const std::int32_t* rows = p.column_rows + first;
-        for (Size k = 0; k < arcs; ++k) {
-            if (k + AHEAD < left)
-                __builtin_prefetch(facts + (Size)rows[k + AHEAD] * FACTS * heads);
-            const T* of = facts + (Size)rows[k] * FACTS * heads;
-#pragma GCC unroll 8
-            for (Size h = 0; h < heads; ++h) {
-                const T z = of[h] + t[h], lean = z > 0 ? T(1) : a.slope;
-                alpha[k * heads + h] = z * lean - of[heads + h];
-                along[k * heads + h] = of[2 * heads + h];
-                dots[k * heads + h] = of[3 * heads + h];
-                bend[k * heads + h] = lean;
-            }
-        }
-        const Size count = arcs * heads;
-        exponentials(alpha + 0, count);
-#pragma omp simd
-        for (Size f = 0; f < count; ++f) {
-            alpha[f] *= along[f];
-            along[f] = dots[f];
-            weights[f] = alpha[f];
-            dots[f] = 0;
-        }
-        if (a.drop.rows) {
-            drop_weights_of_column(a.drop, rows, column, arcs, heads, weights + 0);
-#pragma omp simd
-            for (Size f = 0; f < count; ++f) weights[f] *= a.drop.scale;
-        }
-        const T* x = a.x.data + column * a.x.stride;
-        over_panels<T>(
-            heads, a.c,
-            DotsAndSum<T>{
-                {rows, arcs, left}, grad, x, weights + 0, heads, dots + 0, dx, first > start
-            }
-        );
-        T* de = scratch + first * heads;
-#pragma omp simd
-        for (Size f = 0; f < count; ++f)
-            de[f] = (weights[f] * dots[f] - alpha[f] * along[f]) * bend[f];
-        for (Size k = 0; k < arcs; ++k)
-            for (Size h = 0; h < heads; ++h) dt[h] += de[k * heads + h];
-    }
 }
 
 // out[i] = sum over the entries of row i of what stands in `scratch` by columns.
-template <class T, class P, int HEADS>
-void sum_entries(
-    const Pattern& p, const P* places, Size given, const T* scratch, Rows<T> out, Size first,
-    Size last
-) {
+template <class T, class P, int H>
+void sum_entries(const Pattern& p, const P* places, const T* scratch, Rows<T> out, int threads) {
     constexpr Size AHEAD = 64;
-    const Size heads = HEADS ? HEADS : given, end = p.starts[p.rows];
-    for (Size row = first; row < last; ++row) {
-        T* to = out.data + row * out.stride;
-        for (Size h = 0; h < heads; ++h) to[h] = 0;
-        for (Size k = p.starts[row]; k < p.starts[row + 1]; ++k) {
-            if (k + AHEAD < end) __builtin_prefetch(scratch + (Size)places[k + AHEAD] * heads);
-            const T* from = scratch + (Size)places[k] * heads;
-            for (Size h = 0; h < heads; ++h) to[h] += from[h];
-        }
-    }
-}
-
-template <class T, class P>
-void sum_entries_of(
-    const Pattern& p, const P* places, Size heads, const T* scratch, Rows<T> out, int threads
-) {
-    over_rows(p, heads, threads, [&](Size first, Size last) {
-        switch (heads) {
-            case 1: return sum_entries<T, P, 1>(p, places, heads, scratch, out, first, last);
-            case 2: return sum_entries<T, P, 2>(p, places, heads, scratch, out, first, last);
-            case 4: return sum_entries<T, P, 4>(p, places, heads, scratch, out, first, last);
-            case 8: return sum_entries<T, P, 8>(p, places, heads, scratch, out, first, last);
-            default: return sum_entries<T, P, 0>(p, places, heads, scratch, out, first, last);
+    over_rows(p, H, threads, [&](Size first_row, Size last_row) {
+        const Size end = p.starts[p.rows];
+        for (Size row = first_row; row < last_row; ++row) {
+            const Size start = p.starts[row];
+            OfHeads<T, H> sums;
+            over_packs<T, H>(p.starts[row + 1] - start, [&](Size k, auto arc, int lanes) {
+                for (int i = 0; i < Packing<T, H>::ARCS; ++i)
+                    if (start + k + i + AHEAD < end)
+                        __builtin_prefetch(scratch + (Size)places[start + k + i + AHEAD] * H);
+#pragma GCC unroll 8
+                for (int part = 0; part < Packing<T, H>::PARTS; ++part) {
+                    Vec<T> v = packed<T, LANES<T>, H>([&](int i) {
+                        return scratch + (Size)places[start + arc(i)] * H + part * LANES<T>;
+                    });
+                    if (lanes < LANES<T>) v = first_lanes<T>(lanes, v, T(0));
+                    sums.parts[part] += v;
+                }
+            });
+            for (Vec<T>& v : sums.parts) v = folded_to<T, H>(v, plus<T>);
+            store_heads<T, H>(out.data + row * out.stride, sums.parts);
         }
     });
 }
 
-template <class T, int HEADS>
-void attend_columns(
-    const Attention<T>& a, Rows<const T> t, Rows<const T> grad, const T* facts, Rows<T> dx,
-    Rows<T> dt, T* scratch, Size first, Size last
-) {
-    for (Size column = first; column < last; ++column)
-        attend_column<T, HEADS>(
-            a, t.data + column * t.stride, grad, facts, column, dx.data + column * dx.stride,
-            dt.data + column * dt.stride, scratch
-        );
-}
+template <class T>
+struct AttendColumns {
+    Rows<const T> t, s, shift, total, y, grad;
+    Rows<T> dx, dt, ds;
+    T* scratch;
+    int threads;
+
+    template <int H>
+    void column_of(const Group<T>& g, const T* facts, Size column) const {
+        constexpr int N = LANES<T>, PARTS = Packing<T, H>::PARTS;
+        constexpr Size AHEAD = 48;
+        const Pattern& p = g.pattern();
+        const Size start = p.column_starts[column], stop = p.column_starts[column + 1];
+        const Size end = p.column_starts[p.columns];
+        const Rows<const T> back = from_column(grad, g.first * g.all.c);
+        T* to = dx.data + column * dx.stride + g.first * g.all.c;
+        if (start == stop)
+            for (Size j = 0; j < H * g.all.c; ++j) to[j] = 0;
+        Buffer<T, H> weights, along, bend, dots;
+        OfHeads<T, H> mine, sums;
+        load_heads<T, H>(t.data + column * t.stride + g.first, mine.parts);
+        for (Size first = start; first < stop; first += CHUNK) {
+            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK, left = end - first;
+            const std::int32_t* rows = p.column_rows + first;
+            over_packs<T, H>(arcs, [&](Size k, auto arc, int) {
+                for (int i = 0; i < Packing<T, H>::ARCS; ++i)
+                    if (k + i + AHEAD < left)
+                        __builtin_prefetch(facts + (Size)rows[k + i + AHEAD] * FACTS * H);
+#pragma GCC unroll 8
+                for (int part = 0; part < PARTS; ++part) {
+                    const auto fact = [&](int which) {
+                        return packed<T, N, H>([&](int i) {
+                            return facts + ((Size)rows[arc(i)] * FACTS + which) * H + part * N;
+                        });
+                    };
+                    const Vec<T> one = Vec<T>{} + T(1), z = fact(0) + mine.parts[part];
+                    const Vec<T> lean = z > 0 ? one : one * g.all.slope;
+                    const Vec<T> alpha = exponential(z * lean - fact(1)) * fact(2);
+                    const Size at = k * H + part * N;
+                    store(weights + at, alpha);
+                    store(along + at, alpha * fact(3));
+                    store(bend + at, lean);
+                    store(dots + at, Vec<T>{});
+                }
+            });
+            if (g.all.drop.rows) drop_of_column<T, H>(g, rows, column, arcs, weights);
+            const T* x = g.x.data + column * g.x.stride;
+            over_panels<T>(
+                H, g.all.c,
+                DotsAndSum<T, H>{{rows, arcs, left}, back, x, weights, dots, to, first > start}
+            );
+            T* de = scratch + first * H;
+            over_packs<T, H>(arcs, [&](Size k, auto, int lanes) {
+#pragma GCC unroll 8
+                for (int part = 0; part < PARTS; ++part) {
+                    const Size at = k * H + part * N;
+                    const Vec<T> product = load<T>(weights + at) * load<T>(dots + at);
+                    Vec<T> v = (product - load<T>(along + at)) * load<T>(bend + at);
+                    if (lanes < N) {
+                        v = first_lanes<T>(lanes, v, T(0));
+                        Tail<T>{lanes}.store(de + at, v);
+                    } else {
+                        store(de + at, v);
+                    }
+                    sums.parts[part] += v;
+                }
+            });
+        }
+        for (Vec<T>& v : sums.parts) v = folded_to<T, H>(v, plus<T>);
+        store_heads<T, H>(dt.data + column * dt.stride + g.first, sums.parts);
+    }
+
+    template <int H>
+    void run(const Group<T>& g) const {
+        const Pattern& p = g.pattern();
+        T* facts = scratch + p.starts[p.rows] * g.all.heads;
+        gather_facts<T, H>(g, s, shift, total, y, grad, facts, threads);
+        over_columns(p, H * g.all.c, threads, [&](Size first, Size last) {
+            for (Size column = first; column < last; ++column) column_of<H>(g, facts, column);
+        });
+        const Rows<T> to = from_column(ds, g.first);
+        if (p.long_places) {
+            sum_entries<T, Size, H>(p, p.long_places, scratch, to, threads);
+        } else {
+            sum_entries<T, std::int32_t, H>(p, p.places, scratch, to, threads);
+        }
+    }
+};
 
 // scratch: (entries + FACTS · rows, heads) numbers.
 template <class T>
@@ -333,23 +428,7 @@ void attend_backward(
     Attention<T> a, Rows<const T> t, Rows<const T> s, Rows<const T> shift, Rows<const T> total,
     Rows<const T> y, Rows<const T> grad, Rows<T> dx, Rows<T> dt, Rows<T> ds, T* scratch, int threads
 ) {
-    const Pattern& p = a.pattern;
-    T* facts = scratch + p.starts[p.rows] * a.heads;
-    gather_facts(a, s, shift, total, y, grad, facts, threads);
-    over_columns(p, dx.width, threads, [&](Size first, Size last) {
-        switch (a.heads) {
-            case 1: return attend_columns<T, 1>(a, t, grad, facts, dx, dt, scratch, first, last);
-            case 2: return attend_columns<T, 2>(a, t, grad, facts, dx, dt, scratch, first, last);
-            case 4: return attend_columns<T, 4>(a, t, grad, facts, dx, dt, scratch, first, last);
-            case 8: return attend_columns<T, 8>(a, t, grad, facts, dx, dt, scratch, first, last);
-            default: return attend_columns<T, 0>(a, t, grad, facts, dx, dt, scratch, first, last);
-        }
-    });
-    if (p.long_places) {
-        sum_entries_of(p, p.long_places, a.heads, scratch, ds, threads);
-    } else {
-        sum_entries_of(p, p.places, a.heads, scratch, ds, threads);
-    }
+    over_groups<T>(a, AttendColumns<T>{t, s, shift, total, y, grad, dx, dt, ds, scratch, threads});
 }
 
 }  // namespace gcnmpi::TARGET

@@ -6,19 +6,15 @@
 
 namespace gcnmpi::TARGET {
 
-template <class T>
-inline Vec<T> leaky(Vec<T> z, T slope) { return z > 0 ? z : slope * z; }
-
-// scores += vector · leaky_relu(one[end] + other), a number for each arc and head; and, unless
-// `grad` is null, dots += <grad[end], one>, where it is `one` that belongs to all arcs.
-template <class T, bool DOTS>
+// scores = vector · leaky_relu(ends[end] + mine), a number for each arc and head; with DOTS, also
+// dots = <grad[end], mine>. Where a head has more than one panel, they are added to.
+template <class T, int HEADS, bool DOTS>
 struct Scores {
     static constexpr int MOST = PANEL;
     Arcs arcs;
     Rows<const T> ends, grad;
     const T *mine, *vector;
     T slope;
-    Size heads;
     T *scores, *dots;
 
     template <int V, int H, bool PART>
@@ -32,39 +28,44 @@ struct Scores {
             if constexpr (DOTS) prefetch_row<T, V * H, PART>(arcs, k, g0, grad.stride);
             const T* from = x0 + (Size)arcs.ends[k] * ends.stride;
             const T* g = DOTS ? g0 + (Size)arcs.ends[k] * grad.stride : nullptr;
+            Vec<T> score[H] = {}, dot[H] = {};
 #pragma GCC unroll 8
             for (int h = 0; h < H; ++h) {
-                Vec<T> score = {}, dot = {};
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) {
                     const Size f = (h * V + v) * N;
                     const Vec<T> here = load(x + f);
-                    score += load(by + f) * leaky<T>(load(from + f) + here, slope);
-                    if constexpr (DOTS) dot += load(g + f) * here;
+                    score[h] += load(by + f) * leaky<Vec<T>>(load(from + f) + here, slope);
+                    if constexpr (DOTS) dot[h] += load(g + f) * here;
                 }
                 if constexpr (PART) {
                     const Vec<T> here = tail.load(x + V * N);
                     const Vec<T> z = tail.load(from + V * N) + here;
-                    score += tail.load(by + V * N) * leaky<T>(z, slope);
-                    if constexpr (DOTS) dot += tail.load(g + V * N) * here;
+                    score[h] += tail.load(by + V * N) * leaky<Vec<T>>(z, slope);
+                    if constexpr (DOTS) dot[h] += tail.load(g + V * N) * here;
                 }
-                scores[k * heads + head + h] += sum_of_lanes<T>(score);
-                if constexpr (DOTS) dots[k * heads + head + h] += sum_of_lanes<T>(dot);
+            }
+            const Size at = k * HEADS + head;
+            if constexpr (H > 1) {
+                store_sums<T, H>(score, scores + at);
+                if constexpr (DOTS) store_sums<T, H>(dot, dots + at);
+            } else {
+                scores[at] += sum_of_lanes<T>(score[0]);
+                if constexpr (DOTS) dots[at] += sum_of_lanes<T>(dot[0]);
             }
         }
     }
 };
 
 // With z = ends[end] + mine and d = de·vector·leaky_relu'(z): out = Σ weight·grad[end] + d, or
-// out += that, without grad if it is not given; and sums += Σ de·leaky_relu(z), if that is given.
-template <class T, bool COLUMN>
+// out += that, where rows of COLUMN are summed, else without grad; and sums += Σ de·leaky_relu(z).
+template <class T, int HEADS, bool COLUMN>
 struct Bend {
-    static constexpr int MOST = PANEL / 2;  // two sums for each vector
+    static constexpr int MOST = PANEL / 2;  // two sums or three for each vector
     Arcs arcs;
     Rows<const T> ends, grad;
     const T *mine, *vector;
     T slope;
-    Size heads;
     const T *de, *weights;
     T* out;
     double* sums;
@@ -75,7 +76,7 @@ struct Bend {
         constexpr Size N = LANES<T>;
         constexpr int F = V * H + PART;
         const Tail<T> tail = {rest};
-        const auto take = [&](const T* from, int f) {
+        const auto take = [tail](const T* from, int f) {
             return f < V * H ? load(from + f * N) : tail.load(from + f * N);
         };
         const T *x0 = ends.data + column, *x = mine + column, *by = vector + column;
@@ -87,9 +88,10 @@ struct Bend {
             const T* g = COLUMN ? g0 + (Size)arcs.ends[k] * grad.stride : nullptr;
 #pragma GCC unroll 8
             for (int f = 0; f < F; ++f) {
-                const Size of = k * heads + head + (PART ? 0 : f / V);
-                const Vec<T> z = take(from, f) + take(x, f), one = Vec<T>{} + T(1);
-                const Vec<T> lean = de[of] * (z > 0 ? one : one * slope);
+                const Size of = k * HEADS + head + (PART ? 0 : f / V);
+                const T steep = de[of], flat = de[of] * slope;
+                const Vec<T> z = take(from, f) + take(x, f);
+                const Vec<T> lean = z > 0 ? Vec<T>{} + steep : Vec<T>{} + flat;
                 bent[f] += lean;
                 if constexpr (COLUMN) {
                     back[f] += weights[of] * take(g, f);
@@ -103,16 +105,77 @@ struct Bend {
             Vec<T> result = bent[f] * take(by, f);
             if constexpr (COLUMN) result += back[f];
             if (add) result += take(to, f);
-            const int lanes = f < V * H ? (int)N : rest;
             if (f < V * H) {
                 store(to + f * N, result);
             } else {
                 tail.store(to + f * N, result);
             }
-            if constexpr (COLUMN)
-                for (int lane = 0; lane < lanes; ++lane)
-                    sums[column + f * N + lane] += (double)moved[f][lane];
         }
+        if constexpr (COLUMN) {
+            T few[F * N];
+#pragma GCC unroll 8
+            for (int f = 0; f < F; ++f) store(few + f * N, moved[f]);
+            const Size count = V * H * N + rest;
+            for (Size j = 0; j < count; ++j) sums[column + j] += (double)few[j];
+        }
+    }
+};
+
+template <class T, int H>
+inline void clear(T* numbers, Size arcs) {
+    for (Size f = 0; f < arcs * H; ++f) numbers[f] = 0;
+}
+
+template <class T>
+struct AttendRowsV2 {
+    Rows<const T> x2;
+    const T* vector;
+    Rows<T> out, shift, total;
+    T* scratch;
+    int threads;
+
+    template <int H>
+    void row_of(const Group<T>& g, Size row) const {
+        const Pattern& p = g.pattern();
+        const Size start = p.starts[row], stop = p.starts[row + 1], end = p.starts[p.rows];
+        const Size at = g.first * g.all.c;
+        T* shift_to = shift.data + row * shift.stride + g.first;
+        T* total_to = total.data + row * total.stride + g.first;
+        T* to = out.data + row * out.stride + at;
+        if (start == stop) return empty_row<T, H>(g, shift_to, total_to, to);
+        constexpr T INFINITE = __builtin_inff();
+        const bool whole = stop - start <= CHUNK;
+        Buffer<T, H> buffer;
+        OfHeads<T, H> highest, sums;
+        for (Vec<T>& v : highest.parts) v -= INFINITE;
+        for (Size first = start; first < stop; first += CHUNK) {
+            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
+            const Arcs of = {p.indices + first, arcs, end - first};
+            const T* mine = x2.data + row * x2.stride + at;
+            clear<T, H>(buffer, arcs);
+            over_panels<T>(
+                H, g.all.c,
+                Scores<T, H, false>{of, g.x, {}, mine, vector + at, g.all.slope, buffer, nullptr}
+            );
+            raise<T, H>(buffer, arcs, highest);
+            if (!whole) __builtin_memcpy(scratch + first * H, buffer, arcs * H * sizeof(T));
+        }
+        for (Vec<T>& v : highest.parts) v = folded_to<T, H>(v, larger<T>);
+        for (Size first = start; first < stop; first += CHUNK) {
+            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
+            if (!whole) __builtin_memcpy(buffer, scratch + first * H, arcs * H * sizeof(T));
+            weigh_chunk<T, H, false>(
+                g, row, first, arcs, {}, highest, sums, buffer, to, first > start, whole
+            );
+        }
+        finish_row<T, H>(g, highest, sums, whole, shift_to, total_to, to);
+    }
+
+    template <int H>
+    void run(const Group<T>& g) const {
+        over_rows(g.pattern(), 2 * H * g.all.c, threads, [&](Size first, Size last) {
+            for (Size row = first; row < last; ++row) row_of<H>(g, row);
+        });
     }
 };
 
@@ -121,139 +184,138 @@ void attend_v2(
     Attention<T> a, Rows<const T> x2, const T* vector, Rows<T> out, Rows<T> shift, Rows<T> total,
     T* scratch, int threads
 ) {
-    const Size heads = a.heads, chunk = arcs_of_chunk(heads);
-    const Pattern& p = a.pattern;
-    over_rows(p, 2 * out.width, threads, [&](Size first_of_piece, Size last_of_piece) {
-        const Size end = p.starts[p.rows];
-        Buffer<T> weights;
-        for (Size row = first_of_piece; row < last_of_piece; ++row) {
-            const Size start = p.starts[row], stop = p.starts[row + 1];
-            const Softmax<T> of = {
-                shift.data + row * shift.stride, total.data + row * total.stride,
-            };
-            T* to = out.data + row * out.stride;
-            if (start == stop) {
-                empty_row(a, of, to);
-                continue;
-            }
-            constexpr T INFINITE = __builtin_inff();
-            for (Size h = 0; h < heads; ++h) {
-                of.shift[h] = -INFINITE;
-                of.total[h] = 0;
-            }
-            for (Size first = start; first < stop; first += chunk) {
-                const Size arcs = stop - first < chunk ? stop - first : chunk;
-                T* e = scratch + first * heads;
-                for (Size f = 0; f < arcs * heads; ++f) e[f] = 0;
-                const T* mine = x2.data + row * x2.stride;
-                over_panels<T>(
-                    heads, a.c,
-                    Scores<T, false>{
-                        {p.indices + first, arcs, end - first}, a.x, {}, mine, vector, a.slope,
-                        heads, e, nullptr
-                    }
-                );
-                raise(e, arcs, heads, of.shift);
-            }
-            for (Size first = start; first < stop; first += chunk) {
-                const Size arcs = stop - first < chunk ? stop - first : chunk;
-                const T* e = scratch + first * heads;
-                for (Size f = 0; f < arcs * heads; ++f) weights[f] = e[f];
-                lower(weights + 0, arcs, heads, of.shift);
-                weigh_chunk(a, row, first, arcs, of, weights + 0, to, first > start);
-            }
-            divide_by_total(a, of.total, to);
-        }
-    });
+    over_groups<T>(a, AttendRowsV2<T>{x2, vector, out, shift, total, scratch, threads});
 }
 
-// By columns: dx1, the part of dvector of a group of columns, and the gradients of the scores.
 template <class T>
-void attend_v2_columns(
-    const Attention<T>& a, Rows<const T> x2, const T* vector, Rows<const T> grad, const T* facts,
-    Rows<T> dx1, double* sums, T* scratch, Size first_column, Size last_column
-) {
-    const Pattern& p = a.pattern;
-    const Size heads = a.heads, chunk = arcs_of_chunk(heads), end = p.column_starts[p.columns];
-    Buffer<T> alpha, weights, dots;
-    for (Size column = first_column; column < last_column; ++column) {
+struct AttendColumnsV2 {
+    Rows<const T> x2;
+    const T* vector;
+    Rows<const T> shift, total, y, grad;
+    Rows<T> dx1, dx2;
+    T *dvector, *scratch;
+    double* partial;
+    int threads;
+
+    // dx1, the part of dvector of a group of columns, and the gradients of the scores.
+    template <int H>
+    void column_of(const Group<T>& g, const T* facts, double* of_vector, Size column) const {
+        constexpr int N = LANES<T>, PARTS = Packing<T, H>::PARTS;
+        const Pattern& p = g.pattern();
         const Size start = p.column_starts[column], stop = p.column_starts[column + 1];
-        const T* mine = a.x.data + column * a.x.stride;
-        T* dx = dx1.data + column * dx1.stride;
+        const Size at = g.first * g.all.c, end = p.column_starts[p.columns];
+        const Rows<const T> targets = from_column(x2, at), back = from_column(grad, at);
+        const T* mine = g.x.data + column * g.x.stride;
+        T* to = dx1.data + column * dx1.stride + at;
         if (start == stop)
-            for (Size j = 0; j < heads * a.c; ++j) dx[j] = 0;
-        for (Size first = start; first < stop; first += chunk) {
-            const Size arcs = stop - first < chunk ? stop - first : chunk, count = arcs * heads;
+            for (Size j = 0; j < H * g.all.c; ++j) to[j] = 0;
+        Buffer<T, H> alpha, weights, dots;
+        for (Size first = start; first < stop; first += CHUNK) {
+            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
             const std::int32_t* rows = p.column_rows + first;
             const Arcs of = {rows, arcs, end - first};
-            for (Size f = 0; f < count; ++f) alpha[f] = dots[f] = 0;
+            clear<T, H>(alpha, arcs);
+            clear<T, H>(dots, arcs);
             over_panels<T>(
-                heads, a.c,
-                Scores<T, true>{
-                    of, x2, grad, mine, vector, a.slope, heads, alpha + 0, dots + 0
+                H, g.all.c,
+                Scores<T, H, true>{
+                    of, targets, back, mine, vector + at, g.all.slope, alpha, dots
                 }
             );
-            const auto facts_of = [&](Size k) { return facts + (Size)rows[k] * FACTS * heads; };
-            for (Size k = 0; k < arcs; ++k) lower(alpha + k * heads, 1, heads, facts_of(k) + heads);
-            exponentials(alpha + 0, count);
-            for (Size k = 0; k < arcs; ++k)
-                for (Size h = 0; h < heads; ++h)
-                    weights[k * heads + h] = alpha[k * heads + h] *= facts_of(k)[2 * heads + h];
-            if (a.drop.rows) {
-                drop_weights_of_column(a.drop, rows, column, arcs, heads, weights + 0);
-                for (Size f = 0; f < count; ++f) weights[f] *= a.drop.scale;
-            }
-            T* de = scratch + first * heads;
-            for (Size k = 0; k < arcs; ++k)
-                for (Size h = 0; h < heads; ++h) {
-                    const Size f = k * heads + h;
-                    de[f] = weights[f] * dots[f] - alpha[f] * facts_of(k)[3 * heads + h];
-                }
+            const auto each = [&](auto body) {
+                over_packs<T, H>(arcs, [&](Size k, auto arc, int lanes) {
+#pragma GCC unroll 8
+                    for (int part = 0; part < PARTS; ++part)
+                        body(k * H + part * N, lanes, [&](int which) {
+                            return packed<T, N, H>([&](int i) {
+                                return facts + ((Size)rows[arc(i)] * FACTS + which) * H + part * N;
+                            });
+                        });
+                });
+            };
+            each([&](Size f, int, auto fact) {
+                const Vec<T> v = exponential(load<T>(alpha + f) - fact(1)) * fact(2);
+                store(alpha + f, v);
+                store(weights + f, v);
+            });
+            if (g.all.drop.rows) drop_of_column<T, H>(g, rows, column, arcs, weights);
+            T* de = scratch + first * H;
+            each([&](Size f, int lanes, auto fact) {
+                const Vec<T> product = load<T>(weights + f) * load<T>(dots + f);
+                const Vec<T> v = product - load<T>(alpha + f) * fact(3);
+                Tail<T>{lanes}.store(de + f, v);
+            });
             over_panels<T>(
-                heads, a.c,
-                Bend<T, true>{
-                    of, x2, grad, mine, vector, a.slope, heads, de, weights + 0, dx, sums,
+                H, g.all.c,
+                Bend<T, H, true>{
+                    of, targets, back, mine, vector + at, g.all.slope, de, weights, to, of_vector,
                     first > start
                 }
             );
         }
     }
-}
 
-// By rows: dx2.
-template <class T, class P>
-void attend_v2_rows(
-    const Attention<T>& a, const P* places, Rows<const T> x2, const T* vector, const T* scratch,
-    Rows<T> dx2, Size first_row, Size last_row
-) {
-    constexpr Size AHEAD = 64;
-    const Pattern& p = a.pattern;
-    const Size heads = a.heads, chunk = arcs_of_chunk(heads), end = p.starts[p.rows];
-    Buffer<T> de;
-    for (Size row = first_row; row < last_row; ++row) {
-        const Size start = p.starts[row], stop = p.starts[row + 1];
-        T* to = dx2.data + row * dx2.stride;
+    template <int H, class P>
+    void row_of(const Group<T>& g, const P* places, Size row) const {
+        constexpr Size AHEAD = 64;
+        const Pattern& p = g.pattern();
+        const Size start = p.starts[row], stop = p.starts[row + 1], end = p.starts[p.rows];
+        const Size at = g.first * g.all.c;
+        T* to = dx2.data + row * dx2.stride + at;
         if (start == stop)
-            for (Size j = 0; j < heads * a.c; ++j) to[j] = 0;
-        for (Size first = start; first < stop; first += chunk) {
-            const Size arcs = stop - first < chunk ? stop - first : chunk;
+            for (Size j = 0; j < H * g.all.c; ++j) to[j] = 0;
+        Buffer<T, H> de;
+        for (Size first = start; first < stop; first += CHUNK) {
+            const Size arcs = stop - first < CHUNK ? stop - first : CHUNK;
             for (Size k = 0; k < arcs; ++k) {
                 const Size next = first + k + AHEAD;
-                if (next < end) __builtin_prefetch(scratch + (Size)places[next] * heads);
-                const T* from = scratch + (Size)places[first + k] * heads;
-                for (Size h = 0; h < heads; ++h) de[k * heads + h] = from[h];
+                if (next < end) __builtin_prefetch(scratch + (Size)places[next] * H);
+                const T* from = scratch + (Size)places[first + k] * H;
+                __builtin_memcpy(de + k * H, from, H * sizeof(T));
             }
-            const T* mine = x2.data + row * x2.stride;
+            const Arcs of = {p.indices + first, arcs, end - first};
+            const T* mine = x2.data + row * x2.stride + at;
             over_panels<T>(
-                heads, a.c,
-                Bend<T, false>{
-                    {p.indices + first, arcs, end - first}, a.x, {}, mine, vector, a.slope, heads,
-                    de + 0, nullptr, to, nullptr, first > start
+                H, g.all.c,
+                Bend<T, H, false>{
+                    of, g.x, {}, mine, vector + at, g.all.slope, de, nullptr, to, nullptr,
+                    first > start
                 }
             );
         }
     }
-}
+
+    template <int H>
+    void run(const Group<T>& g) const {
+        const Pattern& p = g.pattern();
+        T* facts = scratch + p.starts[p.rows] * g.all.heads;
+        gather_facts<T, H>(g, Rows<const T>{}, shift, total, y, grad, facts, threads);
+        const Size width = H * g.all.c, at = g.first * g.all.c;
+        const Csr<T, std::int32_t> m = {p.column_starts, p.column_rows, nullptr, p.columns};
+        const Size groups = pieces_of((m.starts[m.rows] + m.rows) * width, GROUPS);
+        for_pieces(groups, threads, [&](Size piece) {
+            double* sums = partial + piece * width;
+            for (Size j = 0; j < width; ++j) sums[j] = 0;
+            const Size last = first_row(m, piece + 1, groups);
+            for (Size column = first_row(m, piece, groups); column < last; ++column)
+                column_of<H>(g, facts, sums, column);
+        });
+        for (Size j = 0; j < width; ++j) {
+            double sum = 0;
+            for (Size piece = 0; piece < groups; ++piece) sum += partial[piece * width + j];
+            dvector[at + j] += (T)sum;
+        }
+        over_rows(p, width, threads, [&](Size first, Size last) {
+            for (Size row = first; row < last; ++row) {
+                if (p.long_places) {
+                    row_of<H>(g, p.long_places, row);
+                } else {
+                    row_of<H>(g, p.places, row);
+                }
+            }
+        });
+    }
+};
 
 // scratch: (entries + FACTS · rows, heads) numbers; partial: GROUPS × width.
 template <class T>
@@ -262,32 +324,12 @@ void attend_v2_backward(
     Rows<const T> y, Rows<const T> grad, Rows<T> dx1, Rows<T> dx2, T* dvector, T* scratch,
     double* partial, int threads
 ) {
-    const Pattern& p = a.pattern;
-    T* facts = scratch + p.starts[p.rows] * a.heads;
-    gather_facts(a, Rows<const T>{}, shift, total, y, grad, facts, threads);
-    const Size width = dx1.width;
-    const Csr<T, std::int32_t> m = {p.column_starts, p.column_rows, nullptr, p.columns};
-    const Size groups = pieces_of((m.starts[m.rows] + m.rows) * width, GROUPS);
-    for_pieces(groups, threads, [&](Size group) {
-        double* sums = partial + group * width;
-        for (Size j = 0; j < width; ++j) sums[j] = 0;
-        attend_v2_columns(
-            a, x2, vector, grad, facts, dx1, sums, scratch, first_row(m, group, groups),
-            first_row(m, group + 1, groups)
-        );
-    });
-    for (Size j = 0; j < width; ++j) {
-        double sum = 0;
-        for (Size group = 0; group < groups; ++group) sum += partial[group * width + j];
-        dvector[j] += (T)sum;
-    }
-    over_rows(p, width, threads, [&](Size first, Size last) {
-        if (p.long_places) {
-            attend_v2_rows(a, p.long_places, x2, vector, scratch, dx2, first, last);
-        } else {
-            attend_v2_rows(a, p.places, x2, vector, scratch, dx2, first, last);
+    over_groups<T>(
+        a,
+        AttendColumnsV2<T>{
+            x2, vector, shift, total, y, grad, dx1, dx2, dvector, scratch, partial, threads
         }
-    });
+    );
 }
 
 }  // namespace gcnmpi::TARGET

@@ -36,12 +36,14 @@ template <class Body>
 double sum_over_rows(Size rows, Size width, int threads, Body body) {
     double totals[GROUPS] = {};
     const Size groups = pieces_of(rows * width, GROUPS);
-    for_pieces(groups, threads, [&](Size group) {
+    // Compiled once: inlined where there is one thread, it may be rounded in another order.
+    auto sum_group = [&](Size group) __attribute__((noinline)) {
         double sum = 0;
         for (Size row = rows * group / groups; row < rows * (group + 1) / groups; ++row)
             sum += body(row);
         totals[group] = sum;
-    });
+    };
+    for_pieces(groups, threads, sum_group);
     double total = 0;
     for (Size group = 0; group < groups; ++group) total += totals[group];
     return total;
@@ -63,13 +65,13 @@ double leaky_backward(Rows<const T> x, Rows<const T> grad, T slope, Rows<T> out,
     return sum_over_rows(x.rows, x.width, threads, [=](Size row) {
         const T *from = x.data + row * x.stride, *g = grad.data + row * grad.stride;
         T* to = out.data + row * out.stride;
+        // Two loops: where `to` lies shall not decide how the sum is made.
         double sum = 0;
 #pragma omp simd reduction(+ : sum)
-        for (Size j = 0; j < x.width; ++j) {
-            const T z = from[j], back = g[j];
-            sum += z < 0 ? (double)z * (double)back : 0.0;
-            to[j] = z > 0 ? back : slope * back;
-        }
+        for (Size j = 0; j < x.width; ++j)
+            sum += from[j] < 0 ? (double)from[j] * (double)g[j] : 0.0;
+#pragma omp simd
+        for (Size j = 0; j < x.width; ++j) to[j] = from[j] > 0 ? g[j] : slope * g[j];
         return sum;
     });
 }

@@ -81,14 +81,165 @@ inline T sum_of_lanes(Vec<T> v) {
     return folded<T>(v, [](Vec<T> a, Vec<T> b) { return a + b; })[0];
 }
 
-// out = Σ weight·x[end], or out += that; a weight for each arc and head.
-template <class T>
+// Sums of blocks of S lanes next to each other: of a where the result's block is even, of b where
+// it is odd.
+template <class T, int S>
+inline Vec<T> pair_sums(Vec<T> a, Vec<T> b) {
+#if defined(__clang__)
+    Vec<T> sums;
+    for (int j = 0; j < LANES<T>; ++j) {
+        const int from = j / (2 * S) * (2 * S) + j % S;
+        sums[j] = j / S % 2 ? b[from] + b[from + S] : a[from] + a[from + S];
+    }
+    return sums;
+#else
+    Bits<T> low, high;
+#pragma GCC unroll 16
+    for (int j = 0; j < LANES<T>; ++j) {
+        low[j] = j / (2 * S) * (2 * S) + j % S + (j / S % 2 ? LANES<T> : 0);
+        high[j] = low[j] + S;
+    }
+    return __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, high);
+#endif
+}
+
+// The sums of all lanes of each of COUNT vectors, a power of 2: of the first in the first lanes.
+template <class T, int COUNT, int S = LANES<T> / 2>
+inline Vec<T> sums_of_vectors(const Vec<T>* v) {
+    if constexpr (COUNT == 1) {
+        return v[0];
+    } else {
+        Vec<T> half[COUNT / 2];
+#pragma GCC unroll 8
+        for (int i = 0; i < COUNT / 2; ++i) half[i] = pair_sums<T, S>(v[i], v[i + COUNT / 2]);
+        return sums_of_vectors<T, COUNT / 2, S / 2>(half);
+    }
+}
+
+// All lanes whose numbers differ by multiples of H merged to one.
+template <class T, int H, int APART = LANES<T> / 2, class Merge>
+inline Vec<T> folded_to(Vec<T> v, Merge merge) {
+    if constexpr (APART < H) {
+        return v;
+    } else {
+        return folded_to<T, H, APART / 2>(merge(v, exchanged<T, APART>(v)), merge);
+    }
+}
+
+// Lane i·LANES / COUNT to lane i.
+template <class T, int COUNT>
+inline Vec<T> condensed(Vec<T> v) {
+#if defined(__clang__)
+    Vec<T> moved = v;
+    for (int j = 0; j < COUNT; ++j) moved[j] = v[j * (LANES<T> / COUNT)];
+    return moved;
+#else
+    Bits<T> from;
+#pragma GCC unroll 16
+    for (int j = 0; j < LANES<T>; ++j) from[j] = j * (LANES<T> / COUNT) % LANES<T>;
+    return __builtin_shuffle(v, from);
+#endif
+}
+
+template <class T, int APART>
+inline Vec<T> summed_blocks(Vec<T> v) {
+    if constexpr (APART == 0) {
+        return v;
+    } else {
+        return summed_blocks<T, APART / 2>(v + exchanged<T, APART>(v));
+    }
+}
+
+// The sums of the lanes of each of H vectors, a power of 2, to H numbers.
+template <class T, int H>
+inline void store_sums(const Vec<T>* v, T* to) {
+    constexpr int COUNT = H < LANES<T> ? H : LANES<T>;
+#pragma GCC unroll 8
+    for (int first = 0; first < H; first += COUNT) {
+        const Vec<T> blocks = sums_of_vectors<T, COUNT>(v + first);
+        const Vec<T> sums = summed_blocks<T, LANES<T> / COUNT / 2>(blocks);
+        const Vec<T> dense = condensed<T, COUNT>(sums);
+        __builtin_memcpy(to + first, &dense, COUNT * sizeof(T));
+    }
+}
+
+// How the numbers of H heads, a power of 2, lie in vectors: those of some arcs in one, or those of
+// one arc in several.
+template <class T, int H>
+struct Packing {
+    static constexpr int N = LANES<T>;
+    static constexpr int ARCS = N > H ? N / H : 1;
+    static constexpr int PARTS = H > N ? H / N : 1;
+};
+
+// A vector of N numbers of type E: H each from where(0), where(1), …
+template <class E, int N, int H, class Where>
+inline auto packed(Where where) {
+    using Result = typename Several<E, N>::type;
+    constexpr int PIECE = H * (int)sizeof(E), ALL = N * (int)sizeof(E);
+    if constexpr (PIECE >= ALL) {
+        Result v;
+        __builtin_memcpy(&v, where(0), ALL);
+        return v;
+#if defined(__AVX2__)
+    } else if constexpr (PIECE == 16 && ALL == 32) {
+        const __m128i first = _mm_loadu_si128((const __m128i*)where(0));
+        const __m128i second = _mm_loadu_si128((const __m128i*)where(1));
+        return (Result)_mm256_inserti128_si256(_mm256_castsi128_si256(first), second, 1);
+#endif
+    } else if constexpr (PIECE % 8 == 0) {
+        typename Several<double, ALL / 8>::type v;
+#pragma GCC unroll 16
+        for (int i = 0; i < ALL / 8; ++i) {
+            double two;
+            __builtin_memcpy(&two, (const char*)where(i * 8 / PIECE) + i * 8 % PIECE, 8);
+            v[i] = two;
+        }
+        return (Result)v;
+    } else {
+        Result v;
+#pragma GCC unroll 16
+        for (int i = 0; i < N; ++i) v[i] = *where(i);
+        return v;
+    }
+}
+
+// body(k, where, lanes) for the arcs k, k + 1, … of every vector, where where(i) is the number of
+// the i-th of them; the last one may have fewer lanes, and repeats its last arc.
+template <class T, int H, class Body>
+inline void over_packs(Size arcs, Body body) {
+    constexpr int ARCS = Packing<T, H>::ARCS;
+    Size k = 0;
+    for (; k + ARCS <= arcs; k += ARCS) body(k, [k](int i) { return k + i; }, LANES<T>);
+    if (k < arcs)
+        body(k, [k, arcs](int i) { return k + i < arcs ? k + i : arcs - 1; }, (int)(arcs - k) * H);
+}
+
+template <class T, int H>
+inline void load_heads(const T* from, Vec<T>* to) {
+#pragma GCC unroll 8
+    for (int part = 0; part < Packing<T, H>::PARTS; ++part)
+        to[part] = packed<T, LANES<T>, H>([=](int) { return from + part * LANES<T>; });
+}
+
+template <class T, int H>
+inline void store_heads(T* to, const Vec<T>* from) {
+    constexpr int N = LANES<T>;
+    if constexpr (H < N) {
+        __builtin_memcpy(to, from, H * sizeof(T));
+    } else {
+        for (int part = 0; part < H / N; ++part) store(to + part * N, from[part]);
+    }
+}
+
+// out = Σ weight·x[end], or out += that; a weight for each arc and head. Unless it is null, what is
+// stored is multiplied by the factor of its head.
+template <class T, int HEADS>
 struct WeightedSum {
     static constexpr int MOST = PANEL;
     Arcs arcs;
     Rows<const T> x;
-    const T* weights;
-    Size heads;
+    const T *weights, *factors;
     T* out;
     bool add;
 
@@ -101,7 +252,7 @@ struct WeightedSum {
         for (Size k = 0; k < arcs.count; ++k) {
             prefetch_row<T, V * H, PART>(arcs, k, x0, x.stride);
             const T* from = x0 + (Size)arcs.ends[k] * x.stride;
-            const T* weight = weights + k * heads + head;
+            const T* weight = weights + k * HEADS + head;
 #pragma GCC unroll 8
             for (int h = 0; h < H; ++h) {
                 const T value = weight[h];
@@ -113,24 +264,26 @@ struct WeightedSum {
         }
         T* to = out + column;
 #pragma GCC unroll 8
-        for (int f = 0; f < V * H; ++f)
-            store(to + f * N, add ? sums[f] + load(to + f * N) : sums[f]);
-        if constexpr (PART)
-            tail.store(to + V * N, add ? sums[V] + tail.load(to + V * N) : sums[V]);
+        for (int f = 0; f < V * H + PART; ++f) {
+            if (factors) sums[f] *= factors[head + (PART ? 0 : f / V)];
+            if (f == V * H) {
+                tail.store(to + f * N, add ? sums[f] + tail.load(to + f * N) : sums[f]);
+            } else {
+                store(to + f * N, add ? sums[f] + load(to + f * N) : sums[f]);
+            }
+        }
     }
 };
 
-// dots += <row[end], x>, a number for each arc and head; out = Σ weight·row[end] or out += that.
-template <class T>
+// dots = <row[end], x>, a number for each arc and head, or dots += that where a head has more than
+// one panel; out = Σ weight·row[end] or out += that.
+template <class T, int HEADS>
 struct DotsAndSum {
     static constexpr int MOST = PANEL;
     Arcs arcs;
     Rows<const T> rows;
-    const T* x;
-    const T* weights;
-    Size heads;
-    T* dots;
-    T* out;
+    const T *x, *weights;
+    T *dots, *out;
     bool add;
 
     template <int V, int H, bool PART>
@@ -143,24 +296,27 @@ struct DotsAndSum {
         for (Size k = 0; k < arcs.count; ++k) {
             prefetch_row<T, V * H, PART>(arcs, k, rows0, rows.stride);
             const T* from = rows0 + (Size)arcs.ends[k] * rows.stride;
-            const T* weight = weights + k * heads + head;
-            T* dot = dots + k * heads + head;
+            const T* weight = weights + k * HEADS + head;
+            Vec<T> products[H] = {};
 #pragma GCC unroll 8
             for (int h = 0; h < H; ++h) {
                 const T value = weight[h];
-                Vec<T> product = {};
 #pragma GCC unroll 8
                 for (int v = 0; v < V; ++v) {
                     const Vec<T> row = load(from + (h * V + v) * N);
                     sums[h * V + v] += value * row;
-                    product += row * load(mine + (h * V + v) * N);
+                    products[h] += row * load(mine + (h * V + v) * N);
                 }
                 if constexpr (PART) {
                     const Vec<T> row = tail.load(from + V * N);
                     sums[V] += value * row;
-                    product += row * end_of_mine;
+                    products[0] += row * end_of_mine;
                 }
-                dot[h] += sum_of_lanes<T>(product);
+            }
+            if constexpr (H > 1) {
+                store_sums<T, H>(products, dots + k * HEADS + head);
+            } else {
+                dots[k * HEADS + head] += sum_of_lanes<T>(products[0]);
             }
         }
         T* to = out + column;

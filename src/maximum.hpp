@@ -45,14 +45,17 @@ struct Largest {
         }
 #pragma GCC unroll 8
         for (int f = 0; f < F; ++f) {
-            const int lanes = f < V * H ? (int)N : rest;
+            using Short = typename Several<std::int32_t, LANES<T>>::type;
+            const Short places = __builtin_convertvector(place[f], Short);
             if (f < V * H) {
                 store(out + column + f * N, best[f]);
+                __builtin_memcpy(arg + column + f * N, &places, sizeof(places));
             } else {
                 tail.store(out + column + f * N, best[f]);
+                std::int32_t few[N];
+                __builtin_memcpy(few, &places, sizeof(places));
+                for (int lane = 0; lane < rest; ++lane) arg[column + f * N + lane] = few[lane];
             }
-            for (int lane = 0; lane < lanes; ++lane)
-                arg[column + f * N + lane] = (std::int32_t)place[f][lane];
         }
     }
 };

@@ -54,8 +54,9 @@ Attention<T> attention(
     const Pattern p = arrays.pattern();
     const Rows<const T> from = rows_of(x);
     require(from.rows == p.columns, "x has not as many rows as the pattern columns");
-    require(heads > 0 && heads <= MOST_HEADS && from.width % heads == 0, "heads do not fit");
+    require(heads > 0 && from.width % heads == 0, "heads do not fit");
     Attention<T> a = {p, from, heads, from.width / heads, slope, {}};
+    a.drop.scale = 1;
     if (drop && drop->rows) {
         require((Size)drop->rows->shape(0) == p.rows, "a key for each row");
         const Size keys = (Size)drop->columns->shape(0);

@@ -65,7 +65,6 @@ struct Pattern {
     Size rows, columns;
 };
 
-inline constexpr Size MOST_HEADS = 1024;
 inline constexpr Size FACTS = 4;  // numbers for each row and head that a backward pass makes
 
 // Attention over rows x of a pattern's columns: heads of c columns each, and the slope of

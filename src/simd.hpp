@@ -29,6 +29,11 @@ using Vec = typename VecOf<T>::type;
 template <class T>
 inline constexpr int LANES = BYTES / sizeof(T);
 
+template <class E, int N>
+struct Several {  // N numbers, not only as many as fill a vector
+    typedef E type __attribute__((vector_size(N * sizeof(E))));
+};
+
 template <class T>
 struct BitsOf;
 template <>
@@ -65,6 +70,21 @@ inline Vec<T> moved_down(Vec<T> v) {
     Bits<T> from;
 #pragma GCC unroll 16
     for (int j = 0; j < LANES<T>; ++j) from[j] = j + HALF;  // modulo their number
+    return __builtin_shuffle(v, from);
+#endif
+}
+
+// Each lane with the one whose number differs in the bit APART.
+template <class T, int APART>
+inline Vec<T> exchanged(Vec<T> v) {
+#if defined(__clang__)
+    Vec<T> other;
+    for (int j = 0; j < LANES<T>; ++j) other[j] = v[j ^ APART];
+    return other;
+#else
+    Bits<T> from;
+#pragma GCC unroll 16
+    for (int j = 0; j < LANES<T>; ++j) from[j] = j ^ APART;
     return __builtin_shuffle(v, from);
 #endif
 }

@@ -25,15 +25,7 @@ inline Vec<T> folded(Vec<T> v, Merge merge) {
     if constexpr (APART == 0) {
         return v;
     } else {
-#if defined(__clang__)
-        Vec<T> other;
-        for (int j = 0; j < LANES<T>; ++j) other[j] = v[j ^ APART];
-#else
-        Bits<T> from;
-#pragma GCC unroll 16
-        for (int j = 0; j < LANES<T>; ++j) from[j] = j ^ APART;
-        const Vec<T> other = __builtin_shuffle(v, from);
-#endif
+        const Vec<T> other = exchanged<T, APART>(v);
         return folded<T, APART / 2>(merge(v, other), merge);
     }
 }

@@ -16,6 +16,7 @@ from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.planner.costmodel import ARITHMETIC
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Step
+from gcnmpi.schemes.interface import Source
 from gcnmpi.schemes.outline import Sparse, make_facts
 from gcnmpi.schemes.p2p import P2POutline
 from partition.errors import UserError
@@ -71,7 +72,7 @@ def bench_epoch(
             "epoch", graph=manifest.name, n=manifest.n, nnz=manifest.nnz, partition=partition,
             name=name, ranks=comm.size, threads=run.problem.threads, rounds=rounds,
             scheme=run.problem.scheme.name, kernel=run.problem.kernel.name, dtype=config.dtype,
-            widths=list(run.step.model.widths), orders=[x.order for x in run.step.model.layers],
+            widths=list(run.step.model.widths), orders=list(run.step.model.program.orders),
             seconds=asdict(seconds), ratio=asdict(ratio), reference=reference,
             phases=_most(comm, run.phases(), before[name], rounds),
             hidden=comm.allgather(run.problem.traffic.hidden("train")),
@@ -93,7 +94,8 @@ def least_work(problem: Problem, step: Step) -> Work:
 
     Of one process: what ranks do more, because both multiply what they share, is theirs to lose.
     """
-    facts = make_facts(problem.stored, problem.partition, problem.direction, problem.config)
+    source = Source(problem.stored, problem.partition, problem.direction)
+    facts = make_facts(source, problem.config, problem.program.depth)
     outline = P2POutline(1, dataclasses.replace(facts, metrics=None))
     flops = moved = 0
     for name, k, *sizes in step.model.products(backward=True):

@@ -16,7 +16,7 @@ from gcnmpi.mpi.comm import Comm, from_root, maximum
 from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import Candidate, Setting, Skipped, candidates
+from gcnmpi.planner.ranking import Candidate, Setting, Skipped, candidates, skip
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
 from partition.errors import UserError
@@ -98,7 +98,7 @@ def _prepare(
         try:
             cost = asdict(predict(setting.case(candidate, size)))
         except UserError as error:
-            skipped.append(Skipped(candidate.scheme.name, candidate.options, error.message))
+            skip(skipped, candidate, error)
             continue
         expected.append((candidate, {f"predicted_{name}": cost[name] for name in PREDICTED}))
     return expected, skipped

@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from gcnmpi.core.model_config import MODELS, ModelConfig
 from gcnmpi.core.settings import (
     checked,
+    key,
     names_of,
     read_value,
     spelled,
@@ -30,7 +32,6 @@ from partition.errors import UserError
 from partition.graph.graph import DIRECTIONS, NORMALIZATIONS
 from partition.registry import Registry
 
-MODELS = Registry("model", {"gcn": "gcnmpi.nn.models:GCN"})
 OPTIMIZERS = Registry(
     "optimizer",
     {"adam": "gcnmpi.nn.optim:Adam", "sgd": "gcnmpi.nn.optim:SGD"},
@@ -47,39 +48,6 @@ ROW_ORDERS = Registry(
 )
 
 
-def key(
-    default: Any,
-    doc: str,
-    *,
-    choices: Iterable[str] = (),
-    also: tuple[str, ...] = (),
-    low: float | None = None,
-    below: float | None = None,
-    positive: bool = False,
-    example: Any = None,
-    joined: str = "",
-    needs: tuple[str, Any] | None = None,
-) -> Any:
-    """A configuration key: default, one-line meaning and the values it may take.
-
-    ``example`` is shown where a value is refused, in place of the default; the numbers of a list
-    are ``joined`` to the string that is meant; ``needs`` is the value of another key without which
-    this one has no effect, wherever the scheme has that one.
-    """
-    metadata = {
-        "doc": doc,
-        "choices": choices,  # a registry stays one: what is added to it later counts
-        "also": also,  # further choices
-        "low": low,
-        "below": below,
-        "positive": positive,
-        "example": default if example is None else example,
-        "joined": joined,
-        "needs": needs,
-    }
-    return field(default=default, metadata=metadata)
-
-
 @dataclass(frozen=True)
 class GraphConfig:
     """``[graph]``: how the aggregation matrix M is made from the graph."""
@@ -92,24 +60,6 @@ class GraphConfig:
     feature_norm: str = key(
         "none", "row: divide each feature row by its sum", choices=("none", "row")
     )
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """``[model]``: the network."""
-
-    name: str = key("gcn", "network", choices=MODELS)
-    hidden: tuple[int, ...] = key((16,), "widths of the hidden layers", low=1, example=(64, 32))
-    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
-    input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
-    bias: bool = key(True, "add a bias to each layer")
-    order: str = key(
-        "auto",
-        "which product first: M(HW) or (MH)W; auto: the one that sends fewer bytes",
-        choices=("auto", "combine", "aggregate"),
-    )
-    cache_input: bool = key(True, "compute M times fixed features only once")
-    train_features: bool = key(False, "learn the input features too, from those of the graph")
 
 
 @dataclass(frozen=True)
@@ -289,22 +239,20 @@ def read_config(
         that none of them reads.
     """
     table = {} if path is None else _read_toml(path)
-    config, given = from_table(table), list(names_of(table))
+    config, given = _build(Config, table, ""), list(names_of(table))
     for layer in (settings, over):
         values = _read_settings(layer)
         for name, value in values.items():
             config = _with(config, name, value)
         given += values
-    _check_together(config)
+    config = _completed(config)
     _check_owners(given, config, list(schemes))
     return config, frozenset(given)
 
 
 def from_table(table: Mapping[str, Any]) -> Config:
     """A checked :class:`Config` from nested mappings (parsed TOML, or a record's config)."""
-    config = _build(Config, table, "")
-    _check_together(config)
-    return config
+    return _completed(_build(Config, table, ""))
 
 
 def keys() -> Iterator[tuple[str, Any, str]]:
@@ -408,9 +356,20 @@ def _build(cls: type, table: Mapping[str, Any], prefix: str) -> Any:
     return cls(**values)
 
 
-def _check_together(config: Config) -> None:
+def _completed(config: Config) -> Config:
+    """The configuration with the widths of all hidden layers, if its values go together."""
     if len(config.train.betas) != 2 or max(config.train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
+    hidden, layers = config.model.hidden, config.model.layers
+    if not layers:
+        return config
+    if not 0 < len(hidden) <= layers:
+        raise UserError(
+            f"model.layers = {layers}, and model.hidden gives {len(hidden)} widths",
+            "give one width, or leave model.layers out",
+        )
+    hidden += hidden[-1:] * (layers - len(hidden))
+    return dataclasses.replace(config, model=dataclasses.replace(config.model, hidden=hidden))
 
 
 def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> None:

@@ -23,9 +23,13 @@ def glorot(seed: int, layer: int, d_in: int, d_out: int) -> np.ndarray:
 
     Glorot and Bengio 2010, equation 16, as in PyTorch Geometric's ``GCNConv``.
     """
-    bound = np.sqrt(6.0 / (d_in + d_out))
-    generator = np.random.Generator(np.random.Philox(key=[seed, layer]))
-    return generator.uniform(-bound, bound, size=(d_in, d_out))
+    return uniform(seed, layer, np.sqrt(6.0 / (d_in + d_out)), (d_in, d_out))
+
+
+def uniform(seed: int, stream: int, bound: float, shape: tuple[int, ...]) -> np.ndarray:
+    """Random numbers in ±bound that depend on (seed, stream) only, float64."""
+    generator = np.random.Generator(np.random.Philox(key=[seed, stream]))
+    return generator.uniform(-bound, bound, size=shape)
 
 
 def row_keys(seed: int, epoch: int, layer: int, vertices: np.ndarray) -> np.ndarray:

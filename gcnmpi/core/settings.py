@@ -10,9 +10,43 @@ import json
 import math
 import tomllib
 from collections.abc import Iterable, Mapping
+from dataclasses import field
 from typing import Any, get_args, get_origin
 
 from partition.errors import UserError, nearest, unknown_name
+
+
+def key(
+    default: Any,
+    doc: str,
+    *,
+    choices: Iterable[str] = (),
+    also: tuple[str, ...] = (),
+    low: float | None = None,
+    below: float | None = None,
+    positive: bool = False,
+    example: Any = None,
+    joined: str = "",
+    needs: tuple[str, Any] | None = None,
+) -> Any:
+    """A configuration key: default, one-line meaning and the values it may take.
+
+    ``example`` is shown where a value is refused, in place of the default; the numbers of a list
+    are ``joined`` to the string that is meant; ``needs`` is the value of another key without which
+    this one has no effect, wherever the scheme has that one.
+    """
+    metadata = {
+        "doc": doc,
+        "choices": choices,  # a registry stays one: what is added to it later counts
+        "also": also,  # further choices
+        "low": low,
+        "below": below,
+        "positive": positive,
+        "example": default if example is None else example,
+        "joined": joined,
+        "needs": needs,
+    }
+    return field(default=default, metadata=metadata)
 
 
 def read_value(text: str, hint: Any) -> Any:
@@ -65,7 +99,7 @@ def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     hint : type
         What is wanted: str, int, float, bool or a tuple of these.
     limits : mapping
-        As ``gcnmpi.core.config.key`` makes it.
+        As :func:`key` makes it.
 
     Raises
     ------

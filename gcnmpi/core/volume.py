@@ -74,6 +74,13 @@ def broadcast(nbytes: int, size: int, root: bool) -> Volume:
     return Volume(nbytes * (size - 1), 0, size - 1) if root else Volume(0, nbytes, 0)
 
 
+def reduction(nbytes: int, size: int, root: bool) -> Volume:
+    """The sum of ``nbytes`` of ``size`` ranks on one of them, the adjoint of a broadcast."""
+    if not nbytes:
+        return NOTHING
+    return Volume(0, nbytes * (size - 1), 0) if root else Volume(nbytes, 0, 1)
+
+
 def all_gather(own: int, total: int, size: int) -> Volume:
     """A rank's ``own`` bytes to all others; ``total`` bytes on every rank in the end."""
     return Volume(own * (size - 1), total - own, size - 1)

@@ -50,8 +50,8 @@ class HaloProduct:
         Communicator of the ranks that the plan numbers.
     plan : Plan
     kernel : kernel
-    forward : (nown, nown + nhalo) csr_array
-        The rank's rows over local columns.
+    forward : (nown, nown + nhalo) csr_array or None
+        The rank's rows over local columns. None: there are no products, only rows are gathered.
     backward : (nown, nown + nhalo) csr_array or None
         Its rows of the transpose, which have the same pattern; may be ``forward`` itself. None:
         the transposed product folds.
@@ -69,7 +69,7 @@ class HaloProduct:
         comm: Comm,
         plan: Plan,
         kernel: Any,
-        forward: sp.csr_array,
+        forward: sp.csr_array | None,
         backward: sp.csr_array | None,
         config: SchemeConfig,
         phases: Phases,
@@ -81,18 +81,19 @@ class HaloProduct:
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._phases, self._traffic = phases, traffic
         self._folds = backward is None
-        self._forward = self._backward = self._cut(forward)
-        if backward is None:
+        if forward is not None:
+            self._forward = self._backward = self._cut(forward)
+        if forward is not None and backward is None:
             transposed = sp.csr_array(forward.T)
             own, halo = (
                 _rows(transposed, 0, plan.nown),
                 _rows(transposed, plan.nown, transposed.shape[0]),
             )
             self._backward = Halves(self._chunked(own), kernel.sparse(halo))
-        elif backward is not forward:
+        elif backward is not None and backward is not forward:
             self._backward = self._cut(backward)
         self._add = kernel.sparse(addition_matrix(plan))
-        self._exchanges: dict[int, Exchange] = {}
+        self._exchanges: dict[int, Exchange] = {}  # those of matrices that live as long as this
         self._scratch: dict[int, Exchange] = {}
         self._whole: dict[int, Exchange] = {}
 
@@ -118,20 +119,35 @@ class HaloProduct:
         else:
             self._expand(self._backward, x, out, then)
 
+    def whole(self, x: Any) -> Any:
+        """The ``[own | halo]`` buffer that x is the head of, which comes from ``empty``."""
+        return self._exchanges[id(x)].whole
+
     def gather(self, x: Any) -> Any:
-        """Own and halo rows, (nown + nhalo, width): what attention needs."""
-        exchange = self._exchanges.get(id(x))
-        if exchange is None:
-            exchange = self._whole_exchange(x.shape[1])
-            self._kernel.copy(x, exchange.own)
+        """That buffer, with the rows of others in its halo."""
+        exchange = self._exchanges[id(x)]
         exchange.start_expand()
         exchange.finish_expand()
         return exchange.whole
 
-    def gather_t(self, x: Any, out: Any) -> None:
-        """The adjoint of ``gather``: out = own rows of x + what other ranks' halos add to them."""
-        exchange = self._whole_exchange(x.shape[1])
-        self._kernel.copy(x, exchange.whole)
+    def discard(self, x: Any) -> None:
+        """Free the buffer of x, which comes from ``empty``."""
+        del self._exchanges[id(x)]
+
+    def gradient(self, width: int) -> Any:
+        """A buffer (nown + nhalo, width) for :meth:`scatter`, one for each width."""
+        return self._whole_exchange(width).whole
+
+    def scatter(self, whole: Any, out: Any) -> None:
+        """The adjoint of ``gather``: out = own rows of whole + what other ranks' halos add to them.
+
+        Parameters
+        ----------
+        whole : array
+            From :meth:`gradient`.
+        """
+        exchange = self._whole_exchange(whole.shape[1])
+        assert exchange.whole is whole
         exchange.start_fold()
         self._kernel.copy(exchange.own, out)
         exchange.finish_fold()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 
 from gcnmpi.core import rng
+from gcnmpi.kernels import cuda_neighbours, cuda_norms
 
 PARTIALS = 1024  # partial sums of a column, in float64: enough threads, few to add in the end
 
@@ -22,6 +23,7 @@ def source(dtype_name: str) -> str:
     return f"""
 typedef {_TYPES[dtype_name]} T;
 typedef long long I;
+typedef int S32;
 typedef unsigned int U32;
 typedef unsigned long long U64;
 #define MIX1 {rng.MIX1:#x}u
@@ -29,15 +31,24 @@ typedef unsigned long long U64;
 #define GOLDEN {rng.GOLDEN:#x}ull
 #define SPLIT1 {rng.SPLIT1:#x}ull
 #define SPLIT2 {rng.SPLIT2:#x}ull
-{_KERNELS}"""
+{_sources()}"""
 
 
 def names() -> list[str]:
     """The kernels in it."""
-    return re.findall(r"__global__ void (\w+)\(", _KERNELS)
+    return re.findall(r"__global__ void (\w+)\(", _sources())
+
+
+def _sources() -> str:
+    return _KERNELS + cuda_neighbours.KERNELS + cuda_norms.KERNELS
 
 
 _KERNELS = r"""
+#ifdef __CUDACC__
+#define DEVICE __device__ __forceinline__
+#else
+#define DEVICE inline
+#endif
 #define AT(x, i, j) x[(i) * x##_row + (j) * x##_column]
 #define ROW ((I)blockIdx.x * blockDim.y + threadIdx.y)
 #define COLUMN ((I)blockIdx.y * blockDim.x + threadIdx.x)

@@ -23,6 +23,8 @@ try:
     import cupyx
     from cupy_backends.cuda.libs import cublas
 
+    from gcnmpi.kernels.cupy_neighbours import CupyNeighbours
+    from gcnmpi.kernels.cupy_norms import CupyNorms
     from gcnmpi.kernels.cusparse_ import SparseMatrix
 
     DEVICES = cp.cuda.runtime.getDeviceCount()
@@ -42,7 +44,7 @@ THREADS = 256  # in a block
 WARP = 32  # threads that read memory together
 
 
-class CupyKernel(Epilogues):
+class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
     """The arithmetic of :class:`~gcnmpi.kernels.dense.DenseArithmetic`, on a GPU.
 
     Parameters
@@ -86,6 +88,10 @@ class CupyKernel(Epilogues):
     def empty(self, *shape: int) -> Array:
         """An uninitialised array of the kernel's dtype."""
         return cp.empty(shape, self.dtype)
+
+    def empty_integers(self, *shape: int) -> Array:
+        """An array of int32 that holds nothing in particular."""
+        return cp.empty(shape, np.int32)
 
     def empty_columnwise(self, rows: int, columns: int) -> Array:
         """An uninitialised (rows, columns) array laid out column by column."""
@@ -173,13 +179,7 @@ class CupyKernel(Epilogues):
 
     def column_sum(self, x: Array, out: Array) -> None:
         """out = sum of the rows of x, added in an order that depends on its shape only."""
-        width = x.shape[1]
-        partial = self._partial_sums(x, logarithms=False)
-        stride = np.int64(out.strides[0] // out.itemsize) if width else 0
-        self._launch(
-            "add_partial_sums", width, 1, partial, np.int64(cuda.PARTIALS), np.int64(width), out,
-            stride,
-        )  # fmt: skip
+        self._add_partials(self._partial_sums(x, logarithms=False), out)
 
     def add_bias(self, x: Array, bias: Array) -> None:
         """x += 1·biasᵀ."""
@@ -335,12 +335,22 @@ class CupyKernel(Epilogues):
 
     def _partial_sums(self, x: Array, logarithms: bool) -> Array:
         rows, width = x.shape
-        if width not in self._partials:
-            self._partials[width] = cp.empty((cuda.PARTIALS, width), np.float64)
-        partial = self._partials[width]
+        partial = self._partial_array(width)
         arguments = (*_matrix(x), np.int64(logarithms), np.int64(rows), partial)
         self._launch("partial_sums", cuda.PARTIALS, width, *arguments)
         return partial
+
+    def _partial_array(self, width: int) -> Array:
+        if width not in self._partials:
+            self._partials[width] = cp.empty((cuda.PARTIALS, width), np.float64)
+        return self._partials[width]
+
+    def _add_partials(self, partial: Array, out: Array) -> None:
+        """out = the sums of the columns of ``partial``."""
+        width = partial.shape[1]
+        stride = np.int64(out.strides[0] // out.itemsize) if width else 0
+        sizes = np.int64(cuda.PARTIALS), np.int64(width)
+        self._launch("add_partial_sums", width, 1, partial, *sizes, out, stride)
 
     def _resident(self, array: Any, kind: str) -> Array:
         """An index array on the device, where it stays for as long as the host's one lives.

@@ -71,6 +71,10 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
         """An uninitialised array of the kernel's dtype."""
         return self._aligned(np.empty, shape)
 
+    def empty_integers(self, *shape: int) -> Array:
+        """An array of int32 that holds nothing in particular."""
+        return np.empty(shape, np.int32)
+
     def empty_columnwise(self, rows: int, columns: int) -> Array:
         """An uninitialised (rows, columns) array laid out column by column.
 

@@ -271,7 +271,8 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         kind, hashing = KINDS.index(e.kind), (rng.MIX1, rng.MIX2, int(rng.threshold(e.p)))
         scale = e.scale if isinstance(e, ActivationBackward) else 1 / (1 - e.p)
         arrays = self._epilogues.activation(bias, kind, *keys, *hashing, scale, e.slope)
-        if isinstance(e, ActivationBackward):
+        # Dropout by itself is its own gradient, for which no output is needed.
+        if isinstance(e, ActivationBackward) and e.kind != "none":
             return self._epilogues.backward(arrays, e.output, scale)
         return arrays
 

@@ -22,6 +22,7 @@ from gcnmpi.mpi.comm import (
     SUM,
     Comm,
     reduce_in_pieces,
+    reduce_to_root,
     row_type,
     slice_of,
     wait_all,
@@ -66,6 +67,16 @@ class Group:
         if self.rank == root:
             return Pending([request], self._phases)
         return Pending([request], self._phases, lambda: self._take(message, array))
+
+    def reduce(self, array: Any, root: int) -> None:
+        """The sum of all arrays on the root, in place; those of others stay."""
+        if self.size > 1 and array.nbytes:
+            self._traffic.count(volume.reduction(array.nbytes, self.size, self.rank == root))
+            message = self._filled(array)
+            with self._phases("wait"):
+                reduce_to_root(self.comm, message, root)
+            if self.rank == root:
+                self._take(message, array)
 
     def all_gather(self, piece: Any, whole: Any, rows: Sequence[int]) -> None:
         """The pieces of all, one below the other.

@@ -293,6 +293,18 @@ def reduce_in_pieces(comm: Comm, array: Any, op: Any) -> None:
         comm.Allreduce(MPI.IN_PLACE, flat[start : start + step], op)
 
 
+def reduce_to_root(comm: Comm, array: Any, root: int) -> None:
+    """Sum a contiguous array over ranks, into that of one of them, in such pieces."""
+    flat = array.reshape(-1)
+    step = REDUCED_AT_ONCE // array.itemsize
+    for start in range(0, len(flat), step):
+        piece = flat[start : start + step]
+        if comm.rank == root:
+            comm.Reduce(MPI.IN_PLACE, piece, MPI.SUM, root)
+        else:
+            comm.Reduce(piece, None, MPI.SUM, root)
+
+
 def maximum(comm: Comm, value: float) -> float:
     """The largest value over ranks, on every rank."""
     return maxima(comm, value)[0]

@@ -1,1 +1,1 @@
-"""Networks: layers, losses and optimizers, written once for all schemes and kernels."""
+"""Networks: operators, their description as a static graph, and its compilation."""

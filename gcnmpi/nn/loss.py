@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.layers import Product
+from gcnmpi.nn.program import Product
 
 
 class SoftmaxCrossEntropy:

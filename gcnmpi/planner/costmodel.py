@@ -35,8 +35,10 @@ gradients of weights counted separately, and without the piece that a rank owns 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -46,19 +48,23 @@ from gcnmpi.kernels import resolve
 from gcnmpi.layout.loading import PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.collectives import reduction_scratch
-from gcnmpi.nn.layers import Product, choose_orders, input_pieces, network_products
+from gcnmpi.nn.describe import graph_of, network_of
+from gcnmpi.nn.instructions import INSTRUCTIONS, kept, products
 from gcnmpi.nn.loss import loss_products
+from gcnmpi.nn.model import input_pieces
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.program import Finish, Product, Program, Step, Value
 from gcnmpi.planner.machine import Machine
-from gcnmpi.schemes.outline import Outline, Span, Sparse
+from gcnmpi.schemes.outline import EXCHANGES, Outline, Span, Sparse
 from partition.errors import UserError
 from partition.graph.graph import Graph, index_dtype, training_vertices
 from partition.graph.store import StoredGraph
 
-KNOWN = ("gcn",)  # models whose products are described here
 # How often an operation reads or writes each number of its matrix.
 BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
-# Products that compute; the others only move what is there.
-ARITHMETIC = ("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad")
+# Products that compute, and how often. Attention is as one product with M, its gradient as two.
+ARITHMETIC = dict.fromkeys(("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad"), 1)
+ARITHMETIC |= {"expand": 1, "fold": 2}
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
 INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
@@ -76,8 +82,7 @@ class Workload:
     config : Config
     n : int
         Vertices.
-    widths : tuple of int
-        Columns of H⁰ … Hᴸ.
+    network : Network
     train_share : float
         Share of the vertices that train.
     distances : (quantiles,) array or None
@@ -86,14 +91,9 @@ class Workload:
 
     config: Config
     n: int
-    widths: tuple[int, ...]
+    network: Network
     train_share: float
     distances: np.ndarray | None = field(default=None, compare=False)
-
-    @property
-    def depth(self) -> int:
-        """Number of layers."""
-        return len(self.widths) - 1
 
     @property
     def itemsize(self) -> int:
@@ -143,15 +143,8 @@ def workload(
     Raises
     ------
     UserError
-        If the model is not known here, or the graph has no features or no labels, and none are
-        given.
+        If the graph has no features or no labels, and none are given.
     """
-    if config.model.name not in KNOWN:
-        raise UserError(
-            f"the cost model does not know model {config.model.name!r}: it would describe another "
-            f"network ({', '.join(KNOWN)})",
-            "describe its products in gcnmpi/planner/costmodel.py; train runs it without",
-        )
     manifest = stored.manifest
     ends = (features or manifest.features, classes or manifest.classes)
     for what, width in zip(("features", "labels"), ends, strict=True):
@@ -162,8 +155,9 @@ def workload(
             )
     trained = training_vertices(stored.graph)
     share = 1.0 if trained is None else float(np.mean(trained))
-    widths = (ends[0], *config.model.hidden, ends[1])
-    return Workload(config, manifest.n, widths, share, arc_distances(stored.graph))
+    config = replace(config, graph=graph_of(config))
+    network = network_of(config.model, *ends)
+    return Workload(config, manifest.n, network, share, arc_distances(stored.graph))
 
 
 def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:
@@ -186,6 +180,8 @@ class Case:
         The scheme on ``size`` ranks.
     ranks_per_node : int
         Ranks fill the nodes one after the other.
+    program : Program
+        The network on that scheme.
     """
 
     outline: Outline
@@ -193,35 +189,34 @@ class Case:
     work: Workload
     machine: Machine
     ranks_per_node: int
+    program: Program
 
     @property
-    def orders(self) -> tuple[str, ...]:
-        """Order of products of each layer; a UserError if the scheme has not the one wanted."""
-        return choose_orders(self.work.config.model, self.work.widths, self.outline.orders)
+    def steps(self) -> tuple[Step, ...]:
+        """Steps of an epoch, without the loss."""
+        return (*self.program.forward, *self.program.backward)
 
-    @property
-    def products(self) -> list[Product]:
+    def products(self, rank: int) -> list[Product]:
         """Products of an epoch, without those of the loss."""
-        model = self.work.config.model
-        return network_products(model, self.work.widths, self.orders, backward=True)
+        return products(self.program, self.steps, partial(self.rows, rank))
+
+    def rows(self, rank: int, place: Place) -> int:
+        """Rows of a rank's piece of a matrix at a place."""
+        return self.outline.shape(rank, place, 1)[0]
 
 
 def predict(case: Case) -> Cost:
-    """The cost of an epoch of training under a scheme.
-
-    Raises
-    ------
-    UserError
-        If the scheme cannot multiply in the order that the configuration wants.
-    """
+    """The cost of an epoch of training under a scheme."""
     ranks = list(case.outline.ranks())
     phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
     volumes = dict.fromkeys(ranks, NOTHING)
-    for step in [*([product] for product in case.products), None]:
+    for step in [*case.steps, None]:
         slowest: dict[str, float] = {}
         for rank in ranks:
-            products = _loss_products(case, rank) if step is None else step
-            seconds, volume = _step(case, rank, products)
+            made = _loss_products(case, rank)
+            if step is not None:
+                made = products(case.program, [step], partial(case.rows, rank))
+            seconds, volume = _step(case, rank, made)
             volumes[rank] += volume
             slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
         for name, value in slowest.items():
@@ -242,13 +237,11 @@ def predict(case: Case) -> Cost:
 
 def reduced_bytes(case: Case, rank: int) -> int:
     """Size of what is summed over ranks: gradients of what is whole everywhere, and the loss."""
-    widths, numbers = case.work.widths, 1
-    for k in range(1, case.work.depth + 1):
-        whole = widths[k - 1] * widths[k]
-        if case.outline.weight_numbers(rank, k, *widths[k - 1 : k + 1]) == whole:
+    numbers = 1
+    for name, parameter in case.program.parameters.items():
+        whole = int(np.prod(parameter.shape))
+        if not parameter.is_weight or _weight_numbers(case, rank, name) == whole:
             numbers += whole
-        if case.work.config.model.bias:
-            numbers += widths[k]
     return 8 * numbers
 
 
@@ -269,30 +262,9 @@ def memory(case: Case) -> int:
     return int(case.machine.process_bytes) + node_share + max(_memory(case, r) for r in ranks)
 
 
-def matrices(work: Workload, orders: Sequence[str]) -> list[tuple[str, Place, int]]:
-    """Dense matrices that a network keeps: name, place and width of each.
-
-    Matrices of equal name, width and layout share memory: they are the workspace of all layers.
-    """
-    model, widths, depth = work.config.model, work.widths, work.depth
-    first = Place(1, aggregated=True) if orders[0] == "given" else Place(0)
-    found = [("input", first, widths[0])]
-    if model.input_dropout:
-        found.append(("dropped", Place(0), widths[0]))
-    for k, order in enumerate(orders, start=1):
-        d_in, d_out = widths[k - 1 : k + 1]
-        found.append((f"output {k}", Place(k), d_out))
-        input_grad = k > 1 or model.train_features
-        if order == "aggregate":
-            found.append((f"aggregated {k}", Place(k, aggregated=True), d_in))
-        if order == "combine":
-            found += [("product", Place(k), d_out), ("aside", Place(k), d_out)]
-        elif input_grad:
-            found.append(("aside", Place(k, aggregated=True), d_in))
-        if input_grad:
-            found.append(("product", Place(k - 1), d_in))
-    found.append(("product", Place(depth), widths[-1]))
-    return found
+def matrices(program: Program) -> list[Value]:
+    """Dense matrices that a network keeps on a scheme: constants, and buffers of the passes."""
+    return [*(program.values[i] for i in program.kept), *program.buffers]
 
 
 # Seconds.
@@ -306,7 +278,8 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
         name, k, *sizes = product
         for part in outline.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
             if isinstance(part, Sparse):
-                seconds["sparse"] += machine.sparse_seconds(part, itemsize, case.work.distances)
+                one = machine.sparse_seconds(part, itemsize, case.work.distances)
+                seconds["sparse"] += ARITHMETIC[name] * one
             else:
                 seconds["dense"] += machine.dense_seconds(part, itemsize)
         volume = outline.volume(rank, name, k, *sizes)
@@ -323,19 +296,25 @@ def _passes_seconds(case: Case, rank: int) -> float:
 
     Each pass is counted separately, which is too much if a kernel fuses it with a product.
     """
-    work, model = case.work, case.work.config.model
+    work, values = case.work, case.program.values
     numbers, dropped = 0.0, 0
-    for k in range(1, work.depth + 1):
-        piece = _numbers(case, rank, Place(k), work.widths[k])
-        numbers += BIAS * piece * model.bias
-        if k < work.depth:
-            numbers += (RELU + RELU_BACKWARD) * piece
-            dropped += piece * (model.dropout > 0)
-    numbers += LOSS * work.train_share * _numbers(case, rank, Place(work.depth), work.widths[-1])
+    for step in case.steps:
+        value = values[step.number]
+        piece = _numbers(case, rank, value.place, value.width)
+        own = isinstance(step.operator, Finish) and step.name == "finish"
+        finish = step.operator if own else step.finish
+        if isinstance(finish, Finish):
+            numbers += (BIAS * bool(finish.bias) + RELU * (finish.kind != "none")) * piece
+            dropped += piece * (finish.p > 0)
+        elif step.name == "finish_backward" or step.finish_gradient is not None:
+            numbers += RELU_BACKWARD * piece
+            finish = step.finish_gradient[0] if step.finish_gradient else step.operator
+            dropped += piece * (getattr(finish, "kind", "") == "none")
+        else:
+            numbers += INSTRUCTIONS[step.name].passes * piece
+    logits = values[case.program.logits]
+    numbers += LOSS * work.train_share * _numbers(case, rank, logits.place, logits.width)
     numbers += UPDATE * _parameters(case, rank)
-    if model.input_dropout:
-        times = 2 if model.train_features else 1
-        dropped += times * _numbers(case, rank, Place(0), work.widths[0])
     seconds = case.machine.copy_seconds(numbers * work.itemsize)
     return seconds + dropped * case.machine.dropout_number
 
@@ -365,7 +344,7 @@ def _features_memory(case: Case, rank: int) -> int:
 
     If some columns of a file are sent, its whole rows are in memory.
     """
-    work, width = case.work, case.work.widths[0]
+    work, width = case.work, case.program.values[0].width
     rows, columns = case.outline.shape(rank, Place(0), width)
     stored = rows * columns * FEATURE_BYTES
     packed = min(int(work.config.loading.max_buffer_mb * 2**20), stored)
@@ -377,23 +356,24 @@ def _features_memory(case: Case, rank: int) -> int:
 
 
 def _training_memory(case: Case, rank: int) -> int:
-    outline, work = case.outline, case.work
-    # A workspace of one shape on this rank is one matrix, whichever layer asks for it.
-    kept = {
-        (name, outline.shape(rank, place, width), width)
-        for name, place, width in matrices(work, case.orders)
-    }
-    dense = sum(rows * columns for _, (rows, columns), _ in kept)
+    outline, work, program = case.outline, case.work, case.program
+    shapes = [outline.shape(rank, v.place, v.width) for v in matrices(program)]
+    dense = sum(rows * columns for rows, columns in shapes)
     # The loss copies the logits of training vertices, and makes their gradient.
-    _, columns = outline.shape(rank, Place(work.depth), work.widths[-1])
+    logits = program.values[program.logits]
+    _, columns = outline.shape(rank, logits.place, logits.width)
     dense += 2 * _train_rows(case, rank) * columns
+    dense += sum(kept(program, step, *_arcs(case, rank)) for step in case.steps)
     # Buffers of one product and width serve all layers.
-    distinct = {(product[0], *product[2:]): product for product in case.products}
+    distinct = {(product[0], *product[2:]): product for product in case.products(rank)}
     buffers = sum(outline.buffers(rank, *product) for product in distinct.values())
-    if outline.own_buffers and case.orders[0] == "aggregate" and work.config.model.input_dropout:
-        # Evaluation exchanges the features themselves, training what dropout leaves of them: with
-        # a halo each, and one buffer of packed rows.
-        buffers += outline.volume(rank, "aggregate", 1, work.widths[0]).received
+    if outline.own_buffers:
+        # Each matrix that is exchanged has a halo of its own.
+        exchanged = Counter(v.width for v in matrices(program) if v.exchanged)
+        counted = Counter(sizes[0] for name, *sizes in distinct if name in EXCHANGES)
+        for width, number in exchanged.items():
+            halo = outline.volume(rank, "aggregate", 1, width).received
+            buffers += max(0, number - counted[width]) * halo
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
     train, reduced = work.config.train, reduced_bytes(case, rank)
     copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)
@@ -404,21 +384,25 @@ def _training_memory(case: Case, rank: int) -> int:
 
 def _first_memory(case: Case, rank: int) -> int:
     """H⁰, M·H⁰ and what that product takes, where it is made once: see ``aggregate_input``."""
-    if case.orders[0] != "given":
+    constants = [step for step in case.program.constants if step.name == "aggregate"]
+    if not constants:
         return 0
-    outline, width, itemsize = case.outline, case.work.widths[0], case.work.itemsize
-    shapes = [outline.shape(rank, Place(*place), width) for place in ((0,), (1, True))]
-    (rows, columns), (result_rows, _) = shapes
+    outline, values, itemsize = case.outline, case.program.values, case.work.itemsize
+    width = values[0].width
+    (rows, columns), (result_rows, _) = (
+        outline.shape(rank, values[i].place, width) for i in (0, constants[0].writes)
+    )
     pieces = input_pieces(width)
-    kept = rows * columns
-    if pieces == 1 or rows != result_rows:
-        kept += result_rows * columns
+    held = rows * columns
+    if pieces == 1 or rows != result_rows or 0 in case.program.kept:
+        held += result_rows * columns
+    held += sum(_numbers(case, rank, values[i].place, width) for i in case.program.kept[2:])
     if pieces > 1:
-        kept += (rows + result_rows) * -(-columns // pieces)
+        held += (rows + result_rows) * -(-columns // pieces)
     product = "aggregate", 1, -(-width // pieces)
     state = 2 * _parameters(case, rank) * itemsize
     scratch = outline.buffers(rank, *product) + outline.reduction_scratch(rank, *product)
-    return kept * itemsize + state + scratch
+    return held * itemsize + state + scratch
 
 
 # Sizes.
@@ -426,11 +410,28 @@ def _first_memory(case: Case, rank: int) -> int:
 
 def _parameters(case: Case, rank: int) -> int:
     """Numbers of weights and biases, and of features where they are trained."""
-    model, widths = case.work.config.model, case.work.widths
-    numbers = sum(widths[1:]) if model.bias else 0
-    for k in range(1, case.work.depth + 1):
-        numbers += case.outline.weight_numbers(rank, k, *widths[k - 1 : k + 1])
-    return numbers + model.train_features * _numbers(case, rank, Place(0), widths[0])
+    numbers = 0
+    for name, parameter in case.program.parameters.items():
+        whole = int(np.prod(parameter.shape))
+        numbers += _weight_numbers(case, rank, name) if parameter.is_weight else whole
+    features = case.program.values[0]
+    trained = case.program.trained_features
+    return numbers + trained * _numbers(case, rank, features.place, features.width)
+
+
+def _weight_numbers(case: Case, rank: int, name: str) -> int:
+    """Numbers of a weight that a rank holds."""
+    program = case.program
+    k, shape = program.weight_layers[name], program.parameters[name].shape
+    return case.outline.weight_numbers(rank, k, *shape)
+
+
+def _arcs(case: Case, rank: int) -> tuple[int, int, int]:
+    """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
+    product = "expand" if case.program.needs_halo else "aggregate"
+    tiles = [p for p in case.outline.work(rank, product, 1, 1) if isinstance(p, Sparse)]
+    rows = case.rows(rank, case.program.place)
+    return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)
 
 
 def _numbers(case: Case, rank: int, place: Place, width: int) -> int:
@@ -440,9 +441,8 @@ def _numbers(case: Case, rank: int, place: Place, width: int) -> int:
 
 def _train_rows(case: Case, rank: int) -> int:
     """Training vertices of a rank, if they are spread evenly."""
-    rows, _ = case.outline.shape(rank, Place(case.work.depth), case.work.widths[-1])
-    return round(rows * case.work.train_share)
+    return round(case.rows(rank, case.program.place) * case.work.train_share)
 
 
 def _loss_products(case: Case, rank: int) -> list[Product]:
-    return loss_products(case.work.depth, _train_rows(case, rank))
+    return loss_products(case.program.place.layer, _train_rows(case, rank))

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config, ModelConfig, SchemeConfig
-from gcnmpi.planner.costmodel import KNOWN, Case, Cost, Workload, memory, predict, workload
+from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.planner.costmodel import Case, Cost, Workload, memory, predict, workload
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.interface import Source
 from gcnmpi.schemes.outline import make_facts
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
@@ -105,10 +107,12 @@ class Setting:
 
     def case(self, candidate: Candidate, size: int) -> Case:
         """A candidate on so many ranks, for the cost model."""
-        config = replace(self.config, scheme=candidate.scheme)
-        facts = make_facts(self.stored, candidate.partition, self.direction, config)
+        config = replace(self.work.config, scheme=candidate.scheme)
+        source = Source(self.stored, candidate.partition, self.direction)
+        program, demand = program_on(self.work.network, source, config, size)
+        facts = make_facts(source, config, demand.depth)
         outline = SCHEMES.get(candidate.scheme.name).outline(candidate.scheme, size, facts)
-        return Case(outline, size, self.work, self.machine, self.ranks_per_node)
+        return Case(outline, size, self.work, self.machine, self.ranks_per_node, program)
 
     def random_partition(self, k: int) -> Partition:
         """A partition that is not there, with the metrics that random rows are expected to have."""
@@ -157,12 +161,19 @@ def rank_schemes(
         try:
             cost = predict(setting.case(candidate, size))
         except UserError as error:
-            skipped.append(Skipped(candidate.scheme.name, candidate.options, error.message))
+            skip(skipped, candidate, error)
             continue
         ranked.append(Ranked(candidate, cost))
     if memory_limit is not None:
         ranked = _with_advice(setting, ranked, size, memory_limit)
     return sorted(ranked, key=lambda line: (bool(line.advice), line.cost.seconds)), skipped
+
+
+def skip(skipped: list[Skipped], candidate: Candidate, error: UserError) -> None:
+    """Add a scheme that cannot run the network, once for all of its variants."""
+    whole = Skipped(candidate.scheme.name, {}, error.message)
+    if whole not in skipped:
+        skipped.append(whole)
 
 
 def candidates(
@@ -243,9 +254,7 @@ def resolved_grid(
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
     # A graph without labels may be meant for inference: a width that is missing decides nothing.
     ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
-    # Which grid is chosen changes no result: as for a gcn, if the cost model does not know better.
-    known = config if config.model.name in KNOWN else replace(config, model=ModelConfig())
-    setting = Setting(stored, known, machine, ranks_per_node, *ends)
+    setting = Setting(stored, config, machine, ranks_per_node, *ends)
 
     def seconds(scheme: SchemeConfig) -> float:
         return predict(setting.case(Candidate(scheme, {}, 0, partition), size)).seconds

@@ -47,7 +47,7 @@ def print_plan(
         "ranks": ranks,
         "ranks_per_node": setting.ranks_per_node,
         "direction": setting.direction,
-        "widths": list(setting.work.widths),
+        "widths": list(setting.work.network.widths),
         "kernel": resolve(config.kernel)[0],
         "dtype": config.dtype,
         "machine": machine.get("file"),
@@ -58,7 +58,7 @@ def print_plan(
         return
     print(
         f"{shown(manifest.name)}: {ranks} ranks, {setting.ranks_per_node} per node, direction "
-        f"{setting.direction}, widths {', '.join(map(str, setting.work.widths))}, "
+        f"{setting.direction}, widths {', '.join(map(str, setting.work.network.widths))}, "
         f"{facts['kernel']}, {config.dtype}"
     )
     print(_machine_line(machine, config))

@@ -56,7 +56,7 @@ class Checkpoint:
         The manifest: ``epoch``, ``steps``, ``best`` and what the run was.
     epochs : list of Epoch
     state : mapping of str to array
-        "weights/1.weight" …: array and parameter.
+        "weights/convs.0.lin.weight" …: array and parameter.
     """
 
     path: Path

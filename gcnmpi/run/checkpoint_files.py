@@ -24,8 +24,7 @@ from partition.errors import UserError
 from partition.records import open_regular, read_npz, sync_folder, to_json
 
 FORMAT = "gcnmpi-checkpoint"
-VERSION = 2
-READABLE = (1, 2)  # version 1 has no data_id
+VERSION = 3  # before, parameters had names of their own: 1.weight
 FOLDER = "checkpoints"
 PREVIOUS = "checkpoints.previous"
 KEPT = 2  # the newest, and the one before in case the newest is damaged
@@ -240,13 +239,12 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DamagedError(f"the checkpoint {path} has no readable manifest: {error!r}") from error
     if checksum != _checksum(facts):
         raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
-    if facts.get("format") != FORMAT or facts.get("version") not in READABLE:
+    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
         raise UserError(
             f"{path} is a checkpoint of version {facts.get('version')}, "
             f"this program reads {VERSION}",
             "go on with the program that wrote it, or start over with --resume never",
         )
-    facts.setdefault("data_id", "")
     if not _is_well_formed(facts):
         raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
     return facts

@@ -13,7 +13,6 @@ import numpy as np
 from gcnmpi.core.config import Config
 from gcnmpi.core.outputs import features_path
 from gcnmpi.layout.loading import write_rows
-from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.preflight import make_room
@@ -110,23 +109,25 @@ def infer(
 
     make_room(comm, Path(out), "--out")
     found, config = from_root(comm, read)
+    trained = config.model.train_features
     given_features = dataclasses.replace(config.model, input_dropout=0.0, train_features=False)
-    problem = open_problem(
-        comm, graph, partition, dataclasses.replace(config, model=given_features)
-    )
-    if config.model.train_features:
+    config = dataclasses.replace(config, model=given_features)
+    ends = found.widths[0], found.widths[-1]
+    problem = open_problem(comm, graph, partition, config, ends)
+    if trained:
         problem = _with_features(problem, features_path(weights), found.widths[0])
-    model = make_model(problem, found.widths)
+    model = make_model(problem)
     with agreed(comm):
         check_parameters(found, model)
         if layer is not None and layer > model.depth:
             raise UserError(f"--layer {layer}: the network has layers 1 to {model.depth}")
     model.load_state(found.parameters)
     rows = model.forward(depth=layer)
-    values, k = problem.kernel.to_host(rows), layer or model.depth
+    place, width = model.output_place(layer or model.depth), model.widths[layer or model.depth]
+    values = problem.kernel.to_host(rows)
     if classes:
-        values = problem.scheme.row_argmax(k, rows, model.widths[k])
-    whole = problem.scheme.original(Place(k), values, model.widths[k])
+        values = problem.scheme.row_argmax(place.layer, rows, width)
+    whole = problem.scheme.original(place, values, width)
     _write(comm, Path(out), whole, problem.stored.graph.n)
     shape = (problem.stored.graph.n, *whole.shape[1:])
     return Inference(found, problem.config, problem.direction, shape, whole.dtype)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.core.config import MODELS, Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.transports import usable
 from gcnmpi.kernels import resolve
@@ -21,9 +21,14 @@ from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, usable_reduction
-from gcnmpi.nn.layers import check_order
+from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.nn.describe import graph_of, network_of
+from gcnmpi.nn.model import Model
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.program import Program
 from gcnmpi.planner.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.interface import Runtime, Source
 from partition.errors import UserError
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
@@ -40,6 +45,10 @@ class Problem:
         Without its part vector.
     direction : {"in", "out"}
         The direction of M, resolved.
+    network : Network
+        What the configuration describes, for the widths of the graph.
+    program : Program
+        The same, compiled for the scheme.
     threads : int
         Threads a rank, resolved.
     reduction : {"mpi", "nccl"}
@@ -52,6 +61,8 @@ class Problem:
     stored: StoredGraph
     partition: Partition | None
     direction: str
+    network: Network
+    program: Program
     threads: int
     config: Config
     kernel: Any
@@ -80,9 +91,18 @@ class Targets:
 
 
 def open_problem(
-    comm: Comm, graph: str | os.PathLike, partition: str | None, config: Config
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    config: Config,
+    widths: tuple[int, int] | None = None,
 ) -> Problem:
     """Open a graph and bring its rows to their owners.
+
+    Parameters
+    ----------
+    widths : (int, int), optional
+        Of features and logits, where they are not the graph's features and classes.
 
     Raises
     ------
@@ -90,6 +110,7 @@ def open_problem(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     path, per_node = Path(graph), most_ranks_a_node(comm)
+    config = dataclasses.replace(config, graph=graph_of(config))
     found, manifest, first, scheme_config = from_root(
         comm, lambda: _check(path, partition, comm.size, per_node, config)
     )
@@ -109,6 +130,9 @@ def open_problem(
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
         direction = resolved_direction(stored, config)
+        source = Source(stored, found, direction)
+        network = network_of(config.model, *(widths or ends(manifest)))
+        program, demand = program_on(network, source, config, comm.size)
         scheme_entry = SCHEMES.get(config.scheme.name)
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
@@ -134,14 +158,16 @@ def open_problem(
         scheme_config = dataclasses.replace(scheme_config, transport=transport)
         config = dataclasses.replace(config, scheme=scheme_config)
     with phases.as_one("load"):
-        arguments = (comm, stored, found, direction, config, kernel, phases, traffic)
-        scheme = scheme_entry.load(*arguments)
-    with agreed(comm):
-        check_order(config.model.order, scheme.orders)
+        scheme = scheme_entry.load(Runtime(comm, kernel, phases, traffic), source, config, demand)
     return Problem(
-        comm, stored, found, direction, threads, config, kernel, scheme, phases, traffic,
-        reduction, tuple(warnings),
+        comm, stored, found, direction, network, program, threads, config, kernel, scheme, phases,
+        traffic, reduction, tuple(warnings),
     )  # fmt: skip
+
+
+def ends(manifest: Manifest) -> tuple[int, int]:
+    """Widths of features and logits; 1 where a graph has none, for what needs none."""
+    return manifest.features or 1, manifest.classes or 1
 
 
 def check_trainable(stored: StoredGraph) -> None:
@@ -251,11 +277,13 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     return Targets(labels, masks, dict(zip(masks, counts.astype(int).tolist(), strict=True)))
 
 
-def make_model(problem: Problem, widths: tuple[int, ...]) -> Any:
-    """The network that the configuration describes, on this problem's features."""
+def make_model(problem: Problem) -> Model:
+    """The problem's network on its features, with initial parameters."""
     with problem.phases.as_one("load"):
-        make = MODELS.get(problem.config.model.name)
-        return make(problem.scheme, problem.kernel, problem.config, load_features(problem), widths)
+        return Model(
+            problem.scheme, problem.kernel, problem.network, problem.program, problem.config,
+            problem.stored.manifest.n, load_features(problem),
+        )  # fmt: skip
 
 
 def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum:

@@ -22,12 +22,11 @@ from gcnmpi import __version__
 from gcnmpi.core.config import TrainConfig
 from gcnmpi.core.record import Epoch, Writer, continued_record, is_finished, new_record
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maxima, versions
 from gcnmpi.mpi.hosts import host_names, slurm_job
-from gcnmpi.nn.layers import Product
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, count_correct
 from gcnmpi.nn.optim import make_optimizer
+from gcnmpi.nn.program import Product
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.problem import Problem, Targets, check_trainable, load_targets, make_model, make_sum
 from gcnmpi.run.weights import save_weights
@@ -212,17 +211,16 @@ class Step:
     """
 
     def __init__(self, problem: Problem) -> None:
-        manifest, kernel, train = problem.stored.manifest, problem.kernel, problem.config.train
-        widths = (manifest.features, *problem.config.model.hidden, manifest.classes)
+        kernel, train = problem.kernel, problem.config.train
         with agreed(problem.comm):
             check_trainable(problem.stored)
-        self.model = model = make_model(problem, widths)
-        self.targets = targets = load_targets(problem, Place(model.depth))
+        self.model = model = make_model(problem)
+        self.targets = targets = load_targets(problem, model.place)
         self._problem = problem
         self.optimizer = make_optimizer(kernel, model.parameters, model.decays(), train)
         self._loss = SoftmaxCrossEntropy(
-            problem.scheme, kernel, model.depth, targets.labels, targets.masks["train"],
-            targets.counts["train"], widths[-1],
+            problem.scheme, kernel, model.place.layer, targets.labels, targets.masks["train"],
+            targets.counts["train"], model.widths[-1],
         )  # fmt: skip
         shared = model.gradients.shared
         self._sum = make_sum(problem, shared.stop - shared.start)
@@ -262,7 +260,7 @@ class Step:
 def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]:
     """Accuracies over the masks, from a pass without dropout; fractions in 0..1."""
     with problem.traffic.during("eval"), problem.phases.as_one("eval"):
-        arguments = (model.depth, model.forward(), model.widths[-1])
+        arguments = (model.place.layer, model.forward(), model.widths[-1])
         correct = count_correct(problem.scheme, *arguments, targets.labels, targets.masks)
         problem.scheme.reduce(correct)
     return {
@@ -395,7 +393,7 @@ def _end_record(
     comm, traffic, config, model = problem.comm, problem.traffic, problem.config.train, step.model
     run = [epoch.epoch for epoch in epochs[before:]]
     evaluations = sum(_evaluates(config, number) for number in run)
-    argmax = ("row_argmax", model.depth, len(step.targets.labels))
+    argmax = ("row_argmax", model.place.layer, len(step.targets.labels))
     evaluation = [*model.products(backward=False), argmax]
     predicted = _predicted(problem.scheme, step.products()) * len(run)
     predicted_eval = _predicted(problem.scheme, evaluation) * evaluations
@@ -420,7 +418,7 @@ def _end_record(
         "best_epoch": best.epoch or None,
         "best_val_accuracy": best.val_accuracy if best.epoch else None,
         "seconds_per_epoch": statistics.median(epoch.seconds for epoch in epochs),
-        "orders": [layer.order for layer in model.layers],
+        "orders": list(model.program.orders),
         **{key: [numbers[key] for numbers, _ in every] for key in mine},
         "phases": phases,
     }

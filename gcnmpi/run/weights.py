@@ -1,6 +1,6 @@
 """The file of weights: an ``.npz`` that says which network its arrays are of.
 
-The arrays have PyTorch Geometric's names and shapes, see :func:`gcnmpi.nn.models.to_state`. What
+The arrays have PyTorch Geometric's names and shapes, see :mod:`gcnmpi.nn.state`. What
 the network is, and how the matrix M was made that it was trained on, stands in the comment of the
 archive, as JSON: programs that read the arrays do not notice it. Files of other programs lack it.
 """
@@ -8,6 +8,7 @@ archive, as JSON: programs that read the arrays do not notice it. Files of other
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -19,19 +20,21 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import MODELS, Config, GraphConfig, ModelConfig, from_table
+from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table
 from gcnmpi.core.outputs import features_path
 from gcnmpi.layout.loading import write_rows
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import from_root
-from gcnmpi.nn.models import from_state, to_parameters, to_state
+from gcnmpi.nn.describe import network_of
+from gcnmpi.nn.networks import NETWORKS
+from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
 from gcnmpi.run.problem import Problem
 from partition.errors import UserError
 from partition.records import atomic_file, open_regular, read_npz
 
 FORMAT, VERSION = "gcnmpi-weights", 1
 # How a network is trained and computed, not what it computes.
-NOT_OF_A_NETWORK = ("dropout", "input_dropout", "order", "cache_input")
+NOT_OF_A_NETWORK = ("dropout", "input_dropout", "attention_dropout", "order", "cache_input")
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ class Weights:
     ----------
     path : Path
     parameters : mapping of str to array
-        "1.weight" (d_in, d_out), "1.bias" (d_out,), "2.weight" …
+        By the names and with the shapes of the network's parameters.
     widths : tuple of int
         Columns of H⁰ … Hᴸ.
     network : mapping of str to value
@@ -77,7 +80,7 @@ def save_weights(
         piece = model.features(flat)
         rows = problem.scheme.original(Place(0), piece, model.widths[0])
         write_rows(problem.comm, features_path(path), rows, problem.stored.graph.n)
-    state = to_state(model.whole(flat))
+    state = to_state(problem.network, model.whole(flat))
     described = describe(problem) | facts
     from_root(problem.comm, lambda: write_weights(path, state, described))
 
@@ -94,8 +97,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "model": model,
-        "activation": activation(config.model.name),
-        "widths": [manifest.features, *config.model.hidden, manifest.classes],
+        "widths": list(problem.network.widths),
         "graph": dataclasses.asdict(config.graph) | {"direction": problem.direction},
         "graph_name": manifest.name,
         "graph_id": manifest.id,
@@ -133,34 +135,28 @@ def read_weights(path: str | os.PathLike, config: Config) -> Weights:
         If it cannot be read, or is not all the weights of one network that there is here.
     """
     path = Path(path)
-    state, facts = read_npz(path), read_facts(path)
-    network = {} if facts is None else _network(path, facts)
-    name = network.get("model.name", config.model.name)
-    if name == "gcn":
-        parameters = from_state(state)
-        widths = _widths(parameters)
-        shown = {"model.hidden": widths[1:-1], "model.bias": "1.bias" in parameters}
-        for key, value in shown.items():
-            if network.setdefault(key, value) != value:
-                raise UserError(
-                    f"{path} is damaged: its arrays are not of the network that it names"
-                )
-    elif facts is None:
-        raise UserError(
-            f"{path} does not describe its network; this is possible for a gcn only",
-            f"infer with model.name = {name!r} takes files of 'gcnmpi train --save-weights'",
-        )
+    state: Mapping[str, np.ndarray] = read_npz(path)
+    facts = read_facts(path)
+    if facts is None:
+        described, widths, state = _shown_by(state, config.model)
     else:
-        parameters = to_parameters(state)
-        widths = (0, *network["model.hidden"], 0)
-    if facts is not None:
-        widths = _stored_widths(path, facts, widths)
+        described, widths = _network(path, facts), _stored_widths(path, facts)
+    model = dataclasses.replace(
+        ModelConfig(), **{k[6:]: v for k, v in described.items() if k.startswith("model.")}
+    )
+    network = network_of(model, widths[0], widths[-1])
+    if network.widths != widths:
+        raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
+    try:
+        parameters = to_parameters(network, state)
+    except UserError as error:
+        raise UserError(f"{path}: {error.message}", error.hint) from error
     for key, array in parameters.items():
         # As the run computes: what float64 holds may be infinite in float32.
         with np.errstate(over="ignore"):
             if not np.isfinite(array.astype(config.dtype)).all():
                 raise UserError(f"{path}: {key} is not all finite numbers of {config.dtype}")
-    return Weights(path, parameters, widths, network, facts is not None)
+    return Weights(path, parameters, widths, described, facts is not None)
 
 
 def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
@@ -247,18 +243,13 @@ def check_parameters(weights: Weights, model: Any) -> None:
             )
 
 
-def activation(model: str) -> str | None:
-    """What stands between the layers of a model; None where it does not say."""
-    return getattr(MODELS.get(model), "activation", None)
-
-
 def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Keys and values of the configuration, checked as those of a configuration file are."""
     try:
         config = from_table({"model": facts.get("model"), "graph": facts.get("graph")})
     except UserError as error:
         raise UserError(f"{path}: {error.message}", error.hint) from error
-    stored, here = facts.get("activation"), activation(config.model.name)
+    stored, here = facts.get("activation", config.model.activation), config.model.activation
     if stored != here:
         raise UserError(
             f"{path} holds weights of a {config.model.name} with activation {stored}, here it is "
@@ -277,29 +268,49 @@ def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
                 yield section, entry
 
 
-def _widths(parameters: Mapping[str, np.ndarray]) -> tuple[int, ...]:
-    shapes = [array.shape for name, array in parameters.items() if name.endswith("weight")]
-    return (shapes[0][0], *(shape[1] for shape in shapes))
+def _shown_by(
+    state: Mapping[str, np.ndarray], model: ModelConfig
+) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray]]:
+    """What the arrays of another program show of their network, its widths, and its arrays.
+
+    Of a plain stack of GCNConv layers that is all there is; of another network, the widths of its
+    features and logits: for the rest, the file has to be of the network that is configured.
+    """
+    if any(getattr(model, key) != getattr(ModelConfig(), key) for key in _OF_NO_PLAIN_STACK):
+        ends = ends_of(functools.partial(network_of, model), state)
+        if ends is None:
+            raise UserError(
+                f"the weights do not describe their network, and are not those of the configured "
+                f"{model.name}",
+                "name the network in --config, with all that it differs in from the defaults",
+            )
+        keys = [key[6:] for key in NETWORKS.options[model.name] if key.startswith("model.")]
+        of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]
+        described = {f"model.{key}": getattr(model, key) for key in of_it}
+        return described, network_of(model, *ends).widths, state
+    state = from_gcn(state)
+    shapes = [array.shape for name, array in state.items() if name.endswith("lin.weight")]
+    widths = (shapes[0][1], *(shape[0] for shape in shapes))
+    described = {"model.hidden": widths[1:-1], "model.bias": "convs.0.bias" in state}
+    return described, widths, state
 
 
-def _stored_widths(path: Path, facts: Mapping[str, Any], shown: tuple[int, ...]) -> tuple[int, ...]:
-    """The widths that the file names, which have to be those that its arrays show; 0: unknown."""
+def _stored_widths(path: Path, facts: Mapping[str, Any]) -> tuple[int, ...]:
+    """The widths that the file names."""
     widths = facts.get("widths")
-    if (
-        not isinstance(widths, list)
-        or len(widths) != len(shown)
-        or any(
-            type(w) is not int or w < 1 or s not in (0, w)
-            for w, s in zip(widths, shown, strict=True)
-        )
-    ):
-        raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
+    if not isinstance(widths, list) or len(widths) < 2:
+        raise UserError(f"{path} is damaged: it does not name the widths of its network")
+    if any(type(width) is not int or width < 1 for width in widths):
+        raise UserError(f"{path} is damaged: it does not name the widths of its network")
     return tuple(widths)
 
 
 def _shown(value: Any) -> str:
     return json.dumps(value)
 
+
+# What makes a network another one than a stack of GCNConv layers with nothing between them.
+_OF_NO_PLAIN_STACK = ("name", "residual", "norm", "jk", "linear_before", "linear_after")
 
 _END = 22  # bytes of the record at the end of an archive, before its comment
 _END_AND_COMMENT = _END + math.ceil(2**16)

@@ -32,43 +32,33 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.core.volume import Volume, broadcast
+from gcnmpi.core.timing import Phases
+from gcnmpi.core.volume import Volume, broadcast, reduction
 from gcnmpi.layout.grid import line
 from gcnmpi.mpi.collectives import Group, Pending
-from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.comm import agreed
+from gcnmpi.schemes.block_halo import load_halo
 from gcnmpi.schemes.block_rows import BlockRows, BlockRowsOutline, block_rows, load_tiles, share
-from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.outline import Facts, Sparse, make_facts
+from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
+from gcnmpi.schemes.outline import ROWS, Facts, Sparse, make_facts
 from partition.errors import UserError
 from partition.graph.graph import index_dtype
-from partition.graph.store import Partition, StoredGraph
 
 
 def load(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> BlockRows:
     """Bring every block row of M to its rank.
-
-    Parameters
-    ----------
-    partition : Partition or None
-        Without its part vector.
-    direction : {"in", "out"}
-        The direction of M.
 
     Raises
     ------
     UserError
         On all ranks, if the parts cannot be grouped into as many blocks as there are ranks.
     """
+    comm, partition = runtime.comm, source.partition
     with agreed(comm):
         if partition is not None and partition.k % comm.size:
             raise UserError(
@@ -76,28 +66,24 @@ def load(
                 f"{comm.size} blocks of as many parts each",
                 f"use one with -k {comm.size} or a multiple of it, or none",
             )
-        facts = make_facts(stored, partition, direction, config)
+        facts = make_facts(source, config, demand.depth)
     overlap = config.scheme.overlap
     outline = BroadcastOutline(comm.size, 1, facts, overlap)
-    return load_broadcast(
-        comm, stored, partition, direction, config, kernel, phases, traffic, outline,
-        {"name": "bcast", "overlap": overlap},
-    )  # fmt: skip
+    options = {"name": "bcast", "overlap": overlap}
+    return load_broadcast(runtime, source, config, demand, outline, options)
 
 
 def load_broadcast(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
     outline: BroadcastOutline,
     options: dict[str, Any],
 ) -> BlockRows:
     """The scheme of an outline, also one with copies."""
+    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
+    stored, partition, direction = source.stored, source.partition, source.direction
     tiling = block_rows(comm, stored, partition, outline.copies, config)
     forward, backward = load_tiles(
         comm, stored, tiling, direction, config, transposed=not outline.facts.symmetric
@@ -108,10 +94,13 @@ def load_broadcast(
     products = Broadcasts(
         column, kernel, tiling.cuts, stages, forward, backward, outline.overlap, phases
     )
-    return BlockRows(
+    scheme = BlockRows(
         comm, options, tiling, row, products, outline, kernel,
         max_bytes=config.loading.max_buffer_mb * 2**20, phases=phases, traffic=traffic,
     )  # fmt: skip
+    if demand.rows:
+        scheme.halo = load_halo(runtime, source, config, tiling, column, sparse=False)
+    return scheme
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -135,6 +124,8 @@ class BroadcastOutline(BlockRowsOutline):
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """A block of another rank, the largest of the share; with overlap of every other one."""
+        if product in ROWS:
+            return self._rows_buffers(rank, sizes[0] * self.facts.itemsize)
         if not product.startswith("aggregate"):
             return 0
         block, copy = divmod(rank, self.copies)
@@ -142,6 +133,22 @@ class BroadcastOutline(BlockRowsOutline):
         turns = [stages[::2], stages[1::2]] if self.overlap else [stages]
         largest = [max((self.rows(s) for s in turn if s != block), default=0) for turn in turns]
         return sum(largest) * sizes[0] * self.facts.itemsize
+
+    def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
+        """A broadcast of every block, or a reduction to it."""
+        moved, block = Volume(), rank // self.copies
+        collective = broadcast if product == "expand" else reduction
+        for other in range(self.count):
+            moved += collective(self.rows(other) * row_bytes, self.count, other == block)
+        return moved
+
+    def _rows_buffers(self, rank: int, row_bytes: int) -> int:
+        """The halo, its gradient, and the largest block of another rank."""
+        block = rank // self.copies
+        others = [self.rows(other) for other in range(self.count) if other != block]
+        needed = self._grouped("recv_rows")
+        halo = sum(others) if needed is None else min(int(needed[block]), sum(others))
+        return (halo + max(others, default=0)) * row_bytes
 
     def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
         block, copy = divmod(rank, self.copies)
@@ -165,7 +172,7 @@ def make_outline(config: SchemeConfig, size: int, facts: Facts) -> BroadcastOutl
     return BroadcastOutline(size, 1, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline)
+ENTRY = Entry(load, parts_needed, variants, make_outline, gives_rows=True)
 
 
 class Broadcasts:

@@ -10,7 +10,7 @@ and the c partial sums of a block row are added up (in a process row of it).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -33,7 +33,7 @@ from gcnmpi.layout.tiling import (
 )
 from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
-from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse, whole_row_work
+from gcnmpi.schemes.outline import ROWS, Dense, Facts, Span, Sparse, whole_row_work
 from gcnmpi.schemes.whole_rows import WholeRows
 from partition.graph.store import Partition, StoredGraph
 
@@ -123,8 +123,13 @@ class BlockRowsOutline(ABC):
     copies: int
     facts: Facts
     orders = ("combine", "aggregate")
+    whole_rows = True
     own_buffers = False
     pairwise = False  # whether blocks of a process column meet in messages of two ranks
+
+    def layout_of(self, place: Place) -> Hashable:
+        """One for all."""
+        return None
 
     @property
     def count(self) -> int:
@@ -160,20 +165,29 @@ class BlockRowsOutline(ABC):
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
         """What arrives or leaves in the stages, and the sum over copies."""
+        row_bytes = sizes[0] * self.facts.itemsize
+        if product in ROWS:
+            return self._rows(rank, product, row_bytes)
         if not product.startswith("aggregate"):
             return NOTHING
-        row_bytes = sizes[0] * self.facts.itemsize
         return self._stages(rank, product, row_bytes) + self._sum(rank, product, row_bytes)
 
     def span(self, product: str, k: int) -> Sequence[Span]:
         """A process column, then a process row."""
+        if product in ROWS:
+            return [Span(self.count, self.copies, all_pairs=self.pairwise)]
         if not product.startswith("aggregate"):
             return []
         return [Span(self.count, self.copies, all_pairs=self.pairwise), Span(self.copies, 1)]
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
-        """The stages of a share; dense products of own rows; a copy's part of them in gradients."""
+        """The stages of a share; dense products of own rows; a copy's part of them in gradients.
+
+        Whole rows are not shared: each copy has all entries.
+        """
         rows = self.rows(rank // self.copies)
+        if product in ROWS:
+            return list(self._multiplied(rank, sizes[0])) * self.copies
         if product.startswith("aggregate"):
             return self._multiplied(rank, sizes[0])
         if product == "weight_grad":
@@ -197,6 +211,10 @@ class BlockRowsOutline(ABC):
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Weights are whole."""
         return d_in * d_out
+
+    @abstractmethod
+    def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
+        """What bringing whole rows of neighbours ("expand"), or their gradients back, moves."""
 
     @abstractmethod
     def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
@@ -299,7 +317,7 @@ class BlockRows(WholeRows):
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
         """Own rows."""
         if exchanged:
-            return self._products.empty(width)
+            return (self.halo or self._products).empty(width)
         return self._kernel.empty(self._tiling.rows, width)
 
     def release(self) -> None:

@@ -13,10 +13,61 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.core.config import SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout.place import Block, Place
+from gcnmpi.mpi.comm import Comm
+from partition.graph.store import Partition, StoredGraph
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What everything on a rank computes and communicates with."""
+
+    comm: Comm
+    kernel: Any
+    phases: Phases
+    traffic: Traffic
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where M comes from.
+
+    Attributes
+    ----------
+    stored : StoredGraph
+    partition : Partition or None
+        Without its part vector.
+    direction : {"in", "out"}
+        The direction of M.
+    """
+
+    stored: StoredGraph
+    partition: Partition | None
+    direction: str
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a network asks of a scheme.
+
+    Attributes
+    ----------
+    depth : int
+        Number of layers of products with M: where layouts rotate, some layers need tiles of it.
+    products : bool
+        Whether there are such products at all.
+    rows : bool
+        Whether it needs whole rows of neighbours.
+    """
+
+    depth: int = 1
+    products: bool = True
+    rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -26,8 +77,8 @@ class Entry:
     Attributes
     ----------
     load : callable
-        ``load(comm, stored, partition, direction, config, kernel, phases, traffic)`` brings the
-        graph to the ranks and returns the :class:`Scheme`.
+        ``load(runtime, source, config, demand)`` brings the graph to the ranks and returns the
+        :class:`Scheme`.
     parts : callable
         ``parts(config, size)``: how many parts the partition must have on ``size`` ranks; 0: it
         needs none, and any that it can group will do. A UserError where the options do not fit.
@@ -37,12 +88,15 @@ class Entry:
     outline : callable
         ``outline(config, size, facts)``: the scheme on paper, an
         :class:`~gcnmpi.schemes.outline.Outline`; ``config`` as for ``parts``.
+    gives_rows : bool
+        Whether it can give whole rows of neighbours, which attention and maxima need.
     """
 
-    load: Callable[..., Any]
+    load: Callable[[Runtime, Source, Config, Demand], Any]
     parts: Callable[[SchemeConfig, int], int]
     variants: Callable[[SchemeConfig, int], list[SchemeConfig]]
     outline: Callable[..., Any]
+    gives_rows: bool = False
 
 
 class Scheme(Protocol):
@@ -55,6 +109,8 @@ class Scheme(Protocol):
     """Whether a rank holds a piece of each weight, and not the whole."""
     whole_rows: bool
     """Whether a rank holds all columns of the rows it has: row operations are local."""
+    halo: Halo
+    """Whole rows of neighbours; only where the network asked for them."""
 
     def describe(self) -> dict[str, Any]:
         """What the run's record says of the scheme: its options as they were resolved."""
@@ -85,7 +141,7 @@ class Scheme(Protocol):
         """out = Mᵀ·x."""
 
     def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
-        """out = x·W."""
+        """out = x·W; where rows are whole, ``accumulate=True`` makes it out += x·W."""
 
     def combine_t(
         self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
@@ -142,6 +198,9 @@ class Scheme(Protocol):
 
     def share_input(self, piece: Any, out: Any) -> None:
         """out = this rank's share, out of its piece of H⁰ (or of the gradient of H⁰)."""
+
+    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
+        """out = x, laid out as another place has it; where layouts differ."""
 
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
         """What this rank will hand to MPI for a product.

@@ -6,7 +6,7 @@ will send by it; the cost model asks outlines of thousands of ranks that are not
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,8 +15,12 @@ import numpy as np
 from gcnmpi.core.config import Config
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
+from gcnmpi.schemes.interface import Source
 from partition.errors import UserError
-from partition.graph.store import Partition, StoredGraph
+
+# What brings whole rows of neighbours, and takes their gradients back; all that exchanges rows.
+ROWS = ("expand", "fold")
+EXCHANGES = ("aggregate", "aggregate_t", *ROWS)
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,7 @@ class Facts:
     folds : bool
         Whether the backward pass of schemes that can choose folds.
     depth : int
-        Number of layers.
+        Number of layers of products with M.
     itemsize : int
         Bytes of a number.
     metrics : mapping or None
@@ -96,8 +100,13 @@ class Outline(Protocol):
     """A scheme with its options on some number of ranks. ``rank`` is any of them."""
 
     orders: tuple[str, ...]
+    whole_rows: bool
+    """Whether dense products are local: a rank has whole rows, and all weights."""
     own_buffers: bool
     """Whether a matrix that is exchanged in every epoch has buffers of its own."""
+
+    def layout_of(self, place: Place) -> Hashable:
+        """See ``Scheme.layout``."""
 
     def ranks(self) -> Sequence[int]:
         """A few ranks among which are the busiest ones in every respect."""
@@ -127,27 +136,30 @@ class Outline(Protocol):
         """Numbers of the weight of layer k that a rank holds."""
 
 
-def make_facts(
-    stored: StoredGraph, partition: Partition | None, direction: str, config: Config
-) -> Facts:
-    """The facts of a graph folder, a partition of it and a configuration.
+def make_facts(source: Source, config: Config, depth: int) -> Facts:
+    """The facts of a graph, a partition of it and a configuration.
+
+    Parameters
+    ----------
+    depth : int
+        As in :class:`Facts`.
 
     Raises
     ------
     UserError
         If the backward exchange that is asked for needs a symmetric pattern.
     """
-    manifest = stored.manifest
+    manifest, partition = source.stored.manifest, source.partition
     backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
-    metrics = None if partition is None else partition.metrics[direction]
+    metrics = None if partition is None else partition.metrics[source.direction]
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
     return Facts(
         n=manifest.n,
         entries=entries,
         symmetric=manifest.symmetric_values and config.graph.normalize != "row",
         folds=backward == "fold",
-        depth=len(config.model.hidden) + 1,
+        depth=depth,
         itemsize=np.dtype(config.dtype).itemsize,
         metrics=metrics,
     )

@@ -9,7 +9,7 @@ values of Mᵀ, and folds where it is not.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,14 +22,16 @@ from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange
 from gcnmpi.halo.plan import STEP, Plan, halo_of, local_numbers, make_plan
 from gcnmpi.halo.product import HaloProduct
+from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
 from gcnmpi.kernels import KERNELS
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout import loading
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.mpi.comm import Comm, agreed, redistribute
-from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
 from gcnmpi.schemes.outline import (
+    EXCHANGES,
     Dense,
     Facts,
     Span,
@@ -41,28 +43,20 @@ from gcnmpi.schemes.outline import (
 )
 from gcnmpi.schemes.whole_rows import WholeRows
 from partition.graph.graph import chunks, normalised, row_sums
-from partition.graph.store import Partition, StoredGraph
 
 
 def load(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> P2P:
     """Bring every row of M to its owner and plan the exchange.
 
-    Parameters
-    ----------
-    partition : Partition or None
-        Without its part vector; None on one rank.
-    direction : {"in", "out"}
-        The direction of M.
+    Without a partition on one rank.
     """
+    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
+    stored, partition, direction = source.stored, source.partition, source.direction
     graph, manifest = stored.graph, stored.manifest
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
@@ -97,13 +91,20 @@ def load(
     del weights
 
     transposed = transposed if backward == "expand" else None
+    pattern = forward
+    if not demand.products:
+        forward = transposed = None
     products = HaloProduct(comm, plan, kernel, forward, transposed, config.scheme, phases, traffic)
-    facts = make_facts(stored, partition, direction, config)
+    facts = make_facts(source, config, demand.depth)
     outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
-    return P2P(
+    scheme = P2P(
         comm, plan, parts, kernel, products, outline,
         max_bytes=max_bytes, phases=phases, traffic=traffic,
     )  # fmt: skip
+    if demand.rows:
+        ids = np.concatenate((plan.own, plan.halo))
+        scheme.halo = ExchangedHalo(products, kernel, pattern, ids, phases)
+    return scheme
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -130,7 +131,12 @@ class P2POutline:
     facts: Facts
     kept: Mapping[int, Kept] = field(default_factory=dict)
     orders = ("combine", "aggregate")
+    whole_rows = True
     own_buffers = True
+
+    def layout_of(self, place: Place) -> Hashable:
+        """One for all."""
+        return None
 
     def ranks(self) -> Sequence[int]:
         """Those with most rows, entries, rows to send or rows to receive."""
@@ -139,10 +145,10 @@ class P2POutline:
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
         """Rows × width × size of a number."""
-        if not product.startswith("aggregate") or self.facts.metrics is None:
+        if product not in EXCHANGES or self.facts.metrics is None:
             return NOTHING
         out, into = "send", "recv"
-        back = product == "aggregate_t" and self.facts.folds
+        back = product == "fold" or (product == "aggregate_t" and self.facts.folds)
         if back:
             out, into = into, out
         row_bytes = sizes[0] * self.facts.itemsize
@@ -155,13 +161,13 @@ class P2POutline:
 
     def span(self, product: str, k: int) -> Sequence[Span]:
         """All ranks, each with any other."""
-        return [Span(self.size, 1, all_pairs=True)] if product.startswith("aggregate") else []
+        return [Span(self.size, 1, all_pairs=True)] if product in EXCHANGES else []
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """Own rows of M, own rows of dense matrices."""
         rows, halo = self._metrics["rows"][rank], self._metrics["recv_rows"][rank]
         entries = self._metrics["nnz"][rank]
-        if product.startswith("aggregate"):
+        if product in EXCHANGES:
             return [Sparse(rows, rows + halo, entries, sizes[0])]
         return whole_row_work(rows, product, *sizes)
 
@@ -175,7 +181,7 @@ class P2POutline:
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Halo and packed rows."""
-        if not product.startswith("aggregate"):
+        if product not in EXCHANGES:
             return 0
         rows = self._metrics["recv_rows"][rank] + self._metrics["send_rows"][rank]
         return rows * sizes[0] * self.facts.itemsize
@@ -193,7 +199,13 @@ class P2POutline:
         return self.facts.metrics or alone(self.facts)
 
 
-ENTRY = Entry(load, parts_needed, variants, lambda config, size, facts: P2POutline(size, facts))
+ENTRY = Entry(
+    load,
+    parts_needed,
+    variants,
+    lambda config, size, facts: P2POutline(size, facts),
+    gives_rows=True,
+)
 
 
 class P2P(WholeRows):
@@ -244,14 +256,6 @@ class P2P(WholeRows):
     def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
         """Expand with Mᵀ, or fold."""
         self._products.multiply_t(x, out, then)
-
-    def gather(self, x: Any) -> Any:
-        """Own and halo rows, (nown + nhalo, width): what attention needs."""
-        return self._products.gather(x)
-
-    def gather_t(self, x: Any, out: Any) -> None:
-        """The adjoint of ``gather``: out = own rows of x + what other ranks' halos add to them."""
-        self._products.gather_t(x, out)
 
     def load(self, place: Place, array: Any) -> np.ndarray:
         """Own rows of an array on disk."""

@@ -33,17 +33,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Kept, Volume, broadcast
-from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
-from gcnmpi.layout.tiling import Tiling
-from gcnmpi.mpi.comm import Comm, agreed, redistribute
+from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.bcast import BroadcastOutline, load_broadcast
+from gcnmpi.schemes.block_halo import (
+    block_of,
+    load_halo,
+    localise,
+    needed_rows,
+    plan_of,
+)
 from gcnmpi.schemes.block_rows import (
     BlockRows,
     BlockRowsOutline,
@@ -52,34 +55,26 @@ from gcnmpi.schemes.block_rows import (
     load_tiles,
     share,
 )
-from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.outline import Facts, Sparse, alone, make_facts
+from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
+from gcnmpi.schemes.outline import ROWS, Facts, Sparse, alone, make_facts
 from partition.errors import UserError
-from partition.graph.store import Partition, StoredGraph
 
 
 def load(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> BlockRows:
     """Bring block rows of M to their ranks and plan the exchange.
 
-    Parameters
-    ----------
-    partition : Partition or None
-        Without its part vector; None where k is 1.
-    direction : {"in", "out"}
-        The direction of M.
+    Without a partition where k is 1.
     """
+    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
+    stored, partition, direction = source.stored, source.partition, source.direction
     copies = config.scheme.replication
     with agreed(comm):
-        facts = make_facts(stored, partition, direction, config)
+        facts = make_facts(source, config, demand.depth)
     outline = make_outline(config.scheme, comm.size, facts)
     options = {
         "name": "replicated",
@@ -89,9 +84,7 @@ def load(
     }
     if isinstance(outline, BroadcastOutline):
         options |= {"overlap": outline.overlap}
-        return load_broadcast(
-            comm, stored, partition, direction, config, kernel, phases, traffic, outline, options
-        )
+        return load_broadcast(runtime, source, config, demand, outline, options)
     options |= {"backward": "fold" if facts.folds else "expand"}
     max_bytes = config.loading.max_buffer_mb * 2**20
     tiling = block_rows(comm, stored, partition, copies, config)
@@ -100,22 +93,29 @@ def load(
     forward, backward = load_tiles(comm, stored, tiling, direction, config, transposed=other)
     grid = outline.count, copies
     column, row = (line(comm, kernel, grid, axis, traffic, phases) for axis in (0, 1))
-    needed = needed_rows(forward, tiling)
-    plan = _plan(column.comm, tiling, needed, max_bytes)
-    local = _localise(forward, tiling, plan)
+    first = int(tiling.cuts[share(outline.count, copies, tiling.copy).start])
+    needed = needed_rows(forward, first, tiling)
+    plan = plan_of(column.comm, tiling, needed, max_bytes)
+    local = localise(forward, first, tiling, plan)
     transposed = None if facts.folds else local
     if backward is not None:
-        transposed = _localise(backward, tiling, plan)
+        transposed = localise(backward, first, tiling, plan)
     products = HaloProduct(
         column.comm, plan, kernel, local, transposed, config.scheme, phases, traffic
     )
-    received = {comm.rank: (len(needed), len(np.unique(_block_of(needed, tiling))))}
+    received = {comm.rank: (len(needed), len(np.unique(block_of(needed, tiling))))}
     kept = {comm.rank: products.kept}
-    outline = dataclasses.replace(outline, received=received, kept=kept)
-    return BlockRows(
+    halo, halo_kept = None, {}
+    if demand.rows:
+        halo = load_halo(runtime, source, config, tiling, column, sparse=True)
+        halo_kept = {comm.rank: halo.kept}
+    outline = dataclasses.replace(outline, received=received, kept=kept, halo_kept=halo_kept)
+    scheme = BlockRows(
         comm, options, tiling, row, products, outline, kernel,
         folded=facts.folds, max_bytes=max_bytes, phases=phases, traffic=traffic,
     )  # fmt: skip
+    scheme.halo = halo
+    return scheme
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -160,14 +160,21 @@ class NeededOutline(BlockRowsOutline):
         Ranks for which it is known: rows that an expand brings, and from how many others.
     kept : mapping of int to Kept
         Ranks for which it is known that some of these need no message.
+    halo_kept : mapping of int to Kept
+        The same of whole rows of neighbours.
     """
 
     received: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     kept: Mapping[int, Kept] = field(default_factory=dict)
+    halo_kept: Mapping[int, Kept] = field(default_factory=dict)
     own_buffers = pairwise = True
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Halo and packed rows."""
+        if product in ROWS:
+            block = rank // self.copies
+            rows = self._metrics["send_rows"][block] + self._metrics["recv_rows"][block]
+            return rows * sizes[0] * self.facts.itemsize
         if not product.startswith("aggregate"):
             return 0
         rows = self._received(rank)[0] + self._sent(rank)[0]
@@ -180,6 +187,17 @@ class NeededOutline(BlockRowsOutline):
             sent, received = received, sent
         volume = Volume(sent[0] * row_bytes, received[0] * row_bytes, sent[1])
         return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
+
+    def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
+        """All that a part sends and receives in 1D, on each copy of it."""
+        block, back = rank // self.copies, product == "fold"
+        out, into = ("recv", "send") if back else ("send", "recv")
+        volume = Volume(
+            self._metrics[f"{out}_rows"][block] * row_bytes,
+            self._metrics[f"{into}_rows"][block] * row_bytes,
+            self._metrics[f"{out}_messages"][block],
+        )
+        return self.halo_kept.get(rank, Kept()).off(volume, row_bytes, back)
 
     def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
         """An all-reduce; after a fold the broadcast of the copy that is complete."""
@@ -230,49 +248,4 @@ def make_outline(config: SchemeConfig, size: int, facts: Facts) -> BroadcastOutl
     return BroadcastOutline(size, config.replication, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline)
-
-
-def needed_rows(tile: sp.csr_array, tiling: Tiling) -> np.ndarray:
-    """Positions of the rows of other blocks that a tile has entries for, increasing.
-
-    Parameters
-    ----------
-    tile : csr_array
-        From :func:`gcnmpi.schemes.block_rows.load_tiles`.
-    """
-    needed = _positions(tile, tiling)
-    return np.setdiff1d(needed, np.arange(*_own(tiling)))
-
-
-def _plan(column: Comm, tiling: Tiling, needed: np.ndarray, max_bytes: float) -> Plan:
-    """The exchange within a process column, whose rank q holds block q; by positions, not ids."""
-    owners = _block_of(needed, tiling)
-    (asked,), counts = redistribute(column, owners, [needed], max_bytes)
-    return make_plan(np.arange(*_own(tiling)), needed, owners, asked, counts)
-
-
-def _localise(tile: sp.csr_array, tiling: Tiling, plan: Plan) -> sp.csr_array:
-    """A tile over the plan's local columns, own ones first: (nown, nown + nhalo)."""
-    place = _positions(tile, tiling)
-    start, stop = _own(tiling)
-    own = (place >= start) & (place < stop)
-    column = np.where(own, place - start, plan.nown + np.searchsorted(plan.halo, place))
-    shape = (plan.nown, plan.nown + plan.nhalo)
-    matrix = sp.csr_array((tile.data, column, tile.indptr), shape=shape)
-    matrix.sort_indices()
-    return matrix
-
-
-def _positions(tile: sp.csr_array, tiling: Tiling) -> np.ndarray:
-    count, _, copies = tiling.holders.shape
-    first = tiling.cuts[share(count, copies, tiling.copy).start]
-    return tile.indices.astype(np.int64) + first
-
-
-def _own(tiling: Tiling) -> tuple[int, int]:
-    return int(tiling.cuts[tiling.row]), int(tiling.cuts[tiling.row + 1])
-
-
-def _block_of(positions: np.ndarray, tiling: Tiling) -> np.ndarray:
-    return np.searchsorted(tiling.cuts, positions, side="right") - 1
+ENTRY = Entry(load, parts_needed, variants, make_outline, gives_rows=True)

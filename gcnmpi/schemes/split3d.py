@@ -21,32 +21,23 @@ import dataclasses
 from typing import Any
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.layout.grid import factorizations, parse_grid
 from gcnmpi.layout.tiling import permutation_kind
-from gcnmpi.mpi.comm import Comm
-from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
 from gcnmpi.schemes.outline import Facts
 from gcnmpi.schemes.summa import Summa, check_permutation, load_on_grid
 from gcnmpi.schemes.summa_outline import Grid, SummaOutline
-from partition.graph.store import Partition, StoredGraph
 
 
 def load(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> Summa:
     """Bring its tiles of M and Mᵀ to every rank of the grid."""
-    grid = _grid(config.scheme, comm.size)
-    return load_on_grid(
-        Split3D, grid, comm, stored, partition, direction, config, kernel, phases, traffic
-    )
+    grid = _grid(config.scheme, runtime.comm.size)
+    return load_on_grid(Split3D, grid, runtime, source, config, demand)
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:

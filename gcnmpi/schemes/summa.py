@@ -47,7 +47,7 @@ from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
 from gcnmpi.schemes.outline import Facts, make_facts
 from gcnmpi.schemes.summa_outline import (
     Grid,
@@ -60,47 +60,35 @@ from gcnmpi.schemes.summa_outline import (
 from gcnmpi.schemes.tiles import WORD, message_bytes, pack, unpack
 from gcnmpi.schemes.whole_rows import WholeWeights
 from partition.errors import UserError
-from partition.graph.store import Partition, StoredGraph
 
 
 def load(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> Summa:
     """Bring its tiles of M and Mᵀ to every rank of the grid."""
-    grid = _grid(config.scheme, comm.size)
-    return load_on_grid(
-        Summa, grid, comm, stored, partition, direction, config, kernel, phases, traffic
-    )
+    grid = _grid(config.scheme, runtime.comm.size)
+    return load_on_grid(Summa, grid, runtime, source, config, demand)
 
 
 def load_on_grid(
     make: type[Summa],
     grid: Grid,
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> Summa:
     """The same for p1 × p2 × p3 ranks.
 
-    Parameters
-    ----------
-    partition : Partition or None
-        Orders the vertices where there is one; ``scheme.permutation`` does where there is none.
+    A partition orders the vertices where there is one; else ``scheme.permutation`` does.
     """
+    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
+    stored, partition, direction = source.stored, source.partition, source.direction
     with agreed(comm):
-        facts = make_facts(stored, partition, direction, config)
+        facts = make_facts(source, config, demand.depth)
     max_bytes = config.loading.max_buffer_mb * 2**20
     p1, p2, p3 = grid
     ordering, _ = choose_orderings(comm, stored, partition, config.scheme)

@@ -17,7 +17,7 @@ whole blocks where p1 = p2.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import lcm
@@ -166,7 +166,12 @@ class SummaOutline:
     travelling: Mapping[str, Sequence[int]] | None = None
     shuffled: bool = False
     orders = ("combine", "aggregate")
+    whole_rows = False
     own_buffers = False
+
+    def layout_of(self, place: Place) -> Hashable:
+        """One for all."""
+        return None
 
     def ranks(self) -> Sequence[int]:
         """Largest row piece, row block and inner block, one with the diagonal; last columns."""

@@ -29,8 +29,9 @@ from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, agreed, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
 from gcnmpi.schemes.outline import make_facts
+from gcnmpi.schemes.tensor3d_moves import Mover
 from gcnmpi.schemes.tensor3d_outline import (
     Range,
     TensorOutline,
@@ -41,34 +42,26 @@ from gcnmpi.schemes.tensor3d_outline import (
     roles,
     variants,
 )
-from partition.graph.store import Partition, StoredGraph
 
 Chunks = Sequence[tuple[slice, Any]]  # row blocks of a tile, in the kernel's form
 
 
 def load(
-    comm: Comm,
-    stored: StoredGraph,
-    partition: Partition | None,
-    direction: str,
+    runtime: Runtime,
+    source: Source,
     config: Config,
-    kernel: Any,
-    phases: Phases,
-    traffic: Traffic,
+    demand: Demand,
 ) -> Tensor3D:
     """Bring the tiles of M to their ranks.
 
-    Parameters
-    ----------
-    partition : Partition or None
-        Of any number of parts: rows are ordered by it, and blocks end where parts do if their
-        numbers allow.
-    direction : {"in", "out"}
-        The direction of M.
+    A partition may have any number of parts: rows are ordered by it, and blocks end where parts
+    do if their numbers allow.
     """
+    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
+    stored, partition, direction = source.stored, source.partition, source.direction
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
-        facts = make_facts(stored, partition, direction, config)
+        facts = make_facts(source, config, demand.depth)
         outline = make_outline(config.scheme, comm.size, facts)
     orderings = choose_orderings(comm, stored, partition, config.scheme, auto="double")
     entries = load_m(comm, stored.graph, direction, config.graph, max_bytes)
@@ -127,6 +120,7 @@ class Tensor3D:
     name = "tensor3d"
     sharded = True
     whole_rows = False
+    halo: Any = None
 
     def __init__(
         self,
@@ -147,6 +141,7 @@ class Tensor3D:
         self._lines = [line(comm, kernel, outline.grid, axis, traffic, phases) for axis in range(3)]
         self._vertices: dict[Range, np.ndarray] = {}
         self._memory: dict[str, Any] = {}
+        self._movers: dict[tuple[Place, Place], Mover] = {}
         self.orders = outline.orders
 
     def describe(self) -> dict[str, Any]:
@@ -161,8 +156,8 @@ class Tensor3D:
         }
 
     def layout(self, place: Place) -> Hashable:
-        """The axes' roles, and which ordering the rows are in."""
-        return roles(place), self._outline.ordering(place)
+        """From the outline."""
+        return self._outline.layout_of(place)
 
     def block(self, place: Place, width: int) -> Block:
         """A block of rows, a block of columns, a copy."""
@@ -308,9 +303,23 @@ class Tensor3D:
         """This rank's contiguous 1/P of all rows, in the original order."""
         return self._tiling(place).original(self._comm, piece, width, self._max_bytes)
 
+    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
+        """Straight to the ranks that need it."""
+        self._mover(before, after)(x, width, out, self._traffic, self._phases)
+
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
-        """From the outline."""
+        """From the outline; of moves between orderings, as they are made."""
+        if product == "move":
+            width, *places = sizes
+            before, after = Place(places[0], bool(places[1])), Place(places[2], bool(places[3]))
+            return self._mover(before, after).volume(width)
         return self._outline.volume(self._comm.rank, product, k, *sizes)
+
+    def _mover(self, before: Place, after: Place) -> Mover:
+        if (before, after) not in self._movers:
+            arguments = self._comm, self._kernel, self._outline, self._orderings
+            self._movers[before, after] = Mover(*arguments, before, after)
+        return self._movers[before, after]
 
     def _multiply(self, tiles: Sequence[Chunks], k: int, x: Any, out: Any, group: Group) -> None:
         """Blocked aggregation (section 5.2): a block is summed while the next is multiplied."""

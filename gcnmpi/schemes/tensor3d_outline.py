@@ -23,7 +23,7 @@ A product is partial along the axis that its result is copied along, and summed 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -192,6 +192,7 @@ class TensorOutline:
     row_blocks: int
     transpose_grad: bool
     orders = ("aggregate",)
+    whole_rows = False
     own_buffers = False
 
     # The layout.
@@ -207,6 +208,10 @@ class TensorOutline:
         There is but one, 0, unless the permutation is double.
         """
         return int(self.permutation == "double" and place.layer % 2 == 0)
+
+    def layout_of(self, place: Place) -> Hashable:
+        """The axes' roles, and which ordering the rows are in."""
+        return roles(place), self.ordering(place)
 
     def rows(self, rank: int, place: Place) -> Range:
         """Positions of the rows of a rank's piece."""
@@ -287,6 +292,8 @@ class TensorOutline:
         if product.startswith("row_"):
             size = self.grid[roles(Place(k)).columns]
             return row_volume(product, sizes[0], itemsize, size)
+        if product == "move":
+            return self._moved(rank, *sizes)
         if product == "expand_input":
             rows, columns = self.shape(rank, Place(0), sizes[0])
             own = _length(self.input_rows(rank)) * columns
@@ -308,8 +315,20 @@ class TensorOutline:
             moved += volume.all_reduce(_length(chunk) * columns * itemsize, size)
         return moved
 
+    def _moved(self, rank: int, width: int, *places: int) -> Volume:
+        """A piece to others and one from others, as if rows were in unrelated orders."""
+        before, after = Place(places[0], bool(places[1])), Place(places[2], bool(places[3]))
+        ranks = int(np.prod(self.grid))
+        copies = self.holders(before).shape[2], self.holders(after).shape[2]
+        size, others = self.facts.itemsize, (ranks - 1) / ranks
+        received = int(np.prod(self.shape(rank, after, width)) * size * others)
+        sent = int(np.prod(self.shape(rank, before, width)) * size * others)
+        return Volume(sent * copies[1] // copies[0], received, ranks // copies[0])
+
     def span(self, product: str, k: int) -> Sequence[Span]:
         """Lines of the grid."""
+        if product == "move":
+            return [Span(int(np.prod(self.grid)), 1, all_pairs=True)]
         if product.startswith("row_"):
             return [self._span(roles(Place(k)).columns)]
         if product == "expand_input":
@@ -321,7 +340,7 @@ class TensorOutline:
 
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """One local product each; tiles of M have their share of the entries, on average."""
-        if product.startswith("row_") or product == "expand_input":
+        if product.startswith("row_") or product in ("expand_input", "move"):
             return []
         if product.startswith("aggregate"):
             forward, backward = self.tiles(rank)[(k - 1) % self.period]

@@ -25,6 +25,7 @@ class WholeWeights(ABC):
     orders: tuple[str, ...] = ("combine", "aggregate")
     sharded = False
     whole_rows = False
+    halo: Any = None
 
     def __init__(self, comm: Comm, kernel: Any, phases: Phases, traffic: Traffic) -> None:
         self._comm, self._kernel = comm, kernel
@@ -33,6 +34,10 @@ class WholeWeights(ABC):
     def layout(self, place: Place) -> Hashable:
         """One for all."""
         return None
+
+    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
+        """There is one layout only."""
+        self._kernel.copy(x, out)
 
     def release(self) -> None:  # noqa: B027 (what most schemes need)
         """Nothing is kept."""
@@ -81,17 +86,31 @@ class WholeRows(WholeWeights):
     _summed = slice(None)
     """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
-        """Local."""
-        with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, False, then)
-
-    def combine_t(
-        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+    def combine(
+        self,
+        k: int,
+        x: Any,
+        weight: Any,
+        out: Any,
+        then: Epilogue | None = None,
+        accumulate: bool = False,
     ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, True, then)
+            self._kernel.gemm_then(x, weight, out, False, then, accumulate)
+
+    def combine_t(
+        self,
+        k: int,
+        x: Any,
+        weight: Any,
+        out: Any,
+        then: Epilogue | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        """Local."""
+        with self._phases("gemm"):
+            self._kernel.gemm_then(x, weight, out, True, then, accumulate)
 
     def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
         """Local, over the rows that this rank sums up."""

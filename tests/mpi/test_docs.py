@@ -16,14 +16,16 @@ from pathlib import Path
 import pytest
 
 from gcnmpi.core.config import keys
+from gcnmpi.nn.networks import NETWORKS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
-EXAMPLES = {"kernel": "panels", "model": "sgc", "scheme": "local"}
+EXAMPLES = {"kernel": "panels", "scheme": "local"}
 # Pages whose blocks are files to be saved: other tests run them.
 OF_OTHER_TESTS = {
     "file-formats",
+    "adding-a-network",
     "adding-a-partitioner",
     *(f"adding-a-{kind}" for kind in EXAMPLES),
 }
@@ -81,17 +83,30 @@ def fields_are_described(page: Path, folder: Path) -> None:
     assert not [name for name in phases if f"`{name}`" not in text]
 
 
-def test_examples_of_kernel_model_and_scheme_work(mpirun, tmp_path):
+def test_examples_of_kernel_network_and_scheme_work(mpirun, tmp_path):
     for kind, name in EXAMPLES.items():
         page = ROOT / "docs" / f"adding-a-{kind}.md"
         (example,) = [text for language, text in blocks(page) if language == "python"]
         (tmp_path / f"{name}.py").write_text(example)
+    save_networks(tmp_path)
     graph = tmp_path / "sbm.graph"
     synthesise(graph)
-    for nranks, kinds in ((2, ("kernel", "model")), (1, ("scheme",))):
-        done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds)
+    for nranks, kinds in ((2, ("kernel", "network")), (1, ("scheme",))):
+        done = mpirun(nranks, "examples.py", tmp_path, graph, "gp-2", *kinds, timeout=240)
         assert done.returncode == 0, done.stdout + done.stderr
         assert f"{len(kinds)} examples work" in done.stdout
+
+
+def save_networks(folder: Path) -> None:
+    """The two networks of docs/adding-a-network.md, and the pieces of its operator."""
+    page = ROOT / "docs" / "adding-a-network.md"
+    examples = [text for language, text in blocks(page) if language == "python"]
+    networks = [text for text in examples if text.startswith('"""')]
+    for name, text in zip(("cheb", "gated"), networks, strict=True):
+        assert len([line for line in text.splitlines() if line.strip()]) <= 25
+        (folder / f"{name}.py").write_text(text)
+    for number, text in enumerate(text for text in examples if text not in networks):
+        (folder / f"piece-{number}.py").write_text(text)
 
 
 def test_every_config_trains(gcnmpi_lines, tmp_path):
@@ -130,6 +145,21 @@ def test_every_configuration_key_is_in_the_user_guide_with_its_default():
         if cells := re.fullmatch(r"\| `([a-z_.]+)` \| `(.+?)` \| .+ \|", line):
             rows[cells[1]] = cells[2]
     assert rows == {name: json.dumps(default) for name, default, _ in keys()}
+
+
+def test_every_network_and_its_options_are_in_the_page_of_networks():
+    text = (ROOT / "docs" / "networks.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| `")]
+    described = [cells[0].strip("`") for cells in rows if len(cells) == 4]
+    assert described[1:] == list(NETWORKS)  # after the head of the table
+    readers = {}
+    for cells in rows:
+        if len(cells) == 2 and re.fullmatch(r"(all but )?(`\w+`(, )?)+", cells[1]):
+            named = set(re.findall(r"`(\w+)`", cells[1]))
+            networks = set(NETWORKS) - named if cells[1].startswith("all") else named
+            readers |= dict.fromkeys(re.findall(r"`([\w.]+)`", cells[0]), networks)
+    keys_of_some = {key for options in NETWORKS.options.values() for key in options}
+    assert readers == {key: set(NETWORKS.owners(key)) for key in keys_of_some}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -210,7 +210,7 @@ MISTAKES = {
     ),
     "weights of GraphSAGE": infer("--weights {0}/sage.npz", "'convs.0.lin_l.weight' is not"),
     "weights with a gap": infer("--weights {0}/gap.npz", "layer 1 of the weights is missing"),
-    "weights not finite": infer("--weights {0}/nan.npz", "2.bias is not all finite"),
+    "weights not finite": infer("--weights {0}/nan.npz", "convs.1.bias is not all finite"),
     "weights of other widths": infer(
         "--weights {0}/good.npz --set model.hidden=[5]", "model.hidden = [5] here", "[4]"
     ),

@@ -309,11 +309,11 @@ def _checkpoint(out: Path) -> Target:
     checkpoint_files.make_folder(folder)
     facts = {
         "format": checkpoint_files.FORMAT, "version": checkpoint_files.VERSION, "epoch": 2,
-        "steps": 2, "graph_id": "0", "direction": "in", "widths": [2, 2],
+        "steps": 2, "graph_id": "0", "data_id": "", "direction": "in", "widths": [2, 2],
         "config": {"train": {"epochs": 2}}, "best": {"epoch": 0, "val_accuracy": -1.0},
     }  # fmt: skip
     epochs = [Epoch(k, 0.5, None, None, None, 0.1) for k in (1, 2)]
-    whole = {"weights": {"1.weight": np.ones((2, 2))}}
+    whole = {"weights": {"convs.0.lin.weight": np.ones((2, 2))}}
     path = checkpoint_files.finish(folder, whole, checkpoint_files.History(epochs), facts, [])
     files = {file.name: file.read_bytes() for file in path.iterdir()}
 

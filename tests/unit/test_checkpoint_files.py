@@ -32,7 +32,7 @@ def epochs(count, loss=1.0):
 def write(out, count):
     temporary = out / files.FOLDER / f".{files.name_of(count)}.tmp"
     files.make_folder(temporary)
-    whole = {"weights": {"1.weight": WEIGHT * count}}
+    whole = {"weights": {"convs.0.lin.weight": WEIGHT * count}}
     history = files.History(epochs(count))
     return files.finish(temporary, whole, history, FACTS | {"epoch": count}, [])
 
@@ -48,7 +48,7 @@ def test_what_was_written_is_read(tmp_path):
     assert path == tmp_path / "checkpoints" / "epoch-000003"
     found, state = read(path)
     assert found == epochs(3)
-    np.testing.assert_array_equal(state["weights/1.weight"], 3 * WEIGHT)
+    np.testing.assert_array_equal(state["weights/convs.0.lin.weight"], 3 * WEIGHT)
 
 
 @pytest.mark.parametrize("epoch", [2, 4, 2**63 - 1, 10**30, -1])
@@ -77,7 +77,7 @@ def test_a_checkpoint_of_the_same_epoch_is_replaced(tmp_path):
     path = write(tmp_path, 4)
     found, state = read(path)
     assert found == epochs(4)
-    np.testing.assert_array_equal(state["weights/1.weight"], 4 * WEIGHT)
+    np.testing.assert_array_equal(state["weights/convs.0.lin.weight"], 4 * WEIGHT)
     assert os.listdir(tmp_path / files.FOLDER) == [path.name]
 
 
@@ -133,7 +133,9 @@ def test_checkpoints_append_to_the_epochs_of_the_one_before_the_last(tmp_path):
         temporary = tmp_path / files.FOLDER / f".{files.name_of(count)}.tmp"
         files.make_folder(temporary)
         facts = FACTS | {"epoch": count}
-        return files.finish(temporary, {"weights": {"1.weight": WEIGHT}}, history, facts, [])
+        return files.finish(
+            temporary, {"weights": {"convs.0.lin.weight": WEIGHT}}, history, facts, []
+        )
 
     inodes = []
     for count in range(4, 12):

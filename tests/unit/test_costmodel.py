@@ -3,23 +3,18 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
-from test_layers import N, OneProcess
 
 from gcnmpi.core.config import LoadingConfig, from_table
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.kernels.scipy_ import SciPyKernel
-from gcnmpi.layout.place import Place
-from gcnmpi.nn.layers import choose_orders
-from gcnmpi.nn.models import GCN
+from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.describe import network_of
 from gcnmpi.planner.calibrate import Sample, fit_sparse
 from gcnmpi.planner.costmodel import (
     Case,
     Workload,
     _features_memory,
     _first_memory,
-    matrices,
     memory,
     predict,
 )
@@ -106,6 +101,9 @@ class Toy:
     orders = ("combine",)
     own_buffers = True
 
+    def layout_of(self, place):
+        return None
+
     def ranks(self):
         return [0, 1]
 
@@ -137,12 +135,24 @@ class Toy:
 
 CONFIG = from_table({"model": {"hidden": [6], "cache_input": False}, "dtype": "float64",
                      "kernel": "graphblas", "loading": {"max_buffer_mb": 1e-6}})  # fmt: skip
-WORK = Workload(CONFIG, n=20, widths=(8, 6, 3), train_share=0.5)
+
+
+def work_of(config, features, classes=3):
+    return Workload(config, 20, network_of(config.model, features, classes), train_share=0.5)
+
+
+def case_of(work, machine):
+    target = Target(Toy.orders, Toy().layout_of)
+    program = compile_network(work.network, target, work.config.model)
+    return Case(Toy(), 2, work, machine, 2, program)
+
+
+WORK = work_of(CONFIG, 8)
 
 
 def test_an_epoch_waits_for_the_slowest_rank_of_each_product():
     some = machine(sparse_number=1.0, bandwidth_intra=1.0)
-    cost = predict(Case(Toy(), 2, WORK, some, 2))
+    cost = predict(case_of(WORK, some))
     # Combining first: M·X of widths 6 and 3, forward and back. Forward, rank 0 takes
     # 30·w + 10·w seconds, rank 1 60·w; back, rank 1 decides too.
     assert cost.phases["sparse"] == 2 * 60 * (6 + 3)
@@ -154,22 +164,21 @@ def test_an_epoch_waits_for_the_slowest_rank_of_each_product():
 
 def test_memory_by_hand():
     adam = 4 * (8 * 6 + 6 + 6 * 3 + 3)
-    # input 8; outputs 6, 3; product 6, 3; aside 6, 3; the loss twice 5 rows of 3; float64.
-    dense = 10 * (8 + 6 + 3 + 6 + 3 + 6 + 3) + 2 * 5 * 3
+    # Features 8; H·W and Z of both layers, where gradients go too; the loss twice 5 rows of 3.
+    dense = 10 * (8 + 6 + 6 + 3 + 3) + 2 * 5 * 3  # float64
     reduced = 8 * (8 * 6 + 6 + 6 * 3 + 3 + 1)
     sparse = 60 * (8 + 8) + 2 * 8 * 10
     part_vector = 4 * 20 // 2
-    case = Case(Toy(), 2, WORK, machine(process_bytes=1000), 2)
+    case = case_of(WORK, machine(process_bytes=1000))
     scratch = reduced // 2  # of MPI for the sum of gradients; of products it takes at most 60
     assert memory(case) == 1000 + part_vector + sparse + 8 * (dense + adam) + reduced + scratch
 
 
-WIDE = Workload(from_table({"dtype": "float64", "model": {"hidden": [6]}}), 20, (320, 6, 3), 0.5)
+WIDE = from_table({"dtype": "float64", "model": {"hidden": [6]}})
 
 
-def wide(**changes):
-    config = dataclasses.replace(WIDE.config, **changes)
-    return Case(Toy(), 2, dataclasses.replace(WIDE, config=config), Machine(), 2)
+def wide(features=320, **changes):
+    return case_of(work_of(dataclasses.replace(WIDE, **changes), features), Machine())
 
 
 def test_features_as_they_arrive_by_hand():
@@ -185,77 +194,14 @@ def test_the_product_of_wide_features_by_hand():
     weights = 2 * (320 * 6 + 6 + 6 * 3 + 3)
     # In 5 pieces of 64 columns: H⁰, into which M·H⁰ is written, and both of a piece.
     assert _first_memory(wide(), 0) == 8 * (10 * 320 + 2 * 10 * 64 + weights) + 10 * 64
-    narrow = dataclasses.replace(WIDE, widths=(100, 6, 3))
     weights = 2 * (100 * 6 + 6 + 6 * 3 + 3)
-    case = Case(Toy(), 2, narrow, Machine(), 2)
-    assert _first_memory(case, 0) == 8 * (2 * 10 * 100 + weights) + 10 * 100
+    assert _first_memory(wide(100), 0) == 8 * (2 * 10 * 100 + weights) + 10 * 100
 
 
 def test_a_wanted_order_that_the_scheme_has_not():
     model = dataclasses.replace(CONFIG.model, order="aggregate")
-    work = dataclasses.replace(WORK, config=dataclasses.replace(CONFIG, model=model))
     with pytest.raises(UserError, match="this scheme combines first"):
-        predict(Case(Toy(), 2, work, Machine(), 2))
-
-
-class Recording(OneProcess):
-    """Remembers the matrices that a network asks for."""
-
-    orders = ("combine", "aggregate")
-    sharded = False
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.made = []
-
-    def empty(self, place, width, exchanged=False):
-        self.made.append((place, width))
-        return super().empty(place, width, exchanged)
-
-    def weight_shape(self, k, d_in, d_out):
-        return d_in, d_out
-
-    def shard(self, k, weight):
-        return weight
-
-    def release(self):
-        pass
-
-    def expand_input(self, share, out):
-        out[...] = share
-
-    share_input = expand_input
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"cache_input": False},
-        {"input_dropout": 0.5, "dropout": 0.5},
-        {"train_features": True},
-        {"order": "combine"},
-        {"order": "aggregate", "input_dropout": 0.5},
-        {"order": "aggregate", "train_features": True},
-    ],
-)
-def test_the_matrices_are_those_that_the_network_makes(settings):
-    config = from_table({"model": {"hidden": [4, 7, 4], **settings}, "dtype": "float64"})
-    kernel = SciPyKernel(np.float64)
-    scheme = Recording(np.eye(N), kernel)
-    widths = (6, 4, 7, 4, 3)
-    model = GCN(scheme, kernel, config, np.ones((N, 6)), widths)
-    model.forward(1)
-    model.output_grad.fill(1)
-    model.backward(1)
-    made = [width for _, width in scheme.made]
-    if scheme.made.count((Place(0), 6)) == 0 and model.layers[0].order != "given":
-        made.append(6)  # the features themselves
-    work = Workload(config, N, widths, 1.0)
-    orders = choose_orders(config.model, widths, scheme.orders)
-    # Here all layouts are one, so that names and widths tell them apart.
-    expected = {(name, width) for name, _, width in matrices(work, orders)}
-    assert sorted(made) == sorted(width for _, width in expected)
+        case_of(work_of(dataclasses.replace(CONFIG, model=model), 8), Machine())
 
 
 def test_the_constants_are_found_again():

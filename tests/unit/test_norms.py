@@ -298,7 +298,8 @@ def test_epilogues_after_every_product(kernel, random, shape, kind, biased, p):
         for out in outs:
             near(kernel, out, expected(z)[0], 4)
     scale, grad = 1 / (1 - p), normal(random, kernel, *shape)
-    back = ActivationBackward(outs[0], kind, scale, keys if p else None, columns, p, slope=0.2)
+    output = None if kind == "none" else outs[0]  # of dropout alone there is none
+    back = ActivationBackward(output, kind, scale, keys if p else None, columns, p, slope=0.2)
     product = a @ b
     for apply in (
         lambda out: kernel.gemm_then(mine, other, out, False, back),
@@ -324,15 +325,17 @@ def test_an_activation_that_a_product_does_not_know_is_refused():
 def test_the_bits_do_not_depend_on_threads(random, dtype):
     x, grad = random.standard_normal((2, 5000, 33)).astype(dtype)
     column, row = random.standard_normal(33).astype(dtype), np.ones((5000, 1), dtype)
-    found = []
+    found, before = [], (x, grad, column)
     for threads in (1, 2, 3):
         kernel = KERNELS.get("native")(dtype, threads)
-        sums, moments, mine = [np.empty(33, dtype) for _ in range(4)], np.empty((2, 2, 33)), x * 1
+        x, grad, column = (give(kernel, array) for array in before)  # where kernels have them
+        sums, moments = [kernel.empty(33) for _ in range(4)], np.empty((2, 2, 33))
+        mine, other = kernel.empty(5000, 33), kernel.empty(5000, 33)
         kernel.column_moments(x, column.astype(np.float64), moments[0])
         kernel.column_grad_sums(x, column, column, grad, moments[1])
         kernel.normalised_column_sums(x, row, row, grad, *sums[:2])
         kernel.layer_norm_backward(x, row, row, column, grad, mine, *sums[2:])
-        numbers = kernel.dot(x, grad), kernel.leaky_backward(x, grad, 0.1, mine * 1)
+        numbers = kernel.dot(x, grad), kernel.leaky_backward(x, grad, 0.1, other)
         found.append([*sums, moments, mine, np.array(numbers)])
     for others in found[1:]:
         for first, other in zip(found[0], others, strict=True):

@@ -179,7 +179,7 @@ def test_few_sweeps_stay_on_one_level_where_clusters_do_not_help(monkeypatch, wo
     model = hypergraph_model(rmat(12, 40_000, seed=2))
     descended = []
     anneal = refine_module._Search._anneal
-    monkeypatch.setattr(refine_module, "WORK", work * len(model.pins))
+    monkeypatch.setattr("partition.refinement.objective.WORK", work * len(model.pins))
     monkeypatch.setattr(
         refine_module._Search,
         "_anneal",

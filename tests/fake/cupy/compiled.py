@@ -14,7 +14,7 @@ from cupy.queue import begin
 
 PRELUDE = """
 #include <cmath>
-using std::exp; using std::log; using std::sqrt;
+using std::erfc; using std::exp; using std::expm1; using std::log; using std::sqrt;
 #define __global__
 static struct { unsigned x, y; } threadIdx, blockIdx, blockDim;
 """
@@ -29,7 +29,7 @@ extern "C" void run_{name}(unsigned gx, unsigned gy, unsigned bx, unsigned by, {
     {name}({arguments});
 }}
 """
-C_TYPES = {"f4": ctypes.c_float, "f8": ctypes.c_double, "i8": ctypes.c_int64,
+C_TYPES = {"f4": ctypes.c_float, "f8": ctypes.c_double, "i4": ctypes.c_int32, "i8": ctypes.c_int64,
            "u4": ctypes.c_uint32, "u8": ctypes.c_uint64}  # fmt: skip
 
 
@@ -82,7 +82,7 @@ class RawModule:
         return launch
 
 
-NUMBERS = {"I": "i8", "U32": "u4", "U64": "u8", "double": "f8"}
+NUMBERS = {"I": "i8", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
 
 
 def _read(parameter):

@@ -20,18 +20,22 @@ def main(comm) -> int:
     table = {"model": {"dropout": 0.5, "input_dropout": 0.5}, "dtype": "float64"}
     problem = open_problem(comm, sys.argv[1], sys.argv[2], from_table(table))
     step = Step(problem)
-    targets, input_before = step.targets, step.model._input.copy()
+    model, targets, features = step.model, step.targets, load_features(problem)
+    initial, logits = model.whole(model.parameters.flat.copy()), model.forward().copy()
     before = [targets.labels.copy(), *(mask.copy() for mask in targets.masks.values())]
     for epoch in range(1, 6):
         step(epoch)
-        evaluate(problem, step.model, targets)
+        evaluate(problem, model, targets)
     for old, new in zip(before, (targets.labels, *targets.masks.values()), strict=True):
         np.testing.assert_array_equal(new, old)
-    np.testing.assert_array_equal(step.model._input, input_before)
-    np.testing.assert_array_equal(load_features(problem), input_before)
+    np.testing.assert_array_equal(load_features(problem), features)
     # The weights are one and the same on every rank.
-    weights = comm.allgather(step.model.parameters.flat)
+    weights = comm.allgather(model.parameters.flat)
     assert all(np.array_equal(weights[0], other) for other in weights)
+    # With the initial ones the logits are again what they were: the input has not changed.
+    assert not np.array_equal(model.forward(), logits)
+    model.load_state(initial)
+    np.testing.assert_array_equal(model.forward(), logits)
     # What rank 0 tells the others before loading is a description, no array of the graph.
     told = pickle.dumps(
         problems._check(Path(sys.argv[1]), sys.argv[2], comm.size, 1, problem.config)

@@ -9,6 +9,7 @@ import dataclasses
 import sys
 from itertools import product
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,6 +18,8 @@ from gcnmpi.core.config import from_table
 from gcnmpi.kernels import resolve
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.run import problem as problem_module
 from gcnmpi.run.problem import open_problem
 from partition.graph.graph import Graph, aggregation_matrix
 from partition.graph.metrics import measure
@@ -73,10 +76,21 @@ def prepare(folder: Path, k: int) -> None:
             write_partition(path, partition)
 
 
+def rows_too():
+    """Problems whose scheme gives products and whole rows, which no network asks for."""
+
+    def program_with_rows(*arguments):
+        program, demand = program_on(*arguments)
+        return program, dataclasses.replace(demand, rows=True)
+
+    return mock.patch.object(problem_module, "program_on", program_with_rows)
+
+
 def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> None:
     loading = {"max_buffer_mb": max_buffer_mb}
     config = from_table({"dtype": "float64", "loading": loading, **table})
-    problem = open_problem(comm, path, name, config)
+    with rows_too():
+        problem = open_problem(comm, path, name, config)
     scheme, traffic = problem.scheme, problem.traffic
     place = Place(1)
     own = scheme.block(place, 1).rows
@@ -102,13 +116,24 @@ def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> Non
             np.testing.assert_allclose(out, serial[own], atol=1e-12, err_msg=what)
             volume = scheme.volume(label, 1, width)
             assert moved == volume, (what, moved, volume)
-    # gather and its adjoint: <gather x, y> = <x, gather_t y>.
-    x, back = scheme.empty(place, 2, True), scheme.empty(place, 2)
-    x[...] = rng.standard_normal((N, 2))[own]
-    gathered = scheme.gather(x).copy()
-    y = np.random.default_rng(comm.rank).standard_normal(gathered.shape)
-    scheme.gather_t(y, back)
-    sums = np.array([np.sum(gathered * y), np.sum(x * back)])
+    # Whole rows of neighbours, and their adjoint: <expand x, y> = <x, fold y>.
+    whole, halo = rng.standard_normal((N, 2)), scheme.halo
+    x, gradient, back = halo.empty(2), halo.gradient(2), scheme.empty(place, 2)
+    x[...] = whole[own]
+    y = np.random.default_rng(comm.rank).standard_normal(gradient.shape)
+    gradient[...] = y
+    sums = []
+    for label, function in (("expand", lambda: halo.expand(x)),
+                            ("fold", lambda: halo.fold(gradient, back))):  # fmt: skip
+        with traffic.during("case"):
+            before = traffic["case"]
+            rows = function()
+            moved = traffic["case"] + before * -1
+        assert moved == scheme.volume(label, 1, 2), (what, label, moved)
+        if label == "expand":
+            np.testing.assert_array_equal(rows, whole[halo.ids])
+            sums.append(np.sum(rows * y))
+    sums = np.array([*sums, np.sum(x * back)])
     scheme.reduce(sums)
     np.testing.assert_allclose(sums[0], sums[1], rtol=1e-12)
     # Rows come to their owners, and go back to the original order.

@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 
 import numpy as np
-from products import N, assignments, prepare
+from products import N, assignments, prepare, rows_too
 
 from gcnmpi.core.config import from_table
 from gcnmpi.core.volume import NOTHING, Volume
@@ -26,7 +26,8 @@ def products(
 ) -> tuple[list[np.ndarray], Volume]:
     """What the products of a scheme give, and what they moved; exchanges are timed if asked for."""
     table = {"graph": {"direction": "in"}, "kernel": "scipy", "scheme": scheme_table}
-    problem = open_problem(comm, path, name, from_table(table))
+    with rows_too():
+        problem = open_problem(comm, path, name, from_table(table))
     scheme, traffic, place = problem.scheme, problem.traffic, Place(1)
     own, rng, results = scheme.block(place, 1).rows, np.random.default_rng(3), []
     for width, exchanged in product((1, 6), (True, False)):
@@ -42,12 +43,13 @@ def products(
             x.fill(np.nan)
             predicted = scheme.volume(label, 1, width)
             assert moved == predicted, (scheme_table, name, label, moved, predicted)
-    x, out = scheme.empty(place, 2, True), scheme.empty(place, 2)
+    halo = scheme.halo
+    x, gradient, out = halo.empty(2), halo.gradient(2), scheme.empty(place, 2)
     x[...] = rng.standard_normal((N, 2))[own]
-    if hasattr(scheme, "gather"):
-        results.append(scheme.gather(x).copy())
-        scheme.gather_t(results[-1], out)
-        results.append(out.copy())
+    results.append(halo.expand(x).copy())
+    gradient[...] = results[-1]
+    halo.fold(gradient, out)
+    results.append(out.copy())
     hidden = traffic.hidden("case") if timed else None
     assert hidden is None or 0 <= hidden <= 1
     return results, traffic["case"]

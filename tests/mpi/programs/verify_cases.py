@@ -23,10 +23,13 @@ from gcnmpi.core.volume import Volume
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.nn import loss, models, optim
+from gcnmpi.nn import loss, optim
+from gcnmpi.nn.model import Model
 from gcnmpi.proof import verify as proof
 from gcnmpi.run import trainer
 from gcnmpi.schemes import p2p
+
+WEIGHT = "convs.0.lin.weight"
 
 
 def main(comm):
@@ -119,14 +122,16 @@ def row_too_many(comm):
 
 
 def other_initial_weight(comm):
-    def make(initialise):
-        def perturbed(self, seed):
-            initialise(self, seed)
-            self.parameters["1.weight"][0, 0] += 1e-6
+    def make(initial):
+        def perturbed(self):
+            for name, array in initial(self):
+                array = np.array(array)
+                array.flat[0] += 1e-6 * (name == WEIGHT)
+                yield name, array
 
         return perturbed
 
-    return wrapping(models.GCN, "_initialise", make)
+    return wrapping(Model, "_initial", make)
 
 
 def gradient_counted_twice(comm):
@@ -135,11 +140,11 @@ def gradient_counted_twice(comm):
     def make(backward):
         def scaled(self, epoch):
             backward(self, epoch)
-            self.gradients["1.weight"][...] *= comm.size
+            self.gradients[WEIGHT][...] *= comm.size
 
         return scaled
 
-    return wrapping(models.GCN, "backward", make)
+    return wrapping(Model, "backward", make)
 
 
 def bias_gradient_forgotten(comm):
@@ -193,7 +198,7 @@ def decay_on_all_layers(comm):
     def make(decays):
         return lambda self: dict.fromkeys(decays(self), True)
 
-    return wrapping(models.GCN, "decays", make)
+    return wrapping(Model, "decays", make)
 
 
 def weights_never_updated(comm):

@@ -1,0 +1,209 @@
+"""Whole rows of neighbours: what attention and maxima need, and products do not.
+
+A **halo** brings the rows that the own rows of M have entries for behind the own ones, (own + halo,
+width), and takes gradients of all these rows back to their owners, where they are added. With it
+comes the pattern of M over these local columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.core.timing import Phases
+from gcnmpi.core.volume import Kept
+from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.product import HaloProduct
+from gcnmpi.mpi.collectives import Group
+
+
+class Halo(Protocol):
+    """What a scheme of whole rows gives to operators that look at neighbours one by one.
+
+    Attributes
+    ----------
+    pattern : pattern of the kernel
+        Own rows over local columns, (own, own + halo).
+    ids : (own + halo,) integers
+        Global vertices of the local columns.
+    phases : Phases
+        Where the time of what is done with the rows is counted.
+    kept : Kept
+        Rows that need no message.
+    """
+
+    pattern: Any
+    ids: np.ndarray
+    phases: Phases
+    kept: Kept
+
+    def empty(self, width: int) -> Any:
+        """Room for own rows that will be expanded."""
+
+    def expand(self, x: Any) -> Any:
+        """Own and halo rows of x, (own + halo, width), which comes from ``empty``."""
+
+    def whole(self, x: Any) -> Any:
+        """The same as the last ``expand`` of x left it."""
+
+    def discard(self, x: Any) -> None:
+        """Forget x, which comes from ``empty`` and was needed once."""
+
+    def gradient(self, width: int) -> Any:
+        """Room for gradients of own and halo rows, the same for every caller of a width."""
+
+    def fold(self, whole: Any, out: Any) -> None:
+        """out = own rows of ``whole``, which is from ``gradient``, + what others' halos hold."""
+
+
+class ExchangedHalo:
+    """Needed rows point to point, by the plan of a product.
+
+    Parameters
+    ----------
+    products : HaloProduct
+        Whose buffers and transport are used.
+    pattern : (own, own + halo) csr_array
+    ids : (own + halo,) integers
+    """
+
+    def __init__(
+        self,
+        products: HaloProduct,
+        kernel: Any,
+        pattern: sp.csr_array,
+        ids: np.ndarray,
+        phases: Phases,
+    ) -> None:
+        self._products, self.ids, self.phases = products, ids, phases
+        self.pattern = kernel.pattern(pattern, ids)
+        self.kept = products.kept
+
+    def empty(self, width: int) -> Any:
+        """The head of an ``[own | halo]`` buffer."""
+        return self._products.empty(width)
+
+    def expand(self, x: Any) -> Any:
+        """One exchange."""
+        return self._products.gather(x)
+
+    def whole(self, x: Any) -> Any:
+        """The buffer that x is the head of."""
+        return self._products.whole(x)
+
+    def discard(self, x: Any) -> None:
+        """Free its buffer."""
+        self._products.discard(x)
+
+    def gradient(self, width: int) -> Any:
+        """The buffer of the fold."""
+        return self._products.gradient(width)
+
+    def fold(self, whole: Any, out: Any) -> None:
+        """One exchange, the other way."""
+        self._products.scatter(whole, out)
+
+
+class BroadcastHalo:
+    """Every block goes to all ranks of a group, each of which keeps the rows it needs.
+
+    The adjoint of a broadcast is a reduction to its root: block after block, each rank adds the
+    gradients that it has for that block.
+
+    Parameters
+    ----------
+    group : Group
+        Rank q of it owns block q.
+    rows : list of int
+        Rows of each block.
+    plan : Plan
+        Which rows of which block this rank needs; own rows and halo are numbered by position.
+    first : (blocks,) integers
+        Position of the first row of each block.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        kernel: Any,
+        rows: list[int],
+        first: np.ndarray,
+        plan: Plan,
+        pattern: sp.csr_array,
+        ids: np.ndarray,
+        phases: Phases,
+    ) -> None:
+        self._group, self._kernel, self._rows, self._plan = group, kernel, rows, plan
+        self.ids, self.phases, self.kept = ids, phases, Kept()
+        self.pattern = kernel.pattern(pattern, ids)
+        self._largest = max((r for q, r in enumerate(rows) if q != group.rank), default=0)
+        # Of each block: where its rows go behind the own ones, and which of its rows they are.
+        self._needed: dict[int, tuple[slice, np.ndarray]] = {}
+        for number, peer in enumerate(plan.recv_peers.tolist()):
+            start, stop = plan.recv_offsets[number : number + 2].tolist()
+            places = plan.halo[start:stop].astype(np.int64) - first[peer]
+            self._needed[peer] = slice(plan.nown + start, plan.nown + stop), places
+        self._wholes: dict[int, tuple[Any, Any]] = {}
+        self._gradients: dict[int, Any] = {}
+        self._blocks: dict[int, Any] = {}
+
+    def empty(self, width: int) -> Any:
+        """The head of an ``[own | halo]`` buffer."""
+        whole = self._kernel.empty(self._plan.nown + self._plan.nhalo, width)
+        own = whole[: self._plan.nown]
+        self._wholes[id(own)] = own, whole
+        return own
+
+    def expand(self, x: Any) -> Any:
+        """A broadcast a block, in the order of blocks."""
+        whole = self.whole(x)
+        for block, rows in enumerate(self._rows):
+            if block == self._group.rank:
+                self._group.broadcast(x, block)
+            elif rows:
+                array = self._block(rows, x.shape[1])
+                self._group.broadcast(array, block)
+                if block in self._needed:
+                    place, needed = self._needed[block]
+                    with self.phases("pack"):
+                        self._kernel.take_rows(array, needed, whole[place])
+        return whole
+
+    def whole(self, x: Any) -> Any:
+        """The buffer that x is the head of."""
+        return self._wholes[id(x)][1]
+
+    def discard(self, x: Any) -> None:
+        """Free its buffer, and that of blocks as wide."""
+        del self._wholes[id(x)]
+        self._blocks.pop(x.shape[1], None)
+
+    def gradient(self, width: int) -> Any:
+        """One for each width."""
+        if width not in self._gradients:
+            rows = self._plan.nown + self._plan.nhalo
+            self._gradients[width] = self._kernel.empty(rows, width)
+        return self._gradients[width]
+
+    def fold(self, whole: Any, out: Any) -> None:
+        """A reduction a block, in the order of blocks."""
+        self._kernel.copy(whole[: self._plan.nown], out)
+        for block, rows in enumerate(self._rows):
+            if block == self._group.rank:
+                self._group.reduce(out, block)
+            elif rows:
+                array = self._block(rows, out.shape[1])
+                array.fill(0)
+                if block in self._needed:
+                    place, needed = self._needed[block]
+                    with self.phases("pack"):
+                        self._kernel.put_rows(whole[place], needed, array)
+                self._group.reduce(array, block)
+
+    def _block(self, rows: int, width: int) -> Any:
+        """A block of another rank, in memory for the largest one."""
+        if width not in self._blocks:
+            self._blocks[width] = self._kernel.empty(self._largest, width)
+        return self._blocks[width][:rows]

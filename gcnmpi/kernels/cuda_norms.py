@@ -1,0 +1,201 @@
+"""CUDA source of norms, activations and entry-wise arithmetic; conventions as in ``kernels.cuda``.
+
+A number for each row is a contiguous array; where an array may be missing, a flag says so.
+"""
+
+KERNELS = r"""
+#define HAT(i, j) ((AT(x, i, j) - (centred ? mean[i] : (T)0)) * rstd[i])
+
+extern "C" __global__ void row_sums(
+    const T* x, I x_row, I x_column, I width, I centred, const T* mean, I square, T* out,
+    I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  T sum = 0;
+  for (I j = 0; j < width; ++j) {
+    const T value = AT(x, i, j) - (centred ? mean[i] : (T)0);
+    sum += square ? value * value : value;
+  }
+  out[i] = sum;
+}
+
+extern "C" __global__ void normalise_by_rows(
+    const T* x, I x_row, I x_column, I centred, const T* mean, const T* rstd, I weighted,
+    const T* weight, I biased, const T* bias, T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(out, i, j) = HAT(i, j) * (weighted ? weight[j] : (T)1) + (biased ? bias[j] : (T)0);
+}
+
+extern "C" __global__ void normalised_row_sums(
+    const T* x, I x_row, I x_column, I width, I centred, const T* mean, const T* rstd, I weighted,
+    const T* weight, const T* grad, I grad_row, I grad_column, T* out, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  T plain = 0, along = 0;
+  for (I j = 0; j < width; ++j) {
+    const T g = AT(grad, i, j) * (weighted ? weight[j] : (T)1);
+    plain += g;
+    along += g * HAT(i, j);
+  }
+  out[2 * i] = plain;
+  out[2 * i + 1] = along;
+}
+
+extern "C" __global__ void normalise_rows_backward(
+    const T* x, I x_row, I x_column, I centred, const T* mean, const T* rstd, I weighted,
+    const T* weight, const T* grad, I grad_row, I grad_column, I lowered,
+    const T* low, I low_row, I low_column, const T* along, I along_row, I along_column, T factor,
+    T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  const T g = AT(grad, i, j) * (weighted ? weight[j] : (T)1);
+  const T less = (lowered ? AT(low, i, 0) : (T)0) + HAT(i, j) * AT(along, i, 0);
+  AT(out, i, j) = rstd[i] * (g - factor * less);
+}
+
+extern "C" __global__ void inverse_roots(
+    const T* squares, T width, T eps, T* rstd, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  rstd[i] = 1 / sqrt(squares[i] / width + eps);
+}
+
+// Partial sums of two numbers of every column, next to each other for all columns. `kind` 0: g and
+// g·x̂ of norms over rows; 1: the same with a mean and rstd for each column.
+extern "C" __global__ void grad_partials(
+    const T* x, I x_row, I x_column, I centred, const T* mean, const T* rstd, I kind,
+    const T* grad, I grad_row, I grad_column, I width, I length, double* partial,
+    I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  double plain = 0, along = 0;
+  for (I r = i; r < length; r += rows) {
+    const T g = AT(grad, r, j);
+    plain += (double)g;
+    along += (double)(g * (kind ? (AT(x, r, j) - mean[j]) * rstd[j] : HAT(r, j)));
+  }
+  partial[2 * i * width + j] = plain;
+  partial[(2 * i + 1) * width + j] = along;
+}
+
+extern "C" __global__ void moment_partials(
+    const T* x, I x_row, I x_column, const double* pivot, I width, I length, double* partial,
+    I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  double plain = 0, squares = 0;
+  for (I r = i; r < length; r += rows) {
+    const double apart = (double)AT(x, r, j) - pivot[j];
+    plain += apart;
+    squares += apart * apart;
+  }
+  partial[2 * i * width + j] = plain;
+  partial[(2 * i + 1) * width + j] = squares;
+}
+
+extern "C" __global__ void scale_columns(
+    const T* x, I x_row, I x_column, const T* a, I both, const T* y, I y_row, I y_column,
+    const T* b, const T* c, T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(out, i, j) = a[j] * AT(x, i, j) + (both ? b[j] * AT(y, i, j) : (T)0) + c[j];
+}
+
+extern "C" __global__ void combine(
+    const T* x, I x_row, I x_column, T a, const T* y, I y_row, I y_column, T b, I both,
+    T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  const T value = a * AT(x, i, j);
+  AT(out, i, j) = both ? value + b * AT(y, i, j) : value;
+}
+
+// Partial sums of x·y, of all entries or of those where x is negative.
+extern "C" __global__ void dot_partials(
+    const T* x, I x_row, I x_column, const T* y, I y_row, I y_column, I negative, I length,
+    double* partial, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  double sum = 0;
+  for (I r = i; r < length; r += rows)
+    if (!negative || AT(x, r, j) < 0) sum += (double)AT(x, r, j) * (double)AT(y, r, j);
+  partial[i * columns + j] = sum;
+}
+
+extern "C" __global__ void larger(
+    const T* x, I x_row, I x_column, T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  const T value = AT(x, i, j);
+  if (value > AT(out, i, j) || value != value) AT(out, i, j) = value;
+}
+
+// dx = grad where x is best, or 0 where x is best if there was one before.
+extern "C" __global__ void where_largest(
+    const T* x, I x_row, I x_column, const T* best, I best_row, I best_column,
+    const T* grad, I grad_row, I grad_column, I before, T* dx, I dx_row, I dx_column,
+    I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  const bool hit = AT(x, i, j) == AT(best, i, j);
+  if (before) {
+    if (hit) AT(dx, i, j) = 0;
+  } else {
+    AT(dx, i, j) = hit ? AT(grad, i, j) : (T)0;
+  }
+}
+
+// kind 0: elu, 1: leaky, 2: gelu; with a gradient, that of 1 and 2.
+extern "C" __global__ void activate_more(
+    const T* x, I x_row, I x_column, I kind, T slope, I backward,
+    const T* grad, I grad_row, I grad_column, T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  const T z = AT(x, i, j);
+  T value = z;
+  if (kind == 2) {
+    const T share = (T)0.5 * erfc(z * (T)-0.70710678118654752440);
+    const T density = (T)0.39894228040143267794 * exp((T)-0.5 * z * z);
+    value = backward ? AT(grad, i, j) * (share + z * density) : z * share;
+  } else if (backward) {
+    value = z > 0 ? AT(grad, i, j) : slope * AT(grad, i, j);
+  } else if (!(z > 0)) {
+    value = kind == 0 ? expm1(z) : slope * z;
+  }
+  AT(out, i, j) = value;
+}
+
+// From the output of activation (0: none, 2: elu, 3: leaky_relu) and dropout, in place.
+extern "C" __global__ void activation_backward(
+    T* grad, I grad_row, I grad_column, const T* output, I output_row, I output_column, I kind,
+    T slope, T scale, I drop, const U64* row_keys, const U32* column_keys, U32 limit,
+    I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  const T o = AT(output, i, j);
+  T value = AT(grad, i, j) * scale;
+  if (kind == 2 && !(o > 0)) value *= o / scale + 1;
+  if (kind == 3 && !(o > 0)) value *= slope;
+  if (drop && !keeps(row_keys[i], column_keys[j], limit)) value = 0;
+  AT(grad, i, j) = value;
+}
+
+extern "C" __global__ void mean_of_heads(
+    const T* x, I x_row, I x_column, I heads, T factor, T* out, I out_row, I out_column,
+    I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  T sum = 0;
+  for (I h = 0; h < heads; ++h) sum += AT(x, i, h * columns + j);
+  AT(out, i, j) = sum * factor;
+}
+
+extern "C" __global__ void mean_of_heads_backward(
+    const T* grad, I grad_row, I grad_column, I width, T factor, T* out, I out_row, I out_column,
+    I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(out, i, j) = AT(grad, i, j % width) * factor;
+}
+"""

@@ -1,0 +1,139 @@
+"""What steps are bound to: arrays of values, parameters, what is kept for the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core import rng
+from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
+from gcnmpi.layout.place import Block, Place
+from gcnmpi.nn.program import Finish, Program, Step
+
+Run = Callable[[int], None]
+"""A bound step; called with the number of the epoch (0 in an evaluation)."""
+
+
+class Binding:
+    """A program's arrays on this rank.
+
+    Parameters
+    ----------
+    scheme, kernel : scheme and kernel
+    program : Program
+    seed : int
+        Of dropout.
+    n : int
+        Vertices of the graph.
+    parameters, gradients : mapping of str to array
+        Views by name; pieces of weights that the scheme cuts.
+    arrays : mapping of int to array
+        Value → array, of one pass.
+    kept : dict
+        What steps leave for those of their gradient, by number and name; both passes share it.
+    """
+
+    def __init__(
+        self,
+        scheme: Any,
+        kernel: Any,
+        program: Program,
+        seed: int,
+        n: int,
+        parameters: Any,
+        gradients: Any,
+        arrays: Mapping[int, Any],
+        kept: dict[tuple[int, str], Any],
+    ) -> None:
+        self.scheme, self.kernel, self.program, self.seed = scheme, kernel, program, seed
+        self.n = n
+        self.parameters, self.gradients = parameters, gradients
+        self._arrays, self._kept = arrays, kept
+
+    def array(self, value: int) -> Any:
+        """The array of a value."""
+        return self._arrays[value]
+
+    def read(self, step: Step, number: int = 0) -> Any:
+        """The array of what a step reads."""
+        return self._arrays[step.reads[number]]
+
+    def written(self, step: Step) -> Any:
+        """The array that it writes."""
+        return self._arrays[step.writes]
+
+    def place(self, step: Step) -> Place:
+        """Where an operator's value is."""
+        return self.program.values[step.number].place
+
+    def block(self, step: Step) -> Block:
+        """This rank's piece of an operator's value."""
+        value = self.program.values[step.number]
+        return self.scheme.block(value.place, value.width)
+
+    def kept(self, step: Step, name: str, make: Callable[[], Any]) -> Any:
+        """An array that belongs to an operator, made when it is first asked for."""
+        key = step.number, name
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
+    def scratch(self, name: str, rows: int, columns: int) -> Any:
+        """An array for the time of a step, one for each shape."""
+        key = -1, f"{name} {rows} x {columns}"
+        if key not in self._kept:
+            self._kept[key] = self.kernel.empty(rows, columns)
+        return self._kept[key]
+
+    def epilogue(self, step: Step) -> Callable[[int], Epilogue | None]:
+        """What follows a product, for an epoch."""
+        if step.finish is not None:
+            return self.activation(step.finish, self.program.values[step.writes].place)
+        if step.finish_gradient is not None:
+            finish, value = step.finish_gradient
+            output = None if value < 0 else self.array(value)
+            return self.activation_backward(finish, output, step.writes)
+        return lambda epoch: None
+
+    def activation(self, finish: Finish, place: Place) -> Callable[[int], Epilogue | None]:
+        """Bias, activation and dropout of a value at a place."""
+        block = self.scheme.block(place, finish.width)
+        bias = None
+        if finish.bias:
+            bias = self.parameters[finish.bias][block.columns]  # whole on every rank
+        columns = _column_keys(block)
+        if not finish.p:
+            fixed = Activation(bias, finish.kind, None, columns, slope=finish.slope)
+            return lambda epoch: fixed
+        kernel, seed, stream = self.kernel, self.seed, finish.stream
+
+        def of(epoch: int) -> Epilogue:
+            keys = kernel.row_keys(seed, epoch, stream, block.rows)
+            return Activation(bias, finish.kind, keys, columns, finish.p, slope=finish.slope)
+
+        return of
+
+    def activation_backward(
+        self, finish: Finish, output: Any, value: int
+    ) -> Callable[[int], Epilogue | None]:
+        """The gradient of the activation and dropout that gave ``output``."""
+        kind, slope, p = finish.kind, finish.slope, finish.p
+        if not p or kind == "relu":  # what was dropped is 0 in the output
+            fixed = ActivationBackward(output, kind, 1 / (1 - p), slope=slope)
+            return lambda epoch: fixed
+        place = self.program.values[value].place
+        block = self.scheme.block(place, finish.width)
+        columns = _column_keys(block)
+        kernel, seed, stream = self.kernel, self.seed, finish.stream
+
+        def of(epoch: int) -> Epilogue:
+            keys = kernel.row_keys(seed, epoch, stream, block.rows)
+            return ActivationBackward(output, kind, 1 / (1 - p), keys, columns, p, slope=slope)
+
+        return of
+
+
+def _column_keys(block: Block) -> np.ndarray:
+    return rng.column_keys(np.arange(block.columns.start, block.columns.stop))

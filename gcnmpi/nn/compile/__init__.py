@@ -1,0 +1,164 @@
+"""From a network to a program: a few passes, each a pure function in a file of its own.
+
+:mod:`~gcnmpi.nn.compile.rewrite` chooses orders of products and merges what may follow one,
+:mod:`~gcnmpi.nn.compile.places` lays values out, :mod:`~gcnmpi.nn.compile.gradient` differentiates,
+:mod:`~gcnmpi.nn.compile.attach` joins products with what follows, and
+:mod:`~gcnmpi.nn.compile.buffers` assigns memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+from gcnmpi.core.config import ModelConfig
+from gcnmpi.layout.place import Place
+from gcnmpi.nn.compile import rewrite
+from gcnmpi.nn.compile.attach import accumulate, attach
+from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
+from gcnmpi.nn.compile.gradient import differentiate, forward_step
+from gcnmpi.nn.compile.places import place
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator
+from gcnmpi.nn.program import Finish, Program, Step, Value
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the compiler has to know of a scheme.
+
+    Attributes
+    ----------
+    orders : tuple of str
+        Which product may come first: "combine", "aggregate".
+    layout : callable
+        ``Scheme.layout``.
+    whole_rows : bool
+        Whether dense products are local.
+    """
+
+    orders: tuple[str, ...]
+    layout: Callable[[Place], Hashable]
+    whole_rows: bool = True
+
+
+def compile_network(network: Network, target: Target, model: ModelConfig) -> Program:
+    """The program of a network on a scheme.
+
+    Parameters
+    ----------
+    model : ModelConfig
+        Its ``order``, ``cache_input`` and ``train_features``.
+
+    Raises
+    ------
+    UserError
+        If the scheme cannot multiply in the order that is wanted.
+    """
+    operators: list[Operator] = list(network.operators)
+    outputs = list(network.outputs)
+    fixed = rewrite.constants(operators, model)
+    wanted = rewrite.differentiated(operators, model)
+    operators = rewrite.choose_orders(operators, fixed, wanted, model, target.orders)
+    operators = rewrite.merge_finishes(operators, outputs)
+    alive = rewrite.without_dead(operators, outputs[-1])
+    operators, new = _renumbered(operators, alive)
+    outputs = [new[i] for i in outputs if i in new]
+    operators, places, new = place(operators, target.layout)
+    outputs = [new[i] for i in outputs]
+    logits = outputs[-1]
+    fixed = rewrite.constants(operators, model)
+    wanted = rewrite.differentiated(operators, model)
+
+    values = [Value(at, op.width) for op, at in zip(operators, places, strict=True)]
+    every = [forward_step(op, i, places[i]) for i, op in enumerate(operators)]
+    training = [step for step in every if not fixed[step.number]]
+    backward, values, gradient = differentiate(operators, values, wanted, logits)
+    evaluation, alias = _without_dropout(training)
+    seen = alias.get(logits, logits)
+
+    pinned = {*outputs, gradient}
+    seen_outputs = {alias.get(i, i) for i in outputs}
+    if target.whole_rows:
+        training, backward = accumulate(training, pinned), accumulate(backward, pinned)
+        evaluation = accumulate(evaluation, seen_outputs)
+    training, backward = attach(training, pinned), attach(backward, pinned)
+    evaluation = attach(evaluation, seen_outputs)
+    loss = Step("loss", operators[logits], places[logits].layer, (logits,), gradient, logits)
+    whole = [*training, loss, *backward]
+    read = {value for step in (*whole, *evaluation) for value in step.values}
+    kept = tuple(i for i, constant in enumerate(fixed) if constant and i in read)
+    once = [step for step in every if fixed[step.number] and step.name != "features"]
+    values = mark_exchanged(values, [*whole, *evaluation])
+    pool = Pool(values, target.layout)
+    memory = pool.assign(whole, kept, ())
+    evaluated = pool.assign(evaluation, kept, (seen,))
+    return Program(
+        operators=tuple(operators),
+        values=tuple(values),
+        constants=tuple(once),
+        kept=kept,
+        forward=tuple(training),
+        backward=tuple(backward),
+        evaluation=tuple(evaluation),
+        logits=logits,
+        logits_grad=gradient,
+        outputs=tuple(alias.get(i, i) for i in outputs),
+        parameters=network.parameters,
+        weight_layers=_weight_layers(operators, places),
+        buffers=tuple(pool.buffers),
+        training_buffers=memory,
+        evaluation_buffers=evaluated,
+        trained_features=model.train_features,
+        orders=tuple(_orders(operators, fixed)),
+    )
+
+
+def _renumbered(
+    operators: Sequence[Operator], kept: Sequence[int]
+) -> tuple[list[Operator], dict[int, int]]:
+    new = {old: number for number, old in enumerate(kept)}
+    found = [
+        replace(operators[old], inputs=tuple(new[i] for i in operators[old].inputs)) for old in kept
+    ]
+    return found, new
+
+
+def _without_dropout(steps: Sequence[Step]) -> tuple[list[Step], dict[int, int]]:
+    """The steps of an evaluation, and which value stands for one that is not computed in it."""
+    found: list[Step] = []
+    alias: dict[int, int] = {}
+    for step in steps:
+        step = replace(step, reads=tuple(alias.get(i, i) for i in step.reads))
+        operator = step.operator
+        if isinstance(operator, Finish) and operator.p:
+            operator = replace(operator, p=0.0)
+            if not operator.bias and operator.kind == "none":
+                alias[step.writes] = step.reads[0]
+                continue
+        elif getattr(operator, "p", 0.0):  # dropout within attention
+            operator = replace(operator, p=0.0)  # type: ignore[call-arg]
+        found.append(replace(step, operator=operator))
+    return found, alias
+
+
+def _weight_layers(operators: Sequence[Operator], places: Sequence[Place]) -> dict[str, int]:
+    """The number by which the scheme knows each weight's products."""
+    return {
+        operator.weight: places[number].layer
+        for number, operator in enumerate(operators)
+        if isinstance(operator, Linear)
+    }
+
+
+def _orders(operators: Sequence[Operator], fixed: Sequence[bool]) -> list[str]:
+    """Which product comes first in each layer."""
+    found: dict[int, str] = {}
+    for number, operator in enumerate(operators):
+        if isinstance(operator, Features) or not isinstance(operator, (Aggregate, Linear)):
+            continue
+        if isinstance(operator, Aggregate):
+            combined = isinstance(operators[operator.inputs[0]], Linear)
+            order = "given" if fixed[number] else "combine" if combined else "aggregate"
+            found.setdefault(operator.layer, order)
+    return [found[layer] for layer in sorted(found)]

@@ -1,0 +1,99 @@
+"""Which memory each value has: matrices that do not live at the same time share it.
+
+Values are taken in the order in which they are written; each gets a buffer of its layout and width
+that is free then, preferably one that fits its exchange exactly. An operator that works entry by
+entry writes where it reads, if nobody reads that later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, field
+
+from gcnmpi.layout.place import Place
+from gcnmpi.nn.program import Step, Value
+
+IN_PLACE = ("finish", "finish_backward", "add", "scale")
+EXCHANGES = (
+    "aggregate", "aggregate_t", "attend", "attend_v2", "max_aggregate", "gather",
+)  # fmt: skip
+
+
+def mark_exchanged(values: Sequence[Value], steps: Sequence[Step]) -> list[Value]:
+    """Values with ``exchanged`` set where a product exchanges their rows."""
+    exchanged = {step.reads[0] for step in steps if step.name in EXCHANGES}
+    # A product that is added onto a value gives its own value in the same memory.
+    for step in reversed(steps):
+        if step.onto >= 0 and step.writes in exchanged:
+            exchanged.add(step.onto)
+    return [
+        Value(value.place, value.width, number in exchanged) for number, value in enumerate(values)
+    ]
+
+
+@dataclass
+class Pool:
+    """Buffers, of all passes that share them."""
+
+    values: Sequence[Value]
+    layout: Callable[[Place], Hashable]
+    buffers: list[Value] = field(default_factory=list)
+
+    def assign(
+        self, steps: Sequence[Step], fixed: Collection[int], last: Collection[int]
+    ) -> dict[int, int]:
+        """Value → buffer, for the steps of a pass in their order.
+
+        Parameters
+        ----------
+        fixed : collection of int
+            Values with memory of their own.
+        last : collection of int
+            Values that are read after the pass.
+        """
+        ends = dict.fromkeys(last, len(steps))
+        for at, step in enumerate(steps):
+            for value in step.values:
+                ends[value] = max(ends.get(value, -1), at)
+        used: dict[int, int] = {}
+        free = set(range(len(self.buffers)))
+        dying: dict[int, list[int]] = {}
+        for value, end in ends.items():
+            dying.setdefault(end, []).append(value)
+        for at, step in enumerate(steps):
+            written = step.writes
+            ended = [v for v in dying.get(at, ()) if v in used]
+            if written >= 0 and written not in fixed:
+                taken = self._in_place(step, ended, used)
+                assert taken is not None or step.onto < 0
+                if taken is None:
+                    taken = self._take(written, free)
+                used[written] = taken
+                free.discard(taken)
+            kept = {used[v] for v, end in ends.items() if v in used and end > at}
+            for value in ended:
+                if used[value] not in kept:
+                    free.add(used[value])
+            if written >= 0 and written not in fixed and ends.get(written, -1) <= at:
+                free.add(used[written])  # nobody reads it
+        return used
+
+    def _in_place(self, step: Step, ended: Sequence[int], used: dict[int, int]) -> int | None:
+        source = step.onto if step.onto >= 0 else step.reads[0] if step.reads else -1
+        if (step.name not in IN_PLACE and step.onto < 0) or source not in ended:
+            return None
+        buffer = used[source]
+        return buffer if self._fits(self.buffers[buffer], self.values[step.writes]) else None
+
+    def _take(self, number: int, free: Collection[int]) -> int:
+        value = self.values[number]
+        fitting = [b for b in sorted(free) if self._fits(self.buffers[b], value)]
+        exact = [b for b in fitting if self.buffers[b].exchanged == value.exchanged]
+        if fitting:
+            return (exact or fitting)[0]
+        self.buffers.append(value)
+        return len(self.buffers) - 1
+
+    def _fits(self, buffer: Value, value: Value) -> bool:
+        same = buffer.width == value.width and self.layout(buffer.place) == self.layout(value.place)
+        return same and buffer.exchanged >= value.exchanged

@@ -1,0 +1,36 @@
+"""A network on the scheme of a configuration, before anything is loaded."""
+
+from __future__ import annotations
+
+from gcnmpi.core.config import Config
+from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.program import Program
+from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.interface import Demand, Source
+from gcnmpi.schemes.outline import make_facts
+from partition.errors import UserError
+
+
+def program_on(
+    network: Network, source: Source, config: Config, size: int
+) -> tuple[Program, Demand]:
+    """The program of a network on ``size`` ranks of a scheme, and what that asks of the scheme.
+
+    Raises
+    ------
+    UserError
+        If the scheme cannot run it.
+    """
+    entry = SCHEMES.get(config.scheme.name)
+    outline = entry.outline(config.scheme, size, make_facts(source, config, depth=1))
+    target = Target(outline.orders, outline.layout_of, outline.whole_rows)
+    program = compile_network(network, target, config.model)
+    if program.needs_halo and not entry.gives_rows:
+        able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
+        raise UserError(
+            f"model {config.model.name!r} looks at whole rows of neighbours, which scheme "
+            f"{config.scheme.name!r} does not bring together",
+            f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
+        )
+    return program, Demand(program.depth, program.needs_products, program.needs_halo)

@@ -1,0 +1,91 @@
+"""Where each value lives, and moves between layouts where operators need another one.
+
+Most schemes have one layout for all matrices. Where it rotates with the layers, a product leads
+from one place to the next: an aggregation from Hᵏ⁻¹ to M·Hᵏ⁻¹, a linear map from there to Hᵏ. What
+does not fit that is moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
+
+from gcnmpi.layout.place import Place
+from gcnmpi.nn.operators import (
+    Aggregate,
+    Attend,
+    AttendV2,
+    Features,
+    Linear,
+    MaxAggregate,
+    Normalize,
+    Operator,
+)
+from gcnmpi.nn.program import Finish, Move
+
+GATHERS = (MaxAggregate, Attend, AttendV2)
+
+
+def place(
+    operators: Sequence[Operator], layout: Callable[[Place], Hashable]
+) -> tuple[list[Operator], list[Place], dict[int, int]]:
+    """Operators with moves, the place of each value, and old number → new number."""
+    found: list[Operator] = []
+    places: list[Place] = []
+    new: dict[int, int] = {}
+    moved: dict[tuple[int, Hashable], int] = {}
+
+    def append(operator: Operator, at: Place) -> int:
+        found.append(operator)
+        places.append(at)
+        return len(found) - 1
+
+    def at(number: int, wanted: Place) -> int:
+        """A value in the layout of a place."""
+        if layout(places[number]) == layout(wanted):
+            return number
+        key = number, layout(wanted)
+        if key not in moved:
+            value = found[number]
+            moved[key] = append(Move((number,), value.width, value.layer), wanted)
+        return moved[key]
+
+    layers = range(max(operator.layer for operator in operators) + 2)
+    uniform = len({layout(Place(k, kind)) for k in layers for kind in (False, True)}) == 1
+    for old, operator in enumerate(operators):
+        inputs = [new[i] for i in operator.inputs]
+        here = places[inputs[0]] if inputs else Place(0)
+        if uniform:
+            k = operator.layer if not isinstance(operator, Linear) else max(1, operator.layer)
+            after = Place(k, isinstance(operator, (Aggregate, *GATHERS)))
+        elif isinstance(operator, Features):
+            after = Place(0)
+        elif isinstance(operator, (Aggregate, *GATHERS)):
+            inputs = [at(i, Place(here.layer)) for i in inputs]
+            after = Place(here.layer + 1, aggregated=True)
+        elif isinstance(operator, Linear):
+            k = here.layer if here.aggregated else max(1, operator.layer)
+            if layout(here) != layout(Place(k, aggregated=True)):
+                k = here.layer + 1
+            inputs = [at(i, Place(k, aggregated=True)) for i in inputs]
+            after = Place(k)
+        elif _of_one_place(operator):
+            # A bias and a norm look at all entries of a column or row: as those of Hᵏ.
+            after = Place(here.layer)
+            inputs = [at(inputs[0], after)]
+        else:
+            latest = max(inputs, key=lambda i: (places[i].layer, i))
+            after = places[latest]
+            inputs = [at(i, after) for i in inputs]
+        new[old] = append(replace(operator, inputs=tuple(inputs)), after)
+    last = len(found) - 1
+    logits = at(last, Place(places[last].layer))
+    if logits != last:
+        new[len(operators) - 1] = logits
+    return found, places, new
+
+
+def _of_one_place(operator: Operator) -> bool:
+    if isinstance(operator, Finish):
+        return bool(operator.bias)
+    return bool(operator.parameters) or isinstance(operator, Normalize)

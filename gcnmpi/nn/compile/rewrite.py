@@ -1,0 +1,152 @@
+"""Rewriting operators before they become steps: order of products, what may follow a product.
+
+Each pass takes and gives a list of operators, in which the number of what is left stays the same
+where it can; an operator that is not read any more is dropped at the end (:func:`without_dead`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gcnmpi.core.config import ModelConfig
+from gcnmpi.nn.operators import Activate, Aggregate, Bias, Drop, Features, Linear, Operator
+from gcnmpi.nn.program import Finish
+from partition.errors import UserError
+
+FROM_OUTPUT = ("relu", "elu", "leaky_relu")  # derivatives that follow from the value
+
+
+def choose_orders(
+    operators: Sequence[Operator],
+    constant: Sequence[bool],
+    differentiated: Sequence[bool],
+    model: ModelConfig,
+    possible: tuple[str, ...],
+) -> list[Operator]:
+    """M·(H·W) instead of (M·H)·W where it moves fewer columns in an epoch.
+
+    Combining first exchanges d_out columns forward and backward; aggregating first d_in, and only
+    forward where the input has no gradient. What never changes is aggregated once, before.
+
+    Parameters
+    ----------
+    constant, differentiated : sequence of bool
+        Of each operator's value: whether it never changes; whether its gradient is needed.
+    possible : tuple of str
+        ``orders`` of the scheme: "combine", "aggregate".
+
+    Raises
+    ------
+    UserError
+        If the scheme cannot do what ``model.order`` wants.
+    """
+    check_order(model.order, possible)
+    operators = list(operators)
+    readers = count_readers(operators)
+    changed = True
+    while changed:
+        changed = False
+        for number, linear in enumerate(operators):
+            if not isinstance(linear, Linear):
+                continue
+            below = linear.inputs[0]
+            aggregate = operators[below]
+            if not isinstance(aggregate, Aggregate) or constant[below] or readers[below] > 1:
+                continue
+            times = 2 if differentiated[aggregate.inputs[0]] else 1
+            narrower = aggregate.width * times < 2 * linear.width
+            order = model.order if model.order != "auto" else possible[0]
+            if model.order == "auto" and len(possible) > 1:
+                order = "aggregate" if narrower else "combine"
+            if order == "combine":
+                operators[below] = replace(linear, inputs=aggregate.inputs)
+                operators[number] = Aggregate((below,), linear.width, linear.layer)
+                changed = True
+    return operators
+
+
+def check_order(wanted: str, possible: tuple[str, ...]) -> None:
+    """Raise a UserError if a scheme whose ``orders`` are given cannot do ``model.order``."""
+    if wanted not in ("auto", *possible):
+        raise UserError(
+            f"model.order = {wanted!r}: this scheme {possible[0]}s first", "leave it at 'auto'"
+        )
+
+
+def merge_finishes(operators: Sequence[Operator], outputs: Sequence[int]) -> list[Operator]:
+    """Bias, activation and dropout that follow each other become one :class:`Finish`.
+
+    It takes the place of the last; the others are not read any more. A matrix that something else
+    reads, or that is an output, is not merged away.
+    """
+    operators = [_as_finish(operator) for operator in operators]
+    readers = count_readers(operators)
+    for number, operator in enumerate(operators):
+        if not isinstance(operator, Finish):
+            continue
+        below = operators[operator.inputs[0]]
+        single = readers[operator.inputs[0]] == 1 and operator.inputs[0] not in outputs
+        if not isinstance(below, Finish) or not single or below.p:
+            continue
+        if operator.bias or (operator.kind != "none" and below.kind != "none"):
+            continue
+        first = operator if operator.kind != "none" else below
+        operators[number] = replace(
+            operator, inputs=below.inputs, bias=below.bias, kind=first.kind, slope=first.slope
+        )
+    return operators
+
+
+def without_dead(operators: Sequence[Operator], last: int) -> list[int]:
+    """Numbers of the operators that the last one needs, increasing."""
+    needed, open_ = set(), [last]
+    while open_:
+        number = open_.pop()
+        if number not in needed:
+            needed.add(number)
+            open_ += operators[number].inputs
+    return sorted(needed)
+
+
+def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
+    """Which values never change: what needs neither parameters nor dropout.
+
+    Aggregates are kept unless ``model.cache_input`` is off, or combining first is wanted.
+    """
+    keep = model.cache_input and model.order != "combine"
+    found: list[bool] = []
+    for operator in operators:
+        if isinstance(operator, Features):
+            found.append(not model.train_features)
+            continue
+        fixed = all(found[i] for i in operator.inputs) and not operator.parameters
+        dropped = isinstance(operator, Drop) or (isinstance(operator, Finish) and operator.p > 0)
+        found.append(fixed and keep and not dropped)
+    return found
+
+
+def differentiated(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
+    """Which values a gradient is needed of: those that depend on something trained."""
+    found: list[bool] = []
+    for operator in operators:
+        trained = bool(operator.parameters) or any(found[i] for i in operator.inputs)
+        found.append(model.train_features if isinstance(operator, Features) else trained)
+    return found
+
+
+def count_readers(operators: Sequence[Operator]) -> Counter[int]:
+    """How many operators read each value."""
+    return Counter(i for operator in operators for i in operator.inputs)
+
+
+def _as_finish(operator: Operator) -> Operator:
+    at = operator.inputs, operator.width, operator.layer
+    if isinstance(operator, Bias):
+        return Finish(*at, bias=operator.bias)
+    if isinstance(operator, Activate) and operator.kind in FROM_OUTPUT:
+        return Finish(*at, kind=operator.kind, slope=operator.slope)
+    if isinstance(operator, Drop):
+        return Finish(*at, p=operator.p, stream=operator.stream)
+    return operator

@@ -1,0 +1,21 @@
+"""Initial values of parameters: from (seed, stream), so the same for every number of ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gcnmpi.core import rng
+from gcnmpi.nn.operators import Parameter
+
+
+def initial(parameter: Parameter, seed: int) -> np.ndarray:
+    """The whole parameter, float64.
+
+    "glorot": uniform in ±√(6 / (fan_in + fan_out)), Glorot and Bengio 2010, equation 16; "uniform":
+    in ±1/√fan_in, as PyTorch's ``Linear``, weight and bias; or a number.
+    """
+    p = parameter
+    if p.init not in ("glorot", "uniform"):
+        return np.full(p.shape, float(p.init))
+    bound = np.sqrt(6 / (p.fan_in + p.fan_out)) if p.init == "glorot" else 1 / np.sqrt(p.fan_in)
+    return rng.uniform(seed, p.stream, bound, p.shape)

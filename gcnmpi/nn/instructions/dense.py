@@ -1,0 +1,126 @@
+"""Products of the scheme."""
+
+from __future__ import annotations
+
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.operators import Linear
+from gcnmpi.nn.program import Product, Program, Step
+
+FEATURES = "0.features"
+
+
+def features(binding: Binding, step: Step) -> Run:
+    """Trained features, from the shares of the ranks."""
+    scheme, out = binding.scheme, binding.written(step)
+    share = binding.parameters[FEATURES]
+    return lambda epoch: scheme.expand_input(share, out)
+
+
+def features_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One."""
+    return [("expand_input", 1, step.operator.width)]
+
+
+def share_input(binding: Binding, step: Step) -> Run:
+    """This rank's share of the gradient of the features."""
+    scheme, grad = binding.scheme, binding.read(step)
+    share = binding.gradients[FEATURES]
+    return lambda epoch: scheme.share_input(grad, share)
+
+
+def combine(binding: Binding, step: Step) -> Run:
+    """x·W."""
+    scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
+    x, out = binding.read(step), binding.written(step)
+    weight = binding.parameters[_weight(step)]
+    if step.onto >= 0:
+        return lambda epoch: scheme.combine(k, x, weight, out, then(epoch), accumulate=True)
+    return lambda epoch: scheme.combine(k, x, weight, out, then(epoch))
+
+
+def combine_t(binding: Binding, step: Step) -> Run:
+    """g·Wᵀ."""
+    scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
+    grad, out = binding.read(step), binding.written(step)
+    weight = binding.parameters[_weight(step)]
+    if step.onto >= 0:
+        return lambda epoch: scheme.combine_t(k, grad, weight, out, then(epoch), accumulate=True)
+    return lambda epoch: scheme.combine_t(k, grad, weight, out, then(epoch))
+
+
+def weight_grad(binding: Binding, step: Step) -> Run:
+    """xᵀ·g, and the column sums of g for the gradient of a bias that goes along."""
+    scheme, k = binding.scheme, step.k
+    x, grad = binding.read(step), binding.read(step, 1)
+    out = binding.gradients[_weight(step)]
+    sums = binding.gradients[step.sums] if step.sums else None
+    return lambda epoch: scheme.weight_grad(k, x, grad, out, sums)
+
+
+def column_sum(binding: Binding, step: Step) -> Run:
+    """1ᵀ·g, the gradient of a bias."""
+    scheme, k, grad = binding.scheme, step.k, binding.read(step)
+    (name,) = step.operator.parameters
+    out = binding.gradients[name]
+    return lambda epoch: scheme.column_sum(k, grad, out)
+
+
+def aggregate(binding: Binding, step: Step) -> Run:
+    """M·x."""
+    scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
+    x, out = binding.read(step), binding.written(step)
+    return lambda epoch: scheme.aggregate(k, x, out, then(epoch))
+
+
+def aggregate_t(binding: Binding, step: Step) -> Run:
+    """Mᵀ·g."""
+    scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
+    x, out = binding.read(step), binding.written(step)
+    return lambda epoch: scheme.aggregate_t(k, x, out, then(epoch))
+
+
+def move(binding: Binding, step: Step) -> Run:
+    """x in another layout."""
+    scheme, values = binding.scheme, binding.program.values
+    x, out = binding.read(step), binding.written(step)
+    before, after = values[step.reads[0]].place, values[step.writes].place
+    width = step.operator.width
+    return lambda epoch: scheme.move(x, before, after, width, out)
+
+
+def aggregate_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One."""
+    return [("aggregate", step.k, step.operator.width)]
+
+
+def aggregate_t_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One."""
+    return [("aggregate_t", step.k, step.operator.width)]
+
+
+def combine_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One."""
+    return [("combine", step.k, *program.parameters[_weight(step)].shape)]
+
+
+def combine_t_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One."""
+    return [("combine_t", step.k, *program.parameters[_weight(step)].shape)]
+
+
+def weight_grad_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One."""
+    return [("weight_grad", step.k, *program.parameters[_weight(step)].shape)]
+
+
+def move_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One, named by the places."""
+    before = program.values[step.reads[0]].place
+    after = program.values[step.writes].place
+    places = before.layer, int(before.aggregated), after.layer, int(after.aggregated)
+    return [("move", step.k, step.operator.width, *places)]
+
+
+def _weight(step: Step) -> str:
+    assert isinstance(step.operator, Linear)
+    return step.operator.weight

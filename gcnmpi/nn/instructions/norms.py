@@ -1,0 +1,196 @@
+"""Normalisation of rows and of columns, exact over all ranks that share them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.operators import BatchNorm, LayerNorm, Normalize
+from gcnmpi.nn.program import Product, Program, Step
+
+
+def layer_norm(binding: Binding, step: Step) -> Run:
+    """Moments of each row; two sums over the ranks that share it."""
+    operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
+    assert isinstance(operator, LayerNorm)
+    x, out = binding.read(step), binding.written(step)
+    columns, k, width, eps = binding.block(step).columns, step.k, step.operator.width, operator.eps
+    weight = binding.parameters[operator.weight][columns]
+    bias = binding.parameters[operator.bias][columns]
+    mean, rstd = _of_rows(binding, step, "mean"), _of_rows(binding, step, "rstd")
+    if scheme.whole_rows:
+        return lambda epoch: kernel.layer_norm(x, weight, bias, eps, out, mean, rstd)
+
+    def run(epoch: int) -> None:
+        kernel.scale(scheme.row_sum(k, kernel.row_sum(x)), 1 / width, mean)
+        squares = scheme.row_sum(k, kernel.row_square_sum(x, mean))
+        _reciprocal_root(kernel, squares, 1 / width, eps, rstd)
+        kernel.normalise_rows(x, mean, rstd, weight, bias, out)
+
+    return run
+
+
+def layer_norm_backward(binding: Binding, step: Step) -> Run:
+    """Its gradient, and those of weight and bias; one sum over the ranks that share a row."""
+    operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
+    assert isinstance(operator, LayerNorm)
+    grad, x, out = binding.read(step), binding.read(step, 1), binding.written(step)
+    block, k, width = binding.block(step), step.k, step.operator.width
+    weight = binding.parameters[operator.weight][block.columns]
+    mean, rstd = _of_rows(binding, step, "mean"), _of_rows(binding, step, "rstd")
+    of_weight, of_bias = binding.gradients[operator.weight], binding.gradients[operator.bias]
+
+    def run(epoch: int) -> None:
+        of_weight.fill(0)
+        of_bias.fill(0)
+        if block.counts_entries:
+            sums = of_weight[block.columns], of_bias[block.columns]
+            kernel.normalised_column_sums(x, mean, rstd, grad, *sums)
+        sums = scheme.row_sum(k, kernel.normalise_rows_sums(x, mean, rstd, weight, grad))
+        centre, along = sums[:, :1] / width, sums[:, 1:] / width
+        kernel.normalise_rows_backward(x, mean, rstd, weight, grad, centre, along, out)
+
+    return run
+
+
+def layer_norm_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """Two sums."""
+    return [("row_sum", step.k, rows)] * 2
+
+
+def two_a_row(step: Step, rows: int, columns: int, entries: int) -> int:
+    """Mean and deviation."""
+    return 2 * rows
+
+
+def layer_norm_backward_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One, of two numbers a row."""
+    return [("row_sum", step.k, 2 * rows)]
+
+
+def normalize(binding: Binding, step: Step) -> Run:
+    """Rows divided by their length."""
+    operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
+    assert isinstance(operator, Normalize)
+    x, out, k = binding.read(step), binding.written(step), step.k
+    rstd = _of_rows(binding, step, "rstd")
+
+    def run(epoch: int) -> None:
+        squares = scheme.row_sum(k, kernel.row_square_sum(x, None))
+        _reciprocal_length(kernel, squares, operator.eps, rstd)
+        kernel.normalise_rows(x, None, rstd, None, None, out)
+
+    return run
+
+
+def normalize_backward(binding: Binding, step: Step) -> Run:
+    """(g − x̂·(x̂·g)) / length; g / eps where the length is not above eps."""
+    operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
+    assert isinstance(operator, Normalize)
+    grad, x, out, k = binding.read(step), binding.read(step, 1), binding.written(step), step.k
+    rstd = _of_rows(binding, step, "rstd")
+
+    def run(epoch: int) -> None:
+        sums = kernel.normalise_rows_sums(x, None, rstd, None, grad)
+        along = scheme.row_sum(k, kernel.from_host(kernel.to_host(sums)[:, 1:].copy()))
+        along *= rstd < 1 / operator.eps
+        kernel.normalise_rows_backward(x, None, rstd, None, grad, None, along, out)
+
+    return run
+
+
+def normalize_products(program: Program, step: Step, rows: int) -> list[Product]:
+    """One sum."""
+    return [("row_sum", step.k, rows)]
+
+
+def batch_norm(binding: Binding, step: Step) -> Run:
+    """Moments of each column over all rows: one reduction of two numbers a column.
+
+    They are summed around the running mean, which all ranks know, so that little is lost where a
+    mean is large against its deviation.
+    """
+    operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
+    assert isinstance(operator, BatchNorm)
+    x, out, block = binding.read(step), binding.written(step), binding.block(step)
+    columns, width, n = block.columns, step.operator.width, binding.n
+    weight, bias, mean, variance = (binding.parameters[name] for name in operator.parameters)
+    kept = binding.kept(step, "moments", lambda: np.zeros((2, width)))
+    mine = np.zeros((2, columns.stop - columns.start))
+
+    def run(epoch: int) -> None:
+        moments = np.stack([_host(kernel, mean), _host(kernel, variance)])
+        if epoch:
+            pivot = moments[0]
+            kernel.column_moments(x, pivot[columns], mine)
+            sums = np.zeros((2, width))
+            if block.counts_entries:
+                sums[:, columns] = mine
+            scheme.reduce(sums.reshape(-1))
+            shift = sums[0] / n
+            new = np.stack([pivot + shift, np.maximum(sums[1] / n - shift**2, 0)])
+            unbiased = np.stack([new[0], new[1] * (n / max(1, n - 1))])
+            running = moments + operator.momentum * (unbiased - moments)
+            kernel.copy(kernel.from_host(running[0]), mean)
+            kernel.copy(kernel.from_host(running[1]), variance)
+            moments = new
+        rstd = 1 / np.sqrt(moments[1] + operator.eps)
+        kept[0], kept[1] = moments[0], rstd
+        factor = _host(kernel, weight) * rstd
+        offset = _host(kernel, bias) - moments[0] * factor
+        kernel.scale_columns(x, factor[columns], offset[columns], out)
+
+    return run
+
+
+def batch_norm_backward(binding: Binding, step: Step) -> Run:
+    """Its gradient, and those of weight and bias: one more such reduction."""
+    operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
+    assert isinstance(operator, BatchNorm)
+    grad, x, out = binding.read(step), binding.read(step, 1), binding.written(step)
+    block, width, n = binding.block(step), step.operator.width, binding.n
+    columns, weight = block.columns, binding.parameters[operator.weight]
+    of_weight, of_bias = binding.gradients[operator.weight], binding.gradients[operator.bias]
+    kept = binding.kept(step, "moments", lambda: np.zeros((2, width)))
+    mine = np.zeros((2, columns.stop - columns.start))
+
+    def run(epoch: int) -> None:
+        mean, rstd = kept
+        kernel.column_grad_sums(x, mean[columns], rstd[columns], grad, mine)
+        sums = np.zeros((2, width))
+        if block.counts_entries:
+            sums[:, columns] = mine
+        kernel.copy(kernel.from_host(sums[0]), of_bias)
+        kernel.copy(kernel.from_host(sums[1]), of_weight)
+        scheme.reduce(sums.reshape(-1))
+        # dx = w·rstd·(g − Σg/n − x̂·Σg·x̂/n), as a·g + b·x + c.
+        a = _host(kernel, weight) * rstd
+        b = -a * rstd * sums[1] / n
+        c = -a * sums[0] / n - b * mean
+        kernel.scale_columns_backward(grad, x, a[columns], b[columns], c[columns], out)
+
+    return run
+
+
+def column_sums(step: Step) -> int:
+    """Numbers that the reduction of a step sums."""
+    return 2 * step.operator.width
+
+
+def _of_rows(binding: Binding, step: Step, name: str) -> Any:
+    rows = len(binding.block(step).rows)
+    return binding.kept(step, name, lambda: binding.kernel.empty(rows, 1))
+
+
+def _host(kernel: Any, vector: Any) -> np.ndarray:
+    return np.asarray(kernel.to_host(vector), np.float64)
+
+
+def _reciprocal_root(kernel: Any, squares: Any, factor: float, eps: float, out: Any) -> None:
+    kernel.copy((squares * factor + eps) ** -0.5, out)
+
+
+def _reciprocal_length(kernel: Any, squares: Any, eps: float, out: Any) -> None:
+    kernel.copy(1 / (squares**0.5).clip(eps), out)

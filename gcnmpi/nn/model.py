@@ -1,0 +1,308 @@
+"""A compiled network with its parameters and matrices on the ranks: it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.config import Config
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import slice_of
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.initial import initial
+from gcnmpi.nn.instructions import INSTRUCTIONS, products
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators import Aggregate
+from gcnmpi.nn.optim import Parameters
+from gcnmpi.nn.program import Product, Program, Step
+
+FEATURES = "0.features"
+
+
+class Model:
+    """A network on a scheme and a kernel: parameters, forward and backward pass.
+
+    Parameters
+    ----------
+    scheme, kernel : scheme and kernel
+    network : Network
+    program : Program
+        The network, compiled for the scheme.
+    config : Config
+        Its ``train``: the seed, and what decays.
+    n : int
+        Vertices of the graph.
+    features : array
+        This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained. It
+        belongs to the model, which may put something else there.
+
+    Attributes
+    ----------
+    parameters, gradients : Parameters
+        Parameters, and this rank's contribution to their gradients after ``backward``.
+    output_grad : array
+        Where the gradient of the loss with respect to the logits belongs.
+    """
+
+    def __init__(
+        self,
+        scheme: Any,
+        kernel: Any,
+        network: Network,
+        program: Program,
+        config: Config,
+        n: int,
+        features: Any,
+    ) -> None:
+        self._scheme, self._kernel, self._config = scheme, kernel, config
+        self.network = network
+        self.program = program
+        own, whole = self._shapes(features)
+        self.parameters = Parameters(kernel, own, whole)
+        self.gradients = Parameters(kernel, own, whole)
+        self.fill(self.parameters.flat, dict(self._initial()))
+        if program.trained_features:
+            kernel.copy(features, self.parameters[FEATURES])
+
+        constants = _constants(scheme, kernel, program, features)
+        memory = [scheme.empty(v.place, v.width, v.exchanged) for v in program.buffers]
+        kept: dict[tuple[int, str], Any] = {}
+
+        def binding(buffers: Mapping[int, int]) -> Binding:
+            arrays = constants | {value: memory[buffer] for value, buffer in buffers.items()}
+            views = self.parameters, self.gradients
+            return Binding(scheme, kernel, program, config.train.seed, n, *views, arrays, kept)
+
+        training, evaluation = (
+            binding(program.training_buffers), binding(program.evaluation_buffers),
+        )  # fmt: skip
+        self._forward = _bind(training, program.forward)
+        self._backward = _bind(training, program.backward)
+        self._evaluation = _bind(evaluation, program.evaluation)
+        self._logits = training.array(program.logits)
+        self.output_grad = training.array(program.logits_grad)
+        self._outputs = [evaluation.array(value) for value in program.outputs]
+        # How many steps lead to each layer's output.
+        written = [step.writes for step in program.evaluation]
+        self._steps = [written.index(v) + 1 if v in written else 0 for v in program.outputs]
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of H⁰ and of each layer's output; the last are the classes."""
+        return self.program.widths
+
+    @property
+    def depth(self) -> int:
+        """Number of layers that have an output."""
+        return len(self.program.outputs)
+
+    @property
+    def place(self) -> Place:
+        """Where the logits are."""
+        return self.program.place
+
+    def output_place(self, layer: int) -> Place:
+        """Where the output of a layer is, from 1."""
+        return self.program.values[self.program.outputs[layer - 1]].place
+
+    def forward(self, epoch: int | None = None, depth: int | None = None) -> Any:
+        """Logits (rows, classes), or the output of layer ``depth``.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            Training pass of that epoch, from 1, with its dropout; without it, an evaluation.
+        """
+        if epoch is not None:
+            for run in self._forward:
+                run(epoch)
+            return self._logits
+        layer = self.depth if depth is None else depth
+        for run in self._evaluation[: self._steps[layer - 1]]:
+            run(0)
+        return self._outputs[layer - 1]
+
+    def backward(self, epoch: int) -> None:
+        """Gradients of the loss from its gradient in ``output_grad``, after ``forward(epoch)``."""
+        for run in self._backward:
+            run(epoch)
+
+    def products(self, backward: bool) -> list[Product]:
+        """The scheme's products of one training (``backward``) or evaluation pass."""
+        program = self.program
+        steps = (*program.forward, *program.backward) if backward else program.evaluation
+        return products(program, steps, lambda place: len(self._scheme.block(place, 0).rows))
+
+    def decays(self) -> dict[str, bool]:
+        """Whether weight decay applies to each parameter."""
+        first_only = self._config.train.weight_decay_layers == "first"
+        found = {FEATURES: not first_only}
+        for name, parameter in self.network.parameters.items():
+            found[name] = parameter.trained and (parameter.layer == 1 or not first_only)
+        return found
+
+    def whole(self, flat: Any) -> dict[str, np.ndarray]:
+        """Whole parameters, or their gradients or moments, on every rank.
+
+        Parameters
+        ----------
+        flat : array
+            In the layout of ``parameters.flat``.
+
+        Returns
+        -------
+        dict of arrays
+            By the names and with the shapes of ``network.parameters``; trained features are not
+            among them: see :meth:`features`.
+        """
+        flat = self._kernel.to_host(flat)
+        found = {}
+        for name, parameter in self.network.parameters.items():
+            piece = flat[self.parameters.slices[name]].reshape(self.parameters[name].shape)
+            if parameter.is_weight:
+                k = self.program.weight_layers[name]
+                piece = self._scheme.unshard(k, piece, *parameter.shape)
+            found[name] = piece
+        return found
+
+    def fill(self, flat: Any, whole: Mapping[str, np.ndarray]) -> None:
+        """The inverse of :meth:`whole`: parameters, or their moments, into ``flat``."""
+        for name, parameter in self.network.parameters.items():
+            piece = whole[name]
+            if parameter.is_weight:
+                piece = self._scheme.shard(self.program.weight_layers[name], piece)
+            view = self.parameters[name]
+            target = flat[self.parameters.slices[name]].reshape(view.shape)
+            self._kernel.copy(self._kernel.from_host(piece), target)
+
+    def load_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Set all parameters from whole ones."""
+        self.fill(self.parameters.flat, state)
+
+    def features(self, flat: Any) -> np.ndarray:
+        """This rank's piece of H⁰ (or of its gradient or moments), of trained features."""
+        share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
+        piece = self._scheme.empty(Place(0), self.widths[0])
+        self._scheme.expand_input(share, piece)
+        return self._kernel.to_host(piece)
+
+    def fill_features(self, flat: Any, piece: np.ndarray) -> None:
+        """The inverse of :meth:`features`."""
+        share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
+        self._scheme.share_input(self._kernel.from_host(piece), share)
+
+    def _initial(self) -> Iterator[tuple[str, np.ndarray]]:
+        for name, parameter in self.network.parameters.items():
+            yield name, initial(parameter, self._config.train.seed)
+
+    def _shapes(self, features: Any) -> tuple[dict, dict]:
+        """Shapes of what this rank has a piece of, and of what it has whole."""
+        own: dict[str, tuple[int, ...]] = {}
+        whole: dict[str, tuple[int, ...]] = {}
+        if self.program.trained_features:
+            own[FEATURES] = features.shape
+        weights, vectors = {}, {}
+        for name, parameter in self.network.parameters.items():
+            if parameter.is_weight:
+                k = self.program.weight_layers[name]
+                weights[name] = self._scheme.weight_shape(k, *parameter.shape)
+            else:
+                vectors[name] = parameter.shape
+        (own if self._scheme.sharded else whole).update(weights)
+        return own, whole | vectors
+
+
+def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:
+    return [INSTRUCTIONS[step.name].bind(binding, step) for step in steps]
+
+
+def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dict[int, Any]:
+    """The values that never change and that steps read, computed once."""
+    values = program.values
+    found: dict[int, Any] = {0: features}
+    last = {value: step for step in program.constants for value in step.values}
+    for step in program.constants:
+        ended = [i for i in {*step.reads} if last[i] is step and i not in program.kept]
+        free = step.reads[0] in ended
+        if isinstance(step.operator, Aggregate):
+            value = values[step.writes]
+            found[step.writes] = aggregate_constant(
+                scheme,
+                kernel,
+                found[step.reads[0]],
+                step.k,
+                value.width,
+                value.exchanged,
+                overwrite=free,
+            )
+        else:
+            found[step.writes] = _constant(scheme, kernel, program, step, found)
+        for number in ended:
+            del found[number]
+    kept = {number: found[number] for number in program.kept}
+    if 0 in kept and values[0].exchanged:
+        kept[0] = scheme.empty(values[0].place, values[0].width, exchanged=True)
+        kernel.copy(features, kept[0])
+    return kept
+
+
+def _constant(
+    scheme: Any, kernel: Any, program: Program, step: Step, found: Mapping[int, Any]
+) -> Any:
+    """What a step that is not a product makes of values that were found."""
+    before, after = (program.values[i] for i in (step.reads[0], step.writes))
+    arrays = {i: found[i] for i in step.reads}
+    gathers = step.name == "max_aggregate"
+    if gathers:
+        x = scheme.empty(before.place, before.width, exchanged=True)
+        kernel.copy(found[step.reads[0]], x)
+        arrays[step.reads[0]] = x
+    arrays[step.writes] = scheme.empty(after.place, after.width, after.exchanged)
+    binding = Binding(scheme, kernel, program, 0, 0, {}, {}, arrays, {})
+    INSTRUCTIONS[step.name].bind(binding, step)(0)
+    if gathers:
+        scheme.halo.discard(arrays[step.reads[0]])
+    return arrays[step.writes]
+
+
+def aggregate_constant(
+    scheme: Any, kernel: Any, x: Any, k: int, width: int, exchanged: bool, overwrite: bool
+) -> Any:
+    """M·x, which is made once; a wide x is overwritten with it where it may be and has its shape.
+
+    Some columns at a time, so that what the product takes beside its result (halos, partial sums,
+    buffers of MPI) is small against it.
+
+    Parameters
+    ----------
+    x : array
+        This rank's piece.
+    width : int
+        Columns of x on all ranks.
+    """
+    pieces, place = input_pieces(width), Place(k, aggregated=True)
+    if pieces == 1:
+        result = scheme.empty(place, width, exchanged)
+        scheme.aggregate(k, x, result)
+        scheme.release()
+        return result
+    rows, columns = len(scheme.block(place, width).rows), x.shape[1]
+    result = x
+    if not overwrite or rows != len(x) or exchanged:
+        result = scheme.empty(place, width, exchanged)
+    for number in range(pieces):
+        some = slice_of(columns, number, pieces)
+        count = some.stop - some.start
+        part, out = kernel.empty(len(x), count), kernel.empty(rows, count)
+        kernel.copy(x[:, some], part)
+        scheme.aggregate(k, part, out)
+        scheme.release()
+        kernel.copy(out, result[:, some])
+    return result
+
+
+def input_pieces(width: int) -> int:
+    """In how many pieces of columns M·H⁰ is made: at most 16, of at least 64 columns."""
+    return max(1, min(16, width // 64))

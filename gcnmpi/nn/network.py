@@ -1,0 +1,314 @@
+"""A network: a static graph of operators and its parameters; and what builders write it with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from gcnmpi.nn.operators import (
+    Activate,
+    Add,
+    Aggregate,
+    Attend,
+    AttendV2,
+    BatchNorm,
+    Bias,
+    Drop,
+    Features,
+    LayerNorm,
+    Linear,
+    MaxAggregate,
+    Maximum,
+    MeanOfHeads,
+    Normalize,
+    Operator,
+    Parameter,
+    Scale,
+)
+
+# Offsets of the streams of random numbers, so that each purpose has its own for every layer.
+ATTENTION_STREAM = 1 << 20
+OTHER_WEIGHTS = 1 << 32
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is trained, without a word on how or where it is computed.
+
+    Attributes
+    ----------
+    operators : tuple of Operator
+        In the order of evaluation; the first is :class:`Features`, the last gives the logits.
+    parameters : mapping of str to Parameter
+        In the order in which their operators read them.
+    outputs : tuple of int
+        Number of the operator that gives the output of layer 1, 2, …; the last are the logits.
+    constants : mapping of str to float
+        Numbers that belong in a file of weights, (1,) each, though they are not trained here.
+    """
+
+    operators: tuple[Operator, ...]
+    parameters: Mapping[str, Parameter]
+    outputs: tuple[int, ...]
+    constants: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of the features and of the output of every layer."""
+        return (self.operators[0].width, *(self.operators[i].width for i in self.outputs))
+
+    @property
+    def depth(self) -> int:
+        """Number of aggregations on the longest way from features to logits; at least 1."""
+        return max(1, *(operator.layer for operator in self.operators))
+
+
+class Builder:
+    """Writes a network; what its methods take and give are numbers of operators.
+
+    Parameters
+    ----------
+    features : int
+        Width of H⁰.
+
+    Attributes
+    ----------
+    input : int
+        H⁰.
+    """
+
+    def __init__(self, features: int) -> None:
+        self._operators: list[Operator] = [Features((), features, 0)]
+        self._parameters: dict[str, Parameter] = {}
+        self._outputs: list[int] = []
+        self._constants: dict[str, float] = {}
+        self._weights: dict[int, int] = {}  # how many random parameters a layer has
+        self.input = 0
+
+    def width(self, x: int) -> int:
+        """Columns of a matrix."""
+        return self._operators[x].width
+
+    def layer(self, x: int) -> int:
+        """Aggregations before a matrix."""
+        return self._operators[x].layer
+
+    def linear(
+        self,
+        x: int,
+        width: int,
+        name: str,
+        *,
+        bias: bool = False,
+        init: str = "uniform",
+        layer: int | None = None,
+    ) -> int:
+        """x·W, then + b: parameters ``name.weight``, stored transposed, and ``name.bias``.
+
+        Parameters
+        ----------
+        init : {"uniform", "glorot"}
+            "uniform" as PyTorch's ``Linear``, the bias too; with "glorot" the bias starts at 0.
+        layer : int, optional
+            Whose weight it is (``train.weight_decay_layers``); that of x unless given.
+        """
+        own = max(1, self.layer(x)) if layer is None else layer
+        shape = (self.width(x), width)
+        weight = self._random(f"{name}.weight", shape, own, init, *shape, stored=shape[::-1])
+        y = self._append(Linear((x,), width, self.layer(x), weight))
+        fan_in = shape[0] if init == "uniform" else 0
+        return self.bias(y, f"{name}.bias", layer=own, fan_in=fan_in) if bias else y
+
+    def linear_of_all(
+        self, parts: Sequence[int], width: int, name: str, *, bias: bool = False
+    ) -> int:
+        """[x₁ | x₂ | …]·W as x₁·W₁ + x₂·W₂ + …, then + b.
+
+        No matrix holds the columns of all parts, which schemes that cut columns could not place.
+        Its parameters are ``name.weight.0``, ``name.weight.1`` …, and ``name.bias``; in a file of
+        weights they are one array ``name.weight``, of (width, columns of all parts).
+        """
+        columns = sum(map(self.width, parts))
+        own = max(1, *map(self.layer, parts))
+        products = []
+        for number, x in enumerate(parts):
+            shape = (self.width(x), width)
+            parameter = f"{name}.weight.{number}"
+            fans, stored = (columns, width), shape[::-1]
+            self._random(parameter, shape, own, "uniform", *fans, stored, part_of=f"{name}.weight")
+            products.append(self._append(Linear((x,), width, self.layer(x), parameter)))
+        y = self.sum(products)
+        return self.bias(y, f"{name}.bias", layer=own, fan_in=columns) if bias else y
+
+    def square(self, x: int, name: str, layer: int) -> int:
+        """x·W with a square W that is stored as it is, not transposed."""
+        shape = (self.width(x), self.width(x))
+        self._random(name, shape, layer, "glorot", *shape)
+        return self._append(Linear((x,), shape[1], self.layer(x), name))
+
+    def bias(self, x: int, name: str, layer: int | None = None, fan_in: int = 0) -> int:
+        """x + 1·bᵀ, with b of 0 in the beginning, or uniform in ±1/√fan_in where that is given."""
+        at, width = self.layer(x), self.width(x)
+        own = max(1, at) if layer is None else layer
+        if fan_in:
+            self._random(name, (width,), own, "uniform", fan_in, width)
+        else:
+            self._constant(name, width, own, "0")
+        return self._append(Bias((x,), width, at, name))
+
+    def aggregate(self, x: int) -> int:
+        """M·x: the beginning of a layer."""
+        return self._append(Aggregate((x,), self.width(x), self.layer(x) + 1))
+
+    def max_aggregate(self, x: int) -> int:
+        """The entry-wise maximum over neighbours."""
+        return self._append(MaxAggregate((x,), self.width(x), self.layer(x) + 1))
+
+    def attend(self, x: int, name: str, heads: int, slope: float = 0.2, p: float = 0.0) -> int:
+        """Attention: parameters ``name.att_src`` and ``name.att_dst``, stored (1, heads, …)."""
+        layer, width = self.layer(x) + 1, self.width(x)
+        names = f"{name}.att_src", f"{name}.att_dst"
+        stored = (1, heads, width // heads)
+        for vector in names:
+            # PyTorch Geometric's glorot takes the last two axes.
+            self._random(vector, (width,), layer, "glorot", heads, width // heads, stored=stored)
+        stream = ATTENTION_STREAM + layer
+        return self._append(Attend((x,), width, layer, *names, heads, slope, p, stream))
+
+    def attend_v2(
+        self, source: int, target: int, name: str, heads: int, slope: float = 0.2, p: float = 0.0
+    ) -> int:
+        """GATv2's attention: parameter ``name.att``, stored (1, heads, columns)."""
+        layer, width = self.layer(source) + 1, self.width(source)
+        stored = (1, heads, width // heads)
+        vector = f"{name}.att"
+        self._random(vector, (width,), layer, "glorot", heads, width // heads, stored=stored)
+        stream = ATTENTION_STREAM + layer
+        inputs = (source, target)
+        return self._append(AttendV2(inputs, width, layer, vector, heads, slope, p, stream))
+
+    def mean_of_heads(self, x: int, heads: int) -> int:
+        """The mean of equally wide groups of columns."""
+        return self._append(MeanOfHeads((x,), self.width(x) // heads, self.layer(x), heads))
+
+    def add(self, x: int, y: int) -> int:
+        """x + y."""
+        return self._append(Add((x, y), self.width(x), max(self.layer(x), self.layer(y))))
+
+    def sum(self, terms: Sequence[int]) -> int:
+        """The sum of one or more matrices."""
+        total, *others = terms
+        for term in others:
+            total = self.add(total, term)
+        return total
+
+    def scale(self, x: int, factor: float, epsilon: str = "", start: float = 0.0) -> int:
+        """(factor + ε)·x, with a trained ε (1,) that begins at ``start`` if it has a name."""
+        layer = self.layer(x)
+        if epsilon:
+            self._constant(epsilon, 1, layer + 1, repr(start))
+        return self._append(Scale((x,), self.width(x), layer, factor, epsilon))
+
+    def constant(self, name: str, value: float) -> None:
+        """A number that a file of weights holds."""
+        self._constants[name] = value
+
+    def maximum(self, terms: Sequence[int]) -> int:
+        """The entry-wise maximum of one or more matrices."""
+        layer = max(self.layer(x) for x in terms)
+        return self._append(Maximum(tuple(terms), self.width(terms[0]), layer))
+
+    def activate(self, x: int, kind: str, name: str = "", slope: float = 0.01) -> int:
+        """f(x), or x for "none"; ``name`` is that of the slope of "prelu", which starts at 0.25."""
+        if kind == "none":
+            return x
+        layer, parameter = self.layer(x), ""
+        if kind == "prelu":
+            parameter = name
+            self._constant(name, 1, max(1, layer), "0.25")
+        return self._append(Activate((x,), self.width(x), layer, kind, slope, parameter))
+
+    def drop(self, x: int, p: float, stream: int) -> int:
+        """Dropout; nothing where p is 0."""
+        if not p:
+            return x
+        return self._append(Drop((x,), self.width(x), self.layer(x), p, stream))
+
+    def layer_norm(self, x: int, name: str) -> int:
+        """Parameters ``name.weight`` and ``name.bias``."""
+        layer, width = self.layer(x), self.width(x)
+        self._constant(f"{name}.weight", width, max(1, layer), "1")
+        self._constant(f"{name}.bias", width, max(1, layer), "0")
+        return self._append(LayerNorm((x,), width, layer, f"{name}.weight", f"{name}.bias"))
+
+    def batch_norm(self, x: int, name: str) -> int:
+        """Parameters ``name.weight``, ``.bias``, ``.running_mean`` and ``.running_var``."""
+        layer, width = self.layer(x), self.width(x)
+        weight, bias = f"{name}.weight", f"{name}.bias"
+        mean, variance = f"{name}.running_mean", f"{name}.running_var"
+        for full, value in ((weight, "1"), (bias, "0"), (mean, "0"), (variance, "1")):
+            trained = full in (weight, bias)
+            self._constant(full, width, max(1, layer), value, trained)
+        return self._append(BatchNorm((x,), width, layer, weight, bias, mean, variance))
+
+    def normalize(self, x: int) -> int:
+        """Each row divided by its length."""
+        return self._append(Normalize((x,), self.width(x), self.layer(x)))
+
+    def output(self, x: int) -> None:
+        """x is the output of the next layer."""
+        self._outputs.append(x)
+
+    def build(self) -> Network:
+        """The network; its logits are what was last given to :meth:`output`.
+
+        Operators after the logits or not needed for them are left out.
+        """
+        last = self._outputs[-1]
+        needed, open_ = {0}, [last]
+        while open_:
+            number = open_.pop()
+            if number not in needed:
+                needed.add(number)
+                open_ += self._operators[number].inputs
+        kept = sorted(needed)
+        new = {old: number for number, old in enumerate(kept)}
+        operators = tuple(
+            replace(self._operators[old], inputs=tuple(new[i] for i in self._operators[old].inputs))
+            for old in kept
+        )
+        names = {name for operator in operators for name in operator.parameters}
+        parameters = {name: p for name, p in self._parameters.items() if name in names}
+        outputs = tuple(new[i] for i in self._outputs if i in new)
+        return Network(operators, parameters, outputs, self._constants)
+
+    def _append(self, operator: Operator) -> int:
+        self._operators.append(operator)
+        return len(self._operators) - 1
+
+    def _random(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        layer: int,
+        init: str,
+        fan_in: int,
+        fan_out: int,
+        stored: tuple[int, ...] | None = None,
+        part_of: str = "",
+    ) -> str:
+        # The first one of a layer draws what the weight of a GCN's layer always drew.
+        number = self._weights.get(layer, 0)
+        self._weights[layer] = number + 1
+        stream = layer + number * OTHER_WEIGHTS
+        facts = (init, fan_in, fan_out, stream, stored)
+        return self._new(Parameter(name, shape, layer, *facts, part_of=part_of))
+
+    def _constant(self, name: str, width: int, layer: int, value: str, trained: bool = True) -> str:
+        return self._new(Parameter(name, (width,), layer, value, trained=trained))
+
+    def _new(self, parameter: Parameter) -> str:
+        if parameter.name in self._parameters:
+            raise ValueError(f"two parameters are called {parameter.name}")
+        self._parameters[parameter.name] = parameter
+        return parameter.name

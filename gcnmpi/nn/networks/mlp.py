@@ -1,0 +1,21 @@
+"""Multi-layer perceptron: what the features alone are worth; nothing is aggregated."""
+
+from __future__ import annotations
+
+from gcnmpi.core.model_config import ModelConfig
+from gcnmpi.nn.network import Builder, Network
+from gcnmpi.nn.networks.stack import Convolve, Layer, stack
+
+
+def build(model: ModelConfig, features: int, classes: int) -> Network:
+    """A stack of linear layers with the names of PyTorch Geometric's ``MLP``."""
+    return stack(model, features, classes, linear(model))
+
+
+def linear(model: ModelConfig) -> Convolve:
+    """A linear layer in place of a convolution."""
+
+    def convolve(b: Builder, x: int, layer: Layer) -> int:
+        return b.linear(x, layer.width, f"lins.{layer.k - 1}", bias=model.bias, layer=layer.k)
+
+    return convolve

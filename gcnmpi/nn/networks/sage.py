@@ -1,0 +1,26 @@
+"""GraphSAGE (Hamilton, Ying and Leskovec 2017): aggregate(x)·W₁ + b + x·W₂."""
+
+from __future__ import annotations
+
+from gcnmpi.core.model_config import ModelConfig
+from gcnmpi.nn.network import Builder, Network
+from gcnmpi.nn.networks.stack import Layer, stack
+
+
+def matrix(model: ModelConfig) -> tuple[str, bool]:
+    """The mean of the neighbours, or their sum; the vertex itself has the root weight."""
+    return ("row" if model.aggregation == "mean" else "none"), False
+
+
+def build(model: ModelConfig, features: int, classes: int) -> Network:
+    """A stack of layers as PyTorch Geometric's ``SAGEConv``."""
+
+    def convolve(b: Builder, x: int, layer: Layer) -> int:
+        width, k = layer.width, layer.k
+        y = b.max_aggregate(x) if model.aggregation == "max" else b.aggregate(x)
+        y = b.linear(y, width, f"{layer.name}.lin_l", bias=model.bias, layer=k)
+        if model.root_weight:
+            y = b.add(y, b.linear(x, width, f"{layer.name}.lin_r", layer=k))
+        return b.normalize(y) if model.normalize_output else y
+
+    return stack(model, features, classes, convolve)

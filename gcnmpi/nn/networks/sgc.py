@@ -1,0 +1,18 @@
+"""Simple graph convolution (Wu et al. 2019): Mᴷ·H⁰·W + b."""
+
+from __future__ import annotations
+
+from gcnmpi.core.model_config import ModelConfig
+from gcnmpi.nn.network import Builder, Network
+
+HOPS = 2  # of the paper
+
+
+def build(model: ModelConfig, features: int, classes: int) -> Network:
+    """One layer as PyTorch Geometric's ``SGConv``."""
+    b = Builder(features)
+    x = b.drop(b.input, model.input_dropout, 0)
+    for _ in range(model.hops or HOPS):
+        x = b.aggregate(x)
+    b.output(b.linear(x, classes, "convs.0.lin", bias=model.bias, layer=1))
+    return b.build()

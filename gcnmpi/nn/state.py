@@ -1,0 +1,164 @@
+"""Parameters as files of weights hold them: PyTorch Geometric's names and shapes, both ways.
+
+A weight is stored transposed, (d_out, d_in), as PyTorch's ``Linear`` has it; other parameters keep
+their shape or are reshaped (``Parameter.stored``); parameters that are parts of one array there
+(``Parameter.part_of``) are joined along the last axis. ``Network.constants`` are stored too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators import Parameter
+from partition.errors import UserError
+
+
+def to_state(network: Network, parameters: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of a file of weights from whole parameters, or their gradients."""
+    parts: dict[str, list[np.ndarray]] = {}
+    for name, parameter in network.parameters.items():
+        parts.setdefault(parameter.part_of or name, []).append(_stored(parameter, parameters[name]))
+    return {
+        name: np.ascontiguousarray(arrays[0] if len(arrays) == 1 else np.concatenate(arrays, -1))
+        for name, arrays in parts.items()
+    } | {name: np.array([value]) for name, value in network.constants.items()}
+
+
+def to_parameters(network: Network, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inverse of :func:`to_state`.
+
+    Constants may be missing, and the counters of PyTorch's batch norms be there.
+
+    Raises
+    ------
+    UserError
+        If an array is missing, of another shape, or none of the network's; or if a constant
+        has another value.
+    """
+    groups = _groups(network)
+    state = {name: array for name, array in state.items() if not name.endswith(_COUNTER)}
+    for name, value in network.constants.items():
+        has_value = state.pop(name, np.array([value]))
+        if has_value.shape != (1,) or abs(has_value[0] - value) > 1e-6 * (1 + abs(value)):
+            raise UserError(f"{name} is {has_value.tolist()}, the network's is [{value}]")
+    found: dict[str, np.ndarray] = {}
+    for name, parameters in groups.items():
+        shape = _joined(parameters)
+        array = state.get(name)
+        if array is None or array.shape != shape or array.dtype.kind != "f":
+            has = "missing" if array is None else f"{array.dtype} {array.shape}"
+            raise UserError(f"{name} is {has}, the network's is {shape}")
+        ends = np.cumsum([_shape(parameter)[-1] for parameter in parameters])[:-1]
+        pieces = np.split(array, ends, axis=-1) if len(parameters) > 1 else [array]
+        for parameter, piece in zip(parameters, pieces, strict=True):
+            found[parameter.name] = _loaded(parameter, piece)
+    if unknown := sorted(set(state) - set(groups)):
+        raise UserError(f"{unknown[0]!r} is not a parameter of the network")
+    return found
+
+
+def ends_of(
+    build: Callable[[int, int], Network], state: Mapping[str, np.ndarray]
+) -> tuple[int, int] | None:
+    """Widths of features and logits that the arrays of a file of weights show; None if they do not.
+
+    Parameters
+    ----------
+    build : function
+        Gives the network for widths of features and logits.
+    """
+    # Widths that no axis has by chance: where they appear, the file has the ones that are sought.
+    unknown = (1_000_003, 1_000_033)
+    found: dict[int, int] = {}
+    for name, parameters in _groups(build(*unknown)).items():
+        shape = _joined(parameters)
+        if name in state and len(state[name].shape) == len(shape):
+            for wanted, has in zip(shape, state[name].shape, strict=True):
+                for width in unknown:
+                    if wanted % width == 0:
+                        found.setdefault(width, has // (wanted // width))
+    return (found[unknown[0]], found[unknown[1]]) if len(found) == 2 else None
+
+
+def from_gcn(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Arrays of any stack of GCNConv layers, under the names of PyTorch Geometric's ``GCN``.
+
+    Accepts what a ``state_dict`` of GCNConv layers holds and nothing else: for each layer
+    ``NAMEk.lin.weight`` and, for all or none, ``NAMEk.bias``, with one NAME (such as ``convs.`` or
+    ``conv``) and numbers k that leave none out.
+
+    Raises
+    ------
+    UserError
+        If a name or shape does not fit a stack of GCNConv layers, or one is missing.
+    """
+    found: dict[int, dict[str, np.ndarray]] = {}
+    stacks = set()
+    for name, array in state.items():
+        match = re.fullmatch(r"(\D*)(0|[1-9]\d{0,8})\.(lin\.weight|bias)", name)
+        kind = match[3] if match else ""
+        if not match or array.ndim != (1 if kind == "bias" else 2) or array.dtype.kind != "f":
+            raise UserError(
+                f"{name!r} is not a weight of a GCNConv layer",
+                "expected are convs.0.lin.weight (d_out, d_in), convs.0.bias (d_out) and so on: "
+                "weights of other networks do not fit",
+            )
+        stacks.add(match[1])
+        found.setdefault(int(match[2]), {})[kind] = array
+    if len(stacks) > 1:
+        one, other, *_ = sorted(stacks)
+        raise UserError(f"the weights are of two stacks of layers: {one!r} and {other!r}")
+    arrays: dict[str, np.ndarray] = {}
+    width = None
+    first = 0 if 0 in found else 1
+    for k, number in enumerate(range(first, first + len(found))):
+        layer = found.get(number, {})
+        if "lin.weight" not in layer:
+            what = "has a bias but no weight" if layer else "is missing"
+            raise UserError(f"layer {number} of the weights {what}")
+        d_out, d_in = layer["lin.weight"].shape
+        bias = layer.get("bias")
+        if width not in (None, d_in) or (bias is not None and bias.shape != (d_out,)):
+            raise UserError(f"the shapes of layer {number} of the weights do not fit")
+        arrays |= {f"convs.{k}.{kind}": array for kind, array in layer.items()}
+        width = d_out
+    if not arrays or len({f"convs.{k}.bias" in arrays for k in range(len(found))}) > 1:
+        raise UserError("the weights hold no GCNConv layers, or only some have a bias")
+    return arrays
+
+
+def _stored(parameter: Parameter, array: np.ndarray) -> np.ndarray:
+    if parameter.stored is None:
+        return array
+    return array.T if parameter.is_weight else array.reshape(parameter.stored)
+
+
+def _loaded(parameter: Parameter, array: np.ndarray) -> np.ndarray:
+    if parameter.stored is None or not parameter.is_weight:
+        return np.ascontiguousarray(array).reshape(parameter.shape)
+    return np.ascontiguousarray(array.T)
+
+
+def _shape(parameter: Parameter) -> tuple[int, ...]:
+    return parameter.stored or parameter.shape
+
+
+def _joined(parameters: list[Parameter]) -> tuple[int, ...]:
+    """The shape of the array that holds them."""
+    shapes = [_shape(parameter) for parameter in parameters]
+    return (*shapes[0][:-1], sum(shape[-1] for shape in shapes))
+
+
+def _groups(network: Network) -> dict[str, list[Parameter]]:
+    """The parameters of each array of a file of weights."""
+    groups: dict[str, list[Parameter]] = {}
+    for parameter in network.parameters.values():
+        groups.setdefault(parameter.part_of or parameter.name, []).append(parameter)
+    return groups
+
+
+_COUNTER = ".num_batches_tracked"

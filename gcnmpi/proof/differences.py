@@ -1,0 +1,73 @@
+"""A part of ``verify``: the gradient of a run against differences of its loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from gcnmpi.run.problem import Problem
+from gcnmpi.run.trainer import Step
+
+
+def finite_differences(
+    problem: Problem,
+    step: Step,
+    tolerance: float,
+    directions: int = 4,
+    tries: int = 12,
+    h: float = 1e-7,
+) -> float:
+    """Largest relative error of the gradient along a few directions in the space of weights.
+
+    Central differences of the loss of epoch 1 at the initial weights plus noise (where biases are
+    0, vertices without neighbours would sit exactly on the kink of ReLU). A direction is the
+    gradient with random positive factors, so that what is to be measured stands out from
+    rounding errors, plus as much of a random vector, as long as the weights themselves.
+
+    The loss is smooth but where an activation changes its sign. A direction along which the
+    differences at h and h/2 disagree has met such a kink and is replaced; infinity is returned
+    if too many do.
+    """
+    model, generator = step.model, np.random.default_rng(1)
+    initial = model.whole(model.parameters.flat)
+    names, sizes = list(initial), [array.size for array in initial.values()]
+
+    def at(point: np.ndarray) -> tuple[float, np.ndarray]:
+        pieces = np.split(point, np.cumsum(sizes)[:-1])
+        state = {n: p.reshape(initial[n].shape) for n, p in zip(names, pieces, strict=True)}
+        model.load_state(state)
+        loss, flat = step.gradient(1)
+        # All ranks decide on the very same number.
+        return problem.comm.bcast(loss), _flat(model.whole(flat))
+
+    start = _flat(initial)
+    start = start + 0.1 * np.sqrt(np.mean(start**2)) * generator.standard_normal(len(start))
+    _, gradient = at(start)
+    worst, found = 0.0, 0
+    for _ in range(tries):
+        ascent = gradient * generator.uniform(0, 2, len(start))
+        noise = generator.standard_normal(len(start))
+        towards = _unit(ascent) + _unit(noise)
+        towards *= np.linalg.norm(start) / np.linalg.norm(towards)
+        slopes = [
+            (at(start + s * towards)[0] - at(start - s * towards)[0]) / (2 * s) for s in (h, h / 2)
+        ]
+        expected = float(gradient @ towards)
+        scale = abs(expected) + np.finfo(float).tiny
+        # Tighter than what passes, so that a kink is not taken for an error.
+        if abs(slopes[0] - slopes[1]) > 0.5 * tolerance * scale:
+            continue
+        worst, found = max(worst, float(abs(slopes[1] - expected) / scale)), found + 1
+        if found == directions:
+            return worst
+    return math.inf
+
+
+def _unit(vector: np.ndarray) -> np.ndarray:
+    return vector / (np.linalg.norm(vector) or 1.0)
+
+
+def _flat(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    return np.concatenate([array.ravel() for array in arrays.values()])

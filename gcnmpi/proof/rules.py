@@ -1,0 +1,303 @@
+"""The oracle's operators: each one's value and how it passes a gradient on, from its formula.
+
+In NumPy and SciPy, float64, on whole matrices; short rather than fast. What an operator means
+stands in :mod:`gcnmpi.nn.operators`; nothing here comes from the gradient rules, kernels and
+schemes that are to be checked.
+
+A rule takes (operator, inputs, parameters, epoch) and gives the operator's value and a function:
+from the gradient of the loss with respect to that value it makes those with respect to the inputs,
+in their order, and to the operator's trained parameters, by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import pi, sqrt
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import erf
+
+from gcnmpi.core import rng
+from gcnmpi.nn import operators as of
+
+Arrays = Mapping[str, np.ndarray]
+Gradients = tuple[Sequence[np.ndarray], Arrays]
+Backward = Callable[[np.ndarray], Gradients]
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What a pass is made with.
+
+    Attributes
+    ----------
+    matrix : (n, n) csr_array
+        M.
+    seed : int
+    epoch : int or None
+        Of a training pass; None: an evaluation, without dropout and with running moments.
+    moments : dict
+        Where batch norms leave the running moments of the next epoch, by name.
+    """
+
+    matrix: sp.csr_array
+    seed: int
+    epoch: int | None
+    moments: dict[str, np.ndarray]
+
+
+def keeps(run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray) -> Any:
+    """1 / (1 − p) where an entry is kept and 0 where it is dropped, (rows, columns)."""
+    if run.epoch is None or p == 0:
+        return 1.0
+    keys = rng.row_keys(run.seed, run.epoch, stream, rows), rng.column_keys(columns)
+    hashes = np.empty((len(rows), len(columns)), np.uint32)
+    rng.hash_block(*keys, hashes, np.empty_like(hashes))
+    return (hashes >= rng.threshold(p)) / (1 - p)
+
+
+def _linear(op: of.Linear, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    weight = w[op.weight]
+    return x[0] @ weight, lambda g: ([g @ weight.T], {op.weight: x[0].T @ g})
+
+
+def _bias(op: of.Bias, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    return x[0] + w[op.bias], lambda g: ([g], {op.bias: g.sum(axis=0)})
+
+
+def _aggregate(op: of.Aggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    return run.matrix @ x[0], lambda g: ([run.matrix.T @ g], {})
+
+
+def _max_aggregate(
+    op: of.MaxAggregate, x: list, w: Arrays, run: Pass
+) -> tuple[np.ndarray, Backward]:
+    i, j = _arcs(run.matrix)
+    largest, best = np.full(x[0].shape, -np.inf), np.full(x[0].shape, len(x[0]))
+    for c in range(op.width):
+        np.maximum.at(largest[:, c], i, x[0][j, c])
+        attains = x[0][j, c] == largest[i, c]
+        np.minimum.at(best[:, c], i[attains], j[attains])
+    some = best < len(x[0])
+
+    def backward(g: np.ndarray) -> Gradients:
+        dx = np.zeros_like(g)
+        np.add.at(dx, (best[some], np.nonzero(some)[1]), g[some])
+        return [dx], {}
+
+    return np.where(some, largest, 0.0), backward
+
+
+def _attend(op: of.Attend, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    i, j = _arcs(run.matrix)
+    source, target = (w[name].reshape(op.heads, -1) for name in op.parameters)
+    rows = _by_head(x[0], op.heads)
+    scores = [(row @ b)[i] + (row @ a)[j] for row, a, b in zip(rows, source, target, strict=True)]
+    attention = [
+        Attention(h, op, row, _leaky(e, op.slope), run)
+        for h, (row, e) in enumerate(zip(rows, scores, strict=True))
+    ]
+
+    def backward(g: np.ndarray) -> Gradients:
+        dx, dsource, dtarget = [], [], []
+        for h, grad in enumerate(_by_head(g, op.heads)):
+            into, de = attention[h].backward(grad)
+            de = de * _leaky_slope(scores[h], op.slope)
+            dt, ds = (np.bincount(ends, de, len(g)) for ends in (j, i))
+            dx.append(into + np.outer(dt, source[h]) + np.outer(ds, target[h]))
+            dsource.append(dt @ rows[h])
+            dtarget.append(ds @ rows[h])
+        vectors = {op.source: np.concatenate(dsource), op.target: np.concatenate(dtarget)}
+        return [np.hstack(dx)], vectors
+
+    return np.hstack([a.value for a in attention]), backward
+
+
+def _attend_v2(op: of.AttendV2, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    i, j = _arcs(run.matrix)
+    sources, targets = (_by_head(each, op.heads) for each in x)
+    vectors = w[op.vector].reshape(op.heads, -1)
+    sums = [a[j] + b[i] for a, b in zip(sources, targets, strict=True)]
+    attention = [
+        Attention(h, op, sources[h], _leaky(sums[h], op.slope) @ vectors[h], run)
+        for h in range(op.heads)
+    ]
+
+    def backward(g: np.ndarray) -> Gradients:
+        dsource, dtarget, dvector = [], [], []
+        for h, grad in enumerate(_by_head(g, op.heads)):
+            into, de = attention[h].backward(grad)
+            dvector.append(de @ _leaky(sums[h], op.slope))
+            dsum = np.outer(de, vectors[h]) * _leaky_slope(sums[h], op.slope)
+            dsource.append(into + _summed(dsum, j, len(g)))
+            dtarget.append(_summed(dsum, i, len(g)))
+        return [np.hstack(dsource), np.hstack(dtarget)], {op.vector: np.concatenate(dvector)}
+
+    return np.hstack([a.value for a in attention]), backward
+
+
+class Attention:
+    """One head: y[i] = Σ keep[i, j]·α[i, j]·x[j], with α the softmax of scores of the arcs."""
+
+    def __init__(
+        self, head: int, op: of.Attend | of.AttendV2, x: np.ndarray, scores: np.ndarray, run: Pass
+    ) -> None:
+        self._i, self._j = i, j = _arcs(run.matrix)
+        self._x, self._keep = x, np.ones(len(i))
+        largest = np.full(len(x), -np.inf)
+        np.maximum.at(largest, i, scores)
+        exponentials = np.exp(scores - largest[i])
+        self._alpha = exponentials / np.bincount(i, exponentials, len(x))[i]
+        if run.epoch is not None and op.p:
+            rows = rng.row_keys(run.seed, run.epoch, op.stream, np.arange(len(x)))[i]
+            columns = rng.column_keys(j.astype(np.int64) * op.heads + head)[:, np.newaxis]
+            hashes = np.empty((len(i), 1), np.uint32)
+            rng.hash_block(rows, columns, hashes, np.empty_like(hashes))
+            self._keep = (hashes[:, 0] >= rng.threshold(op.p)) / (1 - op.p)
+        weights = (self._alpha * self._keep, run.matrix.indices, run.matrix.indptr)
+        self._matrix = sp.csr_array(weights, shape=run.matrix.shape)
+        self.value = self._matrix @ x
+
+    def backward(self, g: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """dL/dx along the sum, and dL/dscores."""
+        dalpha = self._keep * np.sum(g[self._i] * self._x[self._j], axis=1)
+        mean = np.bincount(self._i, self._alpha * dalpha, len(g))
+        return self._matrix.T @ g, self._alpha * (dalpha - mean[self._i])
+
+
+def _mean_of_heads(op: of.MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[Any, Backward]:
+    y = np.mean(_by_head(x[0], op.heads), axis=0)
+    return y, lambda g: ([np.tile(g, op.heads) / op.heads], {})
+
+
+def _add(op: of.Add, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    return x[0] + x[1], lambda g: ([g, g], {})
+
+
+def _scale(op: of.Scale, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    factor = op.factor + (w[op.epsilon][0] if op.epsilon else 0.0)
+
+    def backward(g: np.ndarray) -> Gradients:
+        return [factor * g], {op.epsilon: np.array([np.sum(g * x[0])])} if op.epsilon else {}
+
+    return factor * x[0], backward
+
+
+def _maximum(op: of.Maximum, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    first = np.argmax(x, axis=0)
+    return np.max(x, axis=0), lambda g: ([np.where(first == i, g, 0) for i in range(len(x))], {})
+
+
+def _activate(op: of.Activate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    z = x[0]
+    if op.kind == "prelu":
+        slope = w[op.parameter][0]
+        below = np.where(z < 0, z, 0)
+
+        def backward(g: np.ndarray) -> Gradients:
+            return [_leaky_slope(z, slope) * g], {op.parameter: np.array([np.sum(g * below)])}
+
+        return _leaky(z, slope), backward
+    value, slopes = {
+        "relu": (np.maximum(z, 0), z > 0),
+        "elu": (np.where(z > 0, z, np.expm1(np.minimum(z, 0))), np.exp(np.minimum(z, 0))),
+        "leaky_relu": (_leaky(z, op.slope), _leaky_slope(z, op.slope)),
+        "gelu": (
+            z * (1 + erf(z / sqrt(2))) / 2,
+            (1 + erf(z / sqrt(2))) / 2 + z * np.exp(-(z**2) / 2) / sqrt(2 * pi),
+        ),
+    }[op.kind]
+    return value, lambda g: ([slopes * g], {})
+
+
+def _drop(op: of.Drop, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    keep = keeps(run, op.stream, op.p, *map(np.arange, x[0].shape))
+    return x[0] * keep, lambda g: ([g * keep], {})
+
+
+def _layer_norm(op: of.LayerNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    mean, variance = x[0].mean(axis=1, keepdims=True), x[0].var(axis=1, keepdims=True)
+    return _normalized(op, x[0], mean, variance, w, axis=1)
+
+
+def _batch_norm(op: of.BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    if run.epoch is None:
+        return _normalized(op, x[0], w[op.mean], w[op.variance], w, axis=None)
+    mean, variance, n = x[0].mean(axis=0), x[0].var(axis=0), len(x[0])
+    unbiased = variance * (n / (n - 1) if n > 1 else 1.0)
+    for name, moment in ((op.mean, mean), (op.variance, unbiased)):
+        run.moments[name] = w[name] + op.momentum * (moment - w[name])
+    return _normalized(op, x[0], mean, variance, w, axis=0)
+
+
+def _normalized(
+    op: of.LayerNorm | of.BatchNorm, x: Any, mean: Any, variance: Any, w: Arrays, axis: int | None
+) -> tuple[np.ndarray, Backward]:
+    """With moments along an axis of x, or with given ones (None)."""
+    deviation = np.sqrt(variance + op.eps)
+    z = (x - mean) / deviation
+
+    def backward(g: np.ndarray) -> Gradients:
+        dz = g * w[op.weight]
+        dx = dz
+        if axis is not None:
+            dx = dz - dz.mean(axis, keepdims=True) - z * (dz * z).mean(axis, keepdims=True)
+        return [dx / deviation], {op.weight: np.sum(g * z, axis=0), op.bias: g.sum(axis=0)}
+
+    return z * w[op.weight] + w[op.bias], backward
+
+
+def _normalize(op: of.Normalize, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+    length = np.linalg.norm(x[0], axis=1, keepdims=True)
+    y = x[0] / np.maximum(length, op.eps)
+
+    def backward(g: np.ndarray) -> Gradients:
+        along = np.where(length > op.eps, y * np.sum(g * y, axis=1, keepdims=True), 0)
+        return [(g - along) / np.maximum(length, op.eps)], {}
+
+    return y, backward
+
+
+def _arcs(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+    """Row and column of every entry of M."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr)), matrix.indices
+
+
+def _summed(values: np.ndarray, ends: np.ndarray, n: int) -> np.ndarray:
+    """The sum of the rows of ``values`` with the same end, (n, columns)."""
+    ones = (np.ones(len(ends)), (ends, np.arange(len(ends))))
+    return sp.coo_array(ones, shape=(n, len(ends))).tocsr() @ values
+
+
+def _by_head(x: np.ndarray, heads: int) -> list[np.ndarray]:
+    return np.split(x, heads, axis=1)
+
+
+def _leaky(z: np.ndarray, slope: float) -> np.ndarray:
+    return np.where(z > 0, z, slope * z)
+
+
+def _leaky_slope(z: np.ndarray, slope: float) -> np.ndarray:
+    return np.where(z > 0, 1.0, slope)
+
+
+RULES: Mapping[type[of.Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
+    of.Linear: _linear,
+    of.Bias: _bias,
+    of.Aggregate: _aggregate,
+    of.MaxAggregate: _max_aggregate,
+    of.Attend: _attend,
+    of.AttendV2: _attend_v2,
+    of.MeanOfHeads: _mean_of_heads,
+    of.Add: _add,
+    of.Scale: _scale,
+    of.Maximum: _maximum,
+    of.Activate: _activate,
+    of.Drop: _drop,
+    of.LayerNorm: _layer_norm,
+    of.BatchNorm: _batch_norm,
+    of.Normalize: _normalize,
+}

@@ -1,0 +1,105 @@
+"""Whole rows of neighbours for block rows: each copy of a block has all of its arcs.
+
+A product is divided over the copies of a block, and partial sums are added up. A maximum or a
+softmax over neighbours is no sum; so here every copy brings all rows that its block needs, from
+the ranks of its own process column, and does all of the work: c times the traffic of one copy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.core.config import Config
+from gcnmpi.halo.plan import Plan, make_plan
+from gcnmpi.halo.product import HaloProduct
+from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
+from gcnmpi.layout.loading import load_m
+from gcnmpi.layout.tiling import Tiling, sparse_tile
+from gcnmpi.mpi.collectives import Group
+from gcnmpi.mpi.comm import Comm, redistribute
+from gcnmpi.schemes.interface import Runtime, Source
+
+
+def load_halo(
+    runtime: Runtime, source: Source, config: Config, tiling: Tiling, column: Group, sparse: bool
+) -> Halo:
+    """The halo of this rank's block row.
+
+    Parameters
+    ----------
+    column : Group
+        The ranks with the same copy; rank q of it holds block q.
+    sparse : bool
+        Whether rows travel point to point, to those who need them, or whole blocks to all.
+    """
+    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
+    max_bytes = config.loading.max_buffer_mb * 2**20
+    entries = load_m(comm, source.stored.graph, source.direction, config.graph, max_bytes)
+    n, cuts = tiling.ordering.n, tiling.cuts
+    sides = (tiling.ordering, cuts), (tiling.ordering, np.array([0, n]))
+    tile = sparse_tile(comm, entries, *sides, tiling.holders, (tiling.row, 0), max_bytes)
+    del entries
+    needed = needed_rows(tile, 0, tiling)
+    plan = plan_of(column.comm, tiling, needed, max_bytes)
+    pattern = localise(tile, 0, tiling, plan)
+    ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
+    if sparse:
+        products = HaloProduct(
+            column.comm, plan, kernel, None, None, config.scheme, phases, traffic
+        )
+        return ExchangedHalo(products, kernel, pattern, ids, phases)
+    return BroadcastHalo(
+        column, kernel, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids, phases
+    )
+
+
+def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:
+    """Positions of the rows of other blocks that a tile has entries for, increasing.
+
+    Parameters
+    ----------
+    tile : csr_array
+        Own rows; columns count from position ``first``.
+    """
+    needed = tile.indices.astype(np.int64) + first
+    return np.setdiff1d(needed, np.arange(*_own(tiling)))
+
+
+def plan_of(column: Comm, tiling: Tiling, needed: np.ndarray, max_bytes: float) -> Plan:
+    """The exchange within a process column, whose rank q holds block q; by positions, not ids."""
+    owners = block_of(needed, tiling)
+    (asked,), counts = redistribute(column, owners, [needed], max_bytes)
+    return make_plan(np.arange(*_own(tiling)), needed, owners, asked, counts)
+
+
+def localise(tile: sp.csr_array, first: int, tiling: Tiling, plan: Plan) -> sp.csr_array:
+    """A tile over the plan's local columns, own ones first: (nown, nown + nhalo)."""
+    place = tile.indices.astype(np.int64) + first
+    start, stop = _own(tiling)
+    own = (place >= start) & (place < stop)
+    column = np.where(own, place - start, plan.nown + np.searchsorted(plan.halo, place))
+    shape = (plan.nown, plan.nown + plan.nhalo)
+    matrix = sp.csr_array((tile.data, column, tile.indptr), shape=shape)
+    matrix.sort_indices()
+    return matrix
+
+
+def block_of(positions: np.ndarray, tiling: Tiling) -> np.ndarray:
+    """The block that each position is in."""
+    return np.searchsorted(tiling.cuts, positions, side="right") - 1
+
+
+def _own(tiling: Tiling) -> tuple[int, int]:
+    return int(tiling.cuts[tiling.row]), int(tiling.cuts[tiling.row + 1])
+
+
+def _vertices(tiling: Tiling, positions: np.ndarray) -> np.ndarray:
+    """Ids of the vertices at increasing positions, block by block."""
+    found = np.empty(len(positions), tiling.vertices.dtype)
+    blocks = block_of(positions, tiling)
+    for block in np.unique(blocks):
+        some = blocks == block
+        start, stop = tiling.cuts[block : block + 2].tolist()
+        found[some] = tiling.ordering.vertices(start, stop)[positions[some] - start]
+    return found

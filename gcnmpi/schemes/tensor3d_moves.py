@@ -1,0 +1,134 @@
+"""From one layout of the grid to another: rows and columns go straight to where they belong.
+
+A layer of a network in which matrices of different layers meet (a residual connection, a root
+weight) needs one of them in the layout of the other. Every rank sends the part of its piece that
+another rank's piece contains, one message a pair of ranks at most; which of several equal copies
+sends to a rank follows from that rank's number.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import Volume
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.tiling import Ordering
+from gcnmpi.mpi.comm import Comm, row_type, wait_all
+from gcnmpi.schemes.tensor3d_outline import TensorOutline
+
+MOVE_TAG = 7
+Part = tuple[int, np.ndarray, slice]
+"""A rank, rows of this rank's piece, columns of it."""
+
+
+class Mover:
+    """The messages between two places.
+
+    Parameters
+    ----------
+    orderings : sequence of Ordering
+        As the scheme numbers them.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        kernel: Any,
+        outline: TensorOutline,
+        orderings: tuple[Ordering, Ordering],
+        before: Place,
+        after: Place,
+    ) -> None:
+        self._comm, self._kernel, self._outline = comm, kernel, outline
+        self._before, self._after = before, after
+        # Where the rows of a piece are on the other side: block, and order within.
+        self._leaving = self._blocks(orderings, before, after)
+        self._arriving = self._blocks(orderings, after, before)
+        self._messages: dict[int, list[np.ndarray]] = {}
+
+    def __call__(self, x: Any, width: int, out: Any, traffic: Traffic, phases: Phases) -> None:
+        """out = x in the other layout."""
+        sends, receives = self._parts(width)
+        host, comm = self._kernel.to_host(x), self._comm
+        if width not in self._messages:
+            self._messages[width] = [
+                np.empty((len(r), c.stop - c.start), host.dtype) for _, r, c in receives
+            ]
+        requests, kept = [], []
+        with phases("pack"):
+            for (peer, _, _), message in zip(receives, self._messages[width], strict=True):
+                if peer != comm.rank:
+                    with row_type(message) as row:
+                        requests.append(comm.Irecv([message, len(message), row], peer, MOVE_TAG))
+            for peer, rows, columns in sends:
+                piece = np.ascontiguousarray(host[rows, columns])
+                if peer == comm.rank:
+                    at = [r[0] for r in receives].index(peer)
+                    self._messages[width][at][...] = piece
+                    continue
+                kept.append(piece)
+                with row_type(piece) as row:
+                    requests.append(comm.Isend([piece, len(piece), row], peer, MOVE_TAG))
+        traffic.count(self.volume(width))
+        with phases("wait"):
+            wait_all(requests)
+        with phases("pack"):
+            whole = np.empty(out.shape, host.dtype)
+            for (_, rows, columns), message in zip(receives, self._messages[width], strict=True):
+                whole[rows, columns] = message
+            self._kernel.copy(self._kernel.from_host(whole), out)
+
+    def volume(self, width: int) -> Volume:
+        """What this rank sends and receives."""
+        size = self._outline.facts.itemsize
+        sends, receives = self._parts(width)
+
+        def numbers(parts: list[Part]) -> list[int]:
+            return [len(r) * (c.stop - c.start) for p, r, c in parts if p != self._comm.rank]
+
+        sent, received = numbers(sends), numbers(receives)
+        return Volume(sum(sent) * size, sum(received) * size, len(sent))
+
+    def _parts(self, width: int) -> tuple[list[Part], list[Part]]:
+        """What leaves, and what arrives; no part is empty."""
+        outline, me = self._outline, self._comm.rank
+        ranks = range(self._comm.size)
+        mine, new = (outline.columns(me, at, width) for at in (self._before, self._after))
+        sends, receives = [], []
+        for other in ranks:
+            if self._source(other, me):
+                rows = self._leaving.get(outline.coordinates(other, self._after)[0])
+                theirs = outline.columns(other, self._after, width)
+                sends += _part(other, rows, mine, theirs)
+            if self._source(me, other):
+                rows = self._arriving.get(outline.coordinates(other, self._before)[0])
+                theirs = outline.columns(other, self._before, width)
+                receives += _part(other, rows, new, theirs)
+        return sends, receives
+
+    def _source(self, target: int, source: int) -> bool:
+        """Whether of all copies of a piece it is this one that sends to a rank."""
+        copies = self._outline.holders(self._before).shape[2]
+        return self._outline.coordinates(source, self._before)[2] == target % copies
+
+    def _blocks(
+        self, orderings: tuple[Ordering, Ordering], here: Place, there: Place
+    ) -> dict[int, np.ndarray]:
+        """Block of another place → rows of this rank's piece that are in it, by global id."""
+        outline = self._outline
+        mine = outline.rows(self._comm.rank, here)
+        ids = orderings[mine.ordering].vertices(mine.start, mine.stop)
+        positions = orderings[outline.ordering(there)].positions(ids)
+        block = np.searchsorted(outline.cuts(there), positions, side="right") - 1
+        by_id = np.argsort(ids, kind="stable")
+        return {int(b): by_id[block[by_id] == b] for b in np.unique(block)}
+
+
+def _part(other: int, rows: np.ndarray | None, mine: slice, theirs: slice) -> list[Part]:
+    start, stop = max(mine.start, theirs.start), min(mine.stop, theirs.stop)
+    if rows is None or start >= stop:
+        return []
+    return [(other, rows, slice(start - mine.start, stop - mine.start))]

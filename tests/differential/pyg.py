@@ -1,0 +1,306 @@
+"""Every network against PyTorch Geometric's layers: loss, gradients and logits, same weights in.
+
+Usage: python tests/differential/pyg.py GRAPH … [--only NETWORK] [--engine "mpirun -n 4"]
+
+Torch and torch_geometric have to be installed; they are no dependency. A graph folder has features
+and labels. Compared is the oracle, or the program itself as started by ``--engine`` ("" for one
+rank without mpirun). The modules here are written with PyTorch Geometric's layers and have their
+names, so that ``load_state_dict`` is strict. Float64; the exit code is 1 if anything is further
+apart than 1e-10, relative to the largest entry of its array.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+import torch
+import torch_geometric.nn as pyg
+from torch.nn import Linear, ModuleDict, ModuleList
+from torch_geometric.nn.conv.gcn_conv import gcn_norm
+
+from gcnmpi.core.config import Config, from_table
+from gcnmpi.nn.state import to_state
+from gcnmpi.proof import oracle
+from partition.graph.graph import Graph, arcs
+from partition.graph.store import open_graph
+
+TOLERANCE = 1e-10
+HIDDEN = [16, 16]
+CASES: dict[str, dict[str, Any]] = {
+    "gcn": {},
+    "gcn batch": {"norm": "batch", "residual": "linear", "activation": "elu"},
+    "gcn cat": {"norm": "layer", "jk": "cat", "hidden": [16, 12], "activation": "prelu"},
+    "gcn max": {"norm": "l2", "jk": "max", "residual": "identity", "activation": "gelu"},
+    "gcn around": {"linear_before": True, "linear_after": True, "residual": "identity"},
+    "sage": {"norm": "layer", "residual": "linear"},
+    "sage l2": {"normalize_output": True, "norm": "batch", "activation": "leaky_relu"},
+    "sage sum": {"aggregation": "sum", "norm": "batch", "jk": "sum", "root_weight": False},
+    "sage max": {"aggregation": "max", "norm": "layer", "residual": "identity"},
+    "gin": {"norm": "batch", "train_eps": True, "eps": 0.2, "residual": "linear"},
+    "gin fixed": {"norm": "layer", "eps": -0.3},
+    "gat": {"heads": 4, "out_heads": 2, "activation": "elu"},
+    "gat batch": {"heads": 4, "norm": "batch", "residual": "linear", "concat": False},
+    "gat 1": {"norm": "layer", "residual": "identity", "linear_after": True},
+    "gatv2": {"heads": 4, "out_heads": 2, "norm": "batch", "residual": "linear"},
+    "gatv2 1": {"norm": "layer", "residual": "identity", "jk": "max"},
+    "gcnii": {"hidden": [16], "layers": 8, "norm": "layer", "residual": "identity"},
+    "gcnii batch": {"hidden": [16], "layers": 4, "norm": "batch", "alpha": 0.3, "theta": 1.0},
+    "appnp": {"norm": "batch", "residual": "identity", "hidden": [16, 16]},
+    "sgc": {"hops": 3},
+    "sign": {"hidden": [16], "hops": 3, "norm": "layer", "activation": "prelu"},
+    "mlp": {"norm": "batch", "residual": "linear"},
+}  # fmt: skip
+
+
+@click.command()
+@click.argument("folders", nargs=-1, required=True, type=click.Path(exists=True))
+@click.option("--only", default="", help="Cases whose name begins so.")
+@click.option("--engine", help="What starts the program; without it, the oracle is compared.")
+def main(folders: tuple[str, ...], only: str, engine: str | None) -> None:
+    """Compare all cases on each graph."""
+    failed = 0
+    torch.set_default_dtype(torch.float64)
+    for folder in folders:
+        graph = open_graph(folder).graph
+        cases = {name: config_of(name) for name in CASES if name.startswith(only)}
+        problems = {name: oracle.Problem(graph, "in", c) for name, c in cases.items()}
+        weights = {name: weights_of(problem) for name, problem in problems.items()}
+        if engine is None:
+            found = {name: of_oracle(problems[name], weights[name]) for name in cases}
+        else:
+            found = of_engine(engine, folder, cases, weights)
+        for name, problem in problems.items():
+            expected = judge(graph, problem, weights[name])
+            worst, where = max(compare(problem, found[name], expected))
+            failed += not worst <= TOLERANCE
+            click.echo(f"{folder} {name:12} {worst:.1e} ({where})")
+    sys.exit(1 if failed else 0)
+
+
+def config_of(name: str) -> Config:
+    """The configuration of a case."""
+    network = {"hidden": HIDDEN, "name": name.split()[0]} | CASES[name]
+    if network["name"] == "sgc":
+        del network["hidden"]
+    return from_table({"dtype": "float64", "model": network})
+
+
+def weights_of(problem: oracle.Problem) -> oracle.Weights:
+    """Initial parameters, away from 0, where biases and slopes begin."""
+    random, weights = np.random.default_rng(7), problem.initial()
+    for name, p in problem.network.parameters.items():
+        if p.trained:
+            weights[name] = weights[name] + 0.05 * random.standard_normal(p.shape)
+    return weights
+
+
+def of_oracle(problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any]:
+    """Loss, gradient and the logits of an evaluation with the running moments of one epoch."""
+    loss, gradient, moments = problem.gradient(weights, 1)
+    return {"loss": loss, "gradient": gradient, "logits": problem.logits(weights | moments)}
+
+
+def of_engine(
+    engine: str, graph: str, cases: dict[str, Config], weights: dict[str, oracle.Weights]
+) -> dict[str, dict[str, Any]]:
+    """The same of the distributed program, all cases in one launch."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folders = {name: Path(scratch) / name.replace(" ", "-") for name in cases}
+        for name, folder in folders.items():
+            folder.mkdir()
+            (folder / "config.json").write_text(json.dumps(asdict(cases[name])))
+            np.savez(folder / "weights.npz", **weights[name])
+        program = Path(__file__).with_name("engine.py")
+        words = [*engine.split(), sys.executable, program, graph, *folders.values()]
+        subprocess.run(list(map(str, words)), check=True)
+        found = {}
+        for name, folder in folders.items():
+            with np.load(folder / "results.npz") as arrays:
+                gradient = {n[9:]: arrays[n] for n in arrays if n.startswith("gradient ")}
+                found[name] = {
+                    "loss": arrays["loss"], "logits": arrays["logits"], "gradient": gradient
+                }  # fmt: skip
+        return found
+
+
+def compare(
+    problem: oracle.Problem, found: dict[str, Any], expected: dict[str, Any]
+) -> Iterator[tuple[float, str]]:
+    """How far each result is from PyTorch Geometric's."""
+    yield distance(found["loss"], expected["loss"]), "loss"
+    zeros = {name: np.zeros(p.shape) for name, p in problem.network.parameters.items()}
+    stored = to_state(problem.network, zeros | found["gradient"])
+    floor = max(np.abs(array).max() for array in expected["gradient"].values())
+    for name, array in expected["gradient"].items():
+        # A bias before a batch norm has no gradient but for rounding errors.
+        yield distance(stored[name], array, 1e-3 * floor), f"gradient of {name}"
+    yield distance(found["logits"], expected["logits"]), "logits"
+
+
+def distance(found: Any, expected: Any, floor: float = 0.0) -> float:
+    """Largest difference relative to the largest entry."""
+    size = max(float(np.abs(expected).max()), floor)
+    return float(np.abs(np.asarray(found) - expected).max()) / (size or 1.0)
+
+
+def judge(graph: Graph, problem: oracle.Problem, weights: oracle.Weights) -> dict[str, Any]:
+    """Loss, gradients by stored name, and logits of an evaluation after one epoch."""
+    module = Net(problem.config, problem.features.shape[1], graph.classes)
+    state = {n: torch.tensor(a) for n, a in to_state(problem.network, weights).items()}
+    counters = {n: v for n, v in module.state_dict().items() if n.endswith("batches_tracked")}
+    module.load_state_dict(state | counters)
+    x = torch.tensor(problem.features)
+    edges = torch.tensor(np.stack([arcs(graph), graph.indices]).astype(np.int64))
+    module.train()
+    logits = module(x, edges)[problem.train]
+    loss = torch.nn.functional.cross_entropy(logits, torch.tensor(problem.labels).long())
+    loss.backward()
+    module.eval()
+    with torch.no_grad():
+        logits = module(x, edges)
+    gradient = {n: p.grad.numpy() for n, p in module.named_parameters() if p.grad is not None}
+    return {"loss": loss.item(), "gradient": gradient, "logits": logits.numpy()}
+
+
+class Net(torch.nn.Module):
+    """The stack of ``gcnmpi.nn.networks.stack`` in PyTorch Geometric's layers."""
+
+    def __init__(self, config: Config, features: int, classes: int) -> None:
+        super().__init__()
+        self.model = model = config.model
+        name, hidden, d_in = model.name, list(model.hidden), features
+        if name == "sgc":
+            self.convs = ModuleList([pyg.SGConv(features, classes, model.hops)])
+            return
+        after = model.linear_after or model.jk != "none" or name in ("gcnii", "sign")
+        if model.linear_before:
+            self.lin_in, d_in = Linear(d_in, hidden[0]), hidden[0]
+        if name == "gcnii":
+            self.lins = ModuleList([Linear(d_in, hidden[0]), Linear(hidden[0], classes)])
+            d_in = hidden[0]
+        if name == "sign":
+            hidden = hidden * (model.hops + 1)
+        widths = hidden if after else [*hidden, classes]
+        layers, self.residuals = [], ModuleDict()
+        for k, width in enumerate(widths):
+            last = not after and k == len(widths) - 1
+            layers.append(self._layer(k, d_in, width, last))
+            if model.residual == "linear":
+                self.residuals[str(k)] = Linear(d_in, width)
+            d_in = features if name == "sign" else width
+        if name in ("mlp", "appnp", "sign"):
+            self.lins = ModuleList(layers)
+        else:
+            self.convs = ModuleList(layers)
+        self.norms = ModuleList([_norm(model.norm, width) for width in hidden])
+        if model.activation == "prelu":
+            self.acts = ModuleList([torch.nn.PReLU() for _ in hidden])
+        if after and name != "gcnii":
+            several = model.jk == "cat" or name == "sign"
+            self.lin = Linear(sum(hidden) if several else hidden[-1], classes)
+        if name == "appnp":
+            self.prop = pyg.APPNP(model.hops or 10, model.alpha)
+
+    def _layer(self, k: int, d_in: int, width: int, last: bool) -> torch.nn.Module:
+        model = self.model
+        if model.name == "gcn":
+            return pyg.GCNConv(d_in, width)
+        if model.name == "sage":
+            options = {"root_weight": model.root_weight, "normalize": model.normalize_output}
+            return pyg.SAGEConv(d_in, width, aggr=model.aggregation, **options)
+        if model.name == "gin":
+            names = {"batch": "batch_norm", "layer": "layer_norm", "none": None}
+            options = {"norm_kwargs": {"mode": "node"}} if model.norm == "layer" else {}
+            mlp = pyg.MLP(
+                [d_in, width, width], act=model.activation, norm=names[model.norm], **options
+            )
+            return pyg.GINConv(mlp, eps=model.eps, train_eps=model.train_eps)
+        if model.name in ("gat", "gatv2"):
+            kind = {"gat": pyg.GATConv, "gatv2": pyg.GATv2Conv}[model.name]
+            heads, concat = (model.out_heads, False) if last else (model.heads, model.concat)
+            columns = width // heads if concat else width
+            return kind(d_in, columns, heads, concat, negative_slope=model.negative_slope)
+        if model.name == "gcnii":
+            return pyg.GCN2Conv(width, model.alpha, model.theta, k + 1)
+        return Linear(d_in, width)
+
+    def _between(self, x: torch.Tensor, k: int) -> torch.Tensor:
+        kind, functional = self.model.activation, torch.nn.functional
+        x = self.norms[k](x)
+        if kind == "prelu":
+            return self.acts[k](x)
+        return x if kind == "none" else getattr(functional, kind)(x)
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        model = self.model
+        if model.name == "sgc":
+            return self.convs[0](x, edges)
+        if model.name == "sign":
+            return self._sign(x, edges)
+        if model.linear_before:
+            x = self.lin_in(x)
+        if model.name == "gcnii":
+            x = first = torch.relu(self.lins[0](x))
+        xs = []
+        linear = model.name in ("mlp", "appnp")
+        layers = self.lins if linear else self.convs
+        for k, layer in enumerate(layers):
+            arguments = (first, edges) if model.name == "gcnii" else (() if linear else (edges,))
+            y = layer(x, *arguments)
+            if model.residual == "linear":
+                y = y + self.residuals[str(k)](x)
+            elif model.residual == "identity" and x.shape == y.shape:
+                y = y + x
+            x = self._between(y, k) if k < len(self.norms) else y
+            xs.append(x)
+        if model.name == "appnp":
+            return self.prop(x, edges)
+        if model.name == "gcnii":
+            return self.lins[1](x)
+        if model.jk == "cat":
+            x = torch.cat(xs, -1)
+        elif model.jk == "sum":
+            x = sum(xs)
+        elif model.jk == "max":
+            x = torch.stack(xs).max(0).values
+        return self.lin(x) if hasattr(self, "lin") else x
+
+    def _sign(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        index, weight = gcn_norm(edges, None, len(x), dtype=x.dtype)
+        shape = (len(x), len(x))
+        matrix = torch.sparse_coo_tensor(index.flip(0), weight, shape, check_invariants=True)
+        branches = []
+        for k, lin in enumerate(self.lins):
+            branches.append(self._between(lin(x), k))
+            x = matrix @ x
+        return self.lin(torch.cat(branches, -1))
+
+
+class Rows(torch.nn.Module):
+    """Each row divided by its length."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """x[i] / ‖x[i]‖."""
+        return torch.nn.functional.normalize(x)
+
+
+def _norm(kind: str, width: int) -> torch.nn.Module:
+    if kind == "batch":
+        return pyg.BatchNorm(width)
+    if kind == "layer":
+        return pyg.LayerNorm(width, mode="node")
+    return Rows() if kind == "l2" else torch.nn.Identity()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""Under mpirun: train many networks in one launch.
+
+Usage: network_cases.py CASES.json OUT.json
+
+CASES.json holds {"graph", "cases": list of {"name", "partition", "settings"}}; OUT.json gets for
+each name {"error", "losses", "traffic": pairs of what was counted and predicted}.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from gcnmpi.core.config import load_config
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run.problem import open_problem
+from gcnmpi.run.trainer import train
+from partition.errors import UserError
+
+COUNTED = {"sent": "bytes_sent", "received": "bytes_received", "messages": "messages_sent"}
+PREDICTED = {"sent": "bytes", "received": "received", "messages": "messages"}
+
+
+def main(comm):
+    wanted = json.loads(Path(sys.argv[1]).read_text())
+    found = {}
+    for case in wanted["cases"]:
+        try:
+            config = load_config(None, case["settings"])
+            result = train(open_problem(comm, wanted["graph"], case["partition"], config))
+        except UserError as error:
+            found[case["name"]] = {"error": error.message}
+            continue
+        end = result.end
+        traffic = [
+            (end[prefix + COUNTED[what]], end[f"{prefix}{PREDICTED[what]}_predicted"])
+            for prefix in ("", "eval_")
+            for what in COUNTED
+        ]
+        losses = [epoch.loss for epoch in result.epochs]
+        found[case["name"]] = {"error": None, "losses": losses, "traffic": traffic}
+    if comm.rank == 0:
+        Path(sys.argv[2]).write_text(json.dumps(found))
+    return 0
+
+
+mpi.run(main)

@@ -1,0 +1,91 @@
+"""Every network: its file of weights names it, and infer computes its logits on other ranks."""
+
+import json
+
+import numpy as np
+import pytest
+
+from gcnmpi.core.config import load_config
+from gcnmpi.proof import oracle
+from gcnmpi.run.weights import as_trained, read_weights
+from partition.graph.graph import Graph
+from partition.graph.store import write_graph
+from partition.pipeline.adding import add_partition
+
+N, CLASSES = 61, 3
+SETTINGS = {
+    "gcn": "norm=batch residual=linear activation=prelu",
+    "sage": "norm=layer aggregation=max normalize_output=true",
+    "gin": "norm=batch train_eps=true jk=cat",
+    "gin-fixed": "eps=0.25 activation=gelu",
+    "gat": "heads=2 out_heads=3 attention_dropout=0.5 activation=elu norm=l2",
+    "gatv2": "heads=3 concat=false linear_after=true",
+    "gcnii": "layers=3 norm=batch",
+    "appnp": "hops=3",
+    "sgc": "hops=3",
+    "sign": "hops=2 norm=batch",
+    "mlp": "residual=linear jk=sum",
+}
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Directed, weighted, with isolated vertices and a loop."""
+    random = np.random.default_rng(8)
+    dense = random.random((N, N)) < 0.07
+    dense[-3:] = dense[:, -3:] = False
+    dense[4, 4] = True
+    source, target = np.nonzero(dense)
+    return Graph(
+        np.searchsorted(source, np.arange(N + 1)).astype(np.int64),
+        target.astype(np.int32),
+        random.uniform(0.1, 2.0, len(source)),
+        random.standard_normal((N, 5)).astype(np.float32),
+        (np.arange(N) % CLASSES).astype(np.int32),
+    )
+
+
+def words(name):
+    """The settings of a case."""
+    hidden = [] if name == "sgc" else ["hidden=6", "dropout=0.3"]
+    settings = [f"name={name.split('-')[0]}", *hidden, *SETTINGS[name].split()]
+    return ["dtype=float64", "train.epochs=3", *(f"model.{each}" for each in settings)]
+
+
+@pytest.fixture(scope="module")
+def results(graph, gcnmpi_lines, tmp_path_factory):
+    """Trained on 2 ranks, inferred on 3, without a word on the network."""
+    root = tmp_path_factory.mktemp("weights")
+    write_graph(root / "g.graph", graph, source={})
+    for k in (2, 3):
+        add_partition(root / "g.graph", "rp", k)
+    train = [
+        ["train", root / "g.graph", "--partition", "rp-2", "--quiet", "--out", root / name,
+         "--save-weights", root / f"{name}.npz", *(w for s in words(name) for w in ("--set", s))]
+        for name in SETTINGS
+    ]  # fmt: skip
+    infer = [
+        ["infer", root / "g.graph", "--partition", "rp-3", "--weights", root / f"{name}.npz",
+         "--out", root / f"{name}.npy", "--set", "dtype=float64"]
+        for name in SETTINGS
+    ]  # fmt: skip
+    trained, inferred = gcnmpi_lines(2, train), gcnmpi_lines(3, infer)
+    mistakes = zip(trained, inferred, strict=True)
+    return root, dict(zip(SETTINGS, mistakes, strict=True))
+
+
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_logits_of_other_ranks_are_those_of_the_oracle(name, graph, results):
+    root, mistakes = results
+    assert mistakes[name] == ([None] * 2, [None] * 3)
+    found = read_weights(root / f"{name}.npz", load_config())
+    config = as_trained(found, load_config(None, ["dtype=float64"]), (), "in")
+    assert config.model.name == name.split("-")[0]
+    expected = oracle.Problem(graph, "in", config).logits(found.parameters)
+    logits = np.load(root / f"{name}.npy")
+    np.testing.assert_allclose(logits, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
+    # And it is the network that was trained.
+    losses = [json.loads(line) for line in (root / name / "run.jsonl").read_text().splitlines()]
+    losses = [record["loss"] for record in losses if record["event"] == "epoch"]
+    curve = oracle.train(graph, "in", load_config(None, words(name)), 3)
+    np.testing.assert_allclose(losses, curve.losses, rtol=1e-10)

@@ -1,0 +1,112 @@
+"""Every network on every scheme and kernel that runs it: the curve of the serial oracle.
+
+One launch for each number of ranks, one test for each network, scheme and kernel. The graph is
+directed, with weights, self-loops and isolated vertices; parts are uneven, and one is empty.
+"""
+
+import functools
+import json
+
+import numpy as np
+import pytest
+from networks import NETWORKS, VARIANTS, WHOLE_ROWS, settings_of
+
+from gcnmpi.core.config import load_config
+from gcnmpi.proof import oracle
+from partition.graph.store import open_graph
+
+RANKS = (1, 2, 3, 4, 7)
+KERNELS = ("native", "graphblas", "scipy")
+EPOCHS = 20
+COMMON = ("dtype=float64", f"train.epochs={EPOCHS}", "train.eval_every=10", "train.lr=0.02")
+GRIDS = {
+    "summa": {1: "1x1", 2: "2x1", 3: "1x3", 4: "2x2", 7: "7x1"},
+    "split3d": {1: "1x1x1", 2: "1x1x2", 3: "3x1x1", 4: "1x2x2", 7: "1x1x7"},
+    "tensor3d": {1: "1x1x1", 2: "1x2x1", 3: "3x1x1", 4: "2x1x2", 7: "1x1x7"},
+}
+
+
+def cases(nranks):
+    """Name → (network, partition or None, settings)."""
+    found = {}
+    parts = None if nranks == 1 else f"uneven-{nranks}"
+    # Two copies where that is possible, else as many as there are ranks.
+    copies = 2 if nranks % 2 == 0 else nranks
+    some = nranks // copies
+    sharing = None if some == 1 else f"uneven-{some}"
+    schemes = {
+        "p2p": (parts, ["scheme.name=p2p"]),
+        "bcast": (parts, ["scheme.name=bcast"]),
+        "replicated": (sharing, ["scheme.name=replicated", f"scheme.replication={copies}"]),
+    }
+    for network in NETWORKS:
+        for scheme, (partition, settings) in schemes.items():
+            for kernel in KERNELS:
+                more = [*settings, f"kernel={kernel}"]
+                found[f"{network}-{scheme}-{kernel}"] = (network, partition, more)
+    for network in VARIANTS:
+        found[f"{network}-p2p"] = (network, parts, ["scheme.name=p2p"])
+    dense = ["scheme.name=replicated", "scheme.sparse=false", f"scheme.replication={copies}"]
+    found["gat-replicated-dense"] = ("gat", sharing, dense)
+    found["sage-max-shared"] = ("sage-max", parts, ["scheme.transport=shared"])
+    for network in [name for name in (*NETWORKS, *VARIANTS) if name not in WHOLE_ROWS]:
+        for scheme, grids in GRIDS.items():
+            settings = [f"scheme.name={scheme}", f"scheme.grid={grids[nranks]}"]
+            found[f"{network}-{scheme}"] = (network, None, settings)
+    return found
+
+
+@functools.cache
+def expected(path, network):
+    """The losses of the oracle, and what it counts right."""
+    config = load_config(None, (*COMMON, *settings_of(network)))
+    curve = oracle.train(open_graph(path).graph, "in", config, EPOCHS)
+    return np.array(curve.losses)
+
+
+@pytest.fixture(scope="module")
+def results(mpirun, schemes_folder, tmp_path_factory):
+    """``results(nranks)`` → name of each case → its record, from one launch."""
+    path = str(schemes_folder / "directed.graph")
+
+    @functools.cache
+    def run(nranks):
+        folder = tmp_path_factory.mktemp("networks")
+        wanted = [
+            {"name": name, "partition": partition, "settings": [*COMMON, *settings_of(network), *s]}
+            for name, (network, partition, s) in cases(nranks).items()
+        ]
+        (folder / "cases.json").write_text(json.dumps({"graph": path, "cases": wanted}))
+        done = mpirun(
+            nranks, "network_cases.py", folder / "cases.json", folder / "out.json", timeout=400
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads((folder / "out.json").read_text())
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("nranks", "name"), [(nranks, name) for nranks in RANKS for name in cases(nranks)]
+)
+def test_every_network_has_one_curve(results, schemes_folder, nranks, name):
+    network, *_ = cases(nranks)[name]
+    record = results(nranks)[name]
+    assert record["error"] is None
+    losses = expected(str(schemes_folder / "directed.graph"), network)
+    assert losses[-1] < losses[0]
+    np.testing.assert_allclose(record["losses"], losses, rtol=1e-10)
+    for counted, predicted in record["traffic"]:
+        assert counted == predicted
+
+
+def test_what_a_scheme_cannot_run_is_refused_before_loading(gcnmpi_lines, schemes_folder, tmp_path):
+    graph = schemes_folder / "directed.graph"
+    gat = ["--set", "model.name=gat"]
+    lines = [
+        ["train", graph, "--out", tmp_path / scheme, "--set", f"scheme.name={scheme}", *gat]
+        for scheme in GRIDS
+    ]
+    for complaints in gcnmpi_lines(2, lines):
+        assert "p2p, bcast or replicated" in complaints[0]
+        assert "whole rows of neighbours" in complaints[0]

@@ -1,0 +1,95 @@
+"""A scheme of one process, for tests of what is above it."""
+
+import numpy as np
+
+from gcnmpi.core.config import from_table
+from gcnmpi.layout.place import Block
+from gcnmpi.nn.compile import Target, compile_network
+from gcnmpi.nn.describe import network_of
+from gcnmpi.nn.model import Model
+
+ORDERS = ("combine", "aggregate")
+
+
+class OneProcess:
+    """No communication, and no halo; it notes which products and matrices it is asked for."""
+
+    orders = ORDERS
+    sharded = False
+
+    def __init__(self, matrix, kernel):
+        self.matrix, self.kernel = matrix, kernel
+        self.asked, self.made = [], []
+
+    def layout(self, place):
+        return None
+
+    def block(self, place, width):
+        return Block(np.arange(self.matrix.shape[0]), slice(0, width))
+
+    def empty(self, place, width, exchanged=False):
+        self.made.append((width, exchanged))
+        return np.full((self.matrix.shape[0], width), np.nan)
+
+    def release(self):
+        pass
+
+    def aggregate(self, k, x, out, then=None):
+        self.asked.append(("aggregate", k, x.shape[1]))
+        out[...] = self.matrix @ x
+        self.kernel.follow(out, then)
+
+    def aggregate_t(self, k, x, out, then=None):
+        self.asked.append(("aggregate_t", k, x.shape[1]))
+        out[...] = self.matrix.T @ x
+        self.kernel.follow(out, then)
+
+    def combine(self, k, x, weight, out, then=None, accumulate=False):
+        self.asked.append(("combine", k, *weight.shape))
+        self.kernel.gemm_then(x, weight, out, False, then, accumulate)
+
+    def combine_t(self, k, x, weight, out, then=None, accumulate=False):
+        self.asked.append(("combine_t", k, *weight.shape))
+        self.kernel.gemm_then(x, weight, out, True, then, accumulate)
+
+    def weight_grad(self, k, x, grad, out, sums=None):
+        self.asked.append(("weight_grad", k, *out.shape))
+        self.kernel.gemm(x, grad, out, ta=True)
+        if sums is not None:
+            self.column_sum(k, grad, sums)
+
+    def column_sum(self, k, grad, out):
+        self.kernel.column_sum(grad, out)
+
+    def weight_shape(self, k, d_in, d_out):
+        return d_in, d_out
+
+    def shard(self, k, weight):
+        return weight
+
+    def unshard(self, k, piece, d_in, d_out):
+        return piece
+
+    def expand_input(self, share, out):
+        self.asked.append(("expand_input", 1, share.shape[1]))
+        out[...] = share
+
+    def share_input(self, piece, out):
+        out[...] = piece
+
+
+def program_of(
+    settings, features=6, classes=3, orders=ORDERS, layout=lambda place: None, whole_rows=True
+):
+    """The program of what ``[model]`` says."""
+    model = from_table({"model": settings}).model
+    network = network_of(model, features, classes)
+    return compile_network(network, Target(orders, layout, whole_rows), model)
+
+
+def model_of(scheme, kernel, settings, features, classes=3):
+    """A model in one process; ``features`` may be overwritten."""
+    config = from_table({"model": settings, "dtype": "float64"})
+    network = network_of(config.model, features.shape[1], classes)
+    program = compile_network(network, Target(scheme.orders, scheme.layout), config.model)
+    return Model(scheme, kernel, network, program, config, len(features), features)

@@ -1,0 +1,372 @@
+"""Networks compiled: the order of products, the steps of an epoch, constants, memory."""
+
+import numpy as np
+import pytest
+from one_process import ORDERS, OneProcess, model_of, program_of
+
+from gcnmpi.core import rng
+from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.layout.place import Place
+from gcnmpi.nn.compile.buffers import IN_PLACE
+from gcnmpi.nn.model import aggregate_constant
+from gcnmpi.nn.program import Step
+from gcnmpi.planner.costmodel import matrices
+from partition.errors import UserError
+
+N, D_IN, D_OUT = 11, 5, 3
+
+# Orders of products.
+
+
+@pytest.mark.parametrize(
+    ("k", "d_in", "d_out", "wanted", "constant", "keep", "order"),
+    [
+        # The features never change: M·H once, whatever the widths.
+        (1, 1433, 16, "auto", True, True, "given"),
+        (1, 4, 16, "auto", True, True, "given"),
+        (1, 1433, 16, "aggregate", True, True, "given"),
+        # … unless it may not be kept, or the other order is asked for.
+        (1, 1433, 16, "combine", True, True, "combine"),
+        (1, 1433, 16, "auto", True, False, "combine"),
+        (1, 1433, 16, "aggregate", True, False, "aggregate"),
+        # First layer with input dropout: d_in columns forward, or d_out forward and back.
+        (1, 1433, 16, "auto", False, True, "combine"),
+        (1, 31, 16, "auto", False, True, "aggregate"),
+        (1, 32, 16, "auto", False, True, "combine"),
+        (1, 16, 16, "auto", False, True, "aggregate"),
+        # Hidden layers: the narrow side; combine on a tie, which needs less memory.
+        (2, 16, 7, "auto", False, True, "combine"),
+        (2, 16, 16, "auto", False, True, "combine"),
+        (2, 16, 17, "auto", False, True, "aggregate"),
+        (3, 64, 8, "aggregate", False, True, "aggregate"),
+        (3, 8, 64, "combine", False, True, "combine"),
+    ],
+)
+def test_the_order_that_moves_fewer_columns(k, d_in, d_out, wanted, constant, keep, order):
+    settings = {"order": wanted, "cache_input": keep, "input_dropout": 0.0 if constant else 0.5}
+    widths = ([d_in] if k == 1 else [9, *[9] * (k - 2), d_in]) + [d_out]
+    features, *hidden, classes = widths
+    program = program_of({**settings, "hidden": hidden}, features, classes)
+    assert program.orders[k - 1] == order
+
+
+def test_trained_features_need_a_gradient_and_are_no_constant():
+    settings = {"train_features": True, "hidden": []}
+    # d_in columns forward and back, or d_out.
+    assert program_of(settings, 15, 16).orders == ("aggregate",)
+    assert program_of(settings, 16, 16).orders == ("combine",)
+
+
+def test_an_order_that_the_scheme_cannot_do():
+    settings = {"hidden": [9], "input_dropout": 0.5}
+    found = program_of(settings, orders=("aggregate",))
+    assert found.orders == ("aggregate", "aggregate")
+    with pytest.raises(UserError, match="this scheme aggregates first"):
+        program_of({**settings, "order": "combine"}, orders=("aggregate",))
+
+
+# The steps of an epoch.
+
+# What layer k does, with j = k − 1: H = M·H′·W; from G = dL/dZ, its share of dW and db, and dL/dH′.
+FORWARD = {
+    "combine": ["X{k} = combine(H{j})", "H{k} = aggregate(X{k}), then"],
+    "aggregate": ["T{k} = aggregate(H{j})", "H{k} = combine(T{k}), then"],
+    "given": ["H{k} = combine(T{k}), then"],
+}
+BACKWARD = {
+    "combine": [
+        "db{k} = column_sum(G{k})", "S{k} = aggregate_t(G{k})", "dW{k} = weight_grad(H{j}, S{k})",
+    ],
+    "aggregate": ["dW{k}, db{k} = weight_grad(T{k}, G{k})"],
+    "given": ["dW{k}, db{k} = weight_grad(T{k}, G{k})"],
+}  # fmt: skip
+INPUT_GRADIENT = {
+    "combine": ["G{j} = combine_t(S{k}), then of H{j}"],
+    "aggregate": ["S{k} = combine_t(G{k})", "G{j} = aggregate_t(S{k}), then of H{j}"],
+}
+NAMES = {
+    "combine": {"combine": "X", "aggregate": "H", "aggregate_t": "S", "combine_t": "G"},
+    "aggregate": {"aggregate": "T", "combine": "H", "combine_t": "S", "aggregate_t": "G"},
+}
+
+
+def told(program):
+    """The steps of an epoch of a GCN, with the names of the table above."""
+    names = {program.logits_grad: f"G{len(program.orders)}"}
+    names |= {i: "H0" if i == 0 else "T1" for i in program.kept}
+    lines = []
+    for step in (*program.forward, *program.backward):
+        order = program.orders[step.k - 1].replace("given", "aggregate")
+        if step.writes >= 0:
+            letter = NAMES[order][step.name]
+            names[step.writes] = f"{letter}{step.k - (letter == 'G')}"
+            result = names[step.writes]
+        else:
+            (parameter,) = step.operator.parameters
+            result = f"db{step.k}" if parameter.endswith("bias") else f"dW{step.k}"
+            result += f", db{step.k}" if step.sums else ""
+        line = f"{result} = {step.name}({', '.join(names[i] for i in step.reads)})"
+        if step.finish:
+            line += ", then"
+        if step.finish_gradient:
+            line += f", then of {names[step.finish_gradient[1]]}"
+        lines.append(line)
+    return lines
+
+
+def table(orders):
+    """The same, of the table."""
+    layers = list(enumerate(orders, start=1))
+    lines = [line.format(k=k, j=k - 1) for k, order in layers for line in FORWARD[order]]
+    for k, order in reversed(layers):
+        back = BACKWARD[order] + (INPUT_GRADIENT[order] if k > 1 else [])
+        lines += [line.format(k=k, j=k - 1) for line in back]
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("settings", "orders"),
+    [
+        ({}, ("given", "combine", "combine", "aggregate")),
+        ({"cache_input": False}, ("aggregate", "combine", "combine", "aggregate")),
+        ({"order": "combine", "dropout": 0.5}, ("combine",) * 4),
+        ({"order": "aggregate", "dropout": 0.5}, ("given", *["aggregate"] * 3)),
+    ],
+)
+def test_an_epoch_of_a_gcn_step_for_step(settings, orders):
+    program = program_of({"hidden": [7, 6, 4], **settings}, 6, 5)
+    assert program.orders == orders
+    assert told(program) == table(orders)
+
+
+def test_what_is_exchanged_in_each_order():
+    def widths(order, trained):
+        settings = {"order": order, "cache_input": False, "train_features": trained, "hidden": []}
+        program = program_of(settings, D_IN, D_OUT)
+        steps = (*program.forward, *program.backward)
+        return [(s.name, s.operator.width) for s in steps if s.name.startswith("aggregate")]
+
+    assert widths("combine", False) == [("aggregate", D_OUT), ("aggregate_t", D_OUT)]
+    assert widths("combine", True) == [("aggregate", D_OUT), ("aggregate_t", D_OUT)]
+    # Where the input needs no gradient, nothing flows back through M.
+    assert widths("aggregate", False) == [("aggregate", D_IN)]
+    assert widths("aggregate", True) == [("aggregate", D_IN), ("aggregate_t", D_IN)]
+
+
+def test_biases_activations_and_dropout_are_within_the_products():
+    for activation in ("relu", "elu", "leaky_relu"):
+        program = program_of({"hidden": [5, 4], "dropout": 0.5, "activation": activation})
+        steps = (*program.forward, *program.backward, *program.evaluation)
+        assert not {"finish", "finish_backward", "activate"} & {step.name for step in steps}
+        assert [step.finish.kind for step in program.forward if step.finish][-1] == "none"
+        drops = [step.finish.p for step in program.evaluation if step.finish]
+        assert not any(drops)
+
+
+# What a program computes.
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("p", [0.0, 0.5])
+def test_forward_backward_and_the_products_announced(order, bias, constant, p):
+    random, kernel = np.random.default_rng(2), SciPyKernel(np.float64)
+    matrix = np.where(random.random((N, N)) < 0.3, random.standard_normal((N, N)), 0)
+    features, grad = random.standard_normal((N, D_IN)), random.standard_normal((N, D_OUT))
+    settings = {"hidden": [4], "order": order, "bias": bias, "cache_input": constant, "dropout": p}
+    scheme = OneProcess(matrix, kernel)
+    model = model_of(scheme, kernel, settings, features.copy(), D_OUT)
+    for _, view in model.parameters.items():
+        view[...] = random.standard_normal(view.shape)
+    shapes = {"weight": ((D_IN, 4), (4, D_OUT)), "bias": ((4,), (D_OUT,))}
+    w1, w2 = (model.parameters[f"convs.{k}.lin.weight"] for k in (0, 1))
+    b1, b2 = (model.parameters[f"convs.{k}.bias"] if bias else np.zeros(len(w.T))
+              for k, w in ((0, w1), (1, w2)))  # fmt: skip
+    assert (w1.shape, w2.shape) == shapes["weight"]
+
+    scheme.asked.clear()
+    logits = model.forward(3)
+    kept = np.ones((N, 4))
+    if p:
+        keys = kernel.row_keys(0, 3, 1, np.arange(N)), rng.column_keys(np.arange(4))
+        kernel.dropout(np.ones((N, 4)), *keys, p, kept)
+        assert set(kept.ravel()) == {0.0, 2.0}
+    before = matrix @ features @ w1 + b1
+    hidden = np.maximum(before, 0) * kept
+    np.testing.assert_allclose(logits, matrix @ hidden @ w2 + b2, atol=1e-12)
+
+    model.output_grad[...] = grad
+    model.backward(3)
+    assert scheme.asked == model.products(backward=True)
+    grad_before = (matrix.T @ grad @ w2.T) * kept * (before > 0)
+    expected = {
+        "convs.0.lin.weight": (matrix @ features).T @ grad_before,
+        "convs.0.bias": grad_before.sum(axis=0),
+        "convs.1.lin.weight": (matrix @ hidden).T @ grad,
+        "convs.1.bias": grad.sum(axis=0),
+    }
+    names = [name for name, _ in model.gradients.items()]
+    assert sorted(names) == sorted(n for n in expected if bias or not n.endswith("bias"))
+    for name in names:
+        np.testing.assert_allclose(model.gradients[name], expected[name], atol=1e-12)
+
+    scheme.asked.clear()
+    hidden = np.maximum(before, 0)
+    np.testing.assert_allclose(model.forward(depth=1), hidden, atol=1e-12)
+    scheme.asked.clear()
+    np.testing.assert_allclose(model.forward(), matrix @ hidden @ w2 + b2, atol=1e-12)
+    assert scheme.asked == model.products(backward=False)
+
+
+# What never changes.
+
+
+@pytest.mark.parametrize(
+    ("settings", "made", "kept"),
+    [
+        # Aggregations that are made once, and widths of what stays of them and of the features.
+        ({"name": "gcn", "hidden": [4]}, 1, 1),
+        ({"name": "gcn", "hidden": [4], "cache_input": False}, 0, 1),
+        ({"name": "gcn", "hidden": [4], "order": "combine"}, 0, 1),
+        ({"name": "gcn", "hidden": [4], "input_dropout": 0.5}, 0, 1),
+        ({"name": "gcn", "hidden": [4], "train_features": True}, 0, 0),
+        ({"name": "sgc", "hops": 3}, 3, 1),
+        ({"name": "sign", "hops": 3}, 3, 4),
+        ({"name": "sage", "hidden": [4]}, 1, 2),
+        ({"name": "gin", "hidden": [4]}, 1, 1),
+        ({"name": "mlp", "hidden": [4]}, 0, 1),
+        ({"name": "appnp", "hidden": [4]}, 0, 1),
+    ],
+)
+def test_what_never_changes_is_computed_once_and_only_what_is_read_is_kept(settings, made, kept):
+    program = program_of(settings)
+    assert [step.name for step in program.constants].count("aggregate") == made
+    assert len(program.kept) == kept
+    steps = (*program.forward, *program.backward, *program.evaluation)
+    read = {value for step in steps for value in step.values}
+    once = {step.writes for step in program.constants}
+    assert set(program.kept) <= read
+    assert not once & {step.writes for step in steps}
+
+
+def test_wide_features_are_aggregated_some_columns_at_a_time_where_they_lie():
+    random, kernel = np.random.default_rng(0), SciPyKernel(np.float64)
+    for width, asked in ((100, [100]), (300, [75] * 4), (8000, [500] * 16)):
+        matrix, features = random.random((N, N)), random.random((N, width))
+        expected, scheme = matrix @ features, OneProcess(matrix, kernel)
+        for overwrite in (False, True):
+            given = features.copy()
+            found = aggregate_constant(scheme, kernel, given, 1, width, False, overwrite)
+            np.testing.assert_allclose(found, expected, rtol=1e-13)
+            assert [columns for _, _, columns in scheme.asked] == asked
+            assert np.shares_memory(found, given) == (overwrite and width > 127)
+            assert overwrite or np.array_equal(given, features)
+            scheme.asked.clear()
+
+
+# Memory.
+
+SETTINGS = {
+    "gcn": {},
+    "gcn-wide": {"hidden": [4, 7, 4], "dropout": 0.5, "input_dropout": 0.5},
+    "gcn-aggregate": {"hidden": [4, 7, 4], "order": "aggregate", "train_features": True},
+    "gcn-norm": {"hidden": [4, 4, 4], "norm": "layer", "activation": "gelu", "jk": "cat"},
+    "residual": {"hidden": [4, 4], "residual": "linear", "norm": "batch", "activation": "prelu"},
+    "identity": {"hidden": [4, 4], "residual": "identity", "norm": "l2", "jk": "max"},
+    "around": {"hidden": [4, 4], "linear_before": True, "linear_after": True, "jk": "sum"},
+    "sage": {"name": "sage", "hidden": [4, 4], "normalize_output": True, "dropout": 0.2},
+    "sage-max": {"name": "sage", "hidden": [4, 4], "aggregation": "max", "input_dropout": 0.2},
+    "gin": {"name": "gin", "hidden": [4, 4], "train_eps": True},
+    "gat": {"name": "gat", "hidden": [4, 4], "heads": 2, "out_heads": 2, "dropout": 0.5},
+    "gatv2": {"name": "gatv2", "hidden": [4, 4], "heads": 2, "attention_dropout": 0.5},
+    "gcnii": {"name": "gcnii", "hidden": [4], "layers": 4, "dropout": 0.5},
+    "appnp": {"name": "appnp", "hidden": [4], "hops": 3, "dropout": 0.5},
+    "sgc": {"name": "sgc", "hops": 2},
+    "sign": {"name": "sign", "hidden": [4], "hops": 2, "dropout": 0.5},
+    "mlp": {"name": "mlp", "hidden": [4, 4], "dropout": 0.5},
+}
+LAYOUTS = {
+    "one": lambda place: None,
+    "two": lambda place: place.aggregated,
+    "three": lambda place: (place.layer + place.aggregated) % 3,
+}
+
+
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+@pytest.mark.parametrize("name", list(SETTINGS))
+def test_nothing_is_overwritten_that_is_still_read(name, layout):
+    program = program_of(SETTINGS[name], layout=LAYOUTS[layout], whole_rows=layout == "one")
+    layout_of, values, buffers = LAYOUTS[layout], program.values, program.buffers
+    loss = Step("loss", program.operators[-1], 0, (program.logits,), program.logits_grad, -1)
+    training = [*program.forward, loss, *program.backward]
+    for steps, where in (
+        (training, program.training_buffers), (program.evaluation, program.evaluation_buffers),
+    ):  # fmt: skip
+        holds = {}
+        for step in steps:
+            for value in step.values:
+                assert value in program.kept or holds[where[value]] == value, (step, value)
+            if step.writes < 0:
+                continue
+            buffer, value = buffers[where[step.writes]], values[step.writes]
+            assert layout_of(buffer.place) == layout_of(value.place)
+            assert buffer.width == value.width
+            assert buffer.exchanged >= value.exchanged
+            # What is read where the step writes: only what it may change entry by entry.
+            shared = {
+                i for i in step.values if i not in program.kept and where[i] == where[step.writes]
+            }
+            if step.onto >= 0:
+                assert shared == {step.onto}
+            else:
+                assert not shared or (step.name in IN_PLACE and shared == {step.reads[0]}), step
+            holds[where[step.writes]] = step.writes
+
+
+@pytest.mark.parametrize("whole_rows", [True, False])
+def test_sums_of_dense_products_are_one_matrix_where_rows_are_whole(whole_rows):
+    program = program_of({"name": "sage", "hidden": [4, 4]}, whole_rows=whole_rows)
+    # M·H·W₁ + H·W₂ of three layers, and the gradients of both ways into two of them.
+    for steps, sums in ((program.forward, 3), (program.backward, 2)):
+        assert [step.name for step in steps].count("add") == (0 if whole_rows else sums)
+        assert sum(step.onto >= 0 for step in steps) == (sums if whole_rows else 0)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 8])
+@pytest.mark.parametrize("order", ["auto", "combine"])
+def test_a_gcn_of_equal_widths_needs_no_more_than_l_plus_3_matrices(depth, order):
+    settings = {"hidden": [4] * (depth - 1), "order": order, "dropout": 0.5}
+    # Input, L outputs and two temporary ones.
+    assert len(matrices(program_of(settings, 4, 4))) <= depth + 3
+
+
+def test_an_evaluation_takes_no_memory_of_its_own():
+    for settings in SETTINGS.values():
+        program = program_of(settings)
+        trained = set(program.training_buffers.values())
+        assert set(program.evaluation_buffers.values()) <= trained, settings
+
+
+@pytest.mark.parametrize("name", ["gcn", "gcn-wide", "gcn-aggregate", "appnp", "gcnii", "sign"])
+def test_the_matrices_are_those_that_a_model_makes(name):
+    kernel = SciPyKernel(np.float64)
+    scheme = OneProcess(np.eye(N), kernel)
+    model = model_of(scheme, kernel, SETTINGS[name], np.ones((N, 6)))
+    made = [width for width, _ in scheme.made]
+    model.forward(1)
+    model.output_grad.fill(1)
+    model.backward(1)
+    model.forward()
+    assert len(scheme.made) == len(made)  # none in an epoch
+    program = model.program
+    if 0 in program.kept and not program.values[0].exchanged:
+        made.append(6)  # the features themselves
+    assert sorted(made) == sorted(value.width for value in matrices(program))
+
+
+def test_places_of_a_uniform_layout_count_the_layers():
+    program = program_of({"hidden": [4, 4]})
+    assert program.place == Place(3)
+    assert program.depth == 3
+    assert [program.values[i].place for i in program.outputs] == [Place(1), Place(2), Place(3)]

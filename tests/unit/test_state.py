@@ -1,0 +1,191 @@
+"""Parameters under the names and in the shapes of PyTorch Geometric, both ways."""
+
+import dataclasses
+from functools import partial
+
+import numpy as np
+import pytest
+
+from gcnmpi.core.config import from_table, load_config, read_config
+from gcnmpi.nn.describe import network_of
+from gcnmpi.nn.initial import initial
+from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
+from gcnmpi.run.weights import as_trained, read_weights, write_weights
+from partition.errors import UserError
+
+# Shapes that differ, so that nothing fits by chance.
+MODELS = {
+    "gcn": {"hidden": [4, 5], "norm": "batch", "jk": "cat"},
+    "sage": {"hidden": [4], "residual": "linear", "norm": "layer", "activation": "prelu"},
+    "gin": {"hidden": [4], "eps": 0.1, "norm": "batch"},
+    "gat": {"hidden": [4, 4], "heads": 2, "out_heads": 3},
+    "gatv2": {"hidden": [4, 4], "heads": 4, "linear_after": True},
+    "gcnii": {"hidden": [4], "layers": 3},
+    "appnp": {"hidden": [6, 4]},
+    "sgc": {},
+    "sign": {"hidden": [4], "hops": 2},
+    "mlp": {"hidden": [6, 6], "residual": "identity", "norm": "layer"},
+}
+
+
+def config_of(name):
+    return from_table({"model": {"name": name} | MODELS[name]})
+
+
+def weights_of(network):
+    return {name: initial(p, 3) for name, p in network.parameters.items()}
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_parameters_come_back(name):
+    network = network_of(config_of(name).model, 7, 3)
+    arrays = weights_of(network)
+    state = to_state(network, arrays)
+    found = to_parameters(network, state)
+    assert found.keys() == arrays.keys()
+    for key, array in arrays.items():
+        assert found[key].flags.c_contiguous
+        np.testing.assert_array_equal(found[key], array)
+    assert ends_of(partial(network_of, config_of(name).model), state) == (7, 3)
+
+
+def test_parts_lie_side_by_side_in_one_array():
+    network = network_of(config_of("gcn").model, 7, 3)
+    arrays = weights_of(network)
+    state = to_state(network, arrays)
+    assert state["lin.weight"].shape == (3, 9)
+    np.testing.assert_array_equal(state["lin.weight"][:, 4:].T, arrays["lin.weight.1"])
+
+
+def test_a_constant_may_be_missing_but_not_another_one():
+    network = network_of(config_of("gin").model, 7, 3)
+    state = to_state(network, weights_of(network))
+    assert state["convs.1.eps"].tolist() == [0.1]
+    short = {name: array for name, array in state.items() if not name.endswith("eps")}
+    counted = short | {"norms.0.module.num_batches_tracked": np.array(9)}
+    assert to_parameters(network, counted).keys() == network.parameters.keys()
+    with pytest.raises(UserError, match=r"convs.0.eps is \[0.2\], the network's is \[0.1\]"):
+        to_parameters(network, state | {"convs.0.eps": np.array([0.2])})
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"convs.0.att_src": None}, "convs.0.att_src is missing"),
+        ({"convs.0.att_src": np.ones((1, 4, 1))}, r"is float64 \(1, 4, 1\), the network's is"),
+        ({"convs.0.att_edge": np.ones((1, 2, 2))}, "'convs.0.att_edge' is not a parameter"),
+    ],
+)
+def test_what_does_not_fit_is_refused(change, says):
+    network = network_of(config_of("gat").model, 7, 3)
+    state = to_state(network, weights_of(network)) | change
+    with pytest.raises(UserError, match=says):
+        to_parameters(network, {n: a for n, a in state.items() if a is not None})
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_a_file_of_another_program_is_read_as_the_network_that_is_configured(name, tmp_path):
+    network = network_of(config_of(name).model, 7, 3)
+    np.savez(tmp_path / "w.npz", **to_state(network, weights_of(network)))
+    found = read_weights(tmp_path / "w.npz", config_of(name))
+    assert found.widths == network.widths
+    assert found.parameters.keys() == network.parameters.keys()
+    taken = as_trained(found, config_of(name), ("model.name",), "in")
+    assert taken.model == config_of(name).model
+
+
+def test_a_file_of_another_network_than_is_configured_is_refused(tmp_path):
+    network = network_of(config_of("gat").model, 7, 3)
+    np.savez(tmp_path / "w.npz", **to_state(network, weights_of(network)))
+    with pytest.raises(UserError, match="not those of the configured mlp"):
+        read_weights(tmp_path / "w.npz", config_of("mlp"))
+    with pytest.raises(UserError, match="is not a weight of a GCNConv layer"):
+        read_weights(tmp_path / "w.npz", load_config())
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_a_file_of_this_program_names_its_network(name, tmp_path):
+    config = config_of(name)
+    network = network_of(config.model, 7, 3)
+    facts = {
+        "format": "gcnmpi-weights",
+        "version": 1,
+        "model": dataclasses.asdict(config.model),
+        "widths": list(network.widths),
+        "graph": dataclasses.asdict(config.graph) | {"direction": "in"},
+    }
+    write_weights(tmp_path / "w.npz", to_state(network, weights_of(network)), facts)
+    found = read_weights(tmp_path / "w.npz", load_config())
+    taken = as_trained(found, load_config(), (), "in")
+    assert taken.model == config.model
+    other, given = read_config(None, ["model.name=sage" if name != "sage" else "model.name=gcn"])
+    with pytest.raises(UserError, match=r"model.name = .* here"):
+        as_trained(read_weights(tmp_path / "w.npz", other), other, given, "in")
+
+
+# Stacks of GCNConv layers under names of another program.
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("conv1.lin.weight", "conv1.bias", "conv2.lin.weight", "conv2.bias"),
+        ("convs.1.lin.weight", "convs.1.bias", "convs.2.lin.weight", "convs.2.bias"),
+        ("model.convs.0.lin.weight", "model.convs.0.bias", "model.convs.1.lin.weight",
+         "model.convs.1.bias"),
+        ("gcn_0.lin.weight", "gcn_0.bias", "gcn_1.lin.weight", "gcn_1.bias"),
+    ],
+)  # fmt: skip
+def test_other_names_are_taken_in_the_order_of_their_numbers(names):
+    arrays = (np.ones((3, 2)), np.ones(3), np.ones((4, 3)), np.ones(4))
+    state = dict(reversed(list(zip(names, arrays, strict=True))))
+    shapes = {name: array.shape for name, array in from_gcn(state).items()}
+    assert shapes == {
+        "convs.0.lin.weight": (3, 2), "convs.0.bias": (3,),
+        "convs.1.lin.weight": (4, 3), "convs.1.bias": (4,),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ({}, "no GCNConv layers"),
+        ({"lin.weight": np.ones((2, 2))}, "'lin.weight' is not a weight"),
+        ({"convs.0.lin.weight": np.ones(2)}, "is not a weight"),
+        ({"convs.0.lin.weight": np.ones((2, 2), int)}, "is not a weight"),
+        ({"convs.0.att_src": np.ones((1, 2))}, "is not a weight"),
+        ({"convs.0.bias": np.ones(2)}, "a bias but no weight"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.0.bias": np.ones(3)}, "do not fit"),
+        # Of PyTorch Geometric's SAGEConv, GATConv, SGConv, JumpingKnowledge and a linear layer.
+        (
+            {f"convs.0.lin_{side}.weight": np.ones((2, 3)) for side in "lr"},
+            "'convs.0.lin_l.weight' is not a weight of a GCNConv layer",
+        ),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.att_src": np.ones((1, 2))}, "att_src"),
+        ({"conv1.lin.weight": np.ones((2, 3)), "conv1.lin.bias": np.ones(2)}, "lin.bias"),
+        ({"lins.0.weight": np.ones((2, 3)), "lins.0.bias": np.ones(2)}, "is not a weight"),
+        ({"convs.0.lin.weight": np.ones((2, 3)), "convs.01.lin.weight": np.ones((2, 2))}, "01"),
+        (
+            {"convs.0.lin.weight": np.ones((2, 3)), "other.0.bias": np.ones(2)},
+            "two stacks of layers: 'convs.' and 'other.'",
+        ),
+        # The width of what is left out is that of its neighbours.
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (0, 2)}, "layer 1 of the weights is"),
+        ({f"convs.{k}.lin.weight": np.ones((2, 2)) for k in (2, 3)}, "layer 1 of the weights is"),
+        (
+            {"convs.0.lin.weight": np.ones((2, 3)), "convs.1.lin.weight": np.ones((2, 3))},
+            "shapes of layer 1",
+        ),
+        (
+            {
+                "convs.0.lin.weight": np.ones((2, 3)),
+                "convs.0.bias": np.ones(2),
+                "convs.1.lin.weight": np.ones((4, 2)),
+            },
+            "only some have a bias",
+        ),
+    ],
+)
+def test_weights_that_are_not_a_stack_of_convolutions(state, says):
+    with pytest.raises(UserError, match=says):
+        from_gcn(state)
