@@ -89,7 +89,7 @@ def check_schemes(
             case = {"graph": path, "partition": partition, "settings": settings, "fault": None}
             cases.append(case | {"directions": 1})
     (tmp_path / "cases.json").write_text(json.dumps(cases))
-    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240, env=env)
+    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=600, env=env)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads(done.stdout.splitlines()[-1])
     assert len(results) == len(cases)
