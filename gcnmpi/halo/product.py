@@ -16,11 +16,12 @@ from typing import Any
 import scipy.sparse as sp
 
 from gcnmpi.core.config import SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.exchange import Exchange, addition_matrix
 from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.transports import Transport
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, slice_of
+from gcnmpi.layout.runtime import Array, Runtime
+from gcnmpi.mpi.comm import EXCHANGE_TAG, slice_of
 from gcnmpi.schemes import TRANSPORTS
 
 
@@ -46,10 +47,9 @@ class HaloProduct:
 
     Parameters
     ----------
-    comm : communicator
-        Communicator of the ranks that the plan numbers.
+    runtime : Runtime
+        Its communicator is that of the ranks that the plan numbers.
     plan : Plan
-    kernel : kernel
     forward : (nown, nown + nhalo) csr_array or None
         The rank's rows over local columns. None: there are no products, only rows are gathered.
     backward : (nown, nown + nhalo) csr_array or None
@@ -66,20 +66,18 @@ class HaloProduct:
 
     def __init__(
         self,
-        comm: Comm,
+        runtime: Runtime,
         plan: Plan,
-        kernel: Any,
         forward: sp.csr_array | None,
         backward: sp.csr_array | None,
         config: SchemeConfig,
-        phases: Phases,
-        traffic: Traffic,
     ) -> None:
-        self._transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
+        comm, kernel = runtime.comm, runtime.kernel
+        self._transport: Transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
         self.kept = self._transport.kept
         self._chunks = config.progress_chunks if comm.size > 1 else 1
         self._comm, self._plan, self._kernel = comm, plan, kernel
-        self._phases, self._traffic = phases, traffic
+        self._phases, self._traffic = runtime.phases, runtime.traffic
         self._folds = backward is None
         if forward is not None:
             self._forward = self._backward = self._cut(forward)
@@ -97,7 +95,7 @@ class HaloProduct:
         self._scratch: dict[int, Exchange] = {}
         self._whole: dict[int, Exchange] = {}
 
-    def empty(self, width: int) -> Any:
+    def empty(self, width: int) -> Array:
         """A buffer for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
         exchange = self._new_exchange(width, timed=True)
         self._exchanges[id(exchange.own)] = exchange
@@ -108,37 +106,37 @@ class HaloProduct:
         self._scratch.clear()
         self._whole.clear()
 
-    def multiply(self, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def multiply(self, x: Array, out: Array, then: Epilogue | None = None) -> None:
         """out = then(matrix · x)."""
         self._expand(self._forward, x, out, then)
 
-    def multiply_t(self, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def multiply_t(self, x: Array, out: Array, then: Epilogue | None = None) -> None:
         """out = then(matrixᵀ · x): own rows of the sum over the ranks of the plan."""
         if self._folds:
             self._fold(x, out, then)
         else:
             self._expand(self._backward, x, out, then)
 
-    def whole(self, x: Any) -> Any:
+    def whole(self, x: Array) -> Array:
         """The ``[own | halo]`` buffer that x is the head of, which comes from ``empty``."""
         return self._exchanges[id(x)].whole
 
-    def gather(self, x: Any) -> Any:
+    def gather(self, x: Array) -> Array:
         """That buffer, with the rows of others in its halo."""
         exchange = self._exchanges[id(x)]
         exchange.start_expand()
         exchange.finish_expand()
         return exchange.whole
 
-    def discard(self, x: Any) -> None:
+    def discard(self, x: Array) -> None:
         """Free the buffer of x, which comes from ``empty``."""
         del self._exchanges[id(x)]
 
-    def gradient(self, width: int) -> Any:
+    def gradient(self, width: int) -> Array:
         """A buffer (nown + nhalo, width) for :meth:`scatter`, one for each width."""
         return self._whole_exchange(width).whole
 
-    def scatter(self, whole: Any, out: Any) -> None:
+    def scatter(self, whole: Array, out: Array) -> None:
         """The adjoint of ``gather``: out = own rows of whole + what other ranks' halos add to them.
 
         Parameters
@@ -154,7 +152,7 @@ class HaloProduct:
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _expand(self, matrix: Halves, x: Any, out: Any, then: Epilogue | None) -> None:
+    def _expand(self, matrix: Halves, x: Array, out: Array, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         exchange.start_expand()
         alone = not self._plan.nhalo  # nothing is added to the own half
@@ -164,7 +162,7 @@ class HaloProduct:
             with self._phases("spmm"):
                 self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, then)
 
-    def _fold(self, x: Any, out: Any, then: Epilogue | None) -> None:
+    def _fold(self, x: Array, out: Array, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         with self._phases("spmm"):
             self._kernel.spmm(self._backward.halo, x, exchange.halo)
@@ -174,7 +172,7 @@ class HaloProduct:
         with self._phases("spmm"):
             self._kernel.spmm_then(self._add, exchange.packed, out, True, then)
 
-    def _multiply_own(self, matrix: Halves, x: Any, out: Any, then: Epilogue | None) -> None:
+    def _multiply_own(self, matrix: Halves, x: Array, out: Array, then: Epilogue | None) -> None:
         whole = len(matrix.own) == 1
         with self._phases("spmm"):
             for number, (rows, chunk) in enumerate(matrix.own):
@@ -184,7 +182,7 @@ class HaloProduct:
                 self._kernel.spmm_then(chunk, x, out[rows], False, then if whole else None)
             self._kernel.follow(out, None if whole else then)
 
-    def _exchange_of(self, x: Any) -> Exchange:
+    def _exchange_of(self, x: Array) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment."""
         if id(x) in self._exchanges:
             return self._exchanges[id(x)]
@@ -203,7 +201,7 @@ class HaloProduct:
             self._whole[width] = self._new_exchange(width)
         return self._whole[width]
 
-    def _new_exchange(self, width: int, own: Any = None, timed: bool = False) -> Exchange:
+    def _new_exchange(self, width: int, own: Array | None = None, timed: bool = False) -> Exchange:
         made = (self._exchanges, self._scratch, self._whole)
         shared = [exchange.packed for some in made for exchange in some.values()]
         packed = next((array for array in shared if array.shape[1] == width), None)

@@ -16,6 +16,7 @@ from gcnmpi.core.timing import Phases
 from gcnmpi.core.volume import Kept
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
+from gcnmpi.layout.runtime import Array, Runtime
 from gcnmpi.mpi.collectives import Group
 
 
@@ -39,22 +40,22 @@ class Halo(Protocol):
     phases: Phases
     kept: Kept
 
-    def empty(self, width: int) -> Any:
+    def empty(self, width: int) -> Array:
         """Room for own rows that will be expanded."""
 
-    def expand(self, x: Any) -> Any:
+    def expand(self, x: Array) -> Array:
         """Own and halo rows of x, (own + halo, width), which comes from ``empty``."""
 
-    def whole(self, x: Any) -> Any:
+    def whole(self, x: Array) -> Array:
         """The same as the last ``expand`` of x left it."""
 
-    def discard(self, x: Any) -> None:
+    def discard(self, x: Array) -> None:
         """Forget x, which comes from ``empty`` and was needed once."""
 
-    def gradient(self, width: int) -> Any:
+    def gradient(self, width: int) -> Array:
         """Room for gradients of own and halo rows, the same for every caller of a width."""
 
-    def fold(self, whole: Any, out: Any) -> None:
+    def fold(self, whole: Array, out: Array) -> None:
         """out = own rows of ``whole``, which is from ``gradient``, + what others' halos hold."""
 
 
@@ -71,37 +72,36 @@ class ExchangedHalo:
 
     def __init__(
         self,
+        runtime: Runtime,
         products: HaloProduct,
-        kernel: Any,
         pattern: sp.csr_array,
         ids: np.ndarray,
-        phases: Phases,
     ) -> None:
-        self._products, self.ids, self.phases = products, ids, phases
-        self.pattern = kernel.pattern(pattern, ids)
+        self._products, self.ids, self.phases = products, ids, runtime.phases
+        self.pattern = runtime.kernel.pattern(pattern, ids)
         self.kept = products.kept
 
-    def empty(self, width: int) -> Any:
+    def empty(self, width: int) -> Array:
         """The head of an ``[own | halo]`` buffer."""
         return self._products.empty(width)
 
-    def expand(self, x: Any) -> Any:
+    def expand(self, x: Array) -> Array:
         """One exchange."""
         return self._products.gather(x)
 
-    def whole(self, x: Any) -> Any:
+    def whole(self, x: Array) -> Array:
         """The buffer that x is the head of."""
         return self._products.whole(x)
 
-    def discard(self, x: Any) -> None:
+    def discard(self, x: Array) -> None:
         """Free its buffer."""
         self._products.discard(x)
 
-    def gradient(self, width: int) -> Any:
+    def gradient(self, width: int) -> Array:
         """The buffer of the fold."""
         return self._products.gradient(width)
 
-    def fold(self, whole: Any, out: Any) -> None:
+    def fold(self, whole: Array, out: Array) -> None:
         """One exchange, the other way."""
         self._products.scatter(whole, out)
 
@@ -126,18 +126,17 @@ class BroadcastHalo:
 
     def __init__(
         self,
+        runtime: Runtime,
         group: Group,
-        kernel: Any,
         rows: list[int],
         first: np.ndarray,
         plan: Plan,
         pattern: sp.csr_array,
         ids: np.ndarray,
-        phases: Phases,
     ) -> None:
-        self._group, self._kernel, self._rows, self._plan = group, kernel, rows, plan
-        self.ids, self.phases, self.kept = ids, phases, Kept()
-        self.pattern = kernel.pattern(pattern, ids)
+        self._group, self._kernel, self._rows, self._plan = group, runtime.kernel, rows, plan
+        self.ids, self.phases, self.kept = ids, runtime.phases, Kept()
+        self.pattern = runtime.kernel.pattern(pattern, ids)
         self._largest = max((r for q, r in enumerate(rows) if q != group.rank), default=0)
         # Of each block: where its rows go behind the own ones, and which of its rows they are.
         self._needed: dict[int, tuple[slice, np.ndarray]] = {}
@@ -149,14 +148,14 @@ class BroadcastHalo:
         self._gradients: dict[int, Any] = {}
         self._blocks: dict[int, Any] = {}
 
-    def empty(self, width: int) -> Any:
+    def empty(self, width: int) -> Array:
         """The head of an ``[own | halo]`` buffer."""
         whole = self._kernel.empty(self._plan.nown + self._plan.nhalo, width)
         own = whole[: self._plan.nown]
         self._wholes[id(own)] = own, whole
         return own
 
-    def expand(self, x: Any) -> Any:
+    def expand(self, x: Array) -> Array:
         """A broadcast a block, in the order of blocks."""
         whole = self.whole(x)
         for block, rows in enumerate(self._rows):
@@ -171,23 +170,23 @@ class BroadcastHalo:
                         self._kernel.take_rows(array, needed, whole[place])
         return whole
 
-    def whole(self, x: Any) -> Any:
+    def whole(self, x: Array) -> Array:
         """The buffer that x is the head of."""
         return self._wholes[id(x)][1]
 
-    def discard(self, x: Any) -> None:
+    def discard(self, x: Array) -> None:
         """Free its buffer, and that of blocks as wide."""
         del self._wholes[id(x)]
         self._blocks.pop(x.shape[1], None)
 
-    def gradient(self, width: int) -> Any:
+    def gradient(self, width: int) -> Array:
         """One for each width."""
         if width not in self._gradients:
             rows = self._plan.nown + self._plan.nhalo
             self._gradients[width] = self._kernel.empty(rows, width)
         return self._gradients[width]
 
-    def fold(self, whole: Any, out: Any) -> None:
+    def fold(self, whole: Array, out: Array) -> None:
         """A reduction a block, in the order of blocks."""
         self._kernel.copy(whole[: self._plan.nown], out)
         for block, rows in enumerate(self._rows):
@@ -202,7 +201,7 @@ class BroadcastHalo:
                         self._kernel.put_rows(whole[place], needed, array)
                 self._group.reduce(array, block)
 
-    def _block(self, rows: int, width: int) -> Any:
+    def _block(self, rows: int, width: int) -> Array:
         """A block of another rank, in memory for the largest one."""
         if width not in self._blocks:
             self._blocks[width] = self._kernel.empty(self._largest, width)

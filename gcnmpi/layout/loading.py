@@ -11,10 +11,12 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from gcnmpi.core.config import GraphConfig
+from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, node_array, once_a_node, redistribute, slice_of
 from partition.errors import UserError
 from partition.graph.graph import Graph, check_arcs, index_dtype, normalised, row_sums
@@ -23,6 +25,26 @@ from partition.records import temporary_name
 
 STEP = 1 << 20  # entries that are looked at at once
 PERMUTED_AT_ONCE = 16  # the share of the columns that change places
+
+
+class Readable(Protocol):
+    """An array on disk, or what is computed from one as it is read: rows, or rows and columns."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of what is read."""
+
+    @property
+    def ndim(self) -> int:
+        """1 or 2."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """n rows first."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -84,9 +106,7 @@ def load_entries(
     return Entries(received[0], received[1], weight)
 
 
-def load_m(
-    comm: Comm, graph: Graph, direction: str, options: GraphConfig, max_bytes: float
-) -> Entries:
+def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -> Entries:
     """The entries of M that come of the arcs that this rank reads: each entry on one rank only.
 
     For layouts in which a row of M is on several ranks. The degrees of all vertices are held
@@ -97,7 +117,8 @@ def load_m(
     options : GraphConfig
         ``self_loops`` and ``normalize``.
     """
-    entries = own_arcs(comm, graph, direction)
+    graph = source.stored.graph
+    entries = own_arcs(comm, graph, source.direction)
     mine = slice_of(graph.n, comm.rank, comm.size)
     row, column, weight = entries.row, entries.column, entries.weight
     del entries
@@ -151,7 +172,7 @@ def _ones(count: int) -> np.ndarray:
 
 
 def load_rows(
-    comm: Comm, array: np.ndarray, parts: np.ndarray, own: np.ndarray, max_bytes: float
+    comm: Comm, array: Readable, parts: np.ndarray, own: np.ndarray, max_bytes: float
 ) -> np.ndarray:
     """Rows of an (n, …) array on disk, brought to their owners: in the order of ``own``."""
     mine = slice_of(len(array), comm.rank, comm.size)

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import ROW_ORDERS, SchemeConfig
-from gcnmpi.layout.loading import Entries, original_rows, own_arcs, permute
+from gcnmpi.layout.loading import Entries, Readable, original_rows, own_arcs, permute
 from gcnmpi.layout.place import Block
 from gcnmpi.mpi.comm import (
     Comm,
@@ -262,7 +262,7 @@ class Tiling:
         """This rank's tile, for the layers."""
         return Block(self.vertices, self.columns(width), self.column, self.copy)
 
-    def load(self, comm: Comm, array: np.ndarray, max_bytes: float) -> np.ndarray:
+    def load(self, comm: Comm, array: Readable, max_bytes: float) -> np.ndarray:
         """This rank's tile of an (n, width) array on disk, or its rows of an (n,) one."""
         mine = slice_of(len(array), comm.rank, comm.size)
         place = self.ordering.positions(np.arange(mine.start, mine.stop))

@@ -221,6 +221,7 @@ def _products(problem: Problem, k: int, width: int) -> Products:
 def _gathered(problem: Problem, width: int = 3) -> float:
     """Rows with their halo against what they should be, and ⟨E·x, y⟩ against ⟨x, Eᵀ·y⟩."""
     scheme, kernel, halo = problem.scheme, problem.kernel, problem.scheme.halo
+    assert halo is not None, "the network needs one"
     block = scheme.block(Place(0), width)
     x = scheme.empty(Place(0), width, exchanged=True)
     kernel.copy(kernel.from_host(_random("x", block.rows, width, kernel.dtype)), x)
@@ -262,7 +263,7 @@ def _optimizer_steps(problem: Problem) -> list[Check]:
 
 def _plan_figures(problem: Problem) -> dict[str, int] | None:
     """This rank's figures of ``partition.graph.metrics``, as its plan has them, if there is one."""
-    plan = getattr(problem.scheme, "plan", None)
+    plan = problem.scheme.plan
     if plan is None:
         return None
     return {

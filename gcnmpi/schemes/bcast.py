@@ -32,14 +32,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases
 from gcnmpi.core.volume import Volume, broadcast, reduction
 from gcnmpi.layout.grid import line
+from gcnmpi.layout.runtime import Array, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.block_halo import load_halo
 from gcnmpi.schemes.block_rows import BlockRows, BlockRowsOutline, block_rows, load_tiles, share
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
+from gcnmpi.schemes.interface import Demand, Entry
 from gcnmpi.schemes.outline import ROWS, Facts, Sparse, make_facts
 from partition.errors import UserError
 from partition.graph.graph import index_dtype
@@ -82,22 +82,17 @@ def load_broadcast(
     options: dict[str, Any],
 ) -> BlockRows:
     """The scheme of an outline, also one with copies."""
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    stored, partition, direction = source.stored, source.partition, source.direction
-    tiling = block_rows(comm, stored, partition, outline.copies, config)
-    forward, backward = load_tiles(
-        comm, stored, tiling, direction, config, transposed=not outline.facts.symmetric
-    )
+    comm = runtime.comm
+    tiling = block_rows(comm, source, outline.copies, config)
+    transposed = not outline.facts.symmetric
+    forward, backward = load_tiles(comm, source, tiling, config, transposed)
     grid = outline.count, outline.copies
-    column, row = (line(comm, kernel, grid, axis, traffic, phases) for axis in (0, 1))
+    column, row = (line(runtime, grid, axis) for axis in (0, 1))
     stages = share(outline.count, outline.copies, tiling.copy)
-    products = Broadcasts(
-        column, kernel, tiling.cuts, stages, forward, backward, outline.overlap, phases
-    )
-    scheme = BlockRows(
-        comm, options, tiling, row, products, outline, kernel,
-        max_bytes=config.loading.max_buffer_mb * 2**20, phases=phases, traffic=traffic,
-    )  # fmt: skip
+    tiles = forward, backward
+    products = Broadcasts(runtime, column, tiling.cuts, stages, tiles, outline.overlap)
+    max_bytes = config.loading.max_buffer_mb * 2**20
+    scheme = BlockRows(runtime, options, tiling, row, products, outline, max_bytes=max_bytes)
     if demand.rows:
         scheme.halo = load_halo(runtime, source, config, tiling, column, sparse=False)
     return scheme
@@ -182,30 +177,27 @@ class Broadcasts:
     ----------
     group : Group
         The ranks of a process column: rank q of it holds block q.
-    kernel : kernel
     cuts : (k + 1,) integers
         Where blocks begin.
     stages : range
         Which of the k blocks are multiplied here.
-    forward, backward : csr_array
-        The rank's rows of M and of Mᵀ in the columns of these stages; ``backward`` is None where
-        it equals ``forward``.
+    tiles : (csr_array, csr_array or None)
+        The rank's rows of M and of Mᵀ in the columns of these stages; None where both are equal.
     overlap : bool
         Whether the next block travels while one is multiplied.
     """
 
     def __init__(
         self,
+        runtime: Runtime,
         group: Group,
-        kernel: Any,
         cuts: np.ndarray,
         stages: range,
-        forward: sp.csr_array,
-        backward: sp.csr_array | None,
+        tiles: tuple[sp.csr_array, sp.csr_array | None],
         overlap: bool,
-        phases: Phases,
     ) -> None:
-        self._group, self._kernel, self._phases, self._overlap = group, kernel, phases, overlap
+        self._kernel, self._phases = runtime.kernel, runtime.phases
+        self._group, self._overlap = group, overlap
         self._rows = np.diff(cuts).tolist()
         self._stages = [stage for stage in stages if self._rows[stage]]
         self._turns = 2 if overlap else 1
@@ -217,15 +209,18 @@ class Broadcasts:
         local = cuts[stages.start : stages.stop + 1] - cuts[stages.start]
 
         def cut(matrix: sp.csr_array) -> list[Any]:
-            return [kernel.sparse(tile) for tile in column_tiles(matrix, local) if tile.shape[1]]
+            return [
+                runtime.kernel.sparse(tile) for tile in column_tiles(matrix, local) if tile.shape[1]
+            ]
 
+        forward, backward = tiles
         self._forward = self._backward = cut(forward)
         if backward is not None:
             self._backward = cut(backward)
         # As in MG-GCN, one buffer (or two) serves all layers; it grows to the widest product.
-        self._buffers: dict[int, Any] = {}
+        self._buffers: dict[int, Array] = {}
 
-    def empty(self, width: int) -> Any:
+    def empty(self, width: int) -> Array:
         """Own rows, which are broadcast from where they are."""
         return self._kernel.empty(self._rows[self._group.rank], width)
 
@@ -233,21 +228,21 @@ class Broadcasts:
         """Free the buffers."""
         self._buffers.clear()
 
-    def multiply(self, x: Any, out: Any) -> None:
+    def multiply(self, x: Array, out: Array) -> None:
         """out = Σ over stages of this rank's tile times the block."""
         self._product(self._forward, x, out)
 
-    def multiply_t(self, x: Any, out: Any) -> None:
+    def multiply_t(self, x: Array, out: Array) -> None:
         """The same with the tiles of Mᵀ."""
         self._product(self._backward, x, out)
 
-    def _product(self, tiles: list[Any], x: Any, out: Any) -> None:
+    def _product(self, tiles: list[Any], x: Array, out: Array) -> None:
         out.fill(0)
         for tile, block in zip(tiles, self._arriving(x), strict=True):
             with self._phases("spmm"):
                 self._kernel.spmm(tile, block, out, accumulate=True)
 
-    def _arriving(self, x: Any) -> Iterator[Any]:
+    def _arriving(self, x: Array) -> Iterator[Array]:
         """The blocks in the order of stages; with overlap the next one is under way meanwhile."""
         blocks = [self._buffer(turn, stage, x) for turn, stage in enumerate(self._stages)]
         if not self._overlap:
@@ -267,7 +262,7 @@ class Broadcasts:
             arriving.wait()
             yield block
 
-    def _buffer(self, turn: int, stage: int, x: Any) -> Any:
+    def _buffer(self, turn: int, stage: int, x: Array) -> Array:
         """Where the block of a stage is, or will be."""
         if stage == self._group.rank:
             return x

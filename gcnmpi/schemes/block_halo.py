@@ -7,6 +7,8 @@ the ranks of its own process column, and does all of the work: c times the traff
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -15,10 +17,10 @@ from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
 from gcnmpi.layout.loading import load_m
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import Tiling, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, redistribute
-from gcnmpi.schemes.interface import Runtime, Source
 
 
 def load_halo(
@@ -33,9 +35,8 @@ def load_halo(
     sparse : bool
         Whether rows travel point to point, to those who need them, or whole blocks to all.
     """
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    max_bytes = config.loading.max_buffer_mb * 2**20
-    entries = load_m(comm, source.stored.graph, source.direction, config.graph, max_bytes)
+    comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
+    entries = load_m(comm, source, config.graph, max_bytes)
     n, cuts = tiling.ordering.n, tiling.cuts
     sides = (tiling.ordering, cuts), (tiling.ordering, np.array([0, n]))
     tile = sparse_tile(comm, entries, *sides, tiling.holders, (tiling.row, 0), max_bytes)
@@ -45,13 +46,10 @@ def load_halo(
     pattern = localise(tile, 0, tiling, plan)
     ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
     if sparse:
-        products = HaloProduct(
-            column.comm, plan, kernel, None, None, config.scheme, phases, traffic
-        )
-        return ExchangedHalo(products, kernel, pattern, ids, phases)
-    return BroadcastHalo(
-        column, kernel, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids, phases
-    )
+        of_column = dataclasses.replace(runtime, comm=column.comm)
+        products = HaloProduct(of_column, plan, None, None, config.scheme)
+        return ExchangedHalo(runtime, products, pattern, ids)
+    return BroadcastHalo(runtime, column, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids)
 
 
 def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:

@@ -19,11 +19,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.layout.loading import Entries, load_m
+from gcnmpi.layout.loading import Entries, Readable, load_m
 from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.runtime import Array, Runtime, Source
 from gcnmpi.layout.tiling import (
     Tiling,
     natural_ordering,
@@ -35,7 +35,6 @@ from gcnmpi.mpi.collectives import Group, reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.schemes.outline import ROWS, Dense, Facts, Span, Sparse, whole_row_work
 from gcnmpi.schemes.whole_rows import WholeRows
-from partition.graph.store import Partition, StoredGraph
 
 
 def share(count: int, copies: int, copy: int) -> range:
@@ -57,19 +56,18 @@ def copy_of(count: int, copies: int, stage: int) -> int:
     return ((stage + 1) * copies - 1) // count
 
 
-def block_rows(
-    comm: Comm, stored: StoredGraph, partition: Partition | None, copies: int, config: Config
-) -> Tiling:
+def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tiling:
     """The layout: blocks of parts, or of ranges of vertices, each ``copies`` times."""
-    ordering = natural_ordering(stored.graph.n)
-    if partition is not None:
-        ordering = partition_ordering(comm, stored, partition)
+    graph = source.stored.graph
+    ordering = natural_ordering(graph.n)
+    if source.partition is not None:
+        ordering = partition_ordering(comm, source.stored, source.partition)
     count = comm.size // copies
     holders = np.arange(comm.size).reshape(count, 1, copies)
     cuts = ordering.cuts(count)
     loading = config.loading
     ordering = ordered_blocks(
-        comm, stored.graph, ordering, cuts, holders[:, 0, 0], loading.order,
+        comm, graph, ordering, cuts, holders[:, 0, 0], loading.order,
         loading.max_buffer_mb * 2**20,
     )  # fmt: skip
     row, copy = divmod(comm.rank, copies)
@@ -77,12 +75,7 @@ def block_rows(
 
 
 def load_tiles(
-    comm: Comm,
-    stored: StoredGraph,
-    tiling: Tiling,
-    direction: str,
-    config: Config,
-    transposed: bool,
+    comm: Comm, source: Source, tiling: Tiling, config: Config, transposed: bool
 ) -> tuple[sp.csr_array, sp.csr_array | None]:
     """This rank's rows of M, and of Mᵀ if asked for, in the columns of its share of the stages.
 
@@ -98,7 +91,7 @@ def load_tiles(
         rows, mine = (tiling.ordering, tiling.cuts), (tiling.row, tiling.copy)
         return sparse_tile(comm, entries, rows, columns, holders, mine, max_bytes)
 
-    entries = load_m(comm, stored.graph, direction, config.graph, max_bytes)
+    entries = load_m(comm, source, config.graph, max_bytes)
     forward = tile(entries)
     if not transposed:
         return forward, None
@@ -257,16 +250,16 @@ class BlockRowsOutline(ABC):
 class Products(Protocol):
     """How the blocks of a process column get to where they are multiplied."""
 
-    def empty(self, width: int) -> Any:
+    def empty(self, width: int) -> Array:
         """A buffer for own rows that will be multiplied."""
 
     def release(self) -> None:
         """Free what was kept for products that are made once."""
 
-    def multiply(self, x: Any, out: Any) -> None:
+    def multiply(self, x: Array, out: Array) -> None:
         """out = this rank's tile of M times the rows of x it takes."""
 
-    def multiply_t(self, x: Any, out: Any) -> None:
+    def multiply_t(self, x: Array, out: Array) -> None:
         """The same of Mᵀ."""
 
 
@@ -286,20 +279,17 @@ class BlockRows(WholeRows):
 
     def __init__(
         self,
-        comm: Comm,
+        runtime: Runtime,
         options: dict[str, Any],
         tiling: Tiling,
         replicas: Group,
         products: Products,
         outline: BlockRowsOutline,
-        kernel: Any,
         *,
         folded: bool = False,
         max_bytes: float,
-        phases: Phases,
-        traffic: Traffic,
     ) -> None:
-        super().__init__(comm, kernel, phases, traffic)
+        super().__init__(runtime)
         self.name, self._options = options["name"], options
         self._tiling, self._replicas, self._products = tiling, replicas, products
         self._outline, self._folded, self._max_bytes = outline, folded, max_bytes
@@ -314,7 +304,7 @@ class BlockRows(WholeRows):
         """The rows of this rank's block, whatever the layer."""
         return Block(self._vertices, slice(0, width), copy=self._tiling.copy)
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Array:
         """Own rows."""
         if exchanged:
             return (self.halo or self._products).empty(width)
@@ -324,13 +314,13 @@ class BlockRows(WholeRows):
         """Free what was kept for a product that is made once."""
         self._products.release()
 
-    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
         """The stages of this copy; then the sum over copies, in place."""
         self._products.multiply(x, out)
         self._replicas.all_reduce(out)
         self._kernel.follow(out, then)
 
-    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
         """The same with Mᵀ; after a fold the copy that has the rows gives them to the others."""
         self._products.multiply_t(x, out)
         if self._folded:
@@ -340,7 +330,7 @@ class BlockRows(WholeRows):
             self._replicas.all_reduce(out)
         self._kernel.follow(out, then)
 
-    def load(self, place: Place, array: Any) -> np.ndarray:
+    def load(self, place: Place, array: Readable) -> np.ndarray:
         """Own rows of an array on disk."""
         return self._tiling.load(self._comm, array, self._max_bytes)
 

@@ -17,7 +17,6 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange
 from gcnmpi.halo.plan import STEP, Plan, halo_of, local_numbers, make_plan
@@ -28,8 +27,9 @@ from gcnmpi.kernels import KERNELS
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout import loading
 from gcnmpi.layout.place import Block, Place
-from gcnmpi.mpi.comm import Comm, agreed, redistribute
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
+from gcnmpi.layout.runtime import Array, Runtime, Source
+from gcnmpi.mpi.comm import agreed, redistribute
+from gcnmpi.schemes.interface import Demand, Entry
 from gcnmpi.schemes.outline import (
     EXCHANGES,
     Dense,
@@ -55,13 +55,12 @@ def load(
 
     Without a partition on one rank.
     """
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    stored, partition, direction = source.stored, source.partition, source.direction
+    comm, stored, direction = runtime.comm, source.stored, source.direction
     graph, manifest = stored.graph, stored.manifest
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
         backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
-    parts = loading.load_parts(comm, stored, partition)
+    parts = loading.load_parts(comm, stored, source.partition)
 
     entries = loading.load_entries(comm, graph, parts, direction, max_bytes)
     own = loading.own_rows(parts, comm.rank)
@@ -74,7 +73,7 @@ def load(
 
     weights = _local_matrix(plan, entries, config.graph.self_loops, graph.weights is not None)
     del entries
-    degree = _degrees(comm, plan, weights, phases, traffic)
+    degree = _degrees(runtime, plan, weights)
     normalize, dtype = config.graph.normalize, config.dtype
     with agreed(comm):
         forward = _normalise(weights, degree, normalize, dtype)
@@ -94,16 +93,13 @@ def load(
     pattern = forward
     if not demand.products:
         forward = transposed = None
-    products = HaloProduct(comm, plan, kernel, forward, transposed, config.scheme, phases, traffic)
+    products = HaloProduct(runtime, plan, forward, transposed, config.scheme)
     facts = make_facts(source, config, demand.depth)
     outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
-    scheme = P2P(
-        comm, plan, parts, kernel, products, outline,
-        max_bytes=max_bytes, phases=phases, traffic=traffic,
-    )  # fmt: skip
+    scheme = P2P(runtime, plan, parts, products, outline, max_bytes)
     if demand.rows:
         ids = np.concatenate((plan.own, plan.halo))
-        scheme.halo = ExchangedHalo(products, kernel, pattern, ids, phases)
+        scheme.halo = ExchangedHalo(runtime, products, pattern, ids)
     return scheme
 
 
@@ -212,21 +208,18 @@ class P2P(WholeRows):
     """The products of the 1D sparsity-aware scheme; see ``schemes.interface`` for their meaning."""
 
     name = "p2p"
+    plan: Plan
 
     def __init__(
         self,
-        comm: Comm,
+        runtime: Runtime,
         plan: Plan,
         parts: np.ndarray,
-        kernel: Any,
         products: HaloProduct,
         outline: P2POutline,
-        *,
         max_bytes: float,
-        phases: Phases,
-        traffic: Traffic,
     ) -> None:
-        super().__init__(comm, kernel, phases, traffic)
+        super().__init__(runtime)
         self.plan = plan
         self._parts, self._max_bytes = parts, max_bytes
         self._products, self._outline = products, outline
@@ -239,7 +232,7 @@ class P2P(WholeRows):
         """Own rows, all columns, whatever the layer."""
         return Block(self.plan.own, slice(0, width))
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Array:
         """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer."""
         if exchanged:
             return self._products.empty(width)
@@ -249,15 +242,15 @@ class P2P(WholeRows):
         """Free the exchanges made for matrices that are not the head of one."""
         self._products.release()
 
-    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
         """Expand x; multiply the own block while the halo is on its way, then the halo block."""
         self._products.multiply(x, out, then)
 
-    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
         """Expand with Mᵀ, or fold."""
         self._products.multiply_t(x, out, then)
 
-    def load(self, place: Place, array: Any) -> np.ndarray:
+    def load(self, place: Place, array: loading.Readable) -> np.ndarray:
         """Own rows of an array on disk."""
         return loading.load_rows(self._comm, array, self._parts, self.plan.own, self._max_bytes)
 
@@ -300,12 +293,10 @@ def _local_matrix(
     return matrix
 
 
-def _degrees(
-    comm: Comm, plan: Plan, weights: sp.csr_array, phases: Phases, traffic: Traffic
-) -> np.ndarray:
+def _degrees(runtime: Runtime, plan: Plan, weights: sp.csr_array) -> np.ndarray:
     """Row sums of Ã for own and halo vertices, (nown + nhalo,) float64: one expand of width 1."""
-    transport = Persistent(comm, plan, KERNELS.get("scipy")(np.float64))
-    exchange = Exchange(transport, 1, traffic, phases)
+    transport = Persistent(runtime.comm, plan, KERNELS.get("scipy")(np.float64))
+    exchange = Exchange(transport, 1, runtime.traffic, runtime.phases)
     starts, weighted = weights.indptr, weights.dtype.kind == "f"
     for first, last in chunks(starts, STEP):
         rows = np.repeat(np.arange(last - first), np.diff(starts[first : last + 1]))

@@ -38,6 +38,7 @@ from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Kept, Volume, broadcast
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.bcast import BroadcastOutline, load_broadcast
 from gcnmpi.schemes.block_halo import (
@@ -55,7 +56,7 @@ from gcnmpi.schemes.block_rows import (
     load_tiles,
     share,
 )
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
+from gcnmpi.schemes.interface import Demand, Entry
 from gcnmpi.schemes.outline import ROWS, Facts, Sparse, alone, make_facts
 from partition.errors import UserError
 
@@ -70,9 +71,7 @@ def load(
 
     Without a partition where k is 1.
     """
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    stored, partition, direction = source.stored, source.partition, source.direction
-    copies = config.scheme.replication
+    comm, copies = runtime.comm, config.scheme.replication
     with agreed(comm):
         facts = make_facts(source, config, demand.depth)
     outline = make_outline(config.scheme, comm.size, facts)
@@ -87,12 +86,12 @@ def load(
         return load_broadcast(runtime, source, config, demand, outline, options)
     options |= {"backward": "fold" if facts.folds else "expand"}
     max_bytes = config.loading.max_buffer_mb * 2**20
-    tiling = block_rows(comm, stored, partition, copies, config)
+    tiling = block_rows(comm, source, copies, config)
     # A transpose that is expanded has the pattern of M, and so its plan.
     other = not facts.folds and not facts.symmetric
-    forward, backward = load_tiles(comm, stored, tiling, direction, config, transposed=other)
+    forward, backward = load_tiles(comm, source, tiling, config, transposed=other)
     grid = outline.count, copies
-    column, row = (line(comm, kernel, grid, axis, traffic, phases) for axis in (0, 1))
+    column, row = (line(runtime, grid, axis) for axis in (0, 1))
     first = int(tiling.cuts[share(outline.count, copies, tiling.copy).start])
     needed = needed_rows(forward, first, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
@@ -100,9 +99,8 @@ def load(
     transposed = None if facts.folds else local
     if backward is not None:
         transposed = localise(backward, first, tiling, plan)
-    products = HaloProduct(
-        column.comm, plan, kernel, local, transposed, config.scheme, phases, traffic
-    )
+    of_column = dataclasses.replace(runtime, comm=column.comm)
+    products = HaloProduct(of_column, plan, local, transposed, config.scheme)
     received = {comm.rank: (len(needed), len(np.unique(block_of(needed, tiling))))}
     kept = {comm.rank: products.kept}
     halo, halo_kept = None, {}
@@ -111,9 +109,8 @@ def load(
         halo_kept = {comm.rank: halo.kept}
     outline = dataclasses.replace(outline, received=received, kept=kept, halo_kept=halo_kept)
     scheme = BlockRows(
-        comm, options, tiling, row, products, outline, kernel,
-        folded=facts.folds, max_bytes=max_bytes, phases=phases, traffic=traffic,
-    )  # fmt: skip
+        runtime, options, tiling, row, products, outline, folded=facts.folds, max_bytes=max_bytes
+    )
     scheme.halo = halo
     return scheme
 
