@@ -42,6 +42,7 @@ class Exchange:
 
     Attributes
     ----------
+    transport : Transport
     whole, own, halo : arrays of nown + nhalo, nown and nhalo rows
         The buffer and its two halves (views); with ``own``, the buffer is the halo.
     packed : (nsend, width) array
@@ -60,7 +61,7 @@ class Exchange:
         timed: bool = False,
     ) -> None:
         plan, kernel = transport.plan, transport.kernel
-        self._transport, self._kernel = transport, kernel
+        self.transport, self._kernel = transport, kernel
         self._traffic, self._phases = traffic, phases
         head = plan.nown if own is None else 0
         self.whole, self.near = transport.buffer(head + plan.nhalo, width)
@@ -97,7 +98,7 @@ class Exchange:
         """
         times = []
         for _ in range(TRIALS):
-            self._transport.comm.Barrier()
+            self.transport.comm.Barrier()
             began = time.perf_counter()
             self._begin(route)
             route.wait()
@@ -126,7 +127,7 @@ class Exchange:
         self._kernel.finish()  # with what was received before
         route.receive()
         if route is self._expand:
-            self._transport.pack(self)
+            self.transport.pack(self)
             self._kernel.to_message(self.packed, self._packed_message)
         else:
             self._kernel.to_message(self.halo, self._halo_message)

@@ -10,6 +10,7 @@ library looked after in between: most libraries move long messages only inside c
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,11 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import SchemeConfig
 from gcnmpi.halo.exchange import Exchange, addition_matrix
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Transport
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Array, Runtime
 from gcnmpi.mpi.comm import EXCHANGE_TAG, slice_of
 from gcnmpi.schemes import TRANSPORTS
@@ -43,7 +46,7 @@ class Halves:
 class HaloProduct:
     """The products of the ranks that exchange rows by one plan.
 
-    Buffers and persistent requests are made when a matrix is asked for, and live as long as this.
+    Buffers and persistent requests are made when a matrix is asked for, and live as long as that.
 
     Parameters
     ----------
@@ -91,68 +94,59 @@ class HaloProduct:
         elif backward is not None and backward is not forward:
             self._backward = self._cut(backward)
         self._add = kernel.sparse(addition_matrix(plan))
-        self._exchanges: dict[int, Exchange] = {}  # those of matrices that live as long as this
+        self._exchanges: weakref.WeakSet[Exchange] = weakref.WeakSet()  # all that are in use
+        # By width, for matrices without an exchange of their own: whose rows lie elsewhere, or are
+        # copied.
         self._scratch: dict[int, Exchange] = {}
         self._whole: dict[int, Exchange] = {}
 
-    def empty(self, width: int) -> Array:
-        """A buffer for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
-        exchange = self._new_exchange(width, timed=True)
-        self._exchanges[id(exchange.own)] = exchange
-        return exchange.own
+    def empty(self, place: Place, width: int) -> Matrix:
+        """A matrix whose own rows need not be copied: the head of an ``[own | halo]`` buffer."""
+        return _matrix(place, self._new_exchange(width, timed=True))
 
     def release(self) -> None:
-        """Free the exchanges made for matrices that are not the head of one."""
+        """Free the exchanges made for matrices that have none of their own."""
         self._scratch.clear()
         self._whole.clear()
 
-    def multiply(self, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def multiply(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """out = then(matrix · x)."""
         self._expand(self._forward, x, out, then)
 
-    def multiply_t(self, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def multiply_t(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """out = then(matrixᵀ · x): own rows of the sum over the ranks of the plan."""
         if self._folds:
             self._fold(x, out, then)
         else:
             self._expand(self._backward, x, out, then)
 
-    def whole(self, x: Array) -> Array:
-        """The ``[own | halo]`` buffer that x is the head of, which comes from ``empty``."""
-        return self._exchanges[id(x)].whole
-
-    def gather(self, x: Array) -> Array:
-        """That buffer, with the rows of others in its halo."""
-        exchange = self._exchanges[id(x)]
+    def gather(self, x: Matrix) -> Array:
+        """The ``whole`` of x, which comes from ``empty``, with the rows of others in its halo."""
+        exchange = _own_exchange(x)
         exchange.start_expand()
         exchange.finish_expand()
         return exchange.whole
 
-    def discard(self, x: Array) -> None:
-        """Free the buffer of x, which comes from ``empty``."""
-        del self._exchanges[id(x)]
+    def gradient(self, place: Place, width: int) -> Matrix:
+        """A matrix for :meth:`scatter`: one memory for each width."""
+        return _matrix(place, self._whole_exchange(width))
 
-    def gradient(self, width: int) -> Array:
-        """A buffer (nown + nhalo, width) for :meth:`scatter`, one for each width."""
-        return self._whole_exchange(width).whole
-
-    def scatter(self, whole: Array, out: Array) -> None:
-        """The adjoint of ``gather``: out = own rows of whole + what other ranks' halos add to them.
+    def scatter(self, gradient: Matrix, out: Array) -> None:
+        """The adjoint of ``gather``: out = own rows of it + what other ranks' halos add to them.
 
         Parameters
         ----------
-        whole : array
+        gradient : Matrix
             From :meth:`gradient`.
         """
-        exchange = self._whole_exchange(whole.shape[1])
-        assert exchange.whole is whole
+        exchange = _own_exchange(gradient)
         exchange.start_fold()
         self._kernel.copy(exchange.own, out)
         exchange.finish_fold()
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _expand(self, matrix: Halves, x: Array, out: Array, then: Epilogue | None) -> None:
+    def _expand(self, matrix: Halves, x: Matrix, out: Array, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         exchange.start_expand()
         alone = not self._plan.nhalo  # nothing is added to the own half
@@ -162,12 +156,12 @@ class HaloProduct:
             with self._phases("spmm"):
                 self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, then)
 
-    def _fold(self, x: Array, out: Array, then: Epilogue | None) -> None:
+    def _fold(self, x: Matrix, out: Array, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         with self._phases("spmm"):
-            self._kernel.spmm(self._backward.halo, x, exchange.halo)
+            self._kernel.spmm(self._backward.halo, x.array, exchange.halo)
         exchange.start_fold()
-        self._multiply_own(self._backward, x, out, None)
+        self._multiply_own(self._backward, x.array, out, None)
         exchange.finish_fold()
         with self._phases("spmm"):
             self._kernel.spmm_then(self._add, exchange.packed, out, True, then)
@@ -182,18 +176,18 @@ class HaloProduct:
                 self._kernel.spmm_then(chunk, x, out[rows], False, then if whole else None)
             self._kernel.follow(out, None if whole else then)
 
-    def _exchange_of(self, x: Array) -> Exchange:
+    def _exchange_of(self, x: Matrix) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment."""
-        if id(x) in self._exchanges:
-            return self._exchanges[id(x)]
-        width = x.shape[1]
+        if x.exchange is not None and x.exchange.transport is self._transport:
+            return x.exchange
+        width = x.array.shape[1]
         if not self._transport.own_anywhere:
             exchange = self._whole_exchange(width)
-            self._kernel.copy(x, exchange.own)
+            self._kernel.copy(x.array, exchange.own)
             return exchange
         if width not in self._scratch:
-            self._scratch[width] = self._new_exchange(width, x)
-        self._scratch[width].own = x
+            self._scratch[width] = self._new_exchange(width, x.array)
+        self._scratch[width].own = x.array
         return self._scratch[width]
 
     def _whole_exchange(self, width: int) -> Exchange:
@@ -202,12 +196,13 @@ class HaloProduct:
         return self._whole[width]
 
     def _new_exchange(self, width: int, own: Array | None = None, timed: bool = False) -> Exchange:
-        made = (self._exchanges, self._scratch, self._whole)
-        shared = [exchange.packed for some in made for exchange in some.values()]
-        packed = next((array for array in shared if array.shape[1] == width), None)
-        if not self._transport.shares_packed:
-            packed = None
-        return Exchange(self._transport, width, self._traffic, self._phases, packed, own, timed)
+        packed = None
+        if self._transport.shares_packed:
+            shared = (exchange.packed for exchange in self._exchanges)
+            packed = next((array for array in shared if array.shape[1] == width), None)
+        exchange = Exchange(self._transport, width, self._traffic, self._phases, packed, own, timed)
+        self._exchanges.add(exchange)
+        return exchange
 
     def _cut(self, matrix: sp.csr_array) -> Halves:
         nown = self._plan.nown
@@ -217,6 +212,15 @@ class HaloProduct:
     def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Any]]:
         pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]
         return [(p, self._kernel.sparse(_rows(matrix, p.start, p.stop))) for p in pieces]
+
+
+def _matrix(place: Place, exchange: Exchange) -> Matrix:
+    return Matrix(place, exchange.own, exchange.whole, exchange)
+
+
+def _own_exchange(x: Matrix) -> Exchange:
+    assert x.exchange is not None, "made without an exchange"
+    return x.exchange
 
 
 def _rows(matrix: sp.csr_array, start: int, stop: int) -> sp.csr_array:

@@ -33,7 +33,9 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume, broadcast, reduction
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.grid import line
+from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Array, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
@@ -220,21 +222,21 @@ class Broadcasts:
         # As in MG-GCN, one buffer (or two) serves all layers; it grows to the widest product.
         self._buffers: dict[int, Array] = {}
 
-    def empty(self, width: int) -> Array:
+    def empty(self, place: Place, width: int) -> Matrix:
         """Own rows, which are broadcast from where they are."""
-        return self._kernel.empty(self._rows[self._group.rank], width)
+        return Matrix(place, self._kernel.empty(self._rows[self._group.rank], width))
 
     def release(self) -> None:
         """Free the buffers."""
         self._buffers.clear()
 
-    def multiply(self, x: Array, out: Array) -> None:
+    def multiply(self, x: Matrix, out: Array) -> None:
         """out = Σ over stages of this rank's tile times the block."""
-        self._product(self._forward, x, out)
+        self._product(self._forward, x.array, out)
 
-    def multiply_t(self, x: Array, out: Array) -> None:
+    def multiply_t(self, x: Matrix, out: Array) -> None:
         """The same with the tiles of Mᵀ."""
-        self._product(self._backward, x, out)
+        self._product(self._backward, x.array, out)
 
     def _product(self, tiles: list[Any], x: Array, out: Array) -> None:
         out.fill(0)

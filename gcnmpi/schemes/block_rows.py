@@ -20,6 +20,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout.loading import Entries, Readable, load_m
 from gcnmpi.layout.place import Block, Place
@@ -250,16 +251,16 @@ class BlockRowsOutline(ABC):
 class Products(Protocol):
     """How the blocks of a process column get to where they are multiplied."""
 
-    def empty(self, width: int) -> Array:
-        """A buffer for own rows that will be multiplied."""
+    def empty(self, place: Place, width: int) -> Matrix:
+        """A matrix of own rows that will be multiplied."""
 
     def release(self) -> None:
         """Free what was kept for products that are made once."""
 
-    def multiply(self, x: Array, out: Array) -> None:
+    def multiply(self, x: Matrix, out: Array) -> None:
         """out = this rank's tile of M times the rows of x it takes."""
 
-    def multiply_t(self, x: Array, out: Array) -> None:
+    def multiply_t(self, x: Matrix, out: Array) -> None:
         """The same of Mᵀ."""
 
 
@@ -304,23 +305,25 @@ class BlockRows(WholeRows):
         """The rows of this rank's block, whatever the layer."""
         return Block(self._vertices, slice(0, width), copy=self._tiling.copy)
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Array:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows."""
         if exchanged:
-            return (self.halo or self._products).empty(width)
-        return self._kernel.empty(self._tiling.rows, width)
+            return (self.halo or self._products).empty(place, width)
+        return Matrix(place, self._kernel.empty(self._tiling.rows, width))
 
     def release(self) -> None:
         """Free what was kept for a product that is made once."""
         self._products.release()
+        if self.halo is not None:
+            self.halo.release()
 
-    def aggregate(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The stages of this copy; then the sum over copies, in place."""
         self._products.multiply(x, out)
         self._replicas.all_reduce(out)
         self._kernel.follow(out, then)
 
-    def aggregate_t(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The same with Mᵀ; after a fold the copy that has the rows gives them to the others."""
         self._products.multiply_t(x, out)
         if self._folded:

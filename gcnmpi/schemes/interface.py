@@ -1,6 +1,7 @@
 """What a scheme gives to layers, loss and optimizer, which never communicate themselves.
 
-Dense matrices are arrays of the kernel. ``k`` is the number of the layer that a product belongs
+Dense matrices are arrays of the kernel; where their place or their exchange matters, they come in a
+:class:`~gcnmpi.halo.matrix.Matrix`. ``k`` is the number of the layer that a product belongs
 to, from 1: schemes whose layout rotates with the layer need it. Where a matrix lives is a
 :class:`~gcnmpi.layout.place.Place`.
 
@@ -19,6 +20,7 @@ import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
@@ -44,8 +46,8 @@ class Layout(Protocol):
     def block(self, place: Place, width: int) -> Block:
         """Global rows and columns of this rank's piece of a matrix of that width in all."""
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Array:
-        """A buffer for this rank's piece of a dense matrix with ``width`` columns in all.
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
+        """An uninitialised matrix with ``width`` columns in all: this rank's piece.
 
         ``exchanged=True`` promises that it will be the input of ``aggregate`` or
         ``aggregate_t``, so that the scheme can lay it out for its exchange and copy nothing.
@@ -57,8 +59,8 @@ class Layout(Protocol):
         For a product that is made once, such as M·H⁰, whose buffers are as large as H⁰.
         """
 
-    def move(self, x: Array, before: Place, after: Place, width: int, out: Array) -> None:
-        """out = x, laid out as another place has it; where layouts differ."""
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
+        """out = x (with ``width`` columns in all), laid out as the place of out has it."""
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
         """Shape of this rank's piece of the weight of layer k."""
@@ -92,10 +94,10 @@ class Products(Protocol):
     ``accumulate=True`` adds a dense product to what is in ``out``; other layouts refuse it.
     """
 
-    def aggregate(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """out = M·x."""
 
-    def aggregate_t(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """out = Mᵀ·x."""
 
     def combine(

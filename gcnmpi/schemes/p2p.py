@@ -19,6 +19,7 @@ import scipy.sparse as sp
 from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import STEP, Plan, halo_of, local_numbers, make_plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
@@ -232,21 +233,21 @@ class P2P(WholeRows):
         """Own rows, all columns, whatever the layer."""
         return Block(self.plan.own, slice(0, width))
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Array:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer."""
         if exchanged:
-            return self._products.empty(width)
-        return self._kernel.empty(self.plan.nown, width)
+            return self._products.empty(place, width)
+        return Matrix(place, self._kernel.empty(self.plan.nown, width))
 
     def release(self) -> None:
         """Free the exchanges made for matrices that are not the head of one."""
         self._products.release()
 
-    def aggregate(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """Expand x; multiply the own block while the halo is on its way, then the halo block."""
         self._products.multiply(x, out, then)
 
-    def aggregate_t(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """Expand with Mᵀ, or fold."""
         self._products.multiply_t(x, out, then)
 

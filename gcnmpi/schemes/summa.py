@@ -39,6 +39,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout import loading
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
@@ -243,22 +244,23 @@ class Summa(WholeWeights):
         """Row piece (i, l), columns block j, whatever the layer."""
         return self._tiling.block(width)
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Array:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Nothing special: what is broadcast is read where it is."""
-        return self._kernel.empty(self._tiling.rows, _length(self._tiling.columns(width)))
+        rows, columns = self._tiling.rows, _length(self._tiling.columns(width))
+        return Matrix(place, self._kernel.empty(rows, columns))
 
     def release(self) -> None:
         """Free the buffers of what is received."""
         self._memory.clear()
 
-    def aggregate(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """In stages, then summed over layers."""
-        self._multiply(self._forward, x, out)
+        self._multiply(self._forward, x.array, out)
         self._kernel.follow(out, then)
 
-    def aggregate_t(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The same with the tiles of Mᵀ."""
-        self._multiply(self._backward, x, out)
+        self._multiply(self._backward, x.array, out)
         self._kernel.follow(out, then)
 
     def combine(

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
@@ -167,23 +168,24 @@ class Tensor3D:
         columns = self._outline.columns(self._comm.rank, place, width)
         return Block(self._vertices[rows], columns, part, copy)
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Array:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """A buffer for a piece; nothing is special about matrices that are exchanged."""
-        return self._kernel.empty(*self._outline.shape(self._comm.rank, place, width))
+        shape = self._outline.shape(self._comm.rank, place, width)
+        return Matrix(place, self._kernel.empty(*shape))
 
     def release(self) -> None:
         """Nothing is kept."""
 
     # Products.
 
-    def aggregate(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The tile times the piece; the sum over the columns of M."""
-        self._multiply(self._forward, k, x, out, self._line_of("aggregate", k))
+        self._multiply(self._forward, k, x.array, out, self._line_of("aggregate", k))
         self._kernel.follow(out, then)
 
-    def aggregate_t(self, k: int, x: Array, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The tile of Mᵀ times the piece; the sum over the rows of M."""
-        self._multiply(self._backward, k, x, out, self._line_of("aggregate_t", k))
+        self._multiply(self._backward, k, x.array, out, self._line_of("aggregate_t", k))
         self._kernel.follow(out, then)
 
     def combine(
@@ -319,9 +321,9 @@ class Tensor3D:
         """This rank's contiguous 1/P of all rows, in the original order."""
         return self._tiling(place).original(self._comm, piece, width, self._max_bytes)
 
-    def move(self, x: Array, before: Place, after: Place, width: int, out: Array) -> None:
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
         """Straight to the ranks that need it."""
-        self._mover(before, after)(x, width, out)
+        self._mover(x.place, out.place)(x.array, width, out.array)
 
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
         """From the outline; of moves between orderings, as they are made."""

@@ -7,6 +7,7 @@ from collections.abc import Hashable
 
 import numpy as np
 
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
@@ -36,9 +37,9 @@ class WholeWeights(ABC):
         """One for all."""
         return None
 
-    def move(self, x: Array, before: Place, after: Place, width: int, out: Array) -> None:
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
         """There is one layout only."""
-        self._kernel.copy(x, out)
+        self._kernel.copy(x.array, out.array)
 
     def release(self) -> None:  # noqa: B027 (what most schemes need)
         """Nothing is kept."""
