@@ -26,7 +26,7 @@ from gcnmpi.mpi.comm import (
     redistribute,
     slice_of,
 )
-from partition.graph.graph import Graph, index_dtype
+from partition.graph.graph import Graph, from_coordinates, index_dtype
 from partition.graph.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # positions looked at at once
@@ -346,7 +346,9 @@ def sparse_tile(
     )
     i, row = _placed(entries.row, *rows)
     j, column = _placed(entries.column, *columns)
-    arrays, received = [row, column, entries.weight], None
+    arrays, received = [row, column], None
+    if entries.weight is not None:
+        arrays.append(entries.weight)
     for copy in range(holders.shape[2]):
         found, _ = redistribute(comm, holders[i, j, copy].astype(np.int32), arrays, max_bytes)
         if comm.rank == holders[(*mine, copy)]:
@@ -355,9 +357,9 @@ def sparse_tile(
     del i, j, row, column, arrays  # the tile is made of what was received alone
     if received is None:
         return sp.csr_array(shape)
-    tile = sp.coo_array((received[2], (received[0], received[1])), shape=shape).tocsr()
-    tile.sort_indices()
-    return tile
+    row, column, *weight = received
+    values = weight[0] if weight else np.ones(len(row))
+    return from_coordinates(row, column, values, shape)
 
 
 def _placed(

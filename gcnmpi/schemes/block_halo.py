@@ -36,7 +36,9 @@ def load_halo(
         Whether rows travel point to point, to those who need them, or whole blocks to all.
     """
     comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
-    entries = load_m(comm, source, config.graph, max_bytes)
+    # The pattern alone: no degrees.
+    options = dataclasses.replace(config.graph, normalize="none")
+    entries = load_m(comm, source, options, max_bytes)
     n, cuts = tiling.ordering.n, tiling.cuts
     sides = (tiling.ordering, cuts), (tiling.ordering, np.array([0, n]))
     tile = sparse_tile(comm, entries, *sides, tiling.holders, (tiling.row, 0), max_bytes)

@@ -20,7 +20,7 @@ from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.halo.plan import STEP, Plan, halo_of, local_numbers, make_plan
+from gcnmpi.halo.plan import Plan, halo_of, local_numbers, make_plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
@@ -43,7 +43,7 @@ from gcnmpi.schemes.outline import (
     whole_row_work,
 )
 from gcnmpi.schemes.whole_rows import WholeRows
-from partition.graph.graph import chunks, normalised, row_sums
+from partition.graph.graph import entry_values, from_coordinates, row_sums, with_loops
 
 
 def load(
@@ -72,26 +72,20 @@ def load(
     (asked,), asked_counts = redistribute(comm, owners, [halo], max_bytes)
     plan = make_plan(own, halo, owners, asked, asked_counts)
 
-    weights = _local_matrix(plan, entries, config.graph.self_loops, graph.weights is not None)
-    del entries
-    degree = _degrees(runtime, plan, weights)
-    normalize, dtype = config.graph.normalize, config.dtype
+    entries = _local(plan, entries, config.graph.self_loops)
+    degree = _degrees(runtime, plan, entries)
     with agreed(comm):
-        forward = _normalise(weights, degree, normalize, dtype)
+        forward = _matrix(plan, entries, degree, config)
+    pattern, transposed = forward, None
+    if backward == "expand":
         transposed = forward
-        if backward == "expand" and normalize == "row":
-            # Mᵀ[i, j] = w_ji / d_j; symmetric weights have w_ji = w_ij.
-            transposed = _normalise(weights, degree, normalize, dtype, by_column=True)
-    if backward == "expand" and not manifest.symmetric_values:
-        other = "out" if direction == "in" else "in"
-        entries = loading.load_entries(comm, graph, parts, other, max_bytes)
-        weights = _local_matrix(plan, entries, config.graph.self_loops, graph.weights is not None)
-        del entries
-        transposed = _normalise(weights, degree, normalize, dtype, by_column=True)
-    del weights
-
-    transposed = transposed if backward == "expand" else None
-    pattern = forward
+        if not manifest.symmetric_values:
+            other = "out" if direction == "in" else "in"
+            entries = loading.load_entries(comm, graph, parts, other, max_bytes)
+            entries = _local(plan, entries, config.graph.self_loops)
+        if not manifest.symmetric_values or config.graph.normalize == "row":
+            transposed = _matrix(plan, entries, degree, config, transposed=True)
+    del entries
     if not demand.products:
         forward = transposed = None
     products = HaloProduct(runtime, plan, forward, transposed, config.scheme)
@@ -274,50 +268,34 @@ def _ordered(
     return own if first is None else own[first]
 
 
-def _local_matrix(
-    plan: Plan, entries: loading.Entries, self_loops: bool, weighted: bool
-) -> sp.csr_array:
-    """The rank's rows of Ã with local column numbers, (nown, nown + nhalo); 1 byte for each 1."""
+def _local(plan: Plan, entries: loading.Entries, self_loops: bool) -> loading.Entries:
+    """The rank's rows of Ã with local numbers: rows below nown, columns below nown + nhalo."""
     row = local_numbers(plan.own, plan.own[:0], entries.row)
     column = local_numbers(plan.own, plan.halo, entries.column)
-    if self_loops:
-        lonely = np.ones(plan.nown, dtype=bool)
-        lonely[row[row == column]] = False
-        missing = np.flatnonzero(lonely).astype(row.dtype)
-        row, column = np.append(row, missing), np.append(column, missing)
-    weight = np.ones(len(row), np.float64 if weighted else np.int8)
-    if weighted:
-        weight[: len(entries.weight)] = entries.weight
-    shape = (plan.nown, plan.nown + plan.nhalo)
-    matrix = sp.coo_array((weight, (row, column)), shape=shape).tocsr()
-    matrix.sort_indices()
-    return matrix
+    if not self_loops:
+        return loading.Entries(row, column, entries.weight)
+    return loading.Entries(*with_loops(row, column, entries.weight, range(plan.nown)))
 
 
-def _degrees(runtime: Runtime, plan: Plan, weights: sp.csr_array) -> np.ndarray:
+def _degrees(runtime: Runtime, plan: Plan, entries: loading.Entries) -> np.ndarray:
     """Row sums of Ã for own and halo vertices, (nown + nhalo,) float64: one expand of width 1."""
     transport = Persistent(runtime.comm, plan, KERNELS.get("scipy")(np.float64))
     exchange = Exchange(transport, 1, runtime.traffic, runtime.phases)
-    starts, weighted = weights.indptr, weights.dtype.kind == "f"
-    for first, last in chunks(starts, STEP):
-        rows = np.repeat(np.arange(last - first), np.diff(starts[first : last + 1]))
-        values = weights.data[starts[first] : starts[last]] if weighted else None
-        exchange.own[first:last, 0] = row_sums(rows, values, last - first)
+    exchange.own[:, 0] = row_sums(entries.row, entries.weight, plan.nown)
     exchange.start_expand()
     exchange.finish_expand()
     return exchange.whole[:, 0]
 
 
-def _normalise(
-    weights: sp.csr_array, degree: np.ndarray, normalize: str, dtype: str, by_column: bool = False
+def _matrix(
+    plan: Plan,
+    entries: loading.Entries,
+    degree: np.ndarray,
+    config: Config,
+    transposed: bool = False,
 ) -> sp.csr_array:
-    """Entries of M from those of Ã; ``by_column`` for weights that are rows of Ãᵀ."""
-    values, starts = np.empty(weights.nnz, dtype), weights.indptr
-    for first, last in chunks(starts, STEP):
-        piece = slice(starts[first], starts[last])
-        of_row = np.repeat(degree[first:last], np.diff(starts[first : last + 1]))
-        of_column = degree[weights.indices[piece]]
-        if by_column:
-            of_row, of_column = of_column, of_row
-        values[piece] = normalised(weights.data[piece], of_row, of_column, normalize)
-    return sp.csr_array((values, weights.indices, starts), shape=weights.shape)
+    """The rank's rows of M, (nown, nown + nhalo); of Mᵀ from those of Ãᵀ."""
+    row, column = entries.row, entries.column
+    ends = (column, row) if transposed else (row, column)
+    values = entry_values(*ends, entries.weight, degree, config.graph.normalize, config.dtype)
+    return from_coordinates(row, column, values, (plan.nown, plan.nown + plan.nhalo))
