@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.transports import Route, Rows, Transport
 from gcnmpi.layout.runtime import Array
+from gcnmpi.mpi.comm import Comm, redistribute
 
 TRIALS = 3  # exchanges that are timed alone
 
@@ -138,6 +139,22 @@ class Exchange:
             self._kernel.from_message(self._halo_message, self.halo)
         else:
             self._kernel.from_message(self._packed_message, self.packed)
+
+
+def agree_on_plan(
+    comm: Comm, own: np.ndarray, halo: np.ndarray, owners: np.ndarray, max_bytes: float
+) -> Plan:
+    """The plan of every rank: each tells the owners of its halo what it needs.
+
+    Parameters
+    ----------
+    own, halo, owners
+        As for :func:`~gcnmpi.halo.plan.make_plan`.
+    max_bytes : float
+        Bound of the send buffer.
+    """
+    (asked,), counts = redistribute(comm, owners, [halo], max_bytes)
+    return make_plan(own, halo, owners, asked, counts)
 
 
 def addition_matrix(plan: Plan) -> sp.csr_array:

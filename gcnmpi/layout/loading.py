@@ -157,15 +157,36 @@ def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
     return Entries(row, column, np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64))
 
 
-def load_rows(
-    comm: Comm, array: Readable, parts: np.ndarray, own: np.ndarray, max_bytes: float
-) -> np.ndarray:
-    """Rows of an (n, …) array on disk, brought to their owners: in the order of ``own``."""
-    mine = slice_of(len(array), comm.rank, comm.size)
-    (rows,), _ = redistribute(comm, parts[mine], [array[mine]], max_bytes)
-    if not (own[1:] > own[:-1]).all():
-        permute(rows, np.searchsorted(np.sort(own), own))
-    return rows
+@dataclass(frozen=True)
+class OwnRows:
+    """The rows of a rank's part.
+
+    Attributes
+    ----------
+    parts : (n,) integers
+        The owner of every vertex.
+    vertices : (nown,) integers
+        The rank's own, in the order in which it keeps their rows.
+    copy : int
+        Each row is on one rank.
+    """
+
+    parts: np.ndarray
+    vertices: np.ndarray
+    copy: int = 0
+
+    def load(self, comm: Comm, array: Readable, max_bytes: float) -> np.ndarray:
+        """Own rows of an (n, …) array on disk, brought to their owners."""
+        mine = slice_of(len(array), comm.rank, comm.size)
+        (rows,), _ = redistribute(comm, self.parts[mine], [array[mine]], max_bytes)
+        own = self.vertices
+        if not (own[1:] > own[:-1]).all():
+            permute(rows, np.searchsorted(np.sort(own), own))
+        return rows
+
+    def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:
+        """The inverse: this rank's contiguous 1/P of all rows, original order."""
+        return original_rows(comm, self.vertices, tile, len(self.parts), max_bytes)
 
 
 def permute(rows: np.ndarray, first: np.ndarray) -> None:
@@ -183,8 +204,10 @@ def permute(rows: np.ndarray, first: np.ndarray) -> None:
         columns[:, some] = columns[first, some]
 
 
-def original_rows(comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float):
-    """The inverse of :func:`load_rows`: this rank's contiguous 1/P of all rows, original order.
+def original_rows(
+    comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float
+) -> np.ndarray:
+    """Rows that ranks hold: this rank's contiguous 1/P of all, in the original order.
 
     Parameters
     ----------

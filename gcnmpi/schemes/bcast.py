@@ -34,15 +34,17 @@ import scipy.sparse as sp
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume, broadcast, reduction
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Array, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.block_halo import load_halo
-from gcnmpi.schemes.block_rows import BlockRows, BlockRowsOutline, block_rows, load_tiles, share
+from gcnmpi.schemes.block_rows import BlockRowsOutline, block_rows, load_tiles, share
 from gcnmpi.schemes.interface import Demand, Entry
 from gcnmpi.schemes.outline import ROWS, Facts, Sparse, make_facts
+from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
 from partition.graph.graph import index_dtype
 
@@ -52,7 +54,7 @@ def load(
     source: Source,
     config: Config,
     demand: Demand,
-) -> BlockRows:
+) -> RowScheme:
     """Bring every block row of M to its rank.
 
     Raises
@@ -82,7 +84,7 @@ def load_broadcast(
     demand: Demand,
     outline: BroadcastOutline,
     options: dict[str, Any],
-) -> BlockRows:
+) -> RowScheme:
     """The scheme of an outline, also one with copies."""
     comm = runtime.comm
     tiling = block_rows(comm, source, outline.copies, config)
@@ -94,10 +96,13 @@ def load_broadcast(
     tiles = forward, backward
     products = Broadcasts(runtime, column, tiling.cuts, stages, tiles, outline.overlap)
     max_bytes = config.loading.max_buffer_mb * 2**20
-    scheme = BlockRows(runtime, options, tiling, row, products, outline, max_bytes=max_bytes)
+    halo = None
     if demand.rows:
-        scheme.halo = load_halo(runtime, source, config, tiling, column, sparse=False)
-    return scheme
+        halo = load_halo(runtime, source, config, tiling, column, sparse=False)
+    return RowScheme(
+        runtime, options, tiling, products, outline, max_bytes, halo=halo,
+        replicas=row if outline.copies > 1 else None,
+    )  # fmt: skip
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -230,19 +235,20 @@ class Broadcasts:
         """Free the buffers."""
         self._buffers.clear()
 
-    def multiply(self, x: Matrix, out: Array) -> None:
-        """out = Σ over stages of this rank's tile times the block."""
-        self._product(self._forward, x.array, out)
+    def multiply(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
+        """out = then(Σ over stages of this rank's tile times the block)."""
+        self._product(self._forward, x.array, out, then)
 
-    def multiply_t(self, x: Matrix, out: Array) -> None:
+    def multiply_t(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The same with the tiles of Mᵀ."""
-        self._product(self._backward, x.array, out)
+        self._product(self._backward, x.array, out, then)
 
-    def _product(self, tiles: list[Any], x: Array, out: Array) -> None:
+    def _product(self, tiles: list[Any], x: Array, out: Array, then: Epilogue | None) -> None:
         out.fill(0)
         for tile, block in zip(tiles, self._arriving(x), strict=True):
             with self._phases("spmm"):
                 self._kernel.spmm(tile, block, out, accumulate=True)
+        self._kernel.follow(out, then)
 
     def _arriving(self, x: Array) -> Iterator[Array]:
         """The blocks in the order of stages; with overlap the next one is under way meanwhile."""

@@ -13,14 +13,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
-from gcnmpi.halo.plan import Plan, make_plan
+from gcnmpi.halo.exchange import agree_on_plan
+from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
 from gcnmpi.layout.loading import load_m
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import Tiling, sparse_tile
 from gcnmpi.mpi.collectives import Group
-from gcnmpi.mpi.comm import Comm, redistribute
+from gcnmpi.mpi.comm import Comm
 
 
 def load_halo(
@@ -68,9 +69,8 @@ def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:
 
 def plan_of(column: Comm, tiling: Tiling, needed: np.ndarray, max_bytes: float) -> Plan:
     """The exchange within a process column, whose rank q holds block q; by positions, not ids."""
-    owners = block_of(needed, tiling)
-    (asked,), counts = redistribute(column, owners, [needed], max_bytes)
-    return make_plan(np.arange(*_own(tiling)), needed, owners, asked, counts)
+    own, owners = np.arange(*_own(tiling)), block_of(needed, tiling)
+    return agree_on_plan(column, own, needed, owners, max_bytes)
 
 
 def localise(tile: sp.csr_array, first: int, tiling: Tiling, plan: Plan) -> sp.csr_array:

@@ -13,18 +13,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
-from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.layout.loading import Entries, Readable, load_m
-from gcnmpi.layout.place import Block, Place
-from gcnmpi.layout.runtime import Array, Runtime, Source
+from gcnmpi.layout.loading import Entries, load_m
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Source
 from gcnmpi.layout.tiling import (
     Tiling,
     natural_ordering,
@@ -32,10 +29,9 @@ from gcnmpi.layout.tiling import (
     partition_ordering,
     sparse_tile,
 )
-from gcnmpi.mpi.collectives import Group, reduction_scratch
+from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.schemes.outline import ROWS, Dense, Facts, Span, Sparse, whole_row_work
-from gcnmpi.schemes.whole_rows import WholeRows
 
 
 def share(count: int, copies: int, copy: int) -> range:
@@ -246,101 +242,3 @@ class BlockRowsOutline(ABC):
         if metrics is None or len(metrics[name]) % self.count:
             return None
         return np.array(metrics[name], np.int64).reshape(self.count, -1).sum(axis=1)
-
-
-class Products(Protocol):
-    """How the blocks of a process column get to where they are multiplied."""
-
-    def empty(self, place: Place, width: int) -> Matrix:
-        """A matrix of own rows that will be multiplied."""
-
-    def release(self) -> None:
-        """Free what was kept for products that are made once."""
-
-    def multiply(self, x: Matrix, out: Array) -> None:
-        """out = this rank's tile of M times the rows of x it takes."""
-
-    def multiply_t(self, x: Matrix, out: Array) -> None:
-        """The same of Mᵀ."""
-
-
-class BlockRows(WholeRows):
-    """The schemes of block rows; see ``schemes.interface`` for the meaning of the methods.
-
-    Parameters
-    ----------
-    options : dict
-        What ``describe`` says.
-    replicas : Group
-        The ranks with the same rows, numbered by copy.
-    folded : bool
-        Whether the transposed product is complete on one copy, that of the block's own stage, and
-        not a sum of partial ones.
-    """
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        options: dict[str, Any],
-        tiling: Tiling,
-        replicas: Group,
-        products: Products,
-        outline: BlockRowsOutline,
-        *,
-        folded: bool = False,
-        max_bytes: float,
-    ) -> None:
-        super().__init__(runtime)
-        self.name, self._options = options["name"], options
-        self._tiling, self._replicas, self._products = tiling, replicas, products
-        self._outline, self._folded, self._max_bytes = outline, folded, max_bytes
-        self._vertices = tiling.block(0).rows
-        self._summed = slice_of(tiling.rows, tiling.copy, replicas.size)
-
-    def describe(self) -> dict[str, Any]:
-        """Options as they were resolved."""
-        return self._options
-
-    def block(self, place: Place, width: int) -> Block:
-        """The rows of this rank's block, whatever the layer."""
-        return Block(self._vertices, slice(0, width), copy=self._tiling.copy)
-
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
-        """Own rows."""
-        if exchanged:
-            return (self.halo or self._products).empty(place, width)
-        return Matrix(place, self._kernel.empty(self._tiling.rows, width))
-
-    def release(self) -> None:
-        """Free what was kept for a product that is made once."""
-        self._products.release()
-        if self.halo is not None:
-            self.halo.release()
-
-    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """The stages of this copy; then the sum over copies, in place."""
-        self._products.multiply(x, out)
-        self._replicas.all_reduce(out)
-        self._kernel.follow(out, then)
-
-    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """The same with Mᵀ; after a fold the copy that has the rows gives them to the others."""
-        self._products.multiply_t(x, out)
-        if self._folded:
-            count, copies = self._outline.count, self._outline.copies
-            self._replicas.broadcast(out, copy_of(count, copies, self._tiling.row))
-        else:
-            self._replicas.all_reduce(out)
-        self._kernel.follow(out, then)
-
-    def load(self, place: Place, array: Readable) -> np.ndarray:
-        """Own rows of an array on disk."""
-        return self._tiling.load(self._comm, array, self._max_bytes)
-
-    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
-        """This rank's contiguous 1/P of all rows, in the original order."""
-        return self._tiling.original(self._comm, piece, width, self._max_bytes)
-
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
-        """From the outline."""
-        return self._outline.volume(self._comm.rank, product, k, *sizes)

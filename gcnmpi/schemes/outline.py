@@ -187,6 +187,16 @@ def alone(facts: Facts) -> dict[str, list[int]]:
     return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
 
 
+def exchange_volume(metrics: Mapping[str, Any], part: int, row_bytes: int, back: bool) -> Volume:
+    """What a part sends and receives in an expand of its needed rows, or in a fold (``back``)."""
+    out, into = ("recv", "send") if back else ("send", "recv")
+    return Volume(
+        metrics[f"{out}_rows"][part] * row_bytes,
+        metrics[f"{into}_rows"][part] * row_bytes,
+        metrics[f"{out}_messages"][part],
+    )
+
+
 def whole_row_work(rows: int, product: str, d_in: int, d_out: int) -> Sequence[Dense]:
     """The dense products where rows are whole and weights on every rank."""
     return {

@@ -18,18 +18,16 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
 from gcnmpi.core.volume import NOTHING, Kept, Volume
-from gcnmpi.halo.exchange import Exchange
-from gcnmpi.halo.matrix import Matrix
-from gcnmpi.halo.plan import Plan, halo_of, local_numbers, make_plan
+from gcnmpi.halo.exchange import Exchange, agree_on_plan
+from gcnmpi.halo.plan import Plan, halo_of, local_numbers
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
 from gcnmpi.kernels import KERNELS
-from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout import loading
-from gcnmpi.layout.place import Block, Place
-from gcnmpi.layout.runtime import Array, Runtime, Source
-from gcnmpi.mpi.comm import agreed, redistribute
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.interface import Demand, Entry
 from gcnmpi.schemes.outline import (
     EXCHANGES,
@@ -39,10 +37,11 @@ from gcnmpi.schemes.outline import (
     Sparse,
     alone,
     backward_exchange,
+    exchange_volume,
     make_facts,
     whole_row_work,
 )
-from gcnmpi.schemes.whole_rows import WholeRows
+from gcnmpi.schemes.row_scheme import RowScheme
 from partition.graph.graph import entry_values, from_coordinates, row_sums, with_loops
 
 
@@ -51,7 +50,7 @@ def load(
     source: Source,
     config: Config,
     demand: Demand,
-) -> P2P:
+) -> RowScheme:
     """Bring every row of M to its owner and plan the exchange.
 
     Without a partition on one rank.
@@ -67,10 +66,8 @@ def load(
     own = loading.own_rows(parts, comm.rank)
     if config.loading.order != "none":
         own = _ordered(own, entries, parts[entries.column] == comm.rank, config.loading.order)
-    halo = halo_of(own, entries.column, parts)
-    owners = parts[halo]
-    (asked,), asked_counts = redistribute(comm, owners, [halo], max_bytes)
-    plan = make_plan(own, halo, owners, asked, asked_counts)
+    needed = halo_of(own, entries.column, parts)
+    plan = agree_on_plan(comm, own, needed, parts[needed], max_bytes)
 
     entries = _local(plan, entries, config.graph.self_loops)
     degree = _degrees(runtime, plan, entries)
@@ -91,11 +88,14 @@ def load(
     products = HaloProduct(runtime, plan, forward, transposed, config.scheme)
     facts = make_facts(source, config, demand.depth)
     outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
-    scheme = P2P(runtime, plan, parts, products, outline, max_bytes)
+    halo = None
     if demand.rows:
         ids = np.concatenate((plan.own, plan.halo))
-        scheme.halo = ExchangedHalo(runtime, products, pattern, ids)
-    return scheme
+        halo = ExchangedHalo(runtime, products, pattern, ids)
+    return RowScheme(
+        runtime, {"name": "p2p", "backward": backward}, loading.OwnRows(parts, plan.own),
+        products, outline, max_bytes, halo=halo, plan=plan,
+    )  # fmt: skip
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -138,16 +138,9 @@ class P2POutline:
         """Rows × width × size of a number."""
         if product not in EXCHANGES or self.facts.metrics is None:
             return NOTHING
-        out, into = "send", "recv"
         back = product == "fold" or (product == "aggregate_t" and self.facts.folds)
-        if back:
-            out, into = into, out
         row_bytes = sizes[0] * self.facts.itemsize
-        volume = Volume(
-            self._metrics[f"{out}_rows"][rank] * row_bytes,
-            self._metrics[f"{into}_rows"][rank] * row_bytes,
-            self._metrics[f"{out}_messages"][rank],
-        )
+        volume = exchange_volume(self._metrics, rank, row_bytes, back)
         return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
 
     def span(self, product: str, k: int) -> Sequence[Span]:
@@ -197,66 +190,6 @@ ENTRY = Entry(
     lambda config, size, facts: P2POutline(size, facts),
     gives_rows=True,
 )
-
-
-class P2P(WholeRows):
-    """The products of the 1D sparsity-aware scheme; see ``schemes.interface`` for their meaning."""
-
-    name = "p2p"
-    plan: Plan
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        plan: Plan,
-        parts: np.ndarray,
-        products: HaloProduct,
-        outline: P2POutline,
-        max_bytes: float,
-    ) -> None:
-        super().__init__(runtime)
-        self.plan = plan
-        self._parts, self._max_bytes = parts, max_bytes
-        self._products, self._outline = products, outline
-
-    def describe(self) -> dict[str, Any]:
-        """The exchange that the backward pass uses."""
-        return {"name": self.name, "backward": "fold" if self._outline.facts.folds else "expand"}
-
-    def block(self, place: Place, width: int) -> Block:
-        """Own rows, all columns, whatever the layer."""
-        return Block(self.plan.own, slice(0, width))
-
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
-        """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer."""
-        if exchanged:
-            return self._products.empty(place, width)
-        return Matrix(place, self._kernel.empty(self.plan.nown, width))
-
-    def release(self) -> None:
-        """Free the exchanges made for matrices that are not the head of one."""
-        self._products.release()
-
-    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """Expand x; multiply the own block while the halo is on its way, then the halo block."""
-        self._products.multiply(x, out, then)
-
-    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """Expand with Mᵀ, or fold."""
-        self._products.multiply_t(x, out, then)
-
-    def load(self, place: Place, array: loading.Readable) -> np.ndarray:
-        """Own rows of an array on disk."""
-        return loading.load_rows(self._comm, array, self._parts, self.plan.own, self._max_bytes)
-
-    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
-        """This rank's contiguous 1/P of all rows, in the original order."""
-        n = len(self._parts)
-        return loading.original_rows(self._comm, self.plan.own, piece, n, self._max_bytes)
-
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
-        """From the metrics recorded with the partition, not from the plan."""
-        return self._outline.volume(self._comm.rank, product, k, *sizes)
 
 
 def _ordered(

@@ -49,7 +49,6 @@ from gcnmpi.schemes.block_halo import (
     plan_of,
 )
 from gcnmpi.schemes.block_rows import (
-    BlockRows,
     BlockRowsOutline,
     block_rows,
     copy_of,
@@ -57,7 +56,8 @@ from gcnmpi.schemes.block_rows import (
     share,
 )
 from gcnmpi.schemes.interface import Demand, Entry
-from gcnmpi.schemes.outline import ROWS, Facts, Sparse, alone, make_facts
+from gcnmpi.schemes.outline import ROWS, Facts, Sparse, alone, exchange_volume, make_facts
+from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
 
 
@@ -66,7 +66,7 @@ def load(
     source: Source,
     config: Config,
     demand: Demand,
-) -> BlockRows:
+) -> RowScheme:
     """Bring block rows of M to their ranks and plan the exchange.
 
     Without a partition where k is 1.
@@ -108,11 +108,11 @@ def load(
         halo = load_halo(runtime, source, config, tiling, column, sparse=True)
         halo_kept = {comm.rank: halo.kept}
     outline = dataclasses.replace(outline, received=received, kept=kept, halo_kept=halo_kept)
-    scheme = BlockRows(
-        runtime, options, tiling, row, products, outline, folded=facts.folds, max_bytes=max_bytes
-    )
-    scheme.halo = halo
-    return scheme
+    return RowScheme(
+        runtime, options, tiling, products, outline, max_bytes, halo=halo,
+        replicas=row if copies > 1 else None,
+        complete_on=copy_of(outline.count, copies, tiling.row) if facts.folds else None,
+    )  # fmt: skip
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -188,12 +188,7 @@ class NeededOutline(BlockRowsOutline):
     def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
         """All that a part sends and receives in 1D, on each copy of it."""
         block, back = rank // self.copies, product == "fold"
-        out, into = ("recv", "send") if back else ("send", "recv")
-        volume = Volume(
-            self._metrics[f"{out}_rows"][block] * row_bytes,
-            self._metrics[f"{into}_rows"][block] * row_bytes,
-            self._metrics[f"{out}_messages"][block],
-        )
+        volume = exchange_volume(self._metrics, block, row_bytes, back)
         return self.halo_kept.get(rank, Kept()).off(volume, row_bytes, back)
 
     def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
