@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.neighbours import AttentionDropout
+from gcnmpi.kernels.interface import AttentionDropout
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Attend, AttendV2
 from gcnmpi.nn.program import Product, Program, Step
