@@ -10,7 +10,6 @@ which carry the rows, give the same bits.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +17,7 @@ import scipy.sparse as sp
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Route, Rows, Transport
+from gcnmpi.kernels.interface import Array
 
 TRIALS = 3  # exchanges that are timed alone
 
@@ -55,8 +55,8 @@ class Exchange:
         width: int,
         traffic: Traffic,
         phases: Phases,
-        packed: Any = None,
-        own: Any = None,
+        packed: Array | None = None,
+        own: Array | None = None,
         timed: bool = False,
     ) -> None:
         plan, kernel = transport.plan, transport.kernel

@@ -6,10 +6,10 @@ Ranks are numbered with the last axis fastest: on a 2 × 3 grid, rank 4 is at (1
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from gcnmpi.core.arrays import Array, Memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, split
@@ -65,7 +65,12 @@ def coordinates(grid: tuple[int, ...], rank: int) -> tuple[int, ...]:
 
 
 def line(
-    comm: Comm, kernel: Any, grid: tuple[int, ...], axis: int, traffic: Traffic, phases: Phases
+    comm: Comm,
+    kernel: Memory[Array],
+    grid: tuple[int, ...],
+    axis: int,
+    traffic: Traffic,
+    phases: Phases,
 ) -> Group:
     """The ranks that differ from this one along one axis only, numbered by their place on it."""
     place = coordinates(grid, comm.rank)

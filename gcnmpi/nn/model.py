@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.config import Config
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.binding import Binding, Run
@@ -49,12 +50,12 @@ class Model:
     def __init__(
         self,
         scheme: Any,
-        kernel: Any,
+        kernel: Kernel,
         network: Network,
         program: Program,
         config: Config,
         n: int,
-        features: Any,
+        features: Array,
     ) -> None:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.network = network
@@ -107,7 +108,7 @@ class Model:
         """Where the output of a layer is, from 1."""
         return self.program.values[self.program.outputs[layer - 1]].place
 
-    def forward(self, epoch: int | None = None, depth: int | None = None) -> Any:
+    def forward(self, epoch: int | None = None, depth: int | None = None) -> Array:
         """Logits (rows, classes), or the output of layer ``depth``.
 
         Parameters
@@ -143,7 +144,7 @@ class Model:
             found[name] = parameter.trained and (parameter.layer == 1 or not first_only)
         return found
 
-    def whole(self, flat: Any) -> dict[str, np.ndarray]:
+    def whole(self, flat: Array) -> dict[str, np.ndarray]:
         """Whole parameters, or their gradients or moments, on every rank.
 
         Parameters
@@ -167,7 +168,7 @@ class Model:
             found[name] = piece
         return found
 
-    def fill(self, flat: Any, whole: Mapping[str, np.ndarray]) -> None:
+    def fill(self, flat: Array, whole: Mapping[str, np.ndarray]) -> None:
         """The inverse of :meth:`whole`: parameters, or their moments, into ``flat``."""
         for name, parameter in self.network.parameters.items():
             piece = whole[name]
@@ -181,14 +182,14 @@ class Model:
         """Set all parameters from whole ones."""
         self.fill(self.parameters.flat, state)
 
-    def features(self, flat: Any) -> np.ndarray:
+    def features(self, flat: Array) -> np.ndarray:
         """This rank's piece of H⁰ (or of its gradient or moments), of trained features."""
         share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
         piece = self._scheme.empty(Place(0), self.widths[0])
         self._scheme.expand_input(share, piece)
         return self._kernel.to_host(piece)
 
-    def fill_features(self, flat: Any, piece: np.ndarray) -> None:
+    def fill_features(self, flat: Array, piece: np.ndarray) -> None:
         """The inverse of :meth:`features`."""
         share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
         self._scheme.share_input(self._kernel.from_host(piece), share)
@@ -197,7 +198,7 @@ class Model:
         for name, parameter in self.network.parameters.items():
             yield name, initial(parameter, self._config.train.seed)
 
-    def _shapes(self, features: Any) -> tuple[dict, dict]:
+    def _shapes(self, features: Array) -> tuple[dict, dict]:
         """Shapes of what this rank has a piece of, and of what it has whole."""
         own: dict[str, tuple[int, ...]] = {}
         whole: dict[str, tuple[int, ...]] = {}
@@ -218,10 +219,10 @@ def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:
     return [INSTRUCTIONS[step.name].bind(binding, step) for step in steps]
 
 
-def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dict[int, Any]:
+def _constants(scheme: Any, kernel: Kernel, program: Program, features: Array) -> dict[int, Array]:
     """The values that never change and that steps read, computed once."""
     values = program.values
-    found: dict[int, Any] = {0: features}
+    found: dict[int, Array] = {0: features}
     last = {value: step for step in program.constants for value in step.values}
     for step in program.constants:
         ended = [i for i in {*step.reads} if last[i] is step and i not in program.kept]
@@ -249,8 +250,8 @@ def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dic
 
 
 def _constant(
-    scheme: Any, kernel: Any, program: Program, step: Step, found: Mapping[int, Any]
-) -> Any:
+    scheme: Any, kernel: Kernel, program: Program, step: Step, found: Mapping[int, Array]
+) -> Array:
     """What a step that is not a product makes of values that were found."""
     before, after = (program.values[i] for i in (step.reads[0], step.writes))
     arrays = {i: found[i] for i in step.reads}
@@ -268,8 +269,8 @@ def _constant(
 
 
 def aggregate_constant(
-    scheme: Any, kernel: Any, x: Any, k: int, width: int, exchanged: bool, overwrite: bool
-) -> Any:
+    scheme: Any, kernel: Kernel, x: Array, k: int, width: int, exchanged: bool, overwrite: bool
+) -> Array:
     """M·x, which is made once; a wide x is overwritten with it where it may be and has its shape.
 
     Some columns at a time, so that what the product takes beside its result (halos, partial sums,

@@ -18,6 +18,7 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Kernel
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.mpi.comm import Comm
 from partition.graph.store import Partition, StoredGraph
@@ -28,7 +29,7 @@ class Runtime:
     """What everything on a rank computes and communicates with."""
 
     comm: Comm
-    kernel: Any
+    kernel: Kernel
     phases: Phases
     traffic: Traffic
 

@@ -7,12 +7,11 @@ is local. In a backward pass, gradients of all these rows go back to their owner
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.interface import AttentionDropout
+from gcnmpi.kernels.interface import Array, AttentionDropout
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Attend, AttendV2
 from gcnmpi.nn.program import Product, Program, Step
@@ -175,19 +174,19 @@ def attend_v2_source(binding: Binding, step: Step) -> Run:
     return lambda epoch: halo.fold(dx1, out)
 
 
-def _arg(binding: Binding, step: Step) -> Any:
+def _arg(binding: Binding, step: Step) -> Array:
     rows, width = len(binding.block(step).rows), step.operator.width
     return binding.kept(step, "arg", lambda: binding.kernel.empty_integers(rows, width))
 
 
-def _scores(binding: Binding, step: Step, heads: int) -> tuple[Any, Any, Any, Any]:
+def _scores(binding: Binding, step: Step, heads: int) -> tuple[Array, Array, Array, Array]:
     columns = binding.scheme.halo.pattern.columns
     t = binding.kept(step, "t", lambda: binding.kernel.empty(columns, heads))
     s, shift, total = (_per_head(binding, step, name, heads) for name in ("s", "shift", "total"))
     return t, s, shift, total
 
 
-def _per_head(binding: Binding, step: Step, name: str, heads: int) -> Any:
+def _per_head(binding: Binding, step: Step, name: str, heads: int) -> Array:
     rows = len(binding.block(step).rows)
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, heads))
 
