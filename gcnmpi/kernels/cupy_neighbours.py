@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
-from gcnmpi.kernels.neighbours import FACTS, make_pattern
-from gcnmpi.kernels.operations.neighbours import AttentionDropout
+from gcnmpi.kernels.neighbours import make_pattern
+from gcnmpi.kernels.operations.neighbours import AttentionDropout, scratch_rows
 
 Array = Any  # of CuPy
 
@@ -39,8 +39,7 @@ class DevicePattern:
 
     @property
     def scratch_rows(self) -> int:
-        """As a pattern of the host has it."""
-        return self.entries + FACTS * self.rows
+        return scratch_rows(self.rows, self.entries)
 
     @property
     def nbytes(self) -> int:

@@ -12,10 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.operations.neighbours import AttentionDropout
+from gcnmpi.kernels.operations.neighbours import AttentionDropout, scratch_rows
 
 Array = np.ndarray
-FACTS = 4  # numbers for each row and head that compiled backward passes make
 _SHORT = np.iinfo(np.int32).max
 
 
@@ -55,8 +54,7 @@ class Pattern:
 
     @property
     def scratch_rows(self) -> int:
-        """How many rows of a number for each head the scratch of a backward pass has at best."""
-        return self.entries + FACTS * self.rows
+        return scratch_rows(self.rows, self.entries)
 
     @property
     def nbytes(self) -> int:

@@ -16,6 +16,17 @@ A_in = TypeVar("A_in", contravariant=True)
 P = TypeVar("P")
 
 
+FACTS = 4  # numbers for each row and head that compiled backward passes make
+
+
+def scratch_rows(rows: int, entries: int) -> int:
+    """Rows of the scratch of attention, with a number for each head, for a kernel to need no more.
+
+    One for each entry, and what a backward pass finds out about each row.
+    """
+    return entries + FACTS * rows
+
+
 class Pattern(Protocol):
     """Which columns a row has, in a kernel's own form.
 
@@ -23,7 +34,7 @@ class Pattern(Protocol):
     ----------
     rows, columns, entries : int
     scratch_rows : int
-        How many rows of a number for each head the scratch of a backward pass has at best.
+        See :func:`scratch_rows`.
     nbytes : int
         Bytes of its arrays.
     """
@@ -42,7 +53,7 @@ class Pattern(Protocol):
 
     @property
     def scratch_rows(self) -> int:
-        """Rows of the scratch of a backward pass, at best; not below ``entries``."""
+        """See :func:`scratch_rows`."""
 
     @property
     def nbytes(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.interface import Array, AttentionDropout
+from gcnmpi.kernels.operations.neighbours import scratch_rows
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Attend, AttendV2
 from gcnmpi.nn.program import Product, Program, Step
@@ -33,9 +34,9 @@ def max_kept(step: Step, rows: int, columns: int, entries: int) -> int:
 
 
 def attend_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Scores, maxima and sums of each head, and a number an entry for its gradient."""
+    """Scores, maxima and sums of each head; gradients of scores, and scratch, for its gradient."""
     heads = getattr(step.operator, "heads", 1)
-    return heads * (3 * rows + columns) + heads * (rows + columns + entries)
+    return heads * (3 * rows + columns) + heads * (rows + columns + scratch_rows(rows, entries))
 
 
 def max_aggregate(binding: Binding, step: Step) -> Run:
@@ -100,7 +101,7 @@ def attend_backward(binding: Binding, step: Step) -> Run:
     dropout, width, own = _dropout(binding, operator), operator.width, len(s)
     dx, dt = halo.gradient(width), binding.scratch("dt", len(t), heads)
     ds = binding.scratch("ds", own, heads)
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
 
     def run(epoch: int) -> None:
         whole = halo.whole(x)
@@ -128,7 +129,7 @@ def attend_v2(binding: Binding, step: Step) -> Run:
     x1, x2, out = binding.read(step), binding.read(step, 1), binding.written(step)
     heads, vector = operator.heads, binding.parameters[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
     dropout = _dropout(binding, operator)
 
     def run(epoch: int) -> None:
@@ -151,7 +152,7 @@ def attend_v2_backward(binding: Binding, step: Step) -> Run:
     heads, vector = operator.heads, binding.parameters[operator.vector]
     of_vector = binding.gradients[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
     dropout, dx1 = _dropout(binding, operator), halo.gradient(operator.width)
 
     def run(epoch: int) -> None:
