@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.transports import Route, Rows, Transport
-from gcnmpi.layout.runtime import Array
+from gcnmpi.kernels.interface import Array
 from gcnmpi.mpi.comm import Comm, redistribute
 
 TRIALS = 3  # exchanges that are timed alone

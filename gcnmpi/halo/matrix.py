@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gcnmpi.halo.exchange import Exchange
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import Buffers, Route, Rows, TwoWay, messages
-from gcnmpi.layout.runtime import Kernel
+from gcnmpi.halo.transports import Ends, Route, Rows, TwoWay, messages
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.comm import Comm, MPIError, Window, address_of, agreed, is_over, row_type
 from partition.errors import UserError
 
@@ -38,7 +38,7 @@ class OneSided(TwoWay):
             window.Detach(memory)
         window.Free()
 
-    def routes(self, exchange: Buffers, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """Both matrices are attached as long as the exchange lives."""
         _attach_with(exchange, self.comm, self._window, inner.array, outer.array)
         return super().routes(exchange, outer, inner)
@@ -84,7 +84,7 @@ def _window(comm: Comm) -> Window:
         return Window.Create_dynamic(comm=comm)
 
 
-def _attach_with(owner: Buffers, comm: Comm, window: Window, *arrays: np.ndarray) -> None:
+def _attach_with(owner: Ends, comm: Comm, window: Window, *arrays: Array) -> None:
     filled = [array for array in arrays if array.nbytes]
     with agreed(comm), _explained():
         for array in filled:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Any
 
 import scipy.sparse as sp
 
@@ -22,8 +21,9 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Transport
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Array, Runtime
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import EXCHANGE_TAG, slice_of
 from gcnmpi.schemes import TRANSPORTS
 
@@ -39,8 +39,8 @@ class Halves:
     halo : sparse matrix
     """
 
-    own: list[tuple[slice, Any]]
-    halo: Any
+    own: list[tuple[slice, Sparse]]
+    halo: Sparse
 
 
 class HaloProduct:
@@ -209,7 +209,7 @@ class HaloProduct:
         own = matrix[:, :nown] if self._plan.nhalo else matrix
         return Halves(self._chunked(own), self._kernel.sparse(matrix[:, nown:]))
 
-    def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Any]]:
+    def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Sparse]]:
         pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]
         return [(p, self._kernel.sparse(_rows(matrix, p.start, p.stop))) for p in pieces]
 

@@ -7,7 +7,7 @@ comes the pattern of M over these local columns.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,8 +17,9 @@ from gcnmpi.core.volume import Kept
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
+from gcnmpi.kernels.interface import Array, Pattern
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Array, Runtime
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
 
 
@@ -37,7 +38,7 @@ class Halo(Protocol):
         Rows that need no message.
     """
 
-    pattern: Any
+    pattern: Pattern
     ids: np.ndarray
     phases: Phases
     kept: Kept

@@ -17,7 +17,7 @@ import numpy as np
 
 from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.plan import Plan
-from gcnmpi.layout.runtime import Array, Kernel
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
 from gcnmpi.schemes import TRANSPORTS
 from partition.errors import UserError
@@ -73,6 +73,14 @@ class Rows:
         return sum(block.nbytes for _, block in self.blocks())
 
 
+class Ends(Protocol):
+    """What an exchange moves rows between: see :class:`gcnmpi.halo.exchange.Exchange`."""
+
+    own: Array
+    packed: Array
+    near: Mapping[int, Array]
+
+
 class Route(Protocol):
     """Carries row blocks from one matrix to that of other ranks."""
 
@@ -87,22 +95,6 @@ class Route(Protocol):
 
     def wait(self) -> None:
         """Until the target is complete and the source may be overwritten."""
-
-
-class Buffers(Protocol):
-    """What a transport sees of an :class:`~gcnmpi.halo.exchange.Exchange`.
-
-    Attributes
-    ----------
-    whole, own, packed : array
-    near : mapping of int to array
-        The ``whole`` of other ranks, where this one may read it.
-    """
-
-    whole: Array
-    own: Array
-    packed: Array
-    near: Mapping[int, Array]
 
 
 class Transport(ABC):
@@ -135,19 +127,19 @@ class Transport(ABC):
         """A new buffer, and those of other ranks that this one may read."""
         return self.kernel.empty(rows, width), {}
 
-    def pack(self, exchange: Buffers) -> None:
+    def pack(self, exchange: Ends) -> None:
         """Copy the own rows that are sent to where they are sent from."""
         self.kernel.take_rows(exchange.own, self.plan.send_rows, exchange.packed)
 
     @abstractmethod
-    def routes(self, exchange: Buffers, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """The way of packed rows (``outer``) to halos (``inner``), and the way back."""
 
 
 class TwoWay(Transport):
     """A transport of which both directions are alike."""
 
-    def routes(self, exchange: Buffers, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """Forth and back."""
         return self.route(outer, inner), self.route(inner, outer)
 
@@ -181,7 +173,7 @@ class Neighbor(Transport):
         self._forth = comm.Create_dist_graph_adjacent(sources, targets)
         self._back = comm.Create_dist_graph_adjacent(targets, sources)
 
-    def routes(self, exchange: Buffers, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """Each over a communicator with the edges of its direction."""
         return (
             _CollectiveRoute(self._forth.Ineighbor_alltoallv, outer, inner),

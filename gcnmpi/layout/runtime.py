@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
 
 from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.kernels.interface import Kernel
 from gcnmpi.mpi.comm import Comm
 from partition.graph.store import Partition, StoredGraph
-
-Array: TypeAlias = Any
-"""A dense matrix of the kernel, on the host or a device."""
-Kernel: TypeAlias = Any
-"""The local arithmetic: see ``gcnmpi.kernels``."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 
 from gcnmpi.core.config import Config
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.binding import Binding, Run
@@ -18,6 +19,7 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import Product, Program, Step
+from gcnmpi.schemes.interface import Scheme
 
 FEATURES = "0.features"
 
@@ -49,13 +51,13 @@ class Model:
 
     def __init__(
         self,
-        scheme: Any,
-        kernel: Any,
+        scheme: Scheme,
+        kernel: Kernel,
         network: Network,
         program: Program,
         config: Config,
         n: int,
-        features: Any,
+        features: Array,
     ) -> None:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.network = network
@@ -109,7 +111,7 @@ class Model:
         """Where the output of a layer is, from 1."""
         return self.program.values[self.program.outputs[layer - 1]].place
 
-    def forward(self, epoch: int | None = None, depth: int | None = None) -> Any:
+    def forward(self, epoch: int | None = None, depth: int | None = None) -> Array:
         """Logits (rows, classes), or the output of layer ``depth``.
 
         Parameters
@@ -145,7 +147,7 @@ class Model:
             found[name] = parameter.trained and (parameter.layer == 1 or not first_only)
         return found
 
-    def whole(self, flat: Any) -> dict[str, np.ndarray]:
+    def whole(self, flat: Array) -> dict[str, np.ndarray]:
         """Whole parameters, or their gradients or moments, on every rank.
 
         Parameters
@@ -169,7 +171,7 @@ class Model:
             found[name] = piece
         return found
 
-    def fill(self, flat: Any, whole: Mapping[str, np.ndarray]) -> None:
+    def fill(self, flat: Array, whole: Mapping[str, np.ndarray]) -> None:
         """The inverse of :meth:`whole`: parameters, or their moments, into ``flat``."""
         for name, parameter in self.network.parameters.items():
             piece = whole[name]
@@ -183,14 +185,14 @@ class Model:
         """Set all parameters from whole ones."""
         self.fill(self.parameters.flat, state)
 
-    def features(self, flat: Any) -> np.ndarray:
+    def features(self, flat: Array) -> np.ndarray:
         """This rank's piece of H⁰ (or of its gradient or moments), of trained features."""
         share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
         piece = self._scheme.empty(Place(0), self.widths[0]).array
         self._scheme.expand_input(share, piece)
         return self._kernel.to_host(piece)
 
-    def fill_features(self, flat: Any, piece: np.ndarray) -> None:
+    def fill_features(self, flat: Array, piece: np.ndarray) -> None:
         """The inverse of :meth:`features`."""
         share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
         self._scheme.share_input(self._kernel.from_host(piece), share)
@@ -199,7 +201,7 @@ class Model:
         for name, parameter in self.network.parameters.items():
             yield name, initial(parameter, self._config.train.seed)
 
-    def _shapes(self, features: Any) -> tuple[dict, dict]:
+    def _shapes(self, features: Array) -> tuple[dict, dict]:
         """Shapes of what this rank has a piece of, and of what it has whole."""
         own: dict[str, tuple[int, ...]] = {}
         whole: dict[str, tuple[int, ...]] = {}
@@ -220,7 +222,9 @@ def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:
     return [INSTRUCTIONS[step.name].bind(binding, step) for step in steps]
 
 
-def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dict[int, Matrix]:
+def _constants(
+    scheme: Scheme, kernel: Kernel, program: Program, features: Array
+) -> dict[int, Matrix]:
     """The values that never change and that steps read, computed once."""
     values = program.values
     found = {0: Matrix(values[0].place, features)}
@@ -251,7 +255,7 @@ def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dic
 
 
 def _constant(
-    scheme: Any, kernel: Any, program: Program, step: Step, found: Mapping[int, Matrix]
+    scheme: Scheme, kernel: Kernel, program: Program, step: Step, found: Mapping[int, Matrix]
 ) -> Matrix:
     """What a step that is not a product makes of values that were found."""
     before, after = (program.values[i] for i in (step.reads[0], step.writes))
@@ -270,7 +274,7 @@ def _constant(
 
 
 def aggregate_constant(
-    scheme: Any, kernel: Any, x: Matrix, k: int, width: int, exchanged: bool, overwrite: bool
+    scheme: Scheme, kernel: Kernel, x: Matrix, k: int, width: int, exchanged: bool, overwrite: bool
 ) -> Matrix:
     """M·x, which is made once; a wide x is overwritten with it where it may be and has its shape.
 

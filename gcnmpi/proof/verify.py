@@ -21,8 +21,10 @@ from gcnmpi.core import rng
 from gcnmpi.core.config import Config
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
+from gcnmpi.nn.model import Model
 from gcnmpi.proof import oracle
 from gcnmpi.proof.differences import finite_differences
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
@@ -175,7 +177,7 @@ def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.
     return whole
 
 
-def _canonical(problem: Problem, model: Any, flat: Any) -> oracle.Weights:
+def _canonical(problem: Problem, model: Model, flat: Array) -> oracle.Weights:
     """Whole parameters, or their gradients, by name; trained features on rank 0 only."""
     found = {name: np.array(array, np.float64) for name, array in model.whole(flat).items()}
     if problem.config.model.train_features:
@@ -184,10 +186,11 @@ def _canonical(problem: Problem, model: Any, flat: Any) -> oracle.Weights:
     return found
 
 
-def _multiplied(problem: Problem, model: Any) -> list[tuple[int, int]]:
+def _multiplied(problem: Problem, model: Model) -> list[tuple[int, int]]:
     """Layers and widths of the products to look at: each layout of M once with each width."""
-    asked = [p for p in model.products(backward=True) if str(p[0]).startswith("aggregate")]
-    layouts = {(problem.scheme.layout(Place(k - 1)), width): (k, width) for _, k, width in asked}
+    asked = [p for p in model.products(backward=True) if p[0].startswith("aggregate")]
+    places = [(k, sizes[0]) for _, k, *sizes in asked]
+    layouts = {(problem.scheme.layout(Place(k - 1)), width): (k, width) for k, width in places}
     return sorted(layouts.values())
 
 

@@ -17,6 +17,7 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.transports import usable
 from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
@@ -66,7 +67,7 @@ class Problem:
     program: Program
     threads: int
     config: Config
-    kernel: Any
+    kernel: Kernel
     scheme: Scheme
     phases: Phases
     traffic: Traffic
@@ -177,7 +178,7 @@ def check_trainable(stored: StoredGraph) -> None:
     _there(stored, "labels", stored.graph.labels, "random:8")
 
 
-def load_features(problem: Problem) -> Any:
+def load_features(problem: Problem) -> Array:
     """This rank's piece of H⁰, normalised as configured, as an array of the kernel.
 
     Its share, where features are trained.

@@ -22,10 +22,12 @@ import numpy as np
 
 from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table
 from gcnmpi.core.outputs import features_path
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import write_rows
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import from_root
 from gcnmpi.nn.describe import network_of
+from gcnmpi.nn.model import Model
 from gcnmpi.nn.networks import NETWORKS
 from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
 from gcnmpi.run.problem import Problem
@@ -63,7 +65,7 @@ class Weights:
 
 
 def save_weights(
-    path: str | os.PathLike, problem: Problem, model: Any, flat: Any, **facts: Any
+    path: str | os.PathLike, problem: Problem, model: Model, flat: Array, **facts: Any
 ) -> None:
     """Write weights under PyTorch Geometric's names, on rank 0, with what they are weights of.
 
@@ -231,7 +233,7 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     )
 
 
-def check_parameters(weights: Weights, model: Any) -> None:
+def check_parameters(weights: Weights, model: Model) -> None:
     """Raise a UserError unless the arrays are those of a model, all of them and no others."""
     expected = {n: array.shape for n, array in model.whole(model.parameters.flat).items()}
     found = {name: array.shape for name, array in weights.parameters.items()}

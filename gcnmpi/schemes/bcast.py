@@ -35,9 +35,11 @@ from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume, broadcast, reduction
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface import Sparse as Tile
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Array, Runtime, Source
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.block_halo import load_halo
@@ -215,7 +217,7 @@ class Broadcasts:
         ]  # fmt: skip
         local = cuts[stages.start : stages.stop + 1] - cuts[stages.start]
 
-        def cut(matrix: sp.csr_array) -> list[Any]:
+        def cut(matrix: sp.csr_array) -> list[Tile]:
             return [
                 runtime.kernel.sparse(tile) for tile in column_tiles(matrix, local) if tile.shape[1]
             ]
@@ -243,7 +245,7 @@ class Broadcasts:
         """The same with the tiles of Mᵀ."""
         self._product(self._backward, x.array, out, then)
 
-    def _product(self, tiles: list[Any], x: Array, out: Array, then: Epilogue | None) -> None:
+    def _product(self, tiles: list[Tile], x: Array, out: Array, then: Epilogue | None) -> None:
         out.fill(0)
         for tile, block in zip(tiles, self._arriving(x), strict=True):
             with self._phases("spmm"):

@@ -36,15 +36,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout import loading
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
 from gcnmpi.layout.place import Block, Place
-from gcnmpi.layout.runtime import Array, Runtime, Source
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes import row_ops
@@ -180,7 +182,7 @@ class StagedMatrix:
     """
 
     entries: Sequence[int]
-    own: Mapping[int, Any]
+    own: Mapping[int, Sparse]
     messages: Mapping[int, np.ndarray]
 
 
@@ -355,7 +357,7 @@ class Summa(WholeWeights):
             if self._process_column.rank != stage.row:
                 rows = self._scratch("rows", stage.size, x.shape[1])
             self._process_column.broadcast(rows, stage.row)
-            if matrix.entries[number] and x.shape[1]:
+            if tile is not None and matrix.entries[number] and x.shape[1]:
                 with self._phases("spmm"):
                     kernel.spmm(tile, rows, partial, accumulate=True)
         if not single:
@@ -380,7 +382,7 @@ class Summa(WholeWeights):
         self._process_row.reduce_scatter(whole, piece, counts)
         self._kernel.copy(piece.T, out)
 
-    def _tile(self, matrix: StagedMatrix, number: int, stage: Stage) -> Any:
+    def _tile(self, matrix: StagedMatrix, number: int, stage: Stage) -> Sparse | None:
         """A stage's columns of the matrix in this process row, in the kernel's form."""
         if number in matrix.own:
             if self._process_row.size > 1:
@@ -395,7 +397,7 @@ class Summa(WholeWeights):
         with self._phases("pack"):
             return self._kernel.sparse(unpack(message, *sizes, self._kernel.dtype, self._numbers))
 
-    def _chunks(self, x: Array, width: int) -> Iterator[tuple[slice, Any]]:
+    def _chunks(self, x: Array, width: int) -> Iterator[tuple[slice, Array]]:
         """The columns of a matrix of ``width`` in all, a chunk at a time: global numbers, chunk."""
         first, rows = self._tiling.columns(width).start, len(x)
         for owner, columns in make_chunks(width, self._process_row.size, self._block):
@@ -429,7 +431,7 @@ class Summa(WholeWeights):
             self._memory[role] = memory = self._kernel.empty(rows * columns)
         return memory[: rows * columns].reshape(rows, columns)
 
-    def _numbers(self, role: str, count: int, dtype: Any) -> np.ndarray:
+    def _numbers(self, role: str, count: int, dtype: DTypeLike) -> np.ndarray:
         """The same for what a tile that travels is made of: on the host, whatever the kernel."""
         memory = self._memory.get(role)
         if memory is None or len(memory) < count:

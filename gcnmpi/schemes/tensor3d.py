@@ -23,10 +23,11 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.loading import Readable, load_m
 from gcnmpi.layout.place import Block, Place
-from gcnmpi.layout.runtime import Array, Runtime, Source
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import agreed, slice_of
@@ -46,7 +47,7 @@ from gcnmpi.schemes.tensor3d_outline import (
     variants,
 )
 
-Chunks = Sequence[tuple[slice, Any]]  # row blocks of a tile, in the kernel's form
+Chunks = Sequence[tuple[slice, Sparse]]  # row blocks of a tile, in the kernel's form
 
 
 def load(

@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.core.volume import Volume
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Array, Runtime
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.layout.tiling import Ordering
 from gcnmpi.mpi.comm import row_type, wait_all
 from gcnmpi.schemes.tensor3d_outline import TensorOutline

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.core.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
-from gcnmpi.kernels.epilogues import Activation, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, ActivationBackward
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
@@ -318,11 +318,11 @@ def test_what_follows_a_product(kernel, random, width):
     x, weight, turned = give(kernel, x), give(kernel, weight), give(kernel, weight.T)
     for then in (
         None,
-        Activation(bias, relu=False),
+        Activation(bias, kind="none"),
         Activation(bias),
-        Activation(None, True, *keys, 0.4),
-        Activation(bias, False, *keys, 0.4),
-        ReluBackward(output, 2.5),
+        Activation(None, "relu", *keys, 0.4),
+        Activation(bias, "none", *keys, 0.4),
+        ActivationBackward(output, scale=2.5),
     ):
         for accumulate in (False, True):
             found, expected = give(kernel, before), give(kernel, before)

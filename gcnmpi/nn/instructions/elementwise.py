@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Activate, MeanOfHeads, Scale
 from gcnmpi.nn.program import Finish, Step
@@ -128,6 +127,6 @@ def mean_of_heads_backward(binding: Binding, step: Step) -> Run:
     return lambda epoch: kernel.mean_of_heads_backward(grad, heads, out)
 
 
-def _copy(kernel: Any, x: Any, out: Any) -> None:
+def _copy(kernel: Kernel, x: Array, out: Array) -> None:
     if x is not out:
         kernel.copy(x, out)

@@ -7,13 +7,13 @@ is local. In a backward pass, gradients of all these rows go back to their owner
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.neighbours import AttentionDropout
+from gcnmpi.kernels.interface import Array, AttentionDropout
+from gcnmpi.kernels.operations.neighbours import scratch_rows
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Attend, AttendV2
 from gcnmpi.nn.program import Product, Program, Step
@@ -35,9 +35,9 @@ def max_kept(step: Step, rows: int, columns: int, entries: int) -> int:
 
 
 def attend_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Scores, maxima and sums of each head, and a number an entry for its gradient."""
+    """Scores, maxima and sums of each head; gradients of scores, and scratch, for its gradient."""
     heads = getattr(step.operator, "heads", 1)
-    return heads * (3 * rows + columns) + heads * (rows + columns + entries)
+    return heads * (3 * rows + columns) + heads * (rows + columns + scratch_rows(rows, entries))
 
 
 def max_aggregate(binding: Binding, step: Step) -> Run:
@@ -105,7 +105,7 @@ def attend_backward(binding: Binding, step: Step) -> Run:
     gradient, dt = _gradient(binding, step), binding.scratch("dt", len(t), heads)
     dx, whole = gradient.whole, binding.matrix(step.reads[1]).whole
     ds = binding.scratch("ds", own, heads)
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
@@ -132,7 +132,7 @@ def attend_v2(binding: Binding, step: Step) -> Run:
     x1, x2, out = binding.matrix(step.reads[0]), binding.read(step, 1), binding.written(step)
     heads, vector = operator.heads, binding.parameters[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
     dropout = _dropout(binding, operator)
 
     def run(epoch: int) -> None:
@@ -156,7 +156,7 @@ def attend_v2_backward(binding: Binding, step: Step) -> Run:
     heads, vector = operator.heads, binding.parameters[operator.vector]
     of_vector = binding.gradients[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
     dropout, dx1 = _dropout(binding, operator), _gradient(binding, step).whole
 
     def run(epoch: int) -> None:
@@ -184,19 +184,19 @@ def _gradient(binding: Binding, step: Step) -> Matrix:
     return binding.halo.gradient(binding.place(step), step.operator.width)
 
 
-def _arg(binding: Binding, step: Step) -> Any:
+def _arg(binding: Binding, step: Step) -> Array:
     rows, width = len(binding.block(step).rows), step.operator.width
     return binding.kept(step, "arg", lambda: binding.kernel.empty_integers(rows, width))
 
 
-def _scores(binding: Binding, step: Step, heads: int) -> tuple[Any, Any, Any, Any]:
+def _scores(binding: Binding, step: Step, heads: int) -> tuple[Array, Array, Array, Array]:
     columns = binding.halo.pattern.columns
     t = binding.kept(step, "t", lambda: binding.kernel.empty(columns, heads))
     s, shift, total = (_per_head(binding, step, name, heads) for name in ("s", "shift", "total"))
     return t, s, shift, total
 
 
-def _per_head(binding: Binding, step: Step, name: str, heads: int) -> Any:
+def _per_head(binding: Binding, step: Step, name: str, heads: int) -> Array:
     rows = len(binding.block(step).rows)
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, heads))
 
