@@ -1,8 +1,9 @@
 """Products in which a rank gets only the rows of others that it needs.
 
-``multiply`` expands: while the rows of others are on their way, the own block of the matrix is
-multiplied, then the halo block. ``multiply_t`` expands too, with the values of the transpose, or
-folds: partial sums travel back the same way. What carries the rows is ``scheme.transport``.
+Matrices are arguments: one plan, with its buffers and messages, serves any number of them. A matrix
+of own rows **expands**: while the rows of others are on their way, the block of own columns is
+multiplied, then that of the halo's. The transpose of one **folds**: partial sums travel back the
+same way. What carries the rows is ``scheme.transport``.
 
 With ``scheme.progress_chunks`` the own block is multiplied a few rows at a time, and the MPI
 library looked after in between: most libraries move long messages only inside calls of MPI.
@@ -29,7 +30,7 @@ from gcnmpi.schemes import TRANSPORTS
 
 
 @dataclass(frozen=True)
-class Halves:
+class Operand:
     """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold).
 
     Attributes
@@ -37,10 +38,12 @@ class Halves:
     own : list of (slice, sparse matrix)
         The own half, in chunks of rows.
     halo : sparse matrix
+    folds : bool
     """
 
     own: list[tuple[slice, Sparse]]
     halo: Sparse
+    folds: bool
 
 
 class HaloProduct:
@@ -53,11 +56,6 @@ class HaloProduct:
     runtime : Runtime
         Its communicator is that of the ranks that the plan numbers.
     plan : Plan
-    forward : (nown, nown + nhalo) csr_array or None
-        The rank's rows over local columns. None: there are no products, only rows are gathered.
-    backward : (nown, nown + nhalo) csr_array or None
-        Its rows of the transpose, which have the same pattern; may be ``forward`` itself. None:
-        the transposed product folds.
     config : SchemeConfig
         Its ``transport`` and ``progress_chunks``.
 
@@ -71,8 +69,6 @@ class HaloProduct:
         self,
         runtime: Runtime,
         plan: Plan,
-        forward: sp.csr_array | None,
-        backward: sp.csr_array | None,
         config: SchemeConfig,
     ) -> None:
         comm, kernel = runtime.comm, runtime.kernel
@@ -81,24 +77,34 @@ class HaloProduct:
         self._chunks = config.progress_chunks if comm.size > 1 else 1
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._phases, self._traffic = runtime.phases, runtime.traffic
-        self._folds = backward is None
-        if forward is not None:
-            self._forward = self._backward = self._cut(forward)
-        if forward is not None and backward is None:
-            transposed = sp.csr_array(forward.T)
-            own, halo = (
-                _rows(transposed, 0, plan.nown),
-                _rows(transposed, plan.nown, transposed.shape[0]),
-            )
-            self._backward = Halves(self._chunked(own), kernel.sparse(halo))
-        elif backward is not None and backward is not forward:
-            self._backward = self._cut(backward)
         self._add = kernel.sparse(addition_matrix(plan))
         self._exchanges: weakref.WeakSet[Exchange] = weakref.WeakSet()  # all that are in use
         # By width, for matrices without an exchange of their own: whose rows lie elsewhere, or are
         # copied.
         self._scratch: dict[int, Exchange] = {}
         self._whole: dict[int, Exchange] = {}
+
+    def expanding(self, matrix: sp.csr_array) -> Operand:
+        """Own rows of a matrix over local columns, (nown, nown + nhalo)."""
+        nown = self._plan.nown
+        own = matrix[:, :nown] if self._plan.nhalo else matrix
+        return Operand(self._chunked(own), self._kernel.sparse(matrix[:, nown:]), folds=False)
+
+    def folding(self, matrix: sp.csr_array) -> Operand:
+        """The transpose of such a matrix."""
+        transposed, nown = sp.csr_array(matrix.T), self._plan.nown
+        own, halo = _rows(transposed, 0, nown), _rows(transposed, nown, transposed.shape[0])
+        return Operand(self._chunked(own), self._kernel.sparse(halo), folds=True)
+
+    def both(self, forward: sp.csr_array, backward: sp.csr_array | None) -> tuple[Operand, Operand]:
+        """A matrix and its transpose, both of own rows; ``backward`` may be ``forward`` itself.
+
+        None: the transpose folds.
+        """
+        first = self.expanding(forward)
+        if backward is None:
+            return first, self.folding(forward)
+        return first, first if backward is forward else self.expanding(backward)
 
     def empty(self, place: Place, width: int) -> Matrix:
         """A matrix whose own rows need not be copied: the head of an ``[own | halo]`` buffer."""
@@ -109,16 +115,12 @@ class HaloProduct:
         self._scratch.clear()
         self._whole.clear()
 
-    def multiply(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """out = then(matrix · x)."""
-        self._expand(self._forward, x, out, then)
-
-    def multiply_t(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """out = then(matrixᵀ · x): own rows of the sum over the ranks of the plan."""
-        if self._folds:
-            self._fold(x, out, then)
-        else:
-            self._expand(self._backward, x, out, then)
+    def multiply(
+        self, matrix: Operand, x: Matrix, out: Array, then: Epilogue | None = None
+    ) -> None:
+        """out = then(matrix · x): own rows; of a fold, of the sum over the ranks of the plan."""
+        product = self._fold if matrix.folds else self._expand
+        product(matrix, x, out, then)
 
     def gather(self, x: Matrix) -> Array:
         """The ``whole`` of x, which comes from ``empty``, with the rows of others in its halo."""
@@ -146,7 +148,7 @@ class HaloProduct:
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _expand(self, matrix: Halves, x: Matrix, out: Array, then: Epilogue | None) -> None:
+    def _expand(self, matrix: Operand, x: Matrix, out: Array, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         exchange.start_expand()
         alone = not self._plan.nhalo  # nothing is added to the own half
@@ -156,17 +158,17 @@ class HaloProduct:
             with self._phases("spmm"):
                 self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, then)
 
-    def _fold(self, x: Matrix, out: Array, then: Epilogue | None) -> None:
+    def _fold(self, matrix: Operand, x: Matrix, out: Array, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         with self._phases("spmm"):
-            self._kernel.spmm(self._backward.halo, x.array, exchange.halo)
+            self._kernel.spmm(matrix.halo, x.array, exchange.halo)
         exchange.start_fold()
-        self._multiply_own(self._backward, x.array, out, None)
+        self._multiply_own(matrix, x.array, out, None)
         exchange.finish_fold()
         with self._phases("spmm"):
             self._kernel.spmm_then(self._add, exchange.packed, out, True, then)
 
-    def _multiply_own(self, matrix: Halves, x: Array, out: Array, then: Epilogue | None) -> None:
+    def _multiply_own(self, matrix: Operand, x: Array, out: Array, then: Epilogue | None) -> None:
         whole = len(matrix.own) == 1
         with self._phases("spmm"):
             for number, (rows, chunk) in enumerate(matrix.own):
@@ -203,11 +205,6 @@ class HaloProduct:
         exchange = Exchange(self._transport, width, self._traffic, self._phases, packed, own, timed)
         self._exchanges.add(exchange)
         return exchange
-
-    def _cut(self, matrix: sp.csr_array) -> Halves:
-        nown = self._plan.nown
-        own = matrix[:, :nown] if self._plan.nhalo else matrix
-        return Halves(self._chunked(own), self._kernel.sparse(matrix[:, nown:]))
 
     def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Sparse]]:
         pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]

@@ -95,14 +95,15 @@ def load_broadcast(
     grid = outline.count, outline.copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))
     stages = share(outline.count, outline.copies, tiling.copy)
-    tiles = forward, backward
-    products = Broadcasts(runtime, column, tiling.cuts, stages, tiles, outline.overlap)
+    products = Broadcasts(runtime, column, tiling.cuts, stages, outline.overlap)
+    operands = [products.tiles(forward)]
+    operands.append(operands[0] if backward is None else products.tiles(backward))
     max_bytes = config.loading.max_buffer_mb * 2**20
     halo = None
     if demand.rows:
         halo = load_halo(runtime, source, config, tiling, column, sparse=False)
     return RowScheme(
-        runtime, options, tiling, products, outline, max_bytes, halo=halo,
+        runtime, options, tiling, products, operands, outline, max_bytes, halo=halo,
         replicas=row if outline.copies > 1 else None,
     )  # fmt: skip
 
@@ -190,8 +191,6 @@ class Broadcasts:
         Where blocks begin.
     stages : range
         Which of the k blocks are multiplied here.
-    tiles : (csr_array, csr_array or None)
-        The rank's rows of M and of Mᵀ in the columns of these stages; None where both are equal.
     overlap : bool
         Whether the next block travels while one is multiplied.
     """
@@ -202,7 +201,6 @@ class Broadcasts:
         group: Group,
         cuts: np.ndarray,
         stages: range,
-        tiles: tuple[sp.csr_array, sp.csr_array | None],
         overlap: bool,
     ) -> None:
         self._kernel, self._phases = runtime.kernel, runtime.phases
@@ -215,19 +213,14 @@ class Broadcasts:
                 default=0)
             for turn in range(self._turns)
         ]  # fmt: skip
-        local = cuts[stages.start : stages.stop + 1] - cuts[stages.start]
-
-        def cut(matrix: sp.csr_array) -> list[Tile]:
-            return [
-                runtime.kernel.sparse(tile) for tile in column_tiles(matrix, local) if tile.shape[1]
-            ]
-
-        forward, backward = tiles
-        self._forward = self._backward = cut(forward)
-        if backward is not None:
-            self._backward = cut(backward)
+        self._cuts = cuts[stages.start : stages.stop + 1] - cuts[stages.start]
         # As in MG-GCN, one buffer (or two) serves all layers; it grows to the widest product.
         self._buffers: dict[int, Array] = {}
+
+    def tiles(self, matrix: sp.csr_array) -> list[Tile]:
+        """The rank's rows of a matrix in the columns of these stages, cut where stages are."""
+        tiles = (tile for tile in column_tiles(matrix, self._cuts) if tile.shape[1])
+        return [self._kernel.sparse(tile) for tile in tiles]
 
     def empty(self, place: Place, width: int) -> Matrix:
         """Own rows, which are broadcast from where they are."""
@@ -237,17 +230,12 @@ class Broadcasts:
         """Free the buffers."""
         self._buffers.clear()
 
-    def multiply(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
+    def multiply(
+        self, matrix: list[Tile], x: Matrix, out: Array, then: Epilogue | None = None
+    ) -> None:
         """out = then(Σ over stages of this rank's tile times the block)."""
-        self._product(self._forward, x.array, out, then)
-
-    def multiply_t(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """The same with the tiles of Mᵀ."""
-        self._product(self._backward, x.array, out, then)
-
-    def _product(self, tiles: list[Tile], x: Array, out: Array, then: Epilogue | None) -> None:
         out.fill(0)
-        for tile, block in zip(tiles, self._arriving(x), strict=True):
+        for tile, block in zip(matrix, self._arriving(x.array), strict=True):
             with self._phases("spmm"):
                 self._kernel.spmm(tile, block, out, accumulate=True)
         self._kernel.follow(out, then)

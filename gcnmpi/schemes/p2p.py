@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
 from gcnmpi.core.volume import NOTHING, Kept, Volume
@@ -25,6 +24,7 @@ from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
 from gcnmpi.kernels import KERNELS
 from gcnmpi.layout import loading
+from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import agreed
@@ -36,13 +36,12 @@ from gcnmpi.schemes.outline import (
     Span,
     Sparse,
     alone,
-    backward_exchange,
     exchange_volume,
     make_facts,
     whole_row_work,
 )
 from gcnmpi.schemes.row_scheme import RowScheme
-from partition.graph.graph import entry_values, from_coordinates, row_sums, with_loops
+from partition.graph.graph import entry_values, row_sums, with_loops
 
 
 def load(
@@ -59,7 +58,7 @@ def load(
     graph, manifest = stored.graph, stored.manifest
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
-        backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
+        facts = make_facts(source, config, demand.depth)
     parts = loading.load_parts(comm, stored, source.partition)
 
     entries = loading.load_entries(comm, graph, parts, direction, max_bytes)
@@ -71,30 +70,30 @@ def load(
 
     entries = _local(plan, entries, config.graph.self_loops)
     degree = _degrees(runtime, plan, entries)
+    shape = plan.nown, plan.nown + plan.nhalo
+    pattern = EntryPattern.of(entries.row, entries.column, shape)
     with agreed(comm):
-        forward = _matrix(plan, entries, degree, config)
-    pattern, transposed = forward, None
-    if backward == "expand":
-        transposed = forward
+        forward = pattern.matrix(_values(entries, degree, config))
+    backward = None if facts.folds else forward
+    if not facts.folds and not facts.symmetric:
         if not manifest.symmetric_values:
             other = "out" if direction == "in" else "in"
             entries = loading.load_entries(comm, graph, parts, other, max_bytes)
             entries = _local(plan, entries, config.graph.self_loops)
-        if not manifest.symmetric_values or config.graph.normalize == "row":
-            transposed = _matrix(plan, entries, degree, config, transposed=True)
-    del entries
-    if not demand.products:
-        forward = transposed = None
-    products = HaloProduct(runtime, plan, forward, transposed, config.scheme)
-    facts = make_facts(source, config, demand.depth)
+            pattern = EntryPattern.of(entries.row, entries.column, shape)
+        backward = pattern.matrix(_values(entries, degree, config, transposed=True))
+    del entries, pattern
+    products = HaloProduct(runtime, plan, config.scheme)
+    operands = products.both(forward, backward) if demand.products else ()
     outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
+    options = {"name": "p2p", "backward": "fold" if facts.folds else "expand"}
     halo = None
     if demand.rows:
         ids = np.concatenate((plan.own, plan.halo))
-        halo = ExchangedHalo(runtime, products, pattern, ids)
+        halo = ExchangedHalo(runtime, products, forward, ids)
     return RowScheme(
-        runtime, {"name": "p2p", "backward": backward}, loading.OwnRows(parts, plan.own),
-        products, outline, max_bytes, halo=halo, plan=plan,
+        runtime, options, loading.OwnRows(parts, plan.own),
+        products, operands, outline, max_bytes, halo=halo, plan=plan,
     )  # fmt: skip
 
 
@@ -220,15 +219,10 @@ def _degrees(runtime: Runtime, plan: Plan, entries: loading.Entries) -> np.ndarr
     return exchange.whole[:, 0]
 
 
-def _matrix(
-    plan: Plan,
-    entries: loading.Entries,
-    degree: np.ndarray,
-    config: Config,
-    transposed: bool = False,
-) -> sp.csr_array:
-    """The rank's rows of M, (nown, nown + nhalo); of Mᵀ from those of Ãᵀ."""
+def _values(
+    entries: loading.Entries, degree: np.ndarray, config: Config, transposed: bool = False
+) -> np.ndarray:
+    """The values of M from entries of Ã; those of Mᵀ from entries of Ãᵀ."""
     row, column = entries.row, entries.column
     ends = (column, row) if transposed else (row, column)
-    values = entry_values(*ends, entries.weight, degree, config.graph.normalize, config.dtype)
-    return from_coordinates(row, column, values, (plan.nown, plan.nown + plan.nhalo))
+    return entry_values(*ends, entries.weight, degree, config.graph.normalize, config.dtype)

@@ -95,12 +95,13 @@ def load(
     first = int(tiling.cuts[share(outline.count, copies, tiling.copy).start])
     needed = needed_rows(forward, first, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
+    of_column = dataclasses.replace(runtime, comm=column.comm)
+    products = HaloProduct(of_column, plan, config.scheme)
     local = localise(forward, first, tiling, plan)
     transposed = None if facts.folds else local
     if backward is not None:
         transposed = localise(backward, first, tiling, plan)
-    of_column = dataclasses.replace(runtime, comm=column.comm)
-    products = HaloProduct(of_column, plan, local, transposed, config.scheme)
+    operands = products.both(local, transposed)
     received = {comm.rank: (len(needed), len(np.unique(block_of(needed, tiling))))}
     kept = {comm.rank: products.kept}
     halo, halo_kept = None, {}
@@ -109,7 +110,7 @@ def load(
         halo_kept = {comm.rank: halo.kept}
     outline = dataclasses.replace(outline, received=received, kept=kept, halo_kept=halo_kept)
     return RowScheme(
-        runtime, options, tiling, products, outline, max_bytes, halo=halo,
+        runtime, options, tiling, products, operands, outline, max_bytes, halo=halo,
         replicas=row if copies > 1 else None,
         complete_on=copy_of(outline.count, copies, tiling.row) if facts.folds else None,
     )  # fmt: skip

@@ -6,7 +6,8 @@ They differ in how the rows of others get to where they are multiplied, which is
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.schemes.outline import Outline
 from gcnmpi.schemes.whole_rows import WholeRows
+
+Operand = TypeVar("Operand")
+Operand_in = TypeVar("Operand_in", contravariant=True)
 
 
 class Rows(Protocol):
@@ -43,8 +47,8 @@ class Rows(Protocol):
         """The inverse: this rank's contiguous 1/P of all rows, in the original order."""
 
 
-class RowProducts(Protocol):
-    """How the rows of others get to where they are multiplied."""
+class RowProducts(Protocol[Operand_in]):
+    """How the rows of others get to where they are multiplied, with matrices of its own form."""
 
     def empty(self, place: Place, width: int) -> Matrix:
         """A matrix of own rows that will be multiplied."""
@@ -52,20 +56,21 @@ class RowProducts(Protocol):
     def release(self) -> None:
         """Free what was kept for products that are made once."""
 
-    def multiply(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """out = then(this rank's tile of M times the rows of x it takes)."""
+    def multiply(
+        self, matrix: Operand_in, x: Matrix, out: Array, then: Epilogue | None = None
+    ) -> None:
+        """out = then(this rank's tile of a matrix times the rows of x it takes)."""
 
-    def multiply_t(self, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
-        """The same of Mᵀ."""
 
-
-class RowScheme(WholeRows):
+class RowScheme(WholeRows, Generic[Operand]):
     """The methods of such a scheme; see ``schemes.interface`` for their meaning.
 
     Parameters
     ----------
     options : dict
         What ``describe`` says, its name among it.
+    operands : sequence
+        This rank's tiles of M and of Mᵀ, as the products take them; empty: there are no products.
     max_bytes : float
         Bound of the buffers of files' rows.
     replicas : Group or None
@@ -83,7 +88,8 @@ class RowScheme(WholeRows):
         runtime: Runtime,
         options: dict[str, Any],
         rows: Rows,
-        products: RowProducts,
+        products: RowProducts[Operand],
+        operands: Sequence[Operand],
         outline: Outline,
         max_bytes: float,
         *,
@@ -94,7 +100,8 @@ class RowScheme(WholeRows):
     ) -> None:
         super().__init__(runtime)
         self.name, self._options = options["name"], options
-        self._rows, self._products, self._outline = rows, products, outline
+        self._rows, self._outline = rows, outline
+        self._products, self._operands = products, operands
         self._replicas, self._complete_on, self._max_bytes = replicas, complete_on, max_bytes
         self.halo, self.plan = halo, plan
         self._vertices = rows.vertices
@@ -123,19 +130,21 @@ class RowScheme(WholeRows):
 
     def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The product of this copy; then the sum over copies, in place."""
+        forward = self._operands[0]
         if self._replicas is None:
-            self._products.multiply(x, out, then)
+            self._products.multiply(forward, x, out, then)
             return
-        self._products.multiply(x, out)
+        self._products.multiply(forward, x, out)
         self._replicas.all_reduce(out)
         self._kernel.follow(out, then)
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The same with Mᵀ; the copy on which the rows are complete gives them to the others."""
+        backward = self._operands[1]
         if self._replicas is None:
-            self._products.multiply_t(x, out, then)
+            self._products.multiply(backward, x, out, then)
             return
-        self._products.multiply_t(x, out)
+        self._products.multiply(backward, x, out)
         if self._complete_on is None:
             self._replicas.all_reduce(out)
         else:
