@@ -130,26 +130,11 @@ class RowScheme(WholeRows, Generic[Operand]):
 
     def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The product of this copy; then the sum over copies, in place."""
-        forward = self._operands[0]
-        if self._replicas is None:
-            self._products.multiply(forward, x, out, then)
-            return
-        self._products.multiply(forward, x, out)
-        self._replicas.all_reduce(out)
-        self._kernel.follow(out, then)
+        self._multiply(self._operands[0], None, x, out, then)
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The same with Mᵀ; the copy on which the rows are complete gives them to the others."""
-        backward = self._operands[1]
-        if self._replicas is None:
-            self._products.multiply(backward, x, out, then)
-            return
-        self._products.multiply(backward, x, out)
-        if self._complete_on is None:
-            self._replicas.all_reduce(out)
-        else:
-            self._replicas.broadcast(out, self._complete_on)
-        self._kernel.follow(out, then)
+        self._multiply(self._operands[1], self._complete_on, x, out, then)
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """Own rows of an array on disk."""
@@ -162,3 +147,21 @@ class RowScheme(WholeRows, Generic[Operand]):
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
         """From the outline."""
         return self._outline.volume(self._comm.rank, product, k, *sizes)
+
+    def _multiply(
+        self,
+        matrix: Operand,
+        complete_on: int | None,
+        x: Matrix,
+        out: Array,
+        then: Epilogue | None,
+    ) -> None:
+        if self._replicas is None:
+            self._products.multiply(matrix, x, out, then)
+            return
+        self._products.multiply(matrix, x, out)
+        if complete_on is None:
+            self._replicas.all_reduce(out)
+        else:
+            self._replicas.broadcast(out, complete_on)
+        self._kernel.follow(out, then)
