@@ -24,7 +24,7 @@ from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
-from gcnmpi.nn.model import Model
+from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.proof import oracle
 from gcnmpi.proof.differences import finite_differences
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
@@ -187,9 +187,16 @@ def _canonical(problem: Problem, model: Model, flat: Array) -> oracle.Weights:
 
 
 def _multiplied(problem: Problem, model: Model) -> list[tuple[int, int]]:
-    """Layers and widths of the products to look at: each layout of M once with each width."""
+    """Layers and widths of the products to look at: each layout of M once with each width.
+
+    Those that are made once are among them, as wide as the pieces in which they are made.
+    """
     asked = [p for p in model.products(backward=True) if p[0].startswith("aggregate")]
     places = [(k, sizes[0]) for _, k, *sizes in asked]
+    for step in model.program.constants:
+        if step.name == "aggregate":
+            width = step.operator.width
+            places.append((step.k, -(-width // input_pieces(width))))
     layouts = {(problem.scheme.layout(Place(k - 1)), width): (k, width) for k, width in places}
     return sorted(layouts.values())
 
@@ -332,6 +339,8 @@ def _accuracies(reported: Mapping[str, Any], classes: np.ndarray, graph: Graph) 
 
 
 def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> Iterator[Check]:
+    if not products:  # of a network that makes none
+        return
     widths = "width " + ", ".join(str(p.width) for p in products)
     forward = [_distance(p.mx, matrix @ p.x) for p in products]
     backward = [_distance(p.mty, matrix.T @ p.y) for p in products]
