@@ -56,6 +56,12 @@ def show_added(facts: dict[str, Any]) -> None:
         f"max send {figures['max_send']:,}, imbalance {figures['imbalance']:.4f}, "
         f"{facts['seconds']:.1f} s"
     )
+    if facts["mixed_summary"]:
+        mixed = facts["mixed_summary"][facts["direction"]]
+        click.echo(
+            f"  mixed exchange: volume {mixed['volume']:,} rows, {mixed['sums']:,} of them partial "
+            f"sums, max send {mixed['max_send']:,}, imbalance {mixed['imbalance']:.4f}"
+        )
     if facts["nodes"]:
         traffic = facts["node_summary"][facts["direction"]]
         per_node = facts["options"]["ranks_per_node"]

@@ -88,6 +88,8 @@ class Partition:
         The imbalance that was asked for, as a fraction of the average part weight.
     metrics : mapping of direction to mapping
         ``partition.graph.metrics`` of this partition for M in each direction.
+    mixed : mapping of direction to mapping
+        The same for the mixed exchange; empty in partitions stored before there was one.
     nodes : mapping of direction to mapping
         Traffic between nodes, of a partition that was mapped to them; otherwise empty.
     history : sequence of mapping
@@ -112,6 +114,7 @@ class Partition:
     imbalance: float | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
+    mixed: Mapping[str, Any] = field(default_factory=dict)
     nodes: Mapping[str, Any] = field(default_factory=dict)
     history: Sequence[Mapping[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
@@ -196,11 +199,13 @@ def read_description(file: Path) -> dict[str, Any]:
     if facts.pop("format", None) != PARTITION_FORMAT or version != PARTITION_VERSION:
         raise UserError(f"{file} is not a version {PARTITION_VERSION} partition")
     _check_fields(file, facts, Partition, _PARTITION)
-    for kind, name in ((Metrics, "metrics"), (NodeTraffic, "nodes")):
+    for kind, name in ((Metrics, "metrics"), (Metrics, "mixed"), (NodeTraffic, "nodes")):
         if facts.get(name) and set(facts[name]) != set(DIRECTIONS):
             raise UserError(f"{file} is damaged: {name} lacks a direction")
         for direction, figures in facts.get(name, {}).items():
             if not _are_figures(kind, figures, facts["k"]):
+                raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
+            if name == "mixed" and None in (figures.get("send_sums"), figures.get("recv_sums")):
                 raise UserError(f"{file} is damaged: {name} of direction {direction!r}")
     return facts
 
@@ -371,7 +376,8 @@ _PARTITION: dict[str, Callable[[Any], bool]] = {
     "direction": _is_direction,
     "seed": lambda seed: seed is None or (type(seed) is int and abs(seed) < 2**63),
     "imbalance": lambda imbalance: imbalance is None or _is_number(imbalance),
-    "options": _is_options, "metrics": _is_by_direction, "nodes": _is_by_direction,
+    "options": _is_options, "metrics": _is_by_direction, "mixed": _is_by_direction,
+    "nodes": _is_by_direction,
     "history": _is_history,
     "seconds": _is_number, "deterministic": _is_flag, "id": _is_text,
 }  # fmt: skip

@@ -3,8 +3,9 @@
 Row i of M and row i of every dense matrix live on ``parts[i]``. Row j of H is needed by every
 part that owns a row of M with an entry in column j; in one *expand* its owner sends it once to
 each of them but itself. A *fold* goes the other way: what a part sends in it is what it
-receives in the expand. The trainer counts the bytes that it hands to MPI, and they equal
-``rows × width × itemsize`` of the figures here.
+receives in the expand. In a *mixed* exchange partial sums of rows of M travel too, where that
+makes fewer rows (``partition.graph.cover``). The trainer counts the bytes that it hands to MPI,
+and they equal ``rows × width × itemsize`` of the figures here.
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from partition.graph.cover import summed_entries
 from partition.graph.graph import Graph, chunks, columns, row_sizes, training_vertices
+from partition.graph.sampling import segments
 
 SPARSE = 32  # of fewer numbers than one in so many it is quicker to sort them than to mark them
+AT_ONCE = 1 << 22  # entries whose cover is computed at once; of one part, if it has more
 
 
 @dataclass(frozen=True)
 class Metrics:
-    """What one exchange of rows costs under a partition; lists have one number per part.
+    """What one exchange costs under a partition; lists have one number per part.
+
+    Rows sent are rows of H, and in a mixed exchange also partial sums of rows of M. The adjoint
+    exchange has senders and receivers swapped, and the same entries on each part.
 
     Attributes
     ----------
@@ -32,14 +39,18 @@ class Metrics:
     rows : list of int
         Rows owned.
     nnz : list of int
-        Entries of the owned rows of M, with its full diagonal: the arithmetic of one product.
+        Entries of M that the part multiplies, its full diagonal among them: those of the owned
+        rows; in a mixed exchange without those that others sum up for it, and with those that
+        it sums up for others.
     send_rows, recv_rows : list of int
-        Rows sent and received in one expand.
+        Rows sent and received in one expand, or in the mixed exchange that takes its place.
     send_messages, recv_messages : list of int
-        Parts that rows are sent to, and received from, in one expand.
+        Parts that rows are sent to, and received from. The same for rows and mixed.
     train : list of int, optional
         Training vertices owned: those of the mask, or all labelled ones where there is none;
         None for a graph without labels.
+    send_sums, recv_sums : list of int, optional
+        How many of the rows sent, and received, are partial sums; None for an exchange of rows.
     """
 
     k: int
@@ -51,10 +62,12 @@ class Metrics:
     send_messages: list[int]
     recv_messages: list[int]
     train: list[int] | None = None
+    send_sums: list[int] | None = None
+    recv_sums: list[int] | None = None
 
     @property
     def volume(self) -> int:
-        """Rows sent by all parts together: Σ over columns of λ−1."""
+        """Rows sent by all parts together; if they are all rows of H, Σ over columns of λ−1."""
         return sum(self.send_rows)
 
     @property
@@ -63,9 +76,16 @@ class Metrics:
         return sum(self.send_messages)
 
     @property
+    def work(self) -> list[int]:
+        """Rows that each part adds up in one product: its entries, and the sums that arrive."""
+        if self.recv_sums is None:
+            return self.nnz
+        return [nnz + sums for nnz, sums in zip(self.nnz, self.recv_sums, strict=True)]
+
+    @property
     def imbalance(self) -> float:
-        """Largest part of the entries of M over the average part, less 1."""
-        return _excess(self.nnz)
+        """Largest part of the work over the average part, less 1."""
+        return _excess(self.work)
 
     @property
     def row_imbalance(self) -> float:
@@ -79,18 +99,22 @@ class Metrics:
 
     def summary(self) -> dict[str, float]:
         """The figures that partitions are compared by: totals, averages and maxima of an expand."""
-        return {
-            "volume": self.volume,
-            "volume_avg": self.volume / self.k,
-            "max_send": max(self.send_rows),
-            "max_recv": max(self.recv_rows),
-            "messages": self.messages,
-            "messages_avg": self.messages / self.k,
-            "max_send_messages": max(self.send_messages),
-            "max_recv_messages": max(self.recv_messages),
-            "imbalance": self.imbalance,
-            "row_imbalance": self.row_imbalance,
-        } | ({} if self.train is None else {"train_imbalance": _excess(self.train)})
+        return (
+            {
+                "volume": self.volume,
+                "volume_avg": self.volume / self.k,
+                "max_send": max(self.send_rows),
+                "max_recv": max(self.recv_rows),
+                "messages": self.messages,
+                "messages_avg": self.messages / self.k,
+                "max_send_messages": max(self.send_messages),
+                "max_recv_messages": max(self.recv_messages),
+                "imbalance": self.imbalance,
+                "row_imbalance": self.row_imbalance,
+            }
+            | ({} if self.train is None else {"train_imbalance": _excess(self.train)})
+            | ({} if self.send_sums is None else {"sums": sum(self.send_sums)})
+        )
 
 
 @dataclass(frozen=True)
@@ -150,12 +174,7 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     ValueError
         If ``parts`` is not n numbers in 0..k−1.
     """
-    parts = np.asarray(parts)
-    if parts.shape != (graph.n,):
-        raise ValueError(f"{parts.shape} parts for {graph.n} vertices")
-    if graph.n and not 0 <= parts.min() <= parts.max() < k:
-        raise ValueError(f"a part number is outside 0..{k - 1}")
-
+    parts = _checked(graph, parts, k)
     exchange = exchange_matrix(graph, parts, k, direction)
     train = training_vertices(graph)
     # The entries of each part, by a bincount whose float64 weights are exact below 2^53.
@@ -170,6 +189,50 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
         send_messages=np.diff(exchange.indptr).tolist(),
         recv_messages=np.bincount(exchange.indices, minlength=k).tolist(),
         train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
+    )
+
+
+def measure_mixed(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> Metrics:
+    """What :func:`measure` says of an exchange of rows, for the mixed one: the fewest rows.
+
+    Every pair of parts uses the cover of :func:`partition.graph.cover.summed_entries`. Covers are
+    computed for the pairs of a few parts at a time, in bounded memory beside those of one part.
+
+    Parameters and errors are those of :func:`measure`. Training vertices are not counted again.
+    """
+    parts = _checked(graph, parts, k)
+    # M by rows or by columns, as the graph has it: all pairs with one end in a group of parts.
+    work = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k).astype(np.int64)
+    of_rows, of_sums = (sp.csr_array((k, k), dtype=np.int64) for _ in range(2))
+    indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
+    members = np.argsort(parts, kind="stable")
+    entries = np.append(0, np.cumsum(np.diff(indptr)[members]))
+    bounds = np.searchsorted(parts[members], np.arange(k + 1))
+    for first, last in chunks(entries[bounds], AT_ONCE) if k > 1 else ():
+        vertices = members[bounds[first] : bounds[last]]
+        place, counts = segments(indptr, vertices)
+        major, minor = np.repeat(vertices, counts), indices[place]
+        row, column = (minor, major) if direction == "in" else (major, minor)
+        receiver, sender = parts[row], parts[column]
+        summed = summed_entries(row, column, receiver, sender)
+        by_row = ~summed & (receiver != sender)
+        of_rows += _different(column[by_row], receiver[by_row], parts, k)
+        of_sums += _different(row[summed], sender[summed], parts, k).T
+        work += np.bincount(sender[summed], minlength=k) - np.bincount(
+            receiver[summed], minlength=k
+        )
+    exchange = (of_rows + of_sums).tocsr()
+    return Metrics(
+        k=k,
+        direction=direction,
+        rows=np.bincount(parts, minlength=k).tolist(),
+        nnz=work.tolist(),
+        send_rows=exchange.sum(axis=1).tolist(),
+        recv_rows=exchange.sum(axis=0).tolist(),
+        send_messages=np.diff(exchange.indptr).tolist(),
+        recv_messages=np.bincount(exchange.indices, minlength=k).tolist(),
+        send_sums=of_sums.sum(axis=1).tolist(),
+        recv_sums=of_sums.sum(axis=0).tolist(),
     )
 
 
@@ -207,10 +270,7 @@ def pattern_exchange(
         column = np.repeat(np.arange(first, last), np.diff(indptr[first : last + 1]))
         owner, needer = owners[column], parts[rows[indptr[first] : indptr[last]]]
         away = owner != needer
-        keys = _distinct((column[away] - first) * k + needer[away], (last - first) * k)
-        sender, receiver = owners[first + keys // k], keys % k
-        ones = np.ones(len(keys), dtype=np.int64)
-        exchange += sp.coo_array((ones, (sender, receiver)), shape=(k, k)).tocsr()
+        exchange += _different(column[away] - first, needer[away], owners[first:last], k)
     exchange.sort_indices()
     return exchange
 
@@ -237,6 +297,22 @@ def node_traffic(exchange: sp.csr_array, ranks_per_node: int) -> NodeTraffic:
     send, recv, within = rows.tolist()
     messages = np.bincount(sender[~inside], minlength=nodes).tolist()
     return NodeTraffic(ranks_per_node, send, recv, within, messages)
+
+
+def _checked(graph: Graph, parts: np.ndarray, k: int) -> np.ndarray:
+    parts = np.asarray(parts)
+    if parts.shape != (graph.n,):
+        raise ValueError(f"{parts.shape} parts for {graph.n} vertices")
+    if graph.n and not 0 <= parts.min() <= parts.max() < k:
+        raise ValueError(f"a part number is outside 0..{k - 1}")
+    return parts
+
+
+def _different(vertices: np.ndarray, peers: np.ndarray, owners: np.ndarray, k: int) -> sp.csr_array:
+    """How many different vertices each part has that meet each other part: (k, k) int64."""
+    keys = _distinct(vertices.astype(np.int64) * k + peers, len(owners) * k)
+    ones = np.ones(len(keys), dtype=np.int64)
+    return sp.coo_array((ones, (owners[keys // k], keys % k)), shape=(k, k)).tocsr()
 
 
 def _distinct(keys: np.ndarray, bound: int) -> np.ndarray:

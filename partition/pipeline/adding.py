@@ -7,7 +7,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +19,14 @@ from partition.backends import Tool
 from partition.backends.catalogue import MODELS, all_options, settled
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import DIRECTIONS, Graph, row_sizes
-from partition.graph.metrics import Metrics, NodeTraffic, exchange_matrix, measure, node_traffic
+from partition.graph.metrics import (
+    Metrics,
+    NodeTraffic,
+    exchange_matrix,
+    measure,
+    measure_mixed,
+    node_traffic,
+)
 from partition.graph.store import (
     Manifest,
     Partition,
@@ -181,6 +188,7 @@ def add_partition(
             imbalance=imbalance if backend.balanced or refine is not None else None,
             options=record,
             metrics={key: asdict(value) for key, value in metrics.items()},
+            mixed=measure_mixed_both(stored.graph, stored.manifest, parts, k),
             nodes=measure_nodes(stored.graph, stored.manifest, parts, k, ranks_per_node),
             history=history,
             seconds=seconds,
@@ -234,18 +242,35 @@ def import_parts(
             direction=direction,
             options={"file": Path(file).name},
             metrics={key: asdict(value) for key, value in metrics.items()},
+            mixed=measure_mixed_both(stored.graph, stored.manifest, parts, k),
         )
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 
-def measure_both(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) -> dict[str, Metrics]:
-    """The metrics in both directions; one measurement where the pattern is symmetric."""
-    metrics = {"in": measure(graph, parts, k, "in")}
+def measure_both(
+    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, how: Callable = measure
+) -> dict[str, Metrics]:
+    """The metrics in both directions; one measurement where the pattern is symmetric.
+
+    Parameters
+    ----------
+    how : callable
+        ``measure`` for an exchange of rows, ``measure_mixed`` for the mixed one.
+    """
+    metrics = {"in": how(graph, parts, k, "in")}
     if manifest.symmetric_pattern:
         metrics["out"] = replace(metrics["in"], direction="out")
     else:
-        metrics["out"] = measure(graph, parts, k, "out")
+        metrics["out"] = how(graph, parts, k, "out")
     return metrics
+
+
+def measure_mixed_both(
+    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int
+) -> dict[str, Any]:
+    """The field ``mixed`` of a partition: metrics of the mixed exchange, in both directions."""
+    mixed = measure_both(graph, manifest, parts, k, measure_mixed)
+    return {direction: asdict(value) for direction, value in mixed.items()}
 
 
 def measure_nodes(

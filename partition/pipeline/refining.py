@@ -18,6 +18,7 @@ from partition.pipeline.adding import (
     check_imbalance,
     check_seed,
     measure_both,
+    measure_mixed_both,
     measure_nodes,
     name_of_numbers,
     new_partition,
@@ -126,6 +127,7 @@ def refine_partition(
             imbalance=imbalance,
             options=record,
             metrics={key: asdict(value) for key, value in metrics.items()},
+            mixed=measure_mixed_both(graph, stored.manifest, parts, k),
             nodes=measure_nodes(graph, stored.manifest, parts, k, per_node),
             history=[
                 step(start, before.seconds, measure(graph, before.parts, k, direction)),

@@ -42,6 +42,8 @@ def compare(
         ``direction``, ``seconds``, the figures of :meth:`partition.graph.metrics.Metrics.summary`;
         ``relative``: each of these over that of the ``baseline`` (None over 0), which is the
         first stored partition of model rp with that k, or one made on the fly with seed 0;
+        ``mixed``: the same figures of the mixed exchange, None where they are not known, and
+        ``mixed_relative``: these over those of an exchange of random rows, as rows;
         ``nodes``: the figures of :meth:`partition.graph.metrics.NodeTraffic.summary`, or None.
     """
     stored = open_graph(path)
@@ -63,10 +65,9 @@ def compare(
         label, yardstick = baselines[partition.k]
         summary = _summary(partition, direction)
         facts = {key: getattr(partition, key) for key in ("name", "model", "tool", "k", "seconds")}
-        relative = {
-            key: value / yardstick[key] if yardstick.get(key) else None
-            for key, value in summary.items()
-        }
+        relative = _relative(summary, yardstick)
+        mixed = _summary(partition, direction, "mixed") if partition.mixed else None
+        facts |= {"mixed": mixed, "mixed_relative": _relative(mixed or {}, yardstick)}
         traffic = partition.nodes.get(direction)
         facts |= {"direction": direction} | summary
         facts |= {"nodes": None if traffic is None else NodeTraffic(**traffic).summary()}
@@ -93,7 +94,17 @@ def means(rows: Sequence[Mapping[str, Any]], by: str) -> dict[str, dict[str, flo
     }
 
 
-def _summary(partition: Partition, direction: str) -> dict[str, float]:
-    if direction not in partition.metrics:
+def _summary(partition: Partition, direction: str, figures: str = "metrics") -> dict[str, float]:
+    by_direction = getattr(partition, figures)
+    if direction not in by_direction:
         raise UserError(f"partition {partition.name!r} was stored without metrics")
-    return Metrics(**partition.metrics[direction]).summary()
+    return Metrics(**by_direction[direction]).summary()
+
+
+def _relative(
+    summary: Mapping[str, float], yardstick: Mapping[str, float]
+) -> dict[str, float | None]:
+    return {
+        key: value / yardstick[key] if yardstick.get(key) else None
+        for key, value in summary.items()
+    }

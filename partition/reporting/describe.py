@@ -33,11 +33,12 @@ def describe_partition(partition: Partition, *, lists: bool = True) -> dict[str,
     lists : bool
         Include the figures of every part.
     """
-    hidden = {"parts"} if lists else {"parts", "metrics", "nodes", "history"}
+    hidden = {"parts"} if lists else {"parts", "metrics", "mixed", "nodes", "history"}
     facts = {f.name: getattr(partition, f.name) for f in fields(partition) if f.name not in hidden}
     summary = {key: Metrics(**value).summary() for key, value in partition.metrics.items()}
+    mixed = {key: Metrics(**value).summary() for key, value in partition.mixed.items()}
     nodes = {key: NodeTraffic(**value).summary() for key, value in partition.nodes.items()}
-    return facts | {"summary": summary, "node_summary": nodes}
+    return facts | {"summary": summary, "mixed_summary": mixed, "node_summary": nodes}
 
 
 def describe_data(stored: StoredGraph) -> dict[str, Any]:

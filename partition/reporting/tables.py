@@ -113,31 +113,39 @@ def show_partition(facts: Mapping[str, Any]) -> None:
     out = console()
     out.print(table)
 
-    totals = Table(title="one exchange, by direction of M", title_justify="left")
-    totals.add_column("")
-    figures = facts["summary"]
-    for direction in figures:
-        totals.add_column(direction, justify="right")
-    for key in next(iter(figures.values()), ()):
-        row = [_number(values[key]) for values in figures.values()]
-        totals.add_row(key.replace("_", " "), *row)
-    out.print(totals)
+    _show_totals(out, facts["summary"], "one exchange, by direction of M")
+    if facts["mixed_summary"]:
+        _show_totals(out, facts["mixed_summary"], "one mixed exchange")
 
     if facts["history"]:
         show_history(facts["history"])
     if facts["nodes"]:
         show_nodes(facts["nodes"], facts["node_summary"])
 
-    metrics = facts["metrics"].get(facts["direction"], {})
-    lists = [key for key, value in metrics.items() if isinstance(value, list)]
-    parts = Table(title=f"per part, direction {facts['direction']}", title_justify="left")
-    for key in ("part", *lists):
-        parts.add_column(key.replace("_", " "), justify="right")
-    for part in range(min(facts["k"], MANY_PARTS)):
-        parts.add_row(str(part), *(f"{metrics[key][part]:,}" for key in lists))
-    out.print(parts)
+    for name, title in (("metrics", "per part"), ("mixed", "per part, mixed exchange")):
+        metrics = facts[name].get(facts["direction"])
+        if metrics is None:
+            continue
+        lists = [key for key, value in metrics.items() if isinstance(value, list)]
+        parts = Table(title=f"{title}, direction {facts['direction']}", title_justify="left")
+        for key in ("part", *lists):
+            parts.add_column(key.replace("_", " "), justify="right")
+        for part in range(min(facts["k"], MANY_PARTS)):
+            parts.add_row(str(part), *(f"{metrics[key][part]:,}" for key in lists))
+        out.print(parts)
     if facts["k"] > MANY_PARTS:
         out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
+
+
+def _show_totals(out: Console, figures: Mapping[str, Mapping[str, float]], title: str) -> None:
+    totals = Table(title=title, title_justify="left")
+    totals.add_column("")
+    for direction in figures:
+        totals.add_column(direction, justify="right")
+    for key in next(iter(figures.values()), ()):
+        row = [_number(values[key]) for values in figures.values()]
+        totals.add_row(key.replace("_", " "), *row)
+    out.print(totals)
 
 
 def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
@@ -184,14 +192,19 @@ def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
     table = Table()
     for name in ("name", "model", "tool", "direction"):
         table.add_column(name, no_wrap=True)
-    for name in ("k", "seed", "volume", "max send", "imbalance", "seconds"):
+    for name in ("k", "seed", "volume", "max send", "imbalance"):
+        table.add_column(name, justify="right")
+    for name in ("mixed\nvolume", "mixed\nmax send", "seconds"):
         table.add_column(name, justify="right")
     for row in rows:
         figures = row["summary"][row["direction"]]
+        mixed = row["mixed_summary"].get(row["direction"])
         table.add_row(
             row["name"], row["model"], row["tool"], row["direction"], str(row["k"]),
             _plain(row["seed"]), _number(figures["volume"]), _number(figures["max_send"]),
-            f"{figures['imbalance']:.4f}", f"{row['seconds']:.2f}",
+            f"{figures['imbalance']:.4f}",
+            *(_number(mixed[key]) if mixed else "-" for key in ("volume", "max_send")),
+            f"{row['seconds']:.2f}",
         )  # fmt: skip
     console().print(table)
 
@@ -225,8 +238,34 @@ def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
         table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.1f}")
     out = console()
     out.print(table)
+    if any(row["mixed"] for row in rows):
+        out.print(_mixed_comparison(rows))
     for k, baseline in sorted({(row["k"], row["baseline"]) for row in rows}):
         out.print(f"ratios for k = {k}: to {baseline}")
+
+
+def _mixed_comparison(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(
+        title="the same in a mixed exchange (ratio to random rows, sent as rows)",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    table.add_column("name", no_wrap=True)
+    for title in ("k", *MIXED.values()):
+        table.add_column(title, justify="right")
+    for row in rows:
+        figures, relative = row["mixed"], row["mixed_relative"]
+        cells = ["-"] * len(MIXED)
+        if figures:
+            cells = [
+                _with_ratio(figures[key], relative[key])
+                if key in WITH_RATIO
+                else _number(figures[key])
+                for key in MIXED
+            ]
+        table.add_row(row["name"], str(row["k"]), *cells)
+    return table
 
 
 def show_simulation(facts: Mapping[str, Any]) -> None:
@@ -292,6 +331,13 @@ COMPARED = {
     "max_send": "max send",
     "max_recv": "max\nreceive",
     "messages": "messages",
+    "imbalance": "imbalance",
+}
+MIXED = {
+    "volume": "volume",
+    "max_send": "max send",
+    "max_recv": "max\nreceive",
+    "sums": "partial\nsums",
     "imbalance": "imbalance",
 }
 WITH_RATIO = ("volume", "max_send")

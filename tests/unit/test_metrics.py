@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs, random_graph
 
 from partition.graph import graph as graph_module
+from partition.graph.cover import summed_entries
 from partition.graph.graph import Graph, aggregation_matrix, columns, row_sizes
-from partition.graph.metrics import Metrics, exchange_matrix, measure, pattern_exchange
+from partition.graph.metrics import (
+    Metrics,
+    exchange_matrix,
+    measure,
+    measure_mixed,
+    pattern_exchange,
+)
 from partition.records import to_json
 
 
@@ -51,6 +58,62 @@ def test_measure_equals_the_definition(case, direction, limit, sparse):
         patch.setattr("partition.graph.metrics.chunks", lambda indptr: chunks(indptr, limit))
         patch.setattr("partition.graph.metrics.SPARSE", sparse)  # whether they are sorted or marked
         assert measure(graph, parts, k, direction) == oracle(graph, parts, k, direction)
+
+
+def mixed_oracle(graph, parts, k, direction):
+    """Who sends which rows and which sums to whom, as sets, from the cover of each entry."""
+    matrix = aggregation_matrix(graph, direction, normalize="none").tocoo()
+    row, column = (index.astype(np.int64) for index in matrix.coords)
+    summed = summed_entries(row, column, parts[row], parts[column])
+    rows, sums, nnz = set(), set(), [0] * k
+    for i, j, mark in zip(row.tolist(), column.tolist(), summed, strict=True):
+        s, r = int(parts[j]), int(parts[i])
+        nnz[s if mark else r] += 1
+        if s != r:
+            (sums if mark else rows).add((s, r, i if mark else j))
+    sent, pairs = rows | {(s, r, -1 - i) for s, r, i in sums}, {(s, r) for s, r, _ in rows | sums}
+
+    def count(triples, end):
+        return [sum(triple[end] == p for triple in triples) for p in range(k)]
+
+    return Metrics(
+        k=k, direction=direction, rows=[int((parts == p).sum()) for p in range(k)], nnz=nnz,
+        send_rows=count(sent, 0), recv_rows=count(sent, 1),
+        send_messages=count(pairs, 0), recv_messages=count(pairs, 1),
+        send_sums=count(sums, 0), recv_sums=count(sums, 1),
+    )  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned_graphs(), st.sampled_from(["in", "out"]), st.integers(1, 50))
+def test_the_mixed_exchange_equals_the_definition(case, direction, limit):
+    graph, parts, k = case
+    with pytest.MonkeyPatch.context() as patch:  # pairs are taken together or one by one
+        patch.setattr("partition.graph.metrics.AT_ONCE", limit)
+        mixed = measure_mixed(graph, parts, k, direction)
+    assert mixed == mixed_oracle(graph, parts, k, direction)
+    rows = measure(graph, parts, k, direction)
+    assert mixed.volume <= rows.volume
+    assert mixed.send_messages == rows.send_messages
+    assert sum(mixed.nnz) == sum(rows.nnz)
+    other = measure_mixed(graph, parts, k, "out" if direction == "in" else "in")
+    assert (mixed.send_rows, mixed.recv_rows) == (other.recv_rows, other.send_rows)
+
+
+def test_a_hub_with_sources_and_targets():
+    # 0, 1, 2 → 6 → 3, 4, 5: whatever the direction, one sum and one row do.
+    graph = from_arcs(7, [(0, 6), (1, 6), (2, 6), (6, 3), (6, 4), (6, 5)])
+    parts = np.array([0, 0, 0, 1, 1, 1, 2])
+    for direction in ("in", "out"):
+        assert measure(graph, parts, 3, direction).volume == 4
+        mixed = measure_mixed(graph, parts, 3, direction)
+        assert mixed.summary()["volume"] == 2
+        assert mixed.summary()["sums"] == 1
+        assert mixed.messages == 2
+    # "in": part 0 adds up for the hub its three rows; the hub's part adds the sum.
+    mixed = measure_mixed(graph, parts, 3, "in")
+    assert (mixed.nnz, mixed.recv_sums, mixed.work) == ([6, 6, 1], [0, 0, 1], [6, 6, 2])
+    assert mixed.imbalance == pytest.approx(6 * 3 / 14 - 1)
 
 
 @settings(max_examples=50, deadline=None)

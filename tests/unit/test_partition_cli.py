@@ -18,7 +18,7 @@ from partition.backends import process
 from partition.cli.main import cli
 from partition.graph.store import list_partitions, open_graph, partition_lock, read_partition
 from partition.pipeline import adding
-from partition.reporting.tables import COMPARED, show_comparison
+from partition.reporting.tables import COMPARED, MIXED, show_comparison
 
 EDGES = "# a comment\n10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n"
 
@@ -63,7 +63,14 @@ def test_a_session(demo):
         "gp-3"
     ]
 
+    mixed = rows["hp-3-s4"]["mixed"]
+    assert mixed["volume"] <= rows["hp-3-s4"]["volume"]
+    ratio = mixed["volume"] / rows["mine"]["volume"]
+    assert rows["hp-3-s4"]["mixed_relative"]["volume"] == ratio
+
     facts = as_json("info", demo, "hp-3-s4")
+    assert facts["mixed_summary"]["in"] == mixed
+    assert sum(facts["mixed"]["in"]["send_rows"]) == mixed["volume"]
     metrics = facts["metrics"]["in"]
     assert sum(metrics["rows"]) == 200
     assert facts["summary"]["in"]["volume"] == sum(metrics["send_rows"])
@@ -89,12 +96,31 @@ def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
     assert "another graph" in run("add", other, *words[2:], code=2).stderr
 
 
+def test_partitions_of_earlier_versions_have_no_mixed_figures(demo):
+    run("add", demo, "--model", "rp", "-k", 3)
+    file = demo / "partitions" / "rp-3.json"
+    facts = json.loads(file.read_text())
+    del facts["mixed"]
+    facts["metrics"] = {
+        direction: {key: value for key, value in figures.items() if not key.endswith("_sums")}
+        for direction, figures in facts["metrics"].items()
+    }
+    file.write_text(json.dumps(facts))
+    (row,) = as_json("compare", demo)
+    assert row["mixed"] is None
+    assert row["mixed_relative"] == {}
+    for words in (["compare"], ["list"], ["info", "rp-3"]):
+        assert "partial" not in run(words[0], demo, *words[1:]).output
+
+
 @pytest.mark.parametrize("nodes", [None, {"inter_volume": 1_234_567}])
 def test_a_comparison_fits_100_columns(capsys, nodes):
     figures = dict.fromkeys(COMPARED, 1234567) | {"volume": 12_345_678}
     row = {"name": "gp-512+refined", "k": 512, "seconds": 1234.56, "nodes": nodes}
     figures |= {"messages": 200_271, "imbalance": 0.0123}
     row |= figures | {"direction": "out", "baseline": "rp-512"}
+    mixed = dict.fromkeys(MIXED, 1234567) | {"volume": 12_345_678, "imbalance": 0.0123}
+    row |= {"mixed": mixed, "mixed_relative": dict.fromkeys(mixed, 0.5)}
     show_comparison([row | {"relative": dict.fromkeys(figures, 0.5)}])
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert any("12,345,678 (0.500)" in line for line in lines)
@@ -105,7 +131,7 @@ def test_tables_for_people(demo):
     assert "no partitions yet" in run("info", demo).output
     assert "hp-2: 2 parts, volume" in run("add", demo, "--model", "hp", "-k", 2).output
     text = run("compare", demo).output
-    for title in ("volume", "max send", "receive", "messages", "imbalance", "hp-2"):
+    for title in ("volume", "max send", "receive", "messages", "imbalance", "hp-2", "partial"):
         assert title in text
     assert "ratios for k = 2: to rp, seed 0, computed" in text
     assert "mtkahypar" in run("list", demo).output

@@ -462,7 +462,7 @@ def test_damaged_partitions_are_refused(folder):
         {"metrics": {"in": 3}}, {"metrics": {"in": {"k": 3}}}, {"metrics": {"in": metrics}},
         {"metrics": {"in": metrics | {"k": 4}, "out": metrics}},
         {"metrics": {"in": metrics, "out": metrics | {"rows": [1, 2]}}},
-        {"nodes": {"in": {"ranks_per_node": 0}}},
+        {"nodes": {"in": {"ranks_per_node": 0}}}, {"mixed": {"in": metrics, "out": metrics}},
         {"metrics": {"in": metrics, "out": metrics | {"nnz": ["a", "b", "c"]}}},
         {"options": {"balance": 3}}, {"options": {"ranks_per_node": 0}},
         {"history": [{"step": "a", "seconds": 1, "volume": 3}]}, {"history": [{"seconds": 0.5}]},
