@@ -12,7 +12,7 @@ from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import csr_bytes
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.core.config import Config
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.planner.costmodel import ARITHMETIC
 from gcnmpi.run.problem import Problem, open_problem
@@ -95,7 +95,7 @@ def least_work(problem: Problem, step: Step) -> Work:
     Of one process: what ranks do more, because both multiply what they share, is theirs to lose.
     """
     source = Source(problem.stored, problem.partition, problem.direction)
-    facts = make_facts(source, problem.config, problem.program.depth)
+    facts = make_facts(source, problem.config, Demand(problem.program.depth))
     outline = P2POutline(1, dataclasses.replace(facts, metrics=None))
     flops = moved = 0
     for name, k, *sizes in step.model.products(backward=True):

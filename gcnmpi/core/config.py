@@ -98,6 +98,11 @@ class SchemeConfig:
         choices=("auto", "expand", "fold"),
         needs=SPARSE,
     )
+    exchange: str = key(
+        "auto",
+        "p2p: what is sent; mixed: rows or partial sums, whichever are fewer for two ranks",
+        choices=("auto", "rows", "mixed"),
+    )
     transport: str = key(
         "persistent",
         "p2p, replicated: how rows are exchanged",

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.transports import Route, Rows, Transport
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.mpi.comm import Comm, redistribute
 
 TRIALS = 3  # exchanges that are timed alone
@@ -75,9 +75,11 @@ class Exchange:
         inner = Rows.of(self._halo_message, plan.recv_peers, plan.recv_offsets)
         self._expand, self._fold = transport.routes(self, outer, inner)
         self._timed, self._exposed = timed and transport.comm.size > 1, 0.0
+        self._packing: Sparse | None = None
 
-    def start_expand(self) -> None:
-        """Send the own rows that others need."""
+    def start_expand(self, packing: Sparse | None = None) -> None:
+        """Send the own rows that others need, or ``packing`` times the own rows."""
+        self._packing = packing
         self._start(self._expand)
 
     def finish_expand(self) -> None:
@@ -128,7 +130,7 @@ class Exchange:
         self._kernel.finish()  # with what was received before
         route.receive()
         if route is self._expand:
-            self.transport.pack(self)
+            self.transport.pack(self, self._packing)
             self._kernel.to_message(self.packed, self._packed_message)
         else:
             self._kernel.to_message(self.halo, self._halo_message)
@@ -161,9 +163,10 @@ def addition_matrix(plan: Plan) -> sp.csr_array:
     """The matrix that adds packed rows to the own rows they belong to, (nown, nsend).
 
     Its entries are ones; a row's columns increase with the sending rank, so the order of the
-    additions is fixed.
+    additions is fixed. It is empty for a plan without ``send_rows``.
     """
-    entries = (np.ones(plan.nsend), (plan.send_rows, np.arange(plan.nsend)))
+    count = len(plan.send_rows)
+    entries = (np.ones(count), (plan.send_rows, np.arange(count)))
     matrix = sp.coo_array(entries, shape=(plan.nown, plan.nsend)).tocsr()
     matrix.sort_indices()
     return matrix

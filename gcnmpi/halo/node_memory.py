@@ -24,7 +24,7 @@ import numpy as np
 from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Ends, PersistentRoute, Route, Rows, Transport
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import Comm, agreed, free_with, persistent, start_all, wait_all
 from gcnmpi.mpi.hosts import node_of
 from partition.errors import UserError
@@ -36,6 +36,7 @@ class Shared(Transport):
     """Neighbours of one node read each other's memory; others send messages."""
 
     own_anywhere = False
+    packs_sums = False
 
     def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         super().__init__(comm, plan, kernel)
@@ -72,7 +73,7 @@ class Shared(Transport):
         arrays = {rank: memory.view(dtype).reshape(-1, width) for rank, memory in mapped.items()}
         return arrays.pop(self.comm.rank), arrays
 
-    def pack(self, exchange: Ends) -> None:
+    def pack(self, exchange: Ends, packing: Sparse | None = None) -> None:
         """The rows for other nodes only."""
         rows = Rows.of(self.plan.send_rows, self.plan.send_peers, self.plan.send_offsets)
         for peer, place in rows.places.items():

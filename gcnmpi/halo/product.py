@@ -12,6 +12,7 @@ library looked after in between: most libraries move long messages only inside c
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import scipy.sparse as sp
@@ -39,11 +40,15 @@ class Operand:
         The own half, in chunks of rows.
     halo : sparse matrix
     folds : bool
+    packed : sparse matrix or None
+        What makes packed rows of own ones, in a mixed exchange; of a fold, what adds packed rows
+        to own ones.
     """
 
     own: list[tuple[slice, Sparse]]
     halo: Sparse
     folds: bool
+    packed: Sparse | None = None
 
 
 class HaloProduct:
@@ -84,27 +89,37 @@ class HaloProduct:
         self._scratch: dict[int, Exchange] = {}
         self._whole: dict[int, Exchange] = {}
 
-    def expanding(self, matrix: sp.csr_array) -> Operand:
-        """Own rows of a matrix over local columns, (nown, nown + nhalo)."""
-        nown = self._plan.nown
-        own = matrix[:, :nown] if self._plan.nhalo else matrix
-        return Operand(self._chunked(own), self._kernel.sparse(matrix[:, nown:]), folds=False)
+    def expanding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
+        """Own rows of a matrix over local columns, (nown, nown + nhalo); what packs, (nsend, nown).
 
-    def folding(self, matrix: sp.csr_array) -> Operand:
+        Without ``packing`` the plan's rows are sent as they are.
+        """
+        nown, sparse = self._plan.nown, self._kernel.sparse
+        own = matrix[:, :nown] if self._plan.nhalo else matrix
+        packed = None if packing is None else sparse(packing)
+        return Operand(self._chunked(own), sparse(matrix[:, nown:]), folds=False, packed=packed)
+
+    def folding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
         """The transpose of such a matrix."""
         transposed, nown = sp.csr_array(matrix.T), self._plan.nown
         own, halo = _rows(transposed, 0, nown), _rows(transposed, nown, transposed.shape[0])
-        return Operand(self._chunked(own), self._kernel.sparse(halo), folds=True)
+        packed = self._add if packing is None else self._kernel.sparse(sp.csr_array(packing.T))
+        return Operand(self._chunked(own), self._kernel.sparse(halo), folds=True, packed=packed)
 
-    def both(self, forward: sp.csr_array, backward: sp.csr_array | None) -> tuple[Operand, Operand]:
+    def both(
+        self,
+        forward: sp.csr_array,
+        backward: sp.csr_array | None,
+        packings: Sequence[sp.csr_array | None] = (None, None),
+    ) -> tuple[Operand, Operand]:
         """A matrix and its transpose, both of own rows; ``backward`` may be ``forward`` itself.
 
-        None: the transpose folds.
+        None: the transpose folds. ``packings``: what packs for the first, and for the last.
         """
-        first = self.expanding(forward)
+        first = self.expanding(forward, packings[0])
         if backward is None:
-            return first, self.folding(forward)
-        return first, first if backward is forward else self.expanding(backward)
+            return first, self.folding(forward, packings[0])
+        return first, first if backward is forward else self.expanding(backward, packings[-1])
 
     def empty(self, place: Place, width: int) -> Matrix:
         """A matrix whose own rows need not be copied: the head of an ``[own | halo]`` buffer."""
@@ -150,7 +165,7 @@ class HaloProduct:
 
     def _expand(self, matrix: Operand, x: Matrix, out: Array, then: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
-        exchange.start_expand()
+        exchange.start_expand(matrix.packed)
         alone = not self._plan.nhalo  # nothing is added to the own half
         self._multiply_own(matrix, exchange.own, out, then if alone else None)
         exchange.finish_expand()
@@ -165,8 +180,9 @@ class HaloProduct:
         exchange.start_fold()
         self._multiply_own(matrix, x.array, out, None)
         exchange.finish_fold()
+        assert matrix.packed is not None
         with self._phases("spmm"):
-            self._kernel.spmm_then(self._add, exchange.packed, out, True, then)
+            self._kernel.spmm_then(matrix.packed, exchange.packed, out, True, then)
 
     def _multiply_own(self, matrix: Operand, x: Array, out: Array, then: Epilogue | None) -> None:
         whole = len(matrix.own) == 1

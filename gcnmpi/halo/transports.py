@@ -17,7 +17,7 @@ import numpy as np
 
 from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.plan import Plan
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
 from gcnmpi.schemes import TRANSPORTS
 from partition.errors import UserError
@@ -115,6 +115,8 @@ class Transport(ABC):
     """Whether exchanges of one width may pack into the same buffer."""
     own_anywhere = True
     """Whether the own rows may lie outside the buffer of an exchange."""
+    packs_sums = True
+    """Whether what is sent may be computed from own rows, and not only be some of them."""
 
     def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         self.comm, self.plan, self.kernel, self.kept = comm, plan, kernel, Kept()
@@ -127,9 +129,12 @@ class Transport(ABC):
         """A new buffer, and those of other ranks that this one may read."""
         return self.kernel.empty(rows, width), {}
 
-    def pack(self, exchange: Ends) -> None:
-        """Copy the own rows that are sent to where they are sent from."""
-        self.kernel.take_rows(exchange.own, self.plan.send_rows, exchange.packed)
+    def pack(self, exchange: Ends, packing: Sparse | None = None) -> None:
+        """Bring what is sent to where it is sent from: some own rows, or ``packing`` times all."""
+        if packing is None:
+            self.kernel.take_rows(exchange.own, self.plan.send_rows, exchange.packed)
+        else:
+            self.kernel.spmm(packing, exchange.own, exchange.packed)
 
     @abstractmethod
     def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:

@@ -1,4 +1,4 @@
-"""What a rank computes and communicates with, and where M comes from."""
+"""What a rank computes and communicates with, where M comes from, and what a network needs."""
 
 from __future__ import annotations
 
@@ -39,3 +39,22 @@ class Source:
     stored: StoredGraph
     partition: Partition | None
     direction: str
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a network asks of a scheme.
+
+    Attributes
+    ----------
+    depth : int
+        Number of layers of products with M: where layouts rotate, some layers need tiles of it.
+    products : bool
+        Whether there are such products at all.
+    rows : bool
+        Whether it needs whole rows of neighbours.
+    """
+
+    depth: int = 1
+    products: bool = True
+    rows: bool = False

@@ -110,7 +110,7 @@ class Setting:
         config = replace(self.work.config, scheme=candidate.scheme)
         source = Source(self.stored, candidate.partition, self.direction)
         program, demand = program_on(self.work.network, source, config, size)
-        facts = make_facts(source, config, demand.depth)
+        facts = make_facts(source, config, demand)
         outline = SCHEMES.get(candidate.scheme.name).outline(candidate.scheme, size, facts)
         return Case(outline, size, self.work, self.machine, self.ranks_per_node, program)
 

@@ -21,7 +21,7 @@ SCHEMES = Registry(
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={
-        "p2p": (*_WHOLE, *_ROWS),
+        "p2p": (*_WHOLE, *_ROWS, "scheme.exchange"),
         "bcast": (*_WHOLE, "scheme.overlap"),
         "replicated": (*_WHOLE, *_ROWS, "scheme.replication", "scheme.sparse", "scheme.overlap"),
         "summa": (*_GRID, "scheme.block"),

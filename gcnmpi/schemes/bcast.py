@@ -39,12 +39,12 @@ from gcnmpi.kernels.interface import Array
 from gcnmpi.kernels.interface import Sparse as Tile
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.block_halo import load_halo
 from gcnmpi.schemes.block_rows import BlockRowsOutline, block_rows, load_tiles, share
-from gcnmpi.schemes.interface import Demand, Entry
+from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import ROWS, Facts, Sparse, make_facts
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
@@ -72,7 +72,7 @@ def load(
                 f"{comm.size} blocks of as many parts each",
                 f"use one with -k {comm.size} or a multiple of it, or none",
             )
-        facts = make_facts(source, config, demand.depth)
+        facts = make_facts(source, config, demand)
     overlap = config.scheme.overlap
     outline = BroadcastOutline(comm.size, 1, facts, overlap)
     options = {"name": "bcast", "overlap": overlap}

@@ -27,7 +27,7 @@ from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.schemes.outline import Facts, Outline
 
 
@@ -180,25 +180,6 @@ class Scheme(Layout, Products, RowOperations, Protocol):
         "expand_input"; d_in and d_out for "combine", "combine_t" and "weight_grad". For "row_max",
         "row_sum", "row_pick" and "row_argmax" it is the number of rows.
         """
-
-
-@dataclass(frozen=True)
-class Demand:
-    """What a network asks of a scheme.
-
-    Attributes
-    ----------
-    depth : int
-        Number of layers of products with M: where layouts rotate, some layers need tiles of it.
-    products : bool
-        Whether there are such products at all.
-    rows : bool
-        Whether it needs whole rows of neighbours.
-    """
-
-    depth: int = 1
-    products: bool = True
-    rows: bool = False
 
 
 @dataclass(frozen=True)

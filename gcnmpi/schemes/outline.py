@@ -12,15 +12,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.core.config import Config
+from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Demand, Source
+from gcnmpi.schemes import TRANSPORTS
 from partition.errors import UserError
+from partition.graph.store import Partition
 
 # What brings whole rows of neighbours, and takes their gradients back; all that exchanges rows.
 ROWS = ("expand", "fold")
 EXCHANGES = ("aggregate", "aggregate_t", *ROWS)
+WORTH = 0.95  # of the rows of the busiest rank: the share below which a mixed exchange is a gain
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Facts:
     metrics : mapping or None
         Figures of the partition in the direction of M, as ``partition.graph.metrics`` names them,
         lists with one number a part: ``rows``, ``nnz``, ``send_rows`` … None without a partition.
+    mixed : bool
+        Whether they are those of the mixed exchange, which is to be used.
     """
 
     n: int
@@ -53,6 +58,7 @@ class Facts:
     depth: int
     itemsize: int
     metrics: Mapping[str, Any] | None = None
+    mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,33 +148,68 @@ class Outline(Protocol):
         """Numbers of the weight of layer k that a rank holds."""
 
 
-def make_facts(source: Source, config: Config, depth: int) -> Facts:
+def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
     """The facts of a graph, a partition of it and a configuration.
 
     Parameters
     ----------
-    depth : int
-        As in :class:`Facts`.
+    demand : Demand
+        Of the network.
 
     Raises
     ------
     UserError
-        If the backward exchange that is asked for needs a symmetric pattern.
+        If the backward exchange that is asked for needs a symmetric pattern; if a mixed exchange
+        is asked for that cannot be.
     """
     manifest, partition = source.stored.manifest, source.partition
     backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
     metrics = None if partition is None else partition.metrics[source.direction]
+    mixed = partition is not None and mixes(partition, source.direction, config.scheme, demand)
+    if partition is not None and mixed:
+        metrics = partition.mixed[source.direction]
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
     return Facts(
         n=manifest.n,
         entries=entries,
         symmetric=manifest.symmetric_values and config.graph.normalize != "row",
         folds=backward == "fold",
-        depth=depth,
+        depth=demand.depth,
         itemsize=np.dtype(config.dtype).itemsize,
         metrics=metrics,
+        mixed=mixed,
     )
+
+
+def mixes(partition: Partition, direction: str, scheme: SchemeConfig, demand: Demand) -> bool:
+    """``scheme.exchange`` resolved: whether partial sums are sent where they are fewer than rows.
+
+    "auto" mixes where the busiest rank then sends and receives fewer rows, by a share that
+    outweighs that sums have to be computed before they can leave.
+    """
+    if scheme.name != "p2p" or scheme.exchange == "rows":
+        return False
+    why = None
+    if demand.rows:
+        why = "this network needs whole rows of neighbours", "networks of sums can mix"
+    elif not TRANSPORTS.get(scheme.transport).packs_sums:
+        why = f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"
+    elif not partition.mixed:
+        why = f"nothing is known of it for the partition {partition.name}", "make it again"
+    if why is not None:
+        if scheme.exchange == "mixed":
+            raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
+        return False
+    if scheme.exchange == "mixed":
+        return True
+    rows, mixed = (_busiest(some[direction]) for some in (partition.metrics, partition.mixed))
+    return mixed < WORTH * rows
+
+
+def _busiest(metrics: Mapping[str, Any]) -> int:
+    """Rows that the rank with most of them sends and receives."""
+    return max(map(sum, zip(metrics["send_rows"], metrics["recv_rows"], strict=True)))
 
 
 def backward_exchange(wanted: str, symmetric: bool) -> str:

@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange, agree_on_plan
+from gcnmpi.halo.mixed import mixed
 from gcnmpi.halo.plan import Plan, halo_of, local_numbers
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
@@ -26,9 +28,9 @@ from gcnmpi.kernels import KERNELS
 from gcnmpi.layout import loading
 from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.schemes.interface import Demand, Entry
+from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import (
     EXCHANGES,
     Dense,
@@ -58,7 +60,7 @@ def load(
     graph, manifest = stored.graph, stored.manifest
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
-        facts = make_facts(source, config, demand.depth)
+        facts = make_facts(source, config, demand)
     parts = loading.load_parts(comm, stored, source.partition)
 
     entries = loading.load_entries(comm, graph, parts, direction, max_bytes)
@@ -83,10 +85,19 @@ def load(
             pattern = EntryPattern.of(entries.row, entries.column, shape)
         backward = pattern.matrix(_values(entries, degree, config, transposed=True))
     del entries, pattern
+    packings: Sequence[sp.csr_array | None] = (None, None)
+    if facts.mixed and demand.products:
+        both = [forward] if backward is None or backward is forward else [forward, backward]
+        plan, both, packings = mixed(comm, plan, parts[plan.halo], both, max_bytes)
+        forward, backward = both[0], None if facts.folds else both[-1]
     products = HaloProduct(runtime, plan, config.scheme)
-    operands = products.both(forward, backward) if demand.products else ()
+    operands = products.both(forward, backward, packings) if demand.products else ()
     outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
-    options = {"name": "p2p", "backward": "fold" if facts.folds else "expand"}
+    options = {
+        "name": "p2p",
+        "exchange": "mixed" if facts.mixed else "rows",
+        "backward": "fold" if facts.folds else "expand",
+    }
     halo = None
     if demand.rows:
         ids = np.concatenate((plan.own, plan.halo))

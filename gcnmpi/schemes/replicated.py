@@ -38,7 +38,7 @@ from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Kept, Volume, broadcast
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.bcast import BroadcastOutline, load_broadcast
 from gcnmpi.schemes.block_halo import (
@@ -55,7 +55,7 @@ from gcnmpi.schemes.block_rows import (
     load_tiles,
     share,
 )
-from gcnmpi.schemes.interface import Demand, Entry
+from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import ROWS, Facts, Sparse, alone, exchange_volume, make_facts
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
@@ -73,7 +73,7 @@ def load(
     """
     comm, copies = runtime.comm, config.scheme.replication
     with agreed(comm):
-        facts = make_facts(source, config, demand.depth)
+        facts = make_facts(source, config, demand)
     outline = make_outline(config.scheme, comm.size, facts)
     options = {
         "name": "replicated",

@@ -46,11 +46,11 @@ from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout import loading
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
 from gcnmpi.layout.place import Block, Place
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Demand, Entry, refuse_to_add
+from gcnmpi.schemes.interface import Entry, refuse_to_add
 from gcnmpi.schemes.outline import Facts, make_facts
 from gcnmpi.schemes.summa_outline import (
     Grid,
@@ -90,7 +90,7 @@ def load_on_grid(
     """
     comm, partition = runtime.comm, source.partition
     with agreed(comm):
-        facts = make_facts(source, config, demand.depth)
+        facts = make_facts(source, config, demand)
     max_bytes = config.loading.max_buffer_mb * 2**20
     p1, p2, p3 = grid
     ordering, _ = choose_orderings(comm, source.stored, partition, config.scheme)

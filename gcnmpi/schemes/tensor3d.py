@@ -27,13 +27,13 @@ from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.loading import Readable, load_m
 from gcnmpi.layout.place import Block, Place
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import agreed, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Demand, Entry, refuse_to_add
+from gcnmpi.schemes.interface import Entry, refuse_to_add
 from gcnmpi.schemes.outline import make_facts
 from gcnmpi.schemes.tensor3d_moves import Mover
 from gcnmpi.schemes.tensor3d_outline import (
@@ -64,7 +64,7 @@ def load(
     comm, kernel = runtime.comm, runtime.kernel
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
-        facts = make_facts(source, config, demand.depth)
+        facts = make_facts(source, config, demand)
         outline = make_outline(config.scheme, comm.size, facts)
     orderings = choose_orderings(
         comm, source.stored, source.partition, config.scheme, auto="double"
