@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange
@@ -29,6 +29,7 @@ from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout import loading
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.mpi.comm import Comm, agreed, redistribute
+from gcnmpi.schemes import ROW_ORDERS
 from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
 from gcnmpi.schemes.outline import (
     EXCHANGES,
