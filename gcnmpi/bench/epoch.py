@@ -12,11 +12,11 @@ from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import csr_bytes
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.core.config import Config
+from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.planner.costmodel import ARITHMETIC
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Step
-from gcnmpi.schemes.interface import Source
 from gcnmpi.schemes.outline import Sparse, make_facts
 from gcnmpi.schemes.p2p import P2POutline
 from partition.errors import UserError

@@ -34,6 +34,10 @@ class Array(Protocol):
     def nbytes(self) -> int:
         """Their bytes."""
 
+    @property
+    def T(self) -> Any:
+        """A transposed view."""
+
     def __len__(self) -> int: ...
 
     def __getitem__(self, key: Any, /) -> Any: ...

@@ -15,9 +15,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.transports import Route, Rows, Transport
 from gcnmpi.kernels.interface import Array
+from gcnmpi.mpi.comm import Comm, redistribute
 
 TRIALS = 3  # exchanges that are timed alone
 
@@ -42,6 +43,7 @@ class Exchange:
 
     Attributes
     ----------
+    transport : Transport
     whole, own, halo : arrays of nown + nhalo, nown and nhalo rows
         The buffer and its two halves (views); with ``own``, the buffer is the halo.
     packed : (nsend, width) array
@@ -60,7 +62,7 @@ class Exchange:
         timed: bool = False,
     ) -> None:
         plan, kernel = transport.plan, transport.kernel
-        self._transport, self._kernel = transport, kernel
+        self.transport, self._kernel = transport, kernel
         self._traffic, self._phases = traffic, phases
         head = plan.nown if own is None else 0
         self.whole, self.near = transport.buffer(head + plan.nhalo, width)
@@ -97,7 +99,7 @@ class Exchange:
         """
         times = []
         for _ in range(TRIALS):
-            self._transport.comm.Barrier()
+            self.transport.comm.Barrier()
             began = time.perf_counter()
             self._begin(route)
             route.wait()
@@ -126,7 +128,7 @@ class Exchange:
         self._kernel.finish()  # with what was received before
         route.receive()
         if route is self._expand:
-            self._transport.pack(self)
+            self.transport.pack(self)
             self._kernel.to_message(self.packed, self._packed_message)
         else:
             self._kernel.to_message(self.halo, self._halo_message)
@@ -137,6 +139,22 @@ class Exchange:
             self._kernel.from_message(self._halo_message, self.halo)
         else:
             self._kernel.from_message(self._packed_message, self.packed)
+
+
+def agree_on_plan(
+    comm: Comm, own: np.ndarray, halo: np.ndarray, owners: np.ndarray, max_bytes: float
+) -> Plan:
+    """The plan of every rank: each tells the owners of its halo what it needs.
+
+    Parameters
+    ----------
+    own, halo, owners
+        As for :func:`~gcnmpi.halo.plan.make_plan`.
+    max_bytes : float
+        Bound of the send buffer.
+    """
+    (asked,), counts = redistribute(comm, owners, [halo], max_bytes)
+    return make_plan(own, halo, owners, asked, counts)
 
 
 def addition_matrix(plan: Plan) -> sp.csr_array:

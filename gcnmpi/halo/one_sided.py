@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -85,7 +84,7 @@ def _window(comm: Comm) -> Window:
         return Window.Create_dynamic(comm=comm)
 
 
-def _attach_with(owner: Any, comm: Comm, window: Window, *arrays: Array) -> None:
+def _attach_with(owner: Ends, comm: Comm, window: Window, *arrays: Array) -> None:
     filled = [array for array in arrays if array.nbytes]
     with agreed(comm), _explained():
         for array in filled:

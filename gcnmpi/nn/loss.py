@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.program import Product
+from gcnmpi.schemes.interface import Scheme
 
 
 class SoftmaxCrossEntropy:
@@ -35,7 +35,7 @@ class SoftmaxCrossEntropy:
 
     def __init__(
         self,
-        scheme: Any,
+        scheme: Scheme,
         kernel: Kernel,
         k: int,
         labels: np.ndarray,
@@ -112,7 +112,7 @@ def loss_products(k: int, rows: int) -> list[Product]:
 
 
 def count_correct(
-    scheme: Any, k: int, logits: Array, width: int, labels: np.ndarray, masks: Mapping
+    scheme: Scheme, k: int, logits: Array, width: int, labels: np.ndarray, masks: Mapping
 ) -> np.ndarray:
     """How many vertices of this rank are predicted right, one number a mask, float64.
 

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig, section_fields
+from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.planner.costmodel import Case, Cost, Workload, memory, predict, workload
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.interface import Source
 from gcnmpi.schemes.outline import make_facts
 from partition.errors import UserError
 from partition.graph.graph import row_sizes

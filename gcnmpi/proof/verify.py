@@ -19,6 +19,7 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.core.config import Config
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
@@ -207,12 +208,12 @@ def _products(problem: Problem, k: int, width: int) -> Products:
     x_block, y_block = scheme.block(before, width), scheme.block(after, width)
     x_mine = _random("x", x_block.rows, width, kernel.dtype)[:, x_block.columns]
     y_mine = _random("y", y_block.rows, width, kernel.dtype)[:, y_block.columns]
-    x, mty = scheme.empty(before, width, exchanged=True), scheme.empty(before, width)
-    y, mx = kernel.from_host(y_mine), scheme.empty(after, width)
-    kernel.copy(kernel.from_host(x_mine), x)
-    scheme.aggregate(k, x, mx)
-    scheme.aggregate_t(k, y, mty)
-    mx, mty = (kernel.to_host(array).astype(np.float64) for array in (mx, mty))
+    x, my_mty = scheme.empty(before, width, exchanged=True), scheme.empty(before, width)
+    y, my_mx = Matrix(after, kernel.from_host(y_mine)), scheme.empty(after, width)
+    kernel.copy(kernel.from_host(x_mine), x.array)
+    scheme.aggregate(k, x, my_mx.array)
+    scheme.aggregate_t(k, y, my_mty.array)
+    mx, mty = (kernel.to_host(m.array).astype(np.float64) for m in (my_mx, my_mty))
     dots = np.array(
         [
             np.sum(mx * y_mine) * y_block.counts_entries,
@@ -231,15 +232,16 @@ def _products(problem: Problem, k: int, width: int) -> Products:
 def _gathered(problem: Problem, width: int = 3) -> float:
     """Rows with their halo against what they should be, and ⟨E·x, y⟩ against ⟨x, Eᵀ·y⟩."""
     scheme, kernel, halo = problem.scheme, problem.kernel, problem.scheme.halo
+    assert halo is not None, "the network needs one"
     block = scheme.block(Place(0), width)
     x = scheme.empty(Place(0), width, exchanged=True)
-    kernel.copy(kernel.from_host(_random("x", block.rows, width, kernel.dtype)), x)
+    kernel.copy(kernel.from_host(_random("x", block.rows, width, kernel.dtype)), x.array)
     expected = _random("x", halo.ids, width, kernel.dtype)
     whole = kernel.to_host(halo.expand(x)).astype(np.float64)
     # Different on every rank: a row's gradients of several ranks have to be added.
     y = _random("y", halo.ids + 1 + problem.comm.rank, width, kernel.dtype)
-    gradient, out = halo.gradient(width), scheme.empty(Place(0), width)
-    kernel.copy(kernel.from_host(y), gradient)
+    gradient, out = halo.gradient(Place(0), width), scheme.empty(Place(0), width).array
+    kernel.copy(kernel.from_host(y), gradient.whole)
     halo.fold(gradient, out)
     folded = kernel.to_host(out).astype(np.float64)
     mine = _random("x", block.rows, width, kernel.dtype)
@@ -272,7 +274,7 @@ def _optimizer_steps(problem: Problem) -> list[Check]:
 
 def _plan_figures(problem: Problem) -> dict[str, int] | None:
     """This rank's figures of ``partition.graph.metrics``, as its plan has them, if there is one."""
-    plan = getattr(problem.scheme, "plan", None)
+    plan = problem.scheme.plan
     if plan is None:
         return None
     return {

@@ -19,6 +19,7 @@ from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, usable_reduction
@@ -29,7 +30,7 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
 from gcnmpi.planner.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.interface import Runtime, Source
+from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
@@ -67,7 +68,7 @@ class Problem:
     threads: int
     config: Config
     kernel: Kernel
-    scheme: Any
+    scheme: Scheme
     phases: Phases
     traffic: Traffic
     reduction: str
@@ -134,7 +135,7 @@ def open_problem(
         source = Source(stored, found, direction)
         network = network_of(config.model, *(widths or ends(manifest)))
         program, demand = program_on(network, source, config, comm.size)
-        scheme_entry = SCHEMES.get(config.scheme.name)
+        scheme_entry: Entry = SCHEMES.get(config.scheme.name)
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     warnings = [] if warning is None else [warning]

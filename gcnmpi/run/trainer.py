@@ -32,6 +32,7 @@ from gcnmpi.nn.program import Product
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.problem import Problem, Targets, check_trainable, load_targets, make_model, make_sum
 from gcnmpi.run.weights import save_weights
+from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 
 
@@ -426,7 +427,7 @@ def _end_record(
     }
 
 
-def _predicted(scheme: Any, products: list[Product]) -> Volume:
+def _predicted(scheme: Scheme, products: list[Product]) -> Volume:
     return sum((scheme.volume(*product) for product in products), NOTHING)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from gcnmpi.core.config import Config
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
-from gcnmpi.schemes.interface import Source
+from gcnmpi.layout.runtime import Source
 from partition.errors import UserError
 
 # What brings whole rows of neighbours, and takes their gradients back; all that exchanges rows.
@@ -99,14 +99,20 @@ class Span:
 class Outline(Protocol):
     """A scheme with its options on some number of ranks. ``rank`` is any of them."""
 
-    orders: tuple[str, ...]
-    whole_rows: bool
-    """Whether dense products are local: a rank has whole rows, and all weights."""
-    own_buffers: bool
-    """Whether a matrix that is exchanged in every epoch has buffers of its own."""
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """See ``Layout.orders``."""
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether dense products are local: a rank has whole rows, and all weights."""
+
+    @property
+    def own_buffers(self) -> bool:
+        """Whether a matrix that is exchanged in every epoch has buffers of its own."""
 
     def layout_of(self, place: Place) -> Hashable:
-        """See ``Scheme.layout``."""
+        """See ``Layout.layout``."""
 
     def ranks(self) -> Sequence[int]:
         """A few ranks among which are the busiest ones in every respect."""
@@ -179,6 +185,16 @@ def alone(facts: Facts) -> dict[str, list[int]]:
     """The metrics of a partition into one part."""
     names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
     return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
+
+
+def exchange_volume(metrics: Mapping[str, Any], part: int, row_bytes: int, back: bool) -> Volume:
+    """What a part sends and receives in an expand of its needed rows, or in a fold (``back``)."""
+    out, into = ("recv", "send") if back else ("send", "recv")
+    return Volume(
+        metrics[f"{out}_rows"][part] * row_bytes,
+        metrics[f"{into}_rows"][part] * row_bytes,
+        metrics[f"{out}_messages"][part],
+    )
 
 
 def whole_row_work(rows: int, product: str, d_in: int, d_out: int) -> Sequence[Dense]:

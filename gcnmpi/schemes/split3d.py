@@ -22,8 +22,9 @@ from typing import Any
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.layout.grid import factorizations, parse_grid
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import permutation_kind
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
+from gcnmpi.schemes.interface import Demand, Entry
 from gcnmpi.schemes.outline import Facts
 from gcnmpi.schemes.summa import Summa, check_permutation, load_on_grid
 from gcnmpi.schemes.summa_outline import Grid, SummaOutline

@@ -18,18 +18,22 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout.grid import line
-from gcnmpi.layout.loading import load_m
+from gcnmpi.layout.loading import Readable, load_m
 from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.mpi.collectives import Group
-from gcnmpi.mpi.comm import Comm, agreed, slice_of
+from gcnmpi.mpi.comm import agreed, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
+from gcnmpi.schemes.interface import Demand, Entry, refuse_to_add
 from gcnmpi.schemes.outline import make_facts
 from gcnmpi.schemes.tensor3d_moves import Mover
 from gcnmpi.schemes.tensor3d_outline import (
@@ -43,7 +47,7 @@ from gcnmpi.schemes.tensor3d_outline import (
     variants,
 )
 
-Chunks = Sequence[tuple[slice, Any]]  # row blocks of a tile, in the kernel's form
+Chunks = Sequence[tuple[slice, Sparse]]  # row blocks of a tile, in the kernel's form
 
 
 def load(
@@ -57,14 +61,15 @@ def load(
     A partition may have any number of parts: rows are ordered by it, and blocks end where parts
     do if their numbers allow.
     """
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    stored, partition, direction = source.stored, source.partition, source.direction
+    comm, kernel = runtime.comm, runtime.kernel
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
         facts = make_facts(source, config, demand.depth)
         outline = make_outline(config.scheme, comm.size, facts)
-    orderings = choose_orderings(comm, stored, partition, config.scheme, auto="double")
-    entries = load_m(comm, stored.graph, direction, config.graph, max_bytes)
+    orderings = choose_orderings(
+        comm, source.stored, source.partition, config.scheme, auto="double"
+    )
+    entries = load_m(comm, source, config.graph, max_bytes)
 
     # Equal tiles are one matrix: see ``TensorOutline.tiles``.
     held: dict[Tile, Chunks] = {}
@@ -90,10 +95,7 @@ def load(
         )
         forward.append(keep(tile, matrix))
         backward.append(keep(transposed, sp.csr_array(matrix.T)))
-    return Tensor3D(
-        comm, outline, orderings, kernel, forward, backward,
-        max_bytes=max_bytes, phases=phases, traffic=traffic,
-    )  # fmt: skip
+    return Tensor3D(runtime, outline, orderings, forward, backward, max_bytes)
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -120,27 +122,25 @@ class Tensor3D:
     name = "tensor3d"
     sharded = True
     whole_rows = False
-    halo: Any = None
+    halo: Halo | None = None
+    plan: Plan | None = None
 
     def __init__(
         self,
-        comm: Comm,
+        runtime: Runtime,
         outline: TensorOutline,
         orderings: tuple[Ordering, Ordering],
-        kernel: Any,
         forward: Sequence[Chunks],
         backward: Sequence[Chunks],
-        *,
         max_bytes: float,
-        phases: Phases,
-        traffic: Traffic,
     ) -> None:
-        self._comm, self._outline, self._orderings = comm, outline, orderings
-        self._kernel, self._forward, self._backward = kernel, forward, backward
-        self._max_bytes, self._phases, self._traffic = max_bytes, phases, traffic
-        self._lines = [line(comm, kernel, outline.grid, axis, traffic, phases) for axis in range(3)]
+        self._runtime, self._comm, self._kernel = runtime, runtime.comm, runtime.kernel
+        self._phases, self._traffic = runtime.phases, runtime.traffic
+        self._outline, self._orderings, self._max_bytes = outline, orderings, max_bytes
+        self._forward, self._backward = forward, backward
+        self._lines = [line(runtime, outline.grid, axis) for axis in range(3)]
         self._vertices: dict[Range, np.ndarray] = {}
-        self._memory: dict[str, Any] = {}
+        self._memory: dict[str, Array] = {}
         self._movers: dict[tuple[Place, Place], Mover] = {}
         self.orders = outline.orders
 
@@ -169,41 +169,60 @@ class Tensor3D:
         columns = self._outline.columns(self._comm.rank, place, width)
         return Block(self._vertices[rows], columns, part, copy)
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """A buffer for a piece; nothing is special about matrices that are exchanged."""
-        return self._kernel.empty(*self._outline.shape(self._comm.rank, place, width))
+        shape = self._outline.shape(self._comm.rank, place, width)
+        return Matrix(place, self._kernel.empty(*shape))
 
     def release(self) -> None:
         """Nothing is kept."""
 
     # Products.
 
-    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The tile times the piece; the sum over the columns of M."""
-        self._multiply(self._forward, k, x, out, self._line_of("aggregate", k))
+        self._multiply(self._forward, k, x.array, out, self._line_of("aggregate", k))
         self._kernel.follow(out, then)
 
-    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
         """The tile of Mᵀ times the piece; the sum over the rows of M."""
-        self._multiply(self._backward, k, x, out, self._line_of("aggregate_t", k))
+        self._multiply(self._backward, k, x.array, out, self._line_of("aggregate_t", k))
         self._kernel.follow(out, then)
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
+    def combine(
+        self,
+        k: int,
+        x: Array,
+        weight: Array,
+        out: Array,
+        then: Epilogue | None = None,
+        accumulate: bool = False,
+    ) -> None:
         """The piece times the gathered block of W; the sum over the rows of W."""
+        refuse_to_add(self.name, accumulate)
         self._combine("combine", k, x, weight, out)
         self._kernel.follow(out, then)
 
     def combine_t(
-        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+        self,
+        k: int,
+        x: Array,
+        weight: Array,
+        out: Array,
+        then: Epilogue | None = None,
+        accumulate: bool = False,
     ) -> None:
         """The piece times the transpose of that block; the sum over the columns of W.
 
         W is gathered again (algorithm 2, line 4), so that no whole block is kept.
         """
+        refuse_to_add(self.name, accumulate)
         self._combine("combine_t", k, x, weight, out)
         self._kernel.follow(out, then)
 
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
+    def weight_grad(
+        self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
+    ) -> None:
         """The block of Tᵀ·G, summed over rows; every rank keeps its piece of the sum.
 
         With ``scheme.transpose_grad`` it is (Gᵀ·T)ᵀ, which some libraries multiply faster
@@ -223,7 +242,7 @@ class Tensor3D:
         group = self._lines[roles(Place(k)).rows]
         group.reduce_scatter(block.reshape(-1), out, _shares(block.size, group.size))
 
-    def column_sum(self, k: int, grad: Any, out: Any) -> None:
+    def column_sum(self, k: int, grad: Array, out: Array) -> None:
         """Own columns of the first copy."""
         out.fill(0)
         _, _, copy = self._outline.coordinates(self._comm.rank, Place(k))
@@ -236,20 +255,20 @@ class Tensor3D:
 
     # Rows of Hᵏ, over the ranks that share them.
 
-    def row_max(self, k: int, x: Any) -> Any:
+    def row_max(self, k: int, x: Array) -> Array:
         """One all-reduce."""
         return row_ops.row_max(self._kernel, self._sharing_rows(k), x)
 
-    def row_sum(self, k: int, sums: Any) -> Any:
+    def row_sum(self, k: int, sums: Array) -> Array:
         """One all-reduce."""
         return row_ops.row_sum(self._sharing_rows(k), sums)
 
-    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
+    def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
         """One all-reduce."""
         mine = self._columns(k, width)
         return row_ops.row_pick(self._kernel, self._sharing_rows(k), x, columns, mine)
 
-    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
+    def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
         """Two all-reduces."""
         mine = self._columns(k, width)
         return row_ops.row_argmax(self._kernel, self._sharing_rows(k), x, mine, width)
@@ -284,18 +303,18 @@ class Tensor3D:
             piece.rows[self._outline.input_rows(self._comm.rank)], piece.columns, piece.part
         )
 
-    def expand_input(self, share: Any, out: Any) -> None:
+    def expand_input(self, share: Array, out: Array) -> None:
         """Gathered along the axis of the copies."""
         group = self._lines[roles(Place(0)).copies]
         group.all_gather(share, out, _shares(len(out), group.size))
 
-    def share_input(self, piece: Any, out: Any) -> None:
+    def share_input(self, piece: Array, out: Array) -> None:
         """Local."""
         self._kernel.copy(piece[self._outline.input_rows(self._comm.rank)], out)
 
     # Files.
 
-    def load(self, place: Place, array: Any) -> np.ndarray:
+    def load(self, place: Place, array: Readable) -> np.ndarray:
         """This rank's piece of an array on disk."""
         return self._tiling(place).load(self._comm, array, self._max_bytes)
 
@@ -303,9 +322,9 @@ class Tensor3D:
         """This rank's contiguous 1/P of all rows, in the original order."""
         return self._tiling(place).original(self._comm, piece, width, self._max_bytes)
 
-    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
         """Straight to the ranks that need it."""
-        self._mover(before, after)(x, width, out, self._traffic, self._phases)
+        self._mover(x.place, out.place)(x.array, width, out.array)
 
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
         """From the outline; of moves between orderings, as they are made."""
@@ -317,11 +336,13 @@ class Tensor3D:
 
     def _mover(self, before: Place, after: Place) -> Mover:
         if (before, after) not in self._movers:
-            arguments = self._comm, self._kernel, self._outline, self._orderings
+            arguments = self._runtime, self._outline, self._orderings
             self._movers[before, after] = Mover(*arguments, before, after)
         return self._movers[before, after]
 
-    def _multiply(self, tiles: Sequence[Chunks], k: int, x: Any, out: Any, group: Group) -> None:
+    def _multiply(
+        self, tiles: Sequence[Chunks], k: int, x: Array, out: Array, group: Group
+    ) -> None:
         """Blocked aggregation (section 5.2): a block is summed while the next is multiplied."""
         *before, (rest, last) = tiles[(k - 1) % self._outline.period]
         pending = []
@@ -337,7 +358,7 @@ class Tensor3D:
         for request in pending:
             request.wait()
 
-    def _combine(self, product: str, k: int, x: Any, weight: Any, out: Any) -> None:
+    def _combine(self, product: str, k: int, x: Array, weight: Array, out: Array) -> None:
         transposed = product == "combine_t"
         d_in, d_out = x.shape[1], out.shape[1]
         block = self._scratch("block", *((d_out, d_in) if transposed else (d_in, d_out)))
@@ -357,7 +378,7 @@ class Tensor3D:
     def _columns(self, k: int, width: int) -> slice:
         return self._outline.columns(self._comm.rank, Place(k), width)
 
-    def _scratch(self, name: str, rows: int, columns: int) -> Any:
+    def _scratch(self, name: str, rows: int, columns: int) -> Array:
         """A matrix for a moment, in memory that is as large as the largest asked for."""
         size = rows * columns
         if name not in self._memory or len(self._memory[name]) < size:

@@ -8,15 +8,14 @@ sends to a rank follows from that rank's number.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.layout.tiling import Ordering
-from gcnmpi.mpi.comm import Comm, row_type, wait_all
+from gcnmpi.mpi.comm import row_type, wait_all
 from gcnmpi.schemes.tensor3d_outline import TensorOutline
 
 MOVE_TAG = 7
@@ -35,24 +34,24 @@ class Mover:
 
     def __init__(
         self,
-        comm: Comm,
-        kernel: Any,
+        runtime: Runtime,
         outline: TensorOutline,
         orderings: tuple[Ordering, Ordering],
         before: Place,
         after: Place,
     ) -> None:
-        self._comm, self._kernel, self._outline = comm, kernel, outline
+        self._comm, self._kernel, self._outline = runtime.comm, runtime.kernel, outline
+        self._phases, self._traffic = runtime.phases, runtime.traffic
         self._before, self._after = before, after
         # Where the rows of a piece are on the other side: block, and order within.
         self._leaving = self._blocks(orderings, before, after)
         self._arriving = self._blocks(orderings, after, before)
         self._messages: dict[int, list[np.ndarray]] = {}
 
-    def __call__(self, x: Any, width: int, out: Any, traffic: Traffic, phases: Phases) -> None:
+    def __call__(self, x: Array, width: int, out: Array) -> None:
         """out = x in the other layout."""
         sends, receives = self._parts(width)
-        host, comm = self._kernel.to_host(x), self._comm
+        host, comm, phases = self._kernel.to_host(x), self._comm, self._phases
         if width not in self._messages:
             self._messages[width] = [
                 np.empty((len(r), c.stop - c.start), host.dtype) for _, r, c in receives
@@ -72,7 +71,7 @@ class Mover:
                 kept.append(piece)
                 with row_type(piece) as row:
                     requests.append(comm.Isend([piece, len(piece), row], peer, MOVE_TAG))
-        traffic.count(self.volume(width))
+        self._traffic.count(self.volume(width))
         with phases("wait"):
             wait_all(requests)
         with phases("pack"):

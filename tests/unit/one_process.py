@@ -3,6 +3,7 @@
 import numpy as np
 
 from gcnmpi.core.config import from_table
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
@@ -29,19 +30,19 @@ class OneProcess:
 
     def empty(self, place, width, exchanged=False):
         self.made.append((width, exchanged))
-        return np.full((self.matrix.shape[0], width), np.nan)
+        return Matrix(place, np.full((self.matrix.shape[0], width), np.nan))
 
     def release(self):
         pass
 
     def aggregate(self, k, x, out, then=None):
-        self.asked.append(("aggregate", k, x.shape[1]))
-        out[...] = self.matrix @ x
+        self.asked.append(("aggregate", k, x.array.shape[1]))
+        out[...] = self.matrix @ x.array
         self.kernel.follow(out, then)
 
     def aggregate_t(self, k, x, out, then=None):
-        self.asked.append(("aggregate_t", k, x.shape[1]))
-        out[...] = self.matrix.T @ x
+        self.asked.append(("aggregate_t", k, x.array.shape[1]))
+        out[...] = self.matrix.T @ x.array
         self.kernel.follow(out, then)
 
     def combine(self, k, x, weight, out, then=None, accumulate=False):

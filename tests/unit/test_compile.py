@@ -7,6 +7,7 @@ from one_process import ORDERS, OneProcess, model_of, program_of
 
 from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile.buffers import IN_PLACE
@@ -260,7 +261,8 @@ def test_wide_features_are_aggregated_some_columns_at_a_time_where_they_lie():
         expected, scheme = matrix @ features, OneProcess(matrix, kernel)
         for overwrite in (False, True):
             given = features.copy()
-            found = aggregate_constant(scheme, kernel, given, 1, width, False, overwrite)
+            x = Matrix(Place(0), given)
+            found = aggregate_constant(scheme, kernel, x, 1, width, False, overwrite).array
             np.testing.assert_allclose(found, expected, rtol=1e-13)
             assert [columns for _, _, columns in scheme.asked] == asked
             assert np.shares_memory(found, given) == (overwrite and width > 127)

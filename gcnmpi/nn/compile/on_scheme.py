@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from gcnmpi.core.config import Config
+from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.interface import Demand, Source
+from gcnmpi.schemes.interface import Demand
 from gcnmpi.schemes.outline import make_facts
 from partition.errors import UserError
 

@@ -68,24 +68,23 @@ def column_sum(binding: Binding, step: Step) -> Run:
 def aggregate(binding: Binding, step: Step) -> Run:
     """M·x."""
     scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
-    x, out = binding.read(step), binding.written(step)
+    x, out = binding.matrix(step.reads[0]), binding.written(step)
     return lambda epoch: scheme.aggregate(k, x, out, then(epoch))
 
 
 def aggregate_t(binding: Binding, step: Step) -> Run:
     """Mᵀ·g."""
     scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
-    x, out = binding.read(step), binding.written(step)
+    x, out = binding.matrix(step.reads[0]), binding.written(step)
     return lambda epoch: scheme.aggregate_t(k, x, out, then(epoch))
 
 
 def move(binding: Binding, step: Step) -> Run:
     """x in another layout."""
-    scheme, values = binding.scheme, binding.program.values
-    x, out = binding.read(step), binding.written(step)
-    before, after = values[step.reads[0]].place, values[step.writes].place
+    scheme = binding.scheme
+    x, out = binding.matrix(step.reads[0]), binding.matrix(step.writes)
     width = step.operator.width
-    return lambda epoch: scheme.move(x, before, after, width, out)
+    return lambda epoch: scheme.move(x, out, width)
 
 
 def aggregate_products(program: Program, step: Step, rows: int) -> list[Product]:

@@ -45,8 +45,8 @@ def layer_norm_backward(binding: Binding, step: Step) -> Run:
         of_weight.fill(0)
         of_bias.fill(0)
         if block.counts_entries:
-            sums = of_weight[block.columns], of_bias[block.columns]
-            kernel.normalised_column_sums(x, mean, rstd, grad, *sums)
+            mine = of_weight[block.columns], of_bias[block.columns]
+            kernel.normalised_column_sums(x, mean, rstd, grad, *mine)
         sums = scheme.row_sum(k, kernel.normalise_rows_sums(x, mean, rstd, weight, grad))
         centre, along = sums[:, :1] / width, sums[:, 1:] / width
         kernel.normalise_rows_backward(x, mean, rstd, weight, grad, centre, along, out)
