@@ -399,15 +399,22 @@ class OwnRows:
         self.pattern, self.ids, self.phases = pattern, np.arange(pattern.rows), Phases()
 
     def expand(self, x):
-        return x
+        return x.whole
 
-    whole = expand
+    def gradient(self, place, width):
+        rows = np.zeros((self.pattern.rows, width))
+        return Matrix(place, rows, rows)
 
-    def gradient(self, width):
-        return np.zeros((self.pattern.rows, width))
+    def fold(self, gradient, out):
+        out[...] = gradient.array
 
-    def fold(self, whole, out):
-        out[...] = whole
+
+class WholeRows(OneProcess):
+    """One process, in which every matrix has the rows of all neighbours."""
+
+    def empty(self, place, width, exchanged=False):
+        made = super().empty(place, width, exchanged)
+        return Matrix(place, made.array, made.array)
 
 
 @pytest.mark.parametrize("name", ["gat", "gatv2"])
@@ -415,7 +422,7 @@ def test_attention_has_the_scratch_that_a_kernel_wants_and_that_is_forecast(name
     random, kernel = np.random.default_rng(1), Noting("f8")
     matrix = sp.random_array((N, N), density=0.3, format="csr", rng=random)
     pattern = kernel.pattern(matrix, np.arange(N))
-    scheme = OneProcess(matrix, kernel)
+    scheme = WholeRows(matrix, kernel)
     scheme.halo = OwnRows(pattern)
     settings = {"name": name, "hidden": [], "out_heads": 2}
     model = model_of(scheme, kernel, settings, random.standard_normal((N, D_IN)), D_OUT)
