@@ -402,19 +402,11 @@ class OwnRows:
         return x.whole
 
     def gradient(self, place, width):
-        rows = np.zeros((self.pattern.rows, width))
-        return Matrix(place, rows, rows)
+        array = np.zeros((self.pattern.rows, width))
+        return Matrix(place, array, array)
 
     def fold(self, gradient, out):
-        out[...] = gradient.array
-
-
-class WholeRows(OneProcess):
-    """One process, in which every matrix has the rows of all neighbours."""
-
-    def empty(self, place, width, exchanged=False):
-        made = super().empty(place, width, exchanged)
-        return Matrix(place, made.array, made.array)
+        out[...] = gradient.whole
 
 
 @pytest.mark.parametrize("name", ["gat", "gatv2"])
@@ -422,7 +414,7 @@ def test_attention_has_the_scratch_that_a_kernel_wants_and_that_is_forecast(name
     random, kernel = np.random.default_rng(1), Noting("f8")
     matrix = sp.random_array((N, N), density=0.3, format="csr", rng=random)
     pattern = kernel.pattern(matrix, np.arange(N))
-    scheme = WholeRows(matrix, kernel)
+    scheme = OneProcess(matrix, kernel)
     scheme.halo = OwnRows(pattern)
     settings = {"name": name, "hidden": [], "out_heads": 2}
     model = model_of(scheme, kernel, settings, random.standard_normal((N, D_IN)), D_OUT)
