@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange, agree_on_plan
 from gcnmpi.halo.mixed import mixed
@@ -30,6 +30,7 @@ from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
+from gcnmpi.schemes import ROW_ORDERS
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.outline import (
     EXCHANGES,

@@ -30,7 +30,8 @@ class OneProcess:
 
     def empty(self, place, width, exchanged=False):
         self.made.append((width, exchanged))
-        return Matrix(place, np.full((self.matrix.shape[0], width), np.nan))
+        array = np.full((self.matrix.shape[0], width), np.nan)
+        return Matrix(place, array, array)  # with the room for a halo of no rows
 
     def release(self):
         pass
