@@ -7,12 +7,12 @@ volume of random rows is estimated. Nothing is of size P².
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig, section_fields
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.planner.costmodel import Case, Cost, Workload, memory, predict, workload
@@ -331,13 +331,13 @@ def _variants(
     except UserError as error:
         skipped.append(Skipped(name, {}, error.message))
         return []
-    own = (f.name for f in fields(SchemeConfig) if name in SCHEMES.owners(f"scheme.{f.name}"))
+    own = [key[7:] for key in SCHEMES.keys(name) if key.startswith("scheme.")]
     for option in own:
         if f"scheme.{option}" in setting.given and getattr(config, option) != "auto":
             variants = [v for v in variants if getattr(v, option) == getattr(config, option)]
     if not variants:
         skipped.append(Skipped(name, {}, f"has no variant on {size} ranks"))
-    names = [f.name for f in fields(SchemeConfig) if f.name not in ("name", "machine")]
+    names = [f.name for f in section_fields(SchemeConfig) if f.name not in ("name", "machine")]
     telling = [f for f in names if len({getattr(v, f) for v in variants}) > 1]
     found = []
     for variant in variants:

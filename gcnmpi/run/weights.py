@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table
+from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table, section_fields
 from gcnmpi.core.outputs import features_path
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import write_rows
@@ -265,7 +265,7 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
     for section, kind in (("model", ModelConfig), ("graph", GraphConfig)):
-        for entry in dataclasses.fields(kind):
+        for entry in section_fields(kind):
             if entry.name not in NOT_OF_A_NETWORK:
                 yield section, entry
 
@@ -286,7 +286,7 @@ def _shown_by(
                 f"{model.name}",
                 "name the network in --config, with all that it differs in from the defaults",
             )
-        keys = [key[6:] for key in NETWORKS.options[model.name] if key.startswith("model.")]
+        keys = [key[6:] for key in NETWORKS.keys(model.name) if key.startswith("model.")]
         of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]
         described = {f"model.{key}": getattr(model, key) for key in of_it}
         return described, network_of(model, *ends).widths, state

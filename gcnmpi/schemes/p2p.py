@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import ROW_ORDERS, Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange, agree_on_plan
 from gcnmpi.halo.plan import Plan, halo_of, local_numbers
@@ -28,6 +28,7 @@ from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import agreed
+from gcnmpi.schemes import ROW_ORDERS
 from gcnmpi.schemes.interface import Demand, Entry
 from gcnmpi.schemes.outline import (
     EXCHANGES,

@@ -162,7 +162,7 @@ def test_every_network_and_its_options_are_in_the_page_of_networks():
             named = set(re.findall(r"`(\w+)`", cells[1]))
             networks = set(NETWORKS) - named if cells[1].startswith("all") else named
             readers |= dict.fromkeys(re.findall(r"`([\w.]+)`", cells[0]), networks)
-    keys_of_some = {key for options in NETWORKS.options.values() for key in options}
+    keys_of_some = {key for name in NETWORKS for key in NETWORKS.keys(name)}
     assert readers == {key: set(NETWORKS.owners(key)) for key in keys_of_some}
 
 

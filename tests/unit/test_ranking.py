@@ -164,7 +164,7 @@ class Table:
     def available(self):
         return {"p2p": None}
 
-    def owners(self, option):
+    def keys(self, name):
         return []
 
 
