@@ -17,8 +17,8 @@ from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.planner.costmodel import ARITHMETIC
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Step
-from gcnmpi.schemes.outline import Sparse, make_facts
-from gcnmpi.schemes.p2p import P2POutline
+from gcnmpi.schemes.forecast import Sparse, make_facts
+from gcnmpi.schemes.p2p import P2PForecast
 from partition.errors import UserError
 
 BANDWIDTH = "axpy"
@@ -96,10 +96,10 @@ def least_work(problem: Problem, step: Step) -> Work:
     """
     source = Source(problem.stored, problem.partition, problem.direction)
     facts = make_facts(source, problem.config, Demand(problem.program.depth))
-    outline = P2POutline(1, dataclasses.replace(facts, metrics=None))
+    forecast = P2PForecast(1, dataclasses.replace(facts, metrics=None))
     flops = moved = 0
     for name, k, *sizes in step.model.products(backward=True):
-        for part in outline.work(0, name, k, *sizes) if name in ARITHMETIC else ():
+        for part in forecast.work(0, name, k, *sizes) if name in ARITHMETIC else ():
             if isinstance(part, Sparse):
                 flops += 2 * part.entries * part.width
                 moved += csr_bytes(part.rows, part.entries, facts.itemsize)

@@ -131,11 +131,11 @@ class HaloProduct:
         self._whole.clear()
 
     def multiply(
-        self, matrix: Operand, x: Matrix, out: Array, then: Epilogue | None = None
+        self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None = None
     ) -> None:
-        """out = then(matrix · x): own rows; of a fold, of the sum over the ranks of the plan."""
+        """out = epilogue(matrix · x): own rows; of a fold, of the sum over ranks."""
         product = self._fold if matrix.folds else self._expand
-        product(matrix, x, out, then)
+        product(matrix, x, out, epilogue)
 
     def gather(self, x: Matrix) -> Array:
         """The ``whole`` of x, which comes from ``empty``, with the rows of others in its halo."""
@@ -163,17 +163,17 @@ class HaloProduct:
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _expand(self, matrix: Operand, x: Matrix, out: Array, then: Epilogue | None) -> None:
+    def _expand(self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         exchange.start_expand(matrix.packed)
         alone = not self._plan.nhalo  # nothing is added to the own half
-        self._multiply_own(matrix, exchange.own, out, then if alone else None)
+        self._multiply_own(matrix, exchange.own, out, epilogue if alone else None)
         exchange.finish_expand()
         if not alone:
             with self._phases("spmm"):
-                self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, then)
+                self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, epilogue)
 
-    def _fold(self, matrix: Operand, x: Matrix, out: Array, then: Epilogue | None) -> None:
+    def _fold(self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         with self._phases("spmm"):
             self._kernel.spmm(matrix.halo, x.array, exchange.halo)
@@ -182,17 +182,19 @@ class HaloProduct:
         exchange.finish_fold()
         assert matrix.packed is not None
         with self._phases("spmm"):
-            self._kernel.spmm_then(matrix.packed, exchange.packed, out, True, then)
+            self._kernel.spmm_then(matrix.packed, exchange.packed, out, True, epilogue)
 
-    def _multiply_own(self, matrix: Operand, x: Array, out: Array, then: Epilogue | None) -> None:
+    def _multiply_own(
+        self, matrix: Operand, x: Array, out: Array, epilogue: Epilogue | None
+    ) -> None:
         whole = len(matrix.own) == 1
         with self._phases("spmm"):
             for number, (rows, chunk) in enumerate(matrix.own):
                 if number:
                     # A probe advances whatever is pending; a test looks at every request.
                     self._comm.Iprobe(tag=EXCHANGE_TAG)
-                self._kernel.spmm_then(chunk, x, out[rows], False, then if whole else None)
-            self._kernel.follow(out, None if whole else then)
+                self._kernel.spmm_then(chunk, x, out[rows], False, epilogue if whole else None)
+            self._kernel.follow(out, None if whole else epilogue)
 
     def _exchange_of(self, x: Matrix) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment."""

@@ -115,9 +115,9 @@ class Separate(EntryOperations[Any], DenseOperations[Any], SparseProducts[Any, A
 class Epilogues:
     """Products together with what goes along, for a kernel that does one after the other."""
 
-    def follow(self: Separate, x: Any, then: Epilogue | None) -> None:
-        if then is not None:
-            then.apply(self, x)
+    def follow(self: Separate, x: Any, epilogue: Epilogue | None) -> None:
+        if epilogue is not None:
+            epilogue.apply(self, x)
 
     def gemm_then(
         self: Separate,
@@ -125,20 +125,20 @@ class Epilogues:
         b: Any,
         out: Any,
         tb: bool,
-        then: Epilogue | None,
+        epilogue: Epilogue | None,
         accumulate: bool = False,
     ) -> None:
         self.gemm(a, b, out, tb=tb, accumulate=accumulate)
-        if then is not None:
-            then.apply(self, out)
+        if epilogue is not None:
+            epilogue.apply(self, out)
 
     def gemm_and_sums(self: Separate, a: Any, b: Any, out: Any, sums: Any) -> None:
         self.gemm(a, b, out, ta=True)
         self.column_sum(b, sums)
 
     def spmm_then(
-        self: Separate, matrix: Any, x: Any, out: Any, accumulate: bool, then: Epilogue | None
+        self: Separate, matrix: Any, x: Any, out: Any, accumulate: bool, epilogue: Epilogue | None
     ) -> None:
         self.spmm(matrix, x, out, accumulate)
-        if then is not None:
-            then.apply(self, out)
+        if epilogue is not None:
+            epilogue.apply(self, out)

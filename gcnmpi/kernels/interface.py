@@ -31,7 +31,7 @@ P = TypeVar("P")
 class FusedOperations(Protocol[A_in, S_in]):
     """Products together with what goes along, in one pass over memory if possible."""
 
-    def follow(self, x: A_in, then: Epilogue | None) -> None:
+    def follow(self, x: A_in, epilogue: Epilogue | None) -> None:
         """What follows a product, alone: where a scheme does something in between."""
 
     def gemm_then(
@@ -40,18 +40,18 @@ class FusedOperations(Protocol[A_in, S_in]):
         b: A_in,
         out: A_in,
         tb: bool,
-        then: Epilogue | None,
+        epilogue: Epilogue | None,
         accumulate: bool = False,
     ) -> None:
-        """out = then(a · b), or then(a · bᵀ); to accumulate, of the sum of out and that."""
+        """out = epilogue(a · b), or epilogue(a · bᵀ); to accumulate, of the sum of out and that."""
 
     def gemm_and_sums(self, a: A_in, b: A_in, out: A_in, sums: A_in) -> None:
         """out = aᵀ · b, and sums (columns,) = the sums of the columns of b."""
 
     def spmm_then(
-        self, matrix: S_in, x: A_in, out: A_in, accumulate: bool, then: Epilogue | None
+        self, matrix: S_in, x: A_in, out: A_in, accumulate: bool, epilogue: Epilogue | None
     ) -> None:
-        """out = then(matrix · x), or then(out + matrix · x)."""
+        """out = epilogue(matrix · x), or epilogue(out + matrix · x)."""
 
 
 class KernelOf(

@@ -102,15 +102,20 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         self.spmm_then(matrix, x, out, accumulate, None)
 
     def spmm_then(
-        self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool, then: Epilogue | None
+        self,
+        matrix: SparseMatrix,
+        x: Array,
+        out: Array,
+        accumulate: bool,
+        epilogue: Epilogue | None,
     ) -> None:
         """In one pass."""
         if accumulate and not len(matrix.indices):  # a halo that is empty
-            self.follow(out, then)
+            self.follow(out, epilogue)
             return
         self._native.spmm(
             matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate,
-            self._arrays_of(then),
+            self._arrays_of(epilogue),
         )  # fmt: skip
 
     def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
@@ -152,14 +157,14 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         b: Array,
         out: Array,
         tb: bool,
-        then: Epilogue | None,
+        epilogue: Epilogue | None,
         accumulate: bool = False,
     ) -> None:
         """In one pass where the weights are small."""
         if _narrow(a, b, out):
-            self._native.gemm(a, b.T if tb else b, out, accumulate, self._arrays_of(then))
+            self._native.gemm(a, b.T if tb else b, out, accumulate, self._arrays_of(epilogue))
         else:
-            super().gemm_then(a, b, out, tb, then, accumulate)
+            super().gemm_then(a, b, out, tb, epilogue, accumulate)
 
     def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
         """In one pass where the weights are small."""

@@ -30,7 +30,7 @@ from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.comm import Comm, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, share_of_cores
 from gcnmpi.planner.machine import Machine
-from gcnmpi.schemes.outline import Sparse
+from gcnmpi.schemes.forecast import Sparse
 
 # Tiles that are multiplied, (rows, inner, entries): square, tall operand, many rows, denser.
 TILES = ((20_000, 20_000, 200_000), (20_000, 200_000, 200_000), (200_000, 20_000, 400_000),

@@ -18,7 +18,7 @@ from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.planner.costmodel import Case, Cost, Workload, memory, predict, workload
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.outline import make_facts
+from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
@@ -111,8 +111,8 @@ class Setting:
         source = Source(self.stored, candidate.partition, self.direction)
         program, demand = program_on(self.work.network, source, config, size)
         facts = make_facts(source, config, demand)
-        outline = SCHEMES.get(candidate.scheme.name).outline(candidate.scheme, size, facts)
-        return Case(outline, size, self.work, self.machine, self.ranks_per_node, program)
+        forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
+        return Case(forecast, size, self.work, self.machine, self.ranks_per_node, program)
 
     def random_partition(self, k: int) -> Partition:
         """A partition that is not there, with the metrics that random rows are expected to have."""

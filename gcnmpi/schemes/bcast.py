@@ -43,9 +43,9 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.block_halo import load_halo
-from gcnmpi.schemes.block_rows import BlockRowsOutline, block_rows, load_tiles, share
+from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_tiles, share
+from gcnmpi.schemes.forecast import ROWS, Facts, Sparse, make_facts
 from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.outline import ROWS, Facts, Sparse, make_facts
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
 from partition.graph.graph import index_dtype
@@ -74,9 +74,9 @@ def load(
             )
         facts = make_facts(source, config, demand)
     overlap = config.scheme.overlap
-    outline = BroadcastOutline(comm.size, 1, facts, overlap)
+    forecast = BroadcastForecast(comm.size, 1, facts, overlap)
     options = {"name": "bcast", "overlap": overlap}
-    return load_broadcast(runtime, source, config, demand, outline, options)
+    return load_broadcast(runtime, source, config, demand, forecast, options)
 
 
 def load_broadcast(
@@ -84,18 +84,18 @@ def load_broadcast(
     source: Source,
     config: Config,
     demand: Demand,
-    outline: BroadcastOutline,
+    forecast: BroadcastForecast,
     options: dict[str, Any],
 ) -> RowScheme:
-    """The scheme of an outline, also one with copies."""
+    """The scheme of a forecast, also one with copies."""
     comm = runtime.comm
-    tiling = block_rows(comm, source, outline.copies, config)
-    transposed = not outline.facts.symmetric
+    tiling = block_rows(comm, source, forecast.copies, config)
+    transposed = not forecast.facts.symmetric
     forward, backward = load_tiles(comm, source, tiling, config, transposed)
-    grid = outline.count, outline.copies
+    grid = forecast.count, forecast.copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))
-    stages = share(outline.count, outline.copies, tiling.copy)
-    products = Broadcasts(runtime, column, tiling.cuts, stages, outline.overlap)
+    stages = share(forecast.count, forecast.copies, tiling.copy)
+    products = Broadcasts(runtime, column, tiling.cuts, stages, forecast.overlap)
     operands = [products.tiles(forward)]
     operands.append(operands[0] if backward is None else products.tiles(backward))
     max_bytes = config.loading.max_buffer_mb * 2**20
@@ -103,8 +103,8 @@ def load_broadcast(
     if demand.rows:
         halo = load_halo(runtime, source, config, tiling, column, sparse=False)
     return RowScheme(
-        runtime, options, tiling, products, operands, outline, max_bytes, halo=halo,
-        replicas=row if outline.copies > 1 else None,
+        runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
+        replicas=row if forecast.copies > 1 else None,
     )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 
 @dataclass(frozen=True)
-class BroadcastOutline(BlockRowsOutline):
+class BroadcastForecast(BlockRowsForecast):
     """Whole blocks on paper: those of ``bcast``, and with copies those of ``replicated``.
 
     A rank receives (rows of the blocks of its share, less its own)·d numbers in the stages.
@@ -172,12 +172,12 @@ class BroadcastOutline(BlockRowsOutline):
         return [Sparse(rows, one, entries * one // inner, width) for one in blocks if one]
 
 
-def make_outline(config: SchemeConfig, size: int, facts: Facts) -> BroadcastOutline:
+def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> BroadcastForecast:
     """The scheme on paper."""
-    return BroadcastOutline(size, 1, facts, config.overlap)
+    return BroadcastForecast(size, 1, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline, gives_rows=True)
+ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True)
 
 
 class Broadcasts:
@@ -231,14 +231,14 @@ class Broadcasts:
         self._buffers.clear()
 
     def multiply(
-        self, matrix: list[Tile], x: Matrix, out: Array, then: Epilogue | None = None
+        self, matrix: list[Tile], x: Matrix, out: Array, epilogue: Epilogue | None = None
     ) -> None:
-        """out = then(Σ over stages of this rank's tile times the block)."""
+        """out = epilogue(Σ over stages of this rank's tile times the block)."""
         out.fill(0)
         for tile, block in zip(matrix, self._arriving(x.array), strict=True):
             with self._phases("spmm"):
                 self._kernel.spmm(tile, block, out, accumulate=True)
-        self._kernel.follow(out, then)
+        self._kernel.follow(out, epilogue)
 
     def _arriving(self, x: Array) -> Iterator[Array]:
         """The blocks in the order of stages; with overlap the next one is under way meanwhile."""

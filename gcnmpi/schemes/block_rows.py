@@ -31,7 +31,7 @@ from gcnmpi.layout.tiling import (
 )
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
-from gcnmpi.schemes.outline import ROWS, Dense, Facts, Span, Sparse, whole_row_work
+from gcnmpi.schemes.forecast import ROWS, Dense, Facts, Span, Sparse, whole_row_work
 
 
 def share(count: int, copies: int, copy: int) -> range:
@@ -96,7 +96,7 @@ def load_tiles(
 
 
 @dataclass(frozen=True)
-class BlockRowsOutline(ABC):
+class BlockRowsForecast(ABC):
     """The layout on paper, and the products that do not depend on how blocks travel.
 
     Attributes

@@ -28,7 +28,7 @@ from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
-from gcnmpi.schemes.outline import Facts, Outline
+from gcnmpi.schemes.forecast import Facts, Forecast
 
 
 class Layout(Protocol):
@@ -91,14 +91,14 @@ class Layout(Protocol):
 class Products(Protocol):
     """The products of a layer, and the sums over all ranks that their gradients need.
 
-    The first four finish with what follows (``then``), if anything does. Where rows are whole,
+    The first four finish with what follows (``epilogue``), if anything does. Where rows are whole,
     ``accumulate=True`` adds a dense product to what is in ``out``; other layouts refuse it.
     """
 
-    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """out = M·x."""
 
-    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """out = Mᵀ·x."""
 
     def combine(
@@ -107,7 +107,7 @@ class Products(Protocol):
         x: Array,
         weight: Array,
         out: Array,
-        then: Epilogue | None = None,
+        epilogue: Epilogue | None = None,
         accumulate: bool = False,
     ) -> None:
         """out = x·W."""
@@ -118,7 +118,7 @@ class Products(Protocol):
         x: Array,
         weight: Array,
         out: Array,
-        then: Epilogue | None = None,
+        epilogue: Epilogue | None = None,
         accumulate: bool = False,
     ) -> None:
         """out = x·Wᵀ."""
@@ -197,8 +197,8 @@ class Entry:
     variants : callable
         ``variants(config, size)``: the options with every grid or replication factor that is
         possible on ``size`` ranks, for the ranking of all.
-    outline : callable
-        ``outline(config, size, facts)``: the scheme on paper; ``config`` as for ``parts``.
+    forecast : callable
+        ``forecast(config, size, facts)``: the scheme on paper; ``config`` as for ``parts``.
     gives_rows : bool
         Whether it can give whole rows of neighbours, which attention and maxima need.
     """
@@ -206,7 +206,7 @@ class Entry:
     load: Callable[[Runtime, Source, Config, Demand], Scheme]
     parts: Callable[[SchemeConfig, int], int]
     variants: Callable[[SchemeConfig, int], list[SchemeConfig]]
-    outline: Callable[[SchemeConfig, int, Facts], Outline]
+    forecast: Callable[[SchemeConfig, int, Facts], Forecast]
     gives_rows: bool = False
 
 

@@ -31,8 +31,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes import ROW_ORDERS
-from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.outline import (
+from gcnmpi.schemes.forecast import (
     EXCHANGES,
     Dense,
     Facts,
@@ -43,6 +42,7 @@ from gcnmpi.schemes.outline import (
     make_facts,
     whole_row_work,
 )
+from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.graph.graph import entry_values, row_sums, with_loops
 
@@ -93,7 +93,7 @@ def load(
         forward, backward = both[0], None if facts.folds else both[-1]
     products = HaloProduct(runtime, plan, config.scheme)
     operands = products.both(forward, backward, packings) if demand.products else ()
-    outline = P2POutline(comm.size, facts, {comm.rank: products.kept})
+    forecast = P2PForecast(comm.size, facts, {comm.rank: products.kept})
     options = {
         "name": "p2p",
         "exchange": "mixed" if facts.mixed else "rows",
@@ -105,7 +105,7 @@ def load(
         halo = ExchangedHalo(runtime, products, forward, ids)
     return RowScheme(
         runtime, options, loading.OwnRows(parts, plan.own),
-        products, operands, outline, max_bytes, halo=halo, plan=plan,
+        products, operands, forecast, max_bytes, halo=halo, plan=plan,
     )  # fmt: skip
 
 
@@ -120,7 +120,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 
 @dataclass(frozen=True)
-class P2POutline:
+class P2PForecast:
     """The scheme on paper: everything follows from the partition's metrics.
 
     Attributes
@@ -198,7 +198,7 @@ ENTRY = Entry(
     load,
     parts_needed,
     variants,
-    lambda config, size, facts: P2POutline(size, facts),
+    lambda config, size, facts: P2PForecast(size, facts),
     gives_rows=True,
 )
 

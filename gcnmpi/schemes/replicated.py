@@ -40,7 +40,7 @@ from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.schemes.bcast import BroadcastOutline, load_broadcast
+from gcnmpi.schemes.bcast import BroadcastForecast, load_broadcast
 from gcnmpi.schemes.block_halo import (
     block_of,
     load_halo,
@@ -49,14 +49,14 @@ from gcnmpi.schemes.block_halo import (
     plan_of,
 )
 from gcnmpi.schemes.block_rows import (
-    BlockRowsOutline,
+    BlockRowsForecast,
     block_rows,
     copy_of,
     load_tiles,
     share,
 )
+from gcnmpi.schemes.forecast import ROWS, Facts, Sparse, alone, exchange_volume, make_facts
 from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.outline import ROWS, Facts, Sparse, alone, exchange_volume, make_facts
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
 
@@ -74,25 +74,25 @@ def load(
     comm, copies = runtime.comm, config.scheme.replication
     with agreed(comm):
         facts = make_facts(source, config, demand)
-    outline = make_outline(config.scheme, comm.size, facts)
+    forecast = make_forecast(config.scheme, comm.size, facts)
     options = {
         "name": "replicated",
         "replication": copies,
-        "parts": outline.count,
+        "parts": forecast.count,
         "sparse": config.scheme.sparse,
     }
-    if isinstance(outline, BroadcastOutline):
-        options |= {"overlap": outline.overlap}
-        return load_broadcast(runtime, source, config, demand, outline, options)
+    if isinstance(forecast, BroadcastForecast):
+        options |= {"overlap": forecast.overlap}
+        return load_broadcast(runtime, source, config, demand, forecast, options)
     options |= {"backward": "fold" if facts.folds else "expand"}
     max_bytes = config.loading.max_buffer_mb * 2**20
     tiling = block_rows(comm, source, copies, config)
     # A transpose that is expanded has the pattern of M, and so its plan.
     other = not facts.folds and not facts.symmetric
     forward, backward = load_tiles(comm, source, tiling, config, transposed=other)
-    grid = outline.count, copies
+    grid = forecast.count, copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))
-    first = int(tiling.cuts[share(outline.count, copies, tiling.copy).start])
+    first = int(tiling.cuts[share(forecast.count, copies, tiling.copy).start])
     needed = needed_rows(forward, first, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
     of_column = dataclasses.replace(runtime, comm=column.comm)
@@ -108,11 +108,11 @@ def load(
     if demand.rows:
         halo = load_halo(runtime, source, config, tiling, column, sparse=True)
         halo_kept = {comm.rank: halo.kept}
-    outline = dataclasses.replace(outline, received=received, kept=kept, halo_kept=halo_kept)
+    forecast = dataclasses.replace(forecast, received=received, kept=kept, halo_kept=halo_kept)
     return RowScheme(
-        runtime, options, tiling, products, operands, outline, max_bytes, halo=halo,
+        runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
         replicas=row if copies > 1 else None,
-        complete_on=copy_of(outline.count, copies, tiling.row) if facts.folds else None,
+        complete_on=copy_of(forecast.count, copies, tiling.row) if facts.folds else None,
     )  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 
 @dataclass(frozen=True)
-class NeededOutline(BlockRowsOutline):
+class NeededForecast(BlockRowsForecast):
     """Needed rows on paper.
 
     What a rank sends follows exactly from the partition's metrics: all that its part sends in 1D,
@@ -234,11 +234,13 @@ class NeededOutline(BlockRowsOutline):
         return self.facts.metrics or alone(self.facts)
 
 
-def make_outline(config: SchemeConfig, size: int, facts: Facts) -> BroadcastOutline | NeededOutline:
+def make_forecast(
+    config: SchemeConfig, size: int, facts: Facts
+) -> BroadcastForecast | NeededForecast:
     """The scheme on paper."""
     if config.sparse:
-        return NeededOutline(size, config.replication, facts)
-    return BroadcastOutline(size, config.replication, facts, config.overlap)
+        return NeededForecast(size, config.replication, facts)
+    return BroadcastForecast(size, config.replication, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline, gives_rows=True)
+ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True)

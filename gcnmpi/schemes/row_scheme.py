@@ -22,7 +22,7 @@ from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, slice_of
-from gcnmpi.schemes.outline import Outline
+from gcnmpi.schemes.forecast import Forecast
 from gcnmpi.schemes.whole_rows import WholeRows
 
 Operand = TypeVar("Operand")
@@ -57,9 +57,9 @@ class RowProducts(Protocol[Operand_in]):
         """Free what was kept for products that are made once."""
 
     def multiply(
-        self, matrix: Operand_in, x: Matrix, out: Array, then: Epilogue | None = None
+        self, matrix: Operand_in, x: Matrix, out: Array, epilogue: Epilogue | None = None
     ) -> None:
-        """out = then(this rank's tile of a matrix times the rows of x it takes)."""
+        """out = epilogue(this rank's tile of a matrix times the rows of x it takes)."""
 
 
 class RowScheme(WholeRows, Generic[Operand]):
@@ -90,7 +90,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         rows: Rows,
         products: RowProducts[Operand],
         operands: Sequence[Operand],
-        outline: Outline,
+        forecast: Forecast,
         max_bytes: float,
         *,
         replicas: Group | None = None,
@@ -100,7 +100,7 @@ class RowScheme(WholeRows, Generic[Operand]):
     ) -> None:
         super().__init__(runtime)
         self.name, self._options = options["name"], options
-        self._rows, self._outline = rows, outline
+        self._rows, self._forecast = rows, forecast
         self._products, self._operands = products, operands
         self._replicas, self._complete_on, self._max_bytes = replicas, complete_on, max_bytes
         self.halo, self.plan = halo, plan
@@ -128,13 +128,13 @@ class RowScheme(WholeRows, Generic[Operand]):
         if self.halo is not None:
             self.halo.release()
 
-    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product of this copy; then the sum over copies, in place."""
-        self._multiply(self._operands[0], None, x, out, then)
+        self._multiply(self._operands[0], None, x, out, epilogue)
 
-    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The same with Mᵀ; the copy on which the rows are complete gives them to the others."""
-        self._multiply(self._operands[1], self._complete_on, x, out, then)
+        self._multiply(self._operands[1], self._complete_on, x, out, epilogue)
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """Own rows of an array on disk."""
@@ -145,8 +145,8 @@ class RowScheme(WholeRows, Generic[Operand]):
         return self._rows.original(self._comm, piece, width, self._max_bytes)
 
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
-        """From the outline."""
-        return self._outline.volume(self._comm.rank, product, k, *sizes)
+        """From the forecast."""
+        return self._forecast.volume(self._comm.rank, product, k, *sizes)
 
     def _multiply(
         self,
@@ -154,14 +154,14 @@ class RowScheme(WholeRows, Generic[Operand]):
         complete_on: int | None,
         x: Matrix,
         out: Array,
-        then: Epilogue | None,
+        epilogue: Epilogue | None,
     ) -> None:
         if self._replicas is None:
-            self._products.multiply(matrix, x, out, then)
+            self._products.multiply(matrix, x, out, epilogue)
             return
         self._products.multiply(matrix, x, out)
         if complete_on is None:
             self._replicas.all_reduce(out)
         else:
             self._replicas.broadcast(out, complete_on)
-        self._kernel.follow(out, then)
+        self._kernel.follow(out, epilogue)

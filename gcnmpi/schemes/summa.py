@@ -2,7 +2,7 @@
 
 Tripathy, Yelick and Buluç 2020, section IV-C and algorithm 3. Rank (i, j) holds rows block i and
 columns block j of every dense matrix, tile (i, j) of M and tile (i, j) of Mᵀ (one object where M
-is symmetric); weights are on every rank. What is sent, :mod:`gcnmpi.schemes.summa_outline` says to
+is symmetric); weights are on every rank. What is sent, :mod:`gcnmpi.schemes.summa_forecast` says to
 the byte, with the formulas of the paper.
 
 ==============  ==========================================================================
@@ -50,13 +50,13 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes import row_ops
+from gcnmpi.schemes.forecast import Facts, make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
-from gcnmpi.schemes.outline import Facts, make_facts
-from gcnmpi.schemes.summa_outline import (
+from gcnmpi.schemes.summa_forecast import (
     Grid,
     Layout,
     Stage,
-    SummaOutline,
+    SummaForecast,
     make_chunks,
     result_travels,
 )
@@ -110,10 +110,10 @@ def load_on_grid(
 
     pieces = ranks.transpose(0, 2, 1).reshape(p1 * p3, p2, 1)
     tiling = Tiling(ordering, layout.pieces, pieces, i * p3 + layer, j, 0)
-    outline = SummaOutline(grid, config.scheme.block, facts)
+    forecast = SummaForecast(grid, config.scheme.block, facts)
     order = permutation_kind(config.scheme, partition is not None)
     return make(
-        runtime, outline, layout, tiling, (forward, backward),
+        runtime, forecast, layout, tiling, (forward, backward),
         permutation=order, max_bytes=max_bytes,
     )  # fmt: skip
 
@@ -132,10 +132,10 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     ]
 
 
-def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
+def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> SummaForecast:
     """On paper."""
     shuffled = permutation_kind(config, facts.metrics is not None) == "single"
-    return SummaOutline(_grid(config, size), config.block, facts, shuffled=shuffled)
+    return SummaForecast(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
 def check_permutation(config: SchemeConfig) -> None:
@@ -153,7 +153,7 @@ def _grid(config: SchemeConfig, size: int) -> Grid:
     return rows, columns, 1
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline)
+ENTRY = Entry(load, parts_needed, variants, make_forecast)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ class Summa(WholeWeights):
 
     Parameters
     ----------
-    outline : SummaOutline
+    forecast : SummaForecast
         Without the entries that travel: they are found here.
     tiling : Tiling
         Tiling of dense matrices.
@@ -206,7 +206,7 @@ class Summa(WholeWeights):
     def __init__(
         self,
         runtime: Runtime,
-        outline: SummaOutline,
+        forecast: SummaForecast,
         layout: Layout,
         tiling: Tiling,
         matrices: tuple[sp.csr_array, sp.csr_array],
@@ -216,7 +216,7 @@ class Summa(WholeWeights):
     ) -> None:
         super().__init__(runtime)
         self._tiling, self._max_bytes, self._permutation = tiling, max_bytes, permutation
-        self.grid, self._block = outline.grid, outline.block
+        self.grid, self._block = forecast.grid, forecast.block
         axes = [line(runtime, self.grid, axis) for axis in range(3)]
         self._process_column, self._process_row, self._fiber = axes
 
@@ -230,7 +230,7 @@ class Summa(WholeWeights):
         if backward is not forward:
             self._backward = self._staged(backward)
         entries = {"aggregate": self._forward.entries, "aggregate_t": self._backward.entries}
-        self._outline = dataclasses.replace(outline, travelling=entries)
+        self._forecast = dataclasses.replace(forecast, travelling=entries)
         self._memory: dict[str, Any] = {}
 
     def describe(self) -> dict[str, Any]:
@@ -255,15 +255,15 @@ class Summa(WholeWeights):
         """Free the buffers of what is received."""
         self._memory.clear()
 
-    def aggregate(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """In stages, then summed over layers."""
         self._multiply(self._forward, x.array, out)
-        self._kernel.follow(out, then)
+        self._kernel.follow(out, epilogue)
 
-    def aggregate_t(self, k: int, x: Matrix, out: Array, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The same with the tiles of Mᵀ."""
         self._multiply(self._backward, x.array, out)
-        self._kernel.follow(out, then)
+        self._kernel.follow(out, epilogue)
 
     def combine(
         self,
@@ -271,13 +271,13 @@ class Summa(WholeWeights):
         x: Array,
         weight: Array,
         out: Array,
-        then: Epilogue | None = None,
+        epilogue: Epilogue | None = None,
         accumulate: bool = False,
     ) -> None:
         """Partial SUMMA."""
         refuse_to_add(self.name, accumulate)
         self._multiply_dense(x, weight, out)
-        self._kernel.follow(out, then)
+        self._kernel.follow(out, epilogue)
 
     def combine_t(
         self,
@@ -285,13 +285,13 @@ class Summa(WholeWeights):
         x: Array,
         weight: Array,
         out: Array,
-        then: Epilogue | None = None,
+        epilogue: Epilogue | None = None,
         accumulate: bool = False,
     ) -> None:
         """Partial SUMMA."""
         refuse_to_add(self.name, accumulate)
         self._multiply_dense(x, weight.T, out)
-        self._kernel.follow(out, then)
+        self._kernel.follow(out, epilogue)
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
@@ -345,7 +345,7 @@ class Summa(WholeWeights):
 
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
         """From the layout, and the entries of the tiles of M."""
-        return self._outline.volume(self._comm.rank, product, k, *sizes)
+        return self._forecast.volume(self._comm.rank, product, k, *sizes)
 
     def _multiply(self, matrix: StagedMatrix, x: Array, out: Array) -> None:
         kernel, single = self._kernel, self._fiber.size == 1

@@ -95,12 +95,12 @@ class WholeRows(WholeWeights):
         x: Array,
         weight: Array,
         out: Array,
-        then: Epilogue | None = None,
+        epilogue: Epilogue | None = None,
         accumulate: bool = False,
     ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, False, then, accumulate)
+            self._kernel.gemm_then(x, weight, out, False, epilogue, accumulate)
 
     def combine_t(
         self,
@@ -108,12 +108,12 @@ class WholeRows(WholeWeights):
         x: Array,
         weight: Array,
         out: Array,
-        then: Epilogue | None = None,
+        epilogue: Epilogue | None = None,
         accumulate: bool = False,
     ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, True, then, accumulate)
+            self._kernel.gemm_then(x, weight, out, True, epilogue, accumulate)
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None

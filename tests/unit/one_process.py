@@ -36,23 +36,23 @@ class OneProcess:
     def release(self):
         pass
 
-    def aggregate(self, k, x, out, then=None):
+    def aggregate(self, k, x, out, epilogue=None):
         self.asked.append(("aggregate", k, x.array.shape[1]))
         out[...] = self.matrix @ x.array
-        self.kernel.follow(out, then)
+        self.kernel.follow(out, epilogue)
 
-    def aggregate_t(self, k, x, out, then=None):
+    def aggregate_t(self, k, x, out, epilogue=None):
         self.asked.append(("aggregate_t", k, x.array.shape[1]))
         out[...] = self.matrix.T @ x.array
-        self.kernel.follow(out, then)
+        self.kernel.follow(out, epilogue)
 
-    def combine(self, k, x, weight, out, then=None, accumulate=False):
+    def combine(self, k, x, weight, out, epilogue=None, accumulate=False):
         self.asked.append(("combine", k, *weight.shape))
-        self.kernel.gemm_then(x, weight, out, False, then, accumulate)
+        self.kernel.gemm_then(x, weight, out, False, epilogue, accumulate)
 
-    def combine_t(self, k, x, weight, out, then=None, accumulate=False):
+    def combine_t(self, k, x, weight, out, epilogue=None, accumulate=False):
         self.asked.append(("combine_t", k, *weight.shape))
-        self.kernel.gemm_then(x, weight, out, True, then, accumulate)
+        self.kernel.gemm_then(x, weight, out, True, epilogue, accumulate)
 
     def weight_grad(self, k, x, grad, out, sums=None):
         self.asked.append(("weight_grad", k, *out.shape))

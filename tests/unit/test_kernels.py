@@ -316,7 +316,7 @@ def test_what_follows_a_product(kernel, random, width):
     output = give(kernel, random.choice([-1.0, 0.0, 1.0], (rows, width)))
     before = random.standard_normal((rows, width))
     x, weight, turned = give(kernel, x), give(kernel, weight), give(kernel, weight.T)
-    for then in (
+    for epilogue in (
         None,
         Activation(bias, kind="none"),
         Activation(bias),
@@ -326,14 +326,14 @@ def test_what_follows_a_product(kernel, random, width):
     ):
         for accumulate in (False, True):
             found, expected = give(kernel, before), give(kernel, before)
-            kernel.spmm_then(mine, wide, found, accumulate, then)
+            kernel.spmm_then(mine, wide, found, accumulate, epilogue)
             kernel.spmm(mine, wide, expected, accumulate)
-            kernel.follow(expected, then)
+            kernel.follow(expected, epilogue)
             assert_near(kernel, found, kernel.to_host(expected))
         kernel.gemm(x, weight, expected)
-        kernel.follow(expected, then)
+        kernel.follow(expected, epilogue)
         for other, transposed in ((weight, False), (turned, True)):
-            kernel.gemm_then(x, other, found, transposed, then)
+            kernel.gemm_then(x, other, found, transposed, epilogue)
             assert_near(kernel, found, kernel.to_host(expected), 10)
 
 

@@ -191,7 +191,7 @@ def test_what_follows_must_fit(target, dtype):
     kernel = NativeKernel(dtype, 1, target)
     x, weight, out = kernel.zeros(6, 4), kernel.zeros(4, 3), kernel.zeros(6, 3)
     matrix, keys = kernel.sparse(sp.csr_array(np.eye(6))), (np.zeros(6, "u8"), np.zeros(3, "u4"))
-    for then in (
+    for epilogue in (
         Activation(kernel.zeros(4)),
         Activation(None, "relu", keys[0][:5], keys[1], 0.5),
         Activation(None, "relu", keys[0], keys[1][:2], 0.5),
@@ -199,9 +199,9 @@ def test_what_follows_must_fit(target, dtype):
         ActivationBackward(kernel.zeros(5, 3), scale=1.0),
     ):
         with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
-            kernel.gemm_then(x, weight, out, False, then)
+            kernel.gemm_then(x, weight, out, False, epilogue)
         with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
-            kernel.spmm_then(matrix, kernel.zeros(6, 3), out, False, then)
+            kernel.spmm_then(matrix, kernel.zeros(6, 3), out, False, epilogue)
     with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
         kernel.gemm_and_sums(x, out, weight, kernel.zeros(4))
 

@@ -61,8 +61,8 @@ def fold_overwrites(comm):
     """Rows that several ranks contribute to keep the last contribution only."""
 
     def make(fold):
-        def overwriting(self, matrix, x, out, then):
-            fold(self, matrix, x, out, then)
+        def overwriting(self, matrix, x, out, epilogue):
+            fold(self, matrix, x, out, epilogue)
             exchange = self._exchange_of(x)
             out[self._plan.send_rows] = exchange.packed
 

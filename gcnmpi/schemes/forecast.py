@@ -1,7 +1,7 @@
-"""Outlines of schemes: what each rank would hold, compute and send, computed without running it.
+"""Forecasts of schemes: what each rank would hold, compute and send, computed without running it.
 
-The one definition of these numbers. A running scheme holds its own outline, and says what it
-will send by it; the cost model asks outlines of thousands of ranks that are not there.
+The one definition of these numbers. A running scheme holds its own forecast, and says what it
+will send by it; the cost model asks forecasts of thousands of ranks that are not there.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Span:
     all_pairs: bool = False
 
 
-class Outline(Protocol):
+class Forecast(Protocol):
     """A scheme with its options on some number of ranks. ``rank`` is any of them."""
 
     @property
