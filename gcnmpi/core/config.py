@@ -93,6 +93,9 @@ class TrainConfig(SGDOptions, AdamOptions):
     weight_decay_layers: str = key(
         "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
     )
+    weight_decay_convs: float = key(
+        0.0, "L2 penalty of parameters 'convs.…', as GCNII has one; 0: weight_decay", low=0
+    )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
     checkpoint_every: int = key(0, "epochs between checkpoints; 0: none", low=0)
     checkpoint_minutes: float = key(

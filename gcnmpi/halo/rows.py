@@ -36,12 +36,15 @@ class Halo(Protocol):
         Where the time of what is done with the rows is counted.
     kept : Kept
         Rows that need no message.
+    alone : bool
+        Whether there is one rank only: none has a halo.
     """
 
     pattern: Pattern
     ids: np.ndarray
     phases: Phases
     kept: Kept
+    alone: bool
 
     def empty(self, place: Place, width: int) -> Matrix:
         """A matrix that can be expanded."""
@@ -82,7 +85,7 @@ class ExchangedHalo:
     ) -> None:
         self._products, self.ids, self.phases = products, ids, runtime.phases
         self.pattern = runtime.kernel.pattern(pattern, ids)
-        self.kept = products.kept
+        self.kept, self.alone = products.kept, runtime.comm.size == 1
 
     def empty(self, place: Place, width: int) -> Matrix:
         """The head of an ``[own | halo]`` buffer."""
@@ -135,6 +138,7 @@ class BroadcastHalo:
     ) -> None:
         self._group, self._kernel, self._rows, self._plan = group, runtime.kernel, rows, plan
         self.ids, self.phases, self.kept = ids, runtime.phases, Kept()
+        self.alone = runtime.comm.size == 1
         self.pattern = runtime.kernel.pattern(pattern, ids)
         self._largest = max((r for q, r in enumerate(rows) if q != group.rank), default=0)
         # Of each block: where its rows go behind the own ones, and which of its rows they are.

@@ -139,12 +139,15 @@ class Model:
         steps = (*program.forward, *program.backward) if backward else program.evaluation
         return products(program, steps, lambda place: len(self._scheme.block(place, 0).rows))
 
-    def decays(self) -> dict[str, bool]:
-        """Whether weight decay applies to each parameter."""
-        first_only = self._config.train.weight_decay_layers == "first"
-        found = {FEATURES: not first_only}
+    def penalties(self) -> dict[str, float]:
+        """The L2 penalty of each parameter: its weight decay."""
+        train = self._config.train
+        first_only = train.weight_decay_layers == "first"
+        found = {FEATURES: 0.0 if first_only else train.weight_decay}
         for name, parameter in self.network.parameters.items():
-            found[name] = parameter.trained and (parameter.layer == 1 or not first_only)
+            decays = parameter.trained and (parameter.layer == 1 or not first_only)
+            own = train.weight_decay_convs if name.startswith("convs.") else 0.0
+            found[name] = (own or train.weight_decay) if decays else 0.0
         return found
 
     def whole(self, flat: Array) -> dict[str, np.ndarray]:

@@ -78,18 +78,18 @@ class Optimizer(Protocol):
 
 
 def make_optimizer(
-    kernel: Kernel, parameters: Parameters, decays: Mapping[str, bool], config: TrainConfig
+    kernel: Kernel, parameters: Parameters, penalties: Mapping[str, float], config: TrainConfig
 ) -> Optimizer:
     """The optimizer that the configuration names.
 
     Parameters
     ----------
-    decays : mapping of str to bool
-        Whether weight decay applies to a parameter.
+    penalties : mapping of str to float
+        Weight decay of each parameter, which is added to its gradient.
     """
     decay = np.zeros(parameters.flat.shape)
     for name, piece in parameters.slices.items():
-        decay[piece] = config.weight_decay if decays[name] else 0.0
+        decay[piece] = penalties[name]
     penalty = kernel.from_host(decay) if decay.any() else None
     return OPTIMIZERS.get(config.optimizer)(kernel, parameters.flat, penalty, config)
 

@@ -185,7 +185,8 @@ def _decayed(
 ) -> np.ndarray:
     if config.weight_decay_layers == "first" and name not in first:
         return gradient[name]
-    return gradient[name] + config.weight_decay * weights[name]
+    of_convs = config.weight_decay_convs if name.startswith("convs.") else 0.0
+    return gradient[name] + (of_convs or config.weight_decay) * weights[name]
 
 
 def _sgd(config: TrainConfig, first: Container[str] = ()) -> Callable[[Weights, Weights], Weights]:

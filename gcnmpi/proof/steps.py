@@ -36,9 +36,9 @@ def steps_apart(kernel: Kernel, config: TrainConfig) -> float:
     float
         Infinity, or NaN, where a parameter is no number but the oracle's are.
     """
-    config = dataclasses.replace(config, weight_decay_layers="all")
+    config = dataclasses.replace(config, weight_decay_layers="all", weight_decay_convs=0.0)
     parameters = Parameters(kernel, {}, {_NAME: _SHAPE})
-    step = make_optimizer(kernel, parameters, {_NAME: True}, config).step
+    step = make_optimizer(kernel, parameters, {_NAME: config.weight_decay}, config).step
     update = oracle.UPDATES[config.optimizer](config)
     expected = {_NAME: np.zeros(_SHAPE)}
     for gradient in _gradients(kernel.dtype):

@@ -220,7 +220,7 @@ class Step:
         self.model = model = make_model(problem)
         self.targets = targets = load_targets(problem, model.place)
         self._problem = problem
-        self.optimizer = make_optimizer(kernel, model.parameters, model.decays(), train)
+        self.optimizer = make_optimizer(kernel, model.parameters, model.penalties(), train)
         self._loss = SoftmaxCrossEntropy(
             problem.scheme, kernel, model.place.layer, targets.labels, targets.masks["train"],
             targets.counts["train"], model.widths[-1],

@@ -524,7 +524,7 @@ def test_optimizers_step_as_pytorch_does(kernel, optimizer):
     config = from_table({"train": {"optimizer": optimizer, **SETTINGS[optimizer]}}).train
     parameters = Parameters(kernel, {}, {"1.weight": (3, 1)})
     kernel.copy(give(kernel, np.array(START)[:, np.newaxis]), parameters["1.weight"])
-    step = make_optimizer(kernel, parameters, {"1.weight": True}, config).step
+    step = make_optimizer(kernel, parameters, {"1.weight": config.weight_decay}, config).step
     for grad, expected in zip(GRADIENTS, PYTORCH[optimizer], strict=True):
         step(give(kernel, grad))
         assert_near(kernel, parameters.flat, expected)
@@ -535,8 +535,8 @@ def test_weight_decay_of_some_parameters_only(kernel):
     table = {"optimizer": "sgd", "lr": 1.0, "weight_decay": 0.5}
     parameters = Parameters(kernel, {"1.weight": (2, 2)}, {"2.weight": (2, 1)})
     parameters.flat[...] = 1
-    decays = {"1.weight": True, "2.weight": False}
-    make_optimizer(kernel, parameters, decays, from_table({"train": table}).train).step(
+    penalties = {"1.weight": 0.5, "2.weight": 0.0}
+    make_optimizer(kernel, parameters, penalties, from_table({"train": table}).train).step(
         kernel.zeros(6)
     )
     assert_near(kernel, parameters["1.weight"], np.full((2, 2), 0.5))

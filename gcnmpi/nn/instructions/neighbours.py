@@ -57,13 +57,14 @@ def max_aggregate_backward(binding: Binding, step: Step) -> Run:
     """The gradient to where the maximum was."""
     kernel, halo = binding.kernel, binding.halo
     grad, out, arg = binding.read(step), binding.written(step), _arg(binding, step)
-    gradient = _gradient(binding, step)
+    gradient = _gradient(binding, step, out)
     whole = gradient.whole
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
             kernel.max_aggregate_backward(halo.pattern, grad, arg, whole)
-        halo.fold(gradient, out)
+        if gradient.array is not out:
+            halo.fold(gradient, out)
 
     return run
 
@@ -102,10 +103,10 @@ def attend_backward(binding: Binding, step: Step) -> Run:
     of_source, of_target = (binding.gradients[name] for name in (operator.source, operator.target))
     t, s, shift, total = _scores(binding, step, heads)
     dropout, own = _dropout(binding, operator), len(s)
-    gradient, dt = _gradient(binding, step), binding.scratch("dt", len(t), heads)
+    gradient, dt = _gradient(binding, step, out), binding.scratch("dt", len(t), heads)
     dx, whole = gradient.whole, binding.matrix(step.reads[1]).whole
     ds = binding.scratch("ds", own, heads)
-    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
+    scratch = _arc_scratch(binding, heads)
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
@@ -120,7 +121,8 @@ def attend_backward(binding: Binding, step: Step) -> Run:
             if not counts:  # another copy of these rows gives the same
                 of_source.fill(0)
                 of_target.fill(0)
-        halo.fold(gradient, out)
+        if gradient.array is not out:
+            halo.fold(gradient, out)
 
     return run
 
@@ -132,7 +134,7 @@ def attend_v2(binding: Binding, step: Step) -> Run:
     x1, x2, out = binding.matrix(step.reads[0]), binding.read(step, 1), binding.written(step)
     heads, vector = operator.heads, binding.parameters[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
+    scratch = _arc_scratch(binding, heads)
     dropout = _dropout(binding, operator)
 
     def run(epoch: int) -> None:
@@ -156,7 +158,7 @@ def attend_v2_backward(binding: Binding, step: Step) -> Run:
     heads, vector = operator.heads, binding.parameters[operator.vector]
     of_vector = binding.gradients[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
+    scratch = _arc_scratch(binding, heads)
     dropout, dx1 = _dropout(binding, operator), _gradient(binding, step).whole
 
     def run(epoch: int) -> None:
@@ -179,9 +181,22 @@ def attend_v2_source(binding: Binding, step: Step) -> Run:
     return lambda epoch: halo.fold(gradient, out)
 
 
-def _gradient(binding: Binding, step: Step) -> Matrix:
-    """Room for gradients of own and halo rows of what an operator looks at."""
+def _gradient(binding: Binding, step: Step, out: Array | None = None) -> Matrix:
+    """Room for gradients of own and halo rows of what an operator looks at.
+
+    It is ``out``, which the step writes, where no rank has a halo: nothing is folded then.
+    """
+    if out is not None and binding.halo.alone:
+        return Matrix(binding.place(step), out, out)
     return binding.halo.gradient(binding.place(step), step.operator.width)
+
+
+def _arc_scratch(binding: Binding, heads: int) -> Array:
+    """(scratch rows, heads), in a memory for the step with most heads."""
+    rows = binding.halo.pattern.scratch_rows
+    steps = (*binding.program.forward, *binding.program.backward)
+    most = max(getattr(step.operator, "heads", 0) for step in steps)
+    return binding.scratch("arcs", rows * most, 1)[: rows * heads].reshape(rows, heads)
 
 
 def _arg(binding: Binding, step: Step) -> Array:

@@ -196,10 +196,10 @@ def adam_wrong_in_float32(comm):
 
 
 def decay_on_all_layers(comm):
-    def make(decays):
-        return lambda self: dict.fromkeys(decays(self), True)
+    def make(penalties):
+        return lambda self: dict.fromkeys(penalties(self), self._config.train.weight_decay)
 
-    return wrapping(Model, "decays", make)
+    return wrapping(Model, "penalties", make)
 
 
 def weights_never_updated(comm):
