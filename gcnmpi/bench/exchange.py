@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 
@@ -64,6 +64,7 @@ def bench_exchange(
         return chosen
 
     chosen = from_root(comm, check)
+    config = replace(config, scheme=replace(config.scheme, exchange="rows"))
     problem = open_problem(comm, graph, partition, config)
     if names is None:
         chosen = [name for name in chosen if usable(comm, problem.kernel, name)[1] is None]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import resource
 from pathlib import Path
 
 KILOBYTE = 1024
+LARGE = 8 << 20
+M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
 
 
 def resident_bytes() -> int:
@@ -23,6 +26,16 @@ def forget_peak() -> None:
     """Begin to count the peak anew, where the system lets us."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
+
+
+def return_large_arrays() -> None:
+    """Have the C library give arrays of 8 MiB and more back to the system when they are freed.
+
+    glibc moves its own limit up to 32 MiB as such arrays are freed, and keeps what is below: after
+    loading a graph, gaps that nothing fits into. Other libraries have no such call.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
 
 
 def _status(name: str) -> int:

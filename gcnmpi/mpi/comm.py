@@ -24,6 +24,7 @@ import numpy as np
 
 from gcnmpi.core.arrays import Array
 from gcnmpi.core.launch import check_together, launched, start_environment
+from gcnmpi.core.resident import return_large_arrays
 from partition.errors import EXIT_USER_ERROR, UserError, printing
 
 try:
@@ -59,6 +60,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     gives exit code 2. Any other exception, and a UserError that one rank raises alone, takes the
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
+    return_large_arrays()
     if not MPI.Is_initialized():
         with start_environment():
             MPI.Init_thread(MPI.THREAD_FUNNELED)

@@ -248,15 +248,16 @@ def import_parts(
 
 
 def measure_both(
-    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, how: Callable = measure
+    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, how: Callable | None = None
 ) -> dict[str, Metrics]:
     """The metrics in both directions; one measurement where the pattern is symmetric.
 
     Parameters
     ----------
-    how : callable
-        ``measure`` for an exchange of rows, ``measure_mixed`` for the mixed one.
+    how : callable, optional
+        ``measure``, for an exchange of rows, unless given: ``measure_mixed`` for the mixed one.
     """
+    how = how or measure
     metrics = {"in": how(graph, parts, k, "in")}
     if manifest.symmetric_pattern:
         metrics["out"] = replace(metrics["in"], direction="out")

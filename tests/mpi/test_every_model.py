@@ -29,10 +29,11 @@ def folder(tmp_path_factory):
     return path
 
 
-def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path):
+@pytest.mark.parametrize("exchange", ["rows", "mixed"])
+def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path, exchange):
     names = list_partitions(folder)
     assert len(names) == len(MODELS) + 4
-    settings = ["model.hidden=[5, 7]", "train.epochs=2"]
+    settings = ["model.hidden=[5, 7]", "train.epochs=2", f"scheme.exchange={exchange}"]
     words = [word for each in settings for word in ("--set", each)]
     lines = [
         ["train", folder, "--quiet", *words, "--partition", name, "--out", tmp_path / name]
@@ -42,7 +43,8 @@ def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path):
     direction = open_graph(folder).manifest.direction
     for name in names:
         end = json.loads((tmp_path / name / "run.jsonl").read_text().splitlines()[-1])
-        metrics = read_partition(folder, name, parts=False).metrics[direction]
+        partition = read_partition(folder, name, parts=False)
+        metrics = (partition.metrics if exchange == "rows" else partition.mixed)[direction]
         sent, received = np.array(metrics["send_rows"]), np.array(metrics["recv_rows"])
         # Of layers 6 → 5 → 7 → 3, the first sends nothing; the others travel 5 and 3 columns wide.
         expected = (2 * (5 + 3) * 4 * (sent + received)).tolist()

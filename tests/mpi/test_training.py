@@ -326,15 +326,20 @@ def test_bytes_are_rows_times_width_times_size_of_the_partition(gcnmpi_lines, da
     subprocess.run([*command, path, *options], check=True, capture_output=True)
     settings = ["model.hidden=[16, 16]", "train.epochs=3", "train.eval_every=2"]
     line = ["train", path, "--quiet", *(word for each in settings for word in ("--set", each))]
-    models = ("rp", "gp")
-    for model in models:
+    cases = [("rp", "rows"), ("gp", "rows"), ("gp", "mixed")]
+    for model in ("rp", "gp"):
         add_partition(path, model, 4)
-    lines = [[*line, "--partition", f"{m}-4", "--out", tmp_path / m] for m in models]
-    assert gcnmpi_lines(4, lines) == [[None] * 4] * 2
+    lines = [
+        [*line, "--partition", f"{model}-4", "--set", f"scheme.exchange={exchange}",
+         "--out", tmp_path / f"{model}-{exchange}"]
+        for model, exchange in cases
+    ]  # fmt: skip
+    assert gcnmpi_lines(4, lines) == [[None] * 4] * 3
     volumes = []
-    for model in models:
-        end = Record.read(tmp_path / model).end
-        metrics = read_partition(path, f"{model}-4", parts=False).metrics["in"]
+    for model, exchange in cases:
+        end = Record.read(tmp_path / f"{model}-{exchange}").end
+        partition = read_partition(path, f"{model}-4", parts=False)
+        metrics = (partition.metrics if exchange == "rows" else partition.mixed)["in"]
         sent, received = np.array(metrics["send_rows"]), np.array(metrics["recv_rows"])
         volumes.append(sent.sum())
         # Layers 2 and 3, forward (expand) and backward (fold), 16 columns of 4 bytes, 3 epochs.
@@ -343,7 +348,7 @@ def test_bytes_are_rows_times_width_times_size_of_the_partition(gcnmpi_lines, da
         # Evaluated after epochs 2 and 3.
         assert end["eval_bytes_sent"] == (2 * 2 * 16 * 4 * sent).tolist()
         assert all(number > 0 for number in end["setup_bytes_sent"])
-    assert volumes[1] < volumes[0]
+    assert volumes[2] < volumes[1] < volumes[0]
 
 
 # The record.
