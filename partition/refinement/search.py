@@ -107,6 +107,28 @@ def refine(
     return search.run(level, start)
 
 
+def shake(
+    model: HypergraphModel,
+    parts: np.ndarray,
+    k: int,
+    *,
+    temperature: float,
+    sweeps: int,
+    imbalance: float,
+    objective: Objective,
+    seed: int,
+    extra_weights: np.ndarray | None = None,
+    burden: np.ndarray | None = None,
+) -> np.ndarray:
+    """A few sweeps over single vertices at one temperature, in net costs.
+
+    Other parameters are those of :func:`refine`.
+    """
+    search = _Search(objective, k, imbalance, seed, 1.0, None, burden)
+    level = finest_level(model, extra_weights)
+    return search.shake(level, np.asarray(parts, np.int32), temperature, sweeps)
+
+
 def rebalance(
     model: HypergraphModel,
     parts: np.ndarray,
@@ -185,6 +207,14 @@ class _Search:
         # A start out of balance is left whatever that costs.
         lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
         return state.parts if lighter or self._value(state) <= before else start
+
+    def shake(self, level: Level, start: np.ndarray, temperature: float, sweeps: int) -> np.ndarray:
+        """The parts after some sweeps, better or worse."""
+        self._measure(level)
+        state = self._state(level, start, 0)
+        for _ in range(sweeps):
+            self._sweep(state, temperature)
+        return state.parts
 
     def relieve(self, level: Level, start: np.ndarray) -> np.ndarray:
         """The start without what its parts weigh too much, as far as that can be moved."""
@@ -266,7 +296,7 @@ class _Search:
     def _energy(self, state: State, pressure: float) -> Energy:
         """The objective's slopes here, times the volume: what one more row costs in rows."""
         total = max(1.0, float(state.send.sum()))
-        send, recv = max(1.0, _norm(state.send)), max(1.0, _norm(state.recv))
+        send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
         wants = self.objective
         return Energy(
             total=float(wants.total),  # another type would be compiled anew
@@ -281,7 +311,7 @@ class _Search:
 
     def _value(self, state: State, smooth: bool = False) -> float:
         """The objective; or a smooth one, with norms for the maxima."""
-        return value(self.objective, state, _norm if smooth else np.max)
+        return value(self.objective, state, norm if smooth else np.max)
 
     def _feasible(self, state: State) -> bool:
         return bool((state.loads <= state.limits).all())
@@ -294,7 +324,7 @@ class _Search:
         return new_state(level, parts, self.k, limits, messages=messages, burden=self.burden)
 
 
-def _norm(volumes: np.ndarray) -> float:
+def norm(volumes: np.ndarray) -> float:
     """The generalised mean of exponent 2^DOUBLINGS: near the maximum, but smooth."""
     largest = float(volumes.max())
     if not largest:
