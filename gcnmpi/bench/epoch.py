@@ -12,13 +12,13 @@ from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import csr_bytes
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.core.config import Config
+from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.planner.costmodel import ARITHMETIC
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Step
-from gcnmpi.schemes.interface import Source
-from gcnmpi.schemes.outline import Sparse, make_facts
-from gcnmpi.schemes.p2p import P2POutline
+from gcnmpi.schemes.forecast import Sparse, make_facts
+from gcnmpi.schemes.p2p import P2PForecast
 from partition.errors import UserError
 
 BANDWIDTH = "axpy"
@@ -95,11 +95,11 @@ def least_work(problem: Problem, step: Step) -> Work:
     Of one process: what ranks do more, because both multiply what they share, is theirs to lose.
     """
     source = Source(problem.stored, problem.partition, problem.direction)
-    facts = make_facts(source, problem.config, problem.program.depth)
-    outline = P2POutline(1, dataclasses.replace(facts, metrics=None))
+    facts = make_facts(source, problem.config, Demand(problem.program.depth))
+    forecast = P2PForecast(1, dataclasses.replace(facts, metrics=None))
     flops = moved = 0
     for name, k, *sizes in step.model.products(backward=True):
-        for part in outline.work(0, name, k, *sizes) if name in ARITHMETIC else ():
+        for part in forecast.work(0, name, k, *sizes) if name in ARITHMETIC else ():
             if isinstance(part, Sparse):
                 flops += 2 * part.entries * part.width
                 moved += csr_bytes(part.rows, part.entries, facts.itemsize)

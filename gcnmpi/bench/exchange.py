@@ -13,6 +13,7 @@ from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.core.config import Config
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.exchange import Exchange
+from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import usable
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.run.problem import Problem, open_problem
@@ -95,7 +96,7 @@ class _Both:
     """Expand and fold of one exchange, and what each hands to MPI."""
 
     def __init__(self, problem: Problem, name: str, width: int, traffic: Traffic) -> None:
-        transport = TRANSPORTS.get(name)(problem.comm, problem.scheme.plan, problem.kernel)
+        transport = TRANSPORTS.get(name)(problem.comm, _plan(problem), problem.kernel)
         self.exchange, self._traffic = Exchange(transport, width, traffic, Phases()), traffic
         for operation in OPERATIONS:  # once, to count; later calls count under another name
             with traffic.during(operation):
@@ -110,9 +111,15 @@ class _Both:
         self.exchange.finish_fold()
 
 
+def _plan(problem: Problem) -> Plan:
+    plan = problem.scheme.plan
+    assert plan is not None, "p2p has one"
+    return plan
+
+
 def _check_halo(comm: Comm, problem: Problem, name: str, moved: _Both) -> None:
     """Every row of the halo is the one its owner has: vertex numbers travel."""
-    plan, kernel, buffer = problem.scheme.plan, problem.kernel, moved.exchange
+    plan, kernel, buffer = _plan(problem), problem.kernel, moved.exchange
     # Remainders that float32 holds exactly.
     own, halo = (np.asarray(ids % 2**20, problem.kernel.dtype) for ids in (plan.own, plan.halo))
     width = buffer.whole.shape[1]

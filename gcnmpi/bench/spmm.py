@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +19,7 @@ from gcnmpi.bench.movement import beside_gathers, movement
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.core.config import Config
 from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels.interface import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.planner.ranking import resolved_direction
@@ -29,6 +30,9 @@ from partition.importing.synthetic import rmat
 
 BANDWIDTH = "axpy"  # names among the kernels
 GATHERS = {"gather": False, "gather ahead": True}  # with prefetches
+if TYPE_CHECKING:
+    from gcnmpi.kernels.native import NativeKernel, SparseMatrix
+
 Record = dict[str, Any]
 
 
@@ -119,7 +123,7 @@ def bench_spmm(
 class Product:
     """M·X by one kernel, again and again."""
 
-    def __init__(self, kernel: Any, matrix: Any, x: np.ndarray, rows: int) -> None:
+    def __init__(self, kernel: Kernel, matrix: Sparse, x: np.ndarray, rows: int) -> None:
         self._kernel, self._matrix = kernel, matrix
         self._x, self._out = _copy(kernel, x), kernel.empty(rows, x.shape[1])
 
@@ -133,18 +137,21 @@ class Product:
         return self._kernel.to_host(self._out)
 
 
-def _copy(kernel: Any, x: np.ndarray) -> Any:
+def _copy(kernel: Kernel, x: np.ndarray) -> Array:
     """Where the kernel would have it: for one, so that rows begin with a cache line."""
     copy = kernel.empty(*x.shape)
     kernel.copy(kernel.from_host(x), copy)
     return copy
 
 
-def _gathers(kernel: Any, matrix: Any, x: np.ndarray) -> dict[str, Callable[[], object]]:
+def _gathers(
+    kernel: NativeKernel | None, matrix: SparseMatrix | None, x: np.ndarray
+) -> dict[str, Callable[[], object]]:
     """Calls that read what a product gathers, where the native kernel takes part."""
-    if kernel is None:
+    if kernel is None or matrix is None:
         return {}
-    held = _copy(kernel, x)
+    held = kernel.empty(*x.shape)
+    kernel.copy(kernel.from_host(x), held)
     return {
         name: partial(kernel.gather, matrix, held, prefetch) for name, prefetch in GATHERS.items()
     }

@@ -1,8 +1,9 @@
 """The configuration: TOML and ``--set key=value`` into frozen dataclasses.
 
-Every key, its default and what it means stand once, in the classes below; an unknown key, a
-value of the wrong type or out of range is a :class:`UserError` that names the key and shows how it
-is spelled. Which keys only some schemes, optimizers or kernels read, their registries say.
+Every key, its default and what it means stand once: in the classes below, or where only some
+schemes, networks, optimizers or kernels have it, in a dataclass of options that their registry
+names for them. An unknown key, a value of the wrong type or out of range is a :class:`UserError`
+that names the key and shows how it is spelled.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, ClassVar, get_type_hints
 
 from gcnmpi.core.model_config import MODELS, ModelConfig
 from gcnmpi.core.settings import (
@@ -26,53 +27,68 @@ from gcnmpi.core.settings import (
     spelled_in_toml,
     unknown_key,
 )
-from gcnmpi.kernels import AUTO, KERNELS
-from gcnmpi.schemes import SCHEMES, TRANSPORTS
+from gcnmpi.kernels import AUTO, KERNELS, DeviceOptions
+from gcnmpi.nn.networks import MatrixOptions
+from gcnmpi.schemes import (
+    SCHEMES,
+    CopiesOptions,
+    ExchangeOptions,
+    GridOptions,
+    MixedOptions,
+    OverlapOptions,
+    PanelOptions,
+    RowsOptions,
+    Tensor3DOptions,
+)
 from partition.errors import UserError
-from partition.graph.graph import DIRECTIONS, NORMALIZATIONS
+from partition.graph.graph import DIRECTIONS
 from partition.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGDOptions:
+    """Of stochastic gradient descent."""
+
+    section: ClassVar[str] = "train"
+    momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamOptions:
+    """Of Adam."""
+
+    section: ClassVar[str] = "train"
+    betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
+    eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
+
 
 OPTIMIZERS = Registry(
     "optimizer",
     {"adam": "gcnmpi.nn.optim:Adam", "sgd": "gcnmpi.nn.optim:SGD"},
-    options={"adam": ("train.betas", "train.eps"), "sgd": ("train.momentum",)},
-)
-ROW_ORDERS = Registry(
-    "order of rows",
-    {
-        "auto": "gcnmpi.layout.row_order:by_need",
-        "none": "gcnmpi.layout.row_order:by_id",
-        "rcm": "gcnmpi.layout.row_order:by_bandwidth",
-        "degree": "gcnmpi.layout.row_order:by_degree",
-    },
+    options={"adam": (AdamOptions,), "sgd": (SGDOptions,)},
 )
 
 
 @dataclass(frozen=True)
-class GraphConfig:
+class GraphConfig(MatrixOptions):
     """``[graph]``: how the aggregation matrix M is made from the graph."""
 
-    normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
     direction: str = key(
         "auto", "row of M an arc belongs to; auto: as imported", choices=("auto", *DIRECTIONS)
     )
-    self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
     feature_norm: str = key(
         "none", "row: divide each feature row by its sum", choices=("none", "row")
     )
 
 
 @dataclass(frozen=True)
-class TrainConfig:
+class TrainConfig(SGDOptions, AdamOptions):
     """``[train]``: the optimisation."""
 
     epochs: int = key(200, "number of epochs", low=1)
     seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
     optimizer: str = key("adam", "optimizer, as in PyTorch", choices=OPTIMIZERS)
     lr: float = key(0.01, "learning rate", low=0)
-    momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
-    betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
-    eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
     weight_decay: float = key(0.0, "L2 penalty, added to the gradient", low=0, example=5e-4)
     weight_decay_layers: str = key(
         "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
@@ -84,88 +100,39 @@ class TrainConfig:
     )
 
 
-SPARSE = ("scheme.sparse", True)
-
-
 @dataclass(frozen=True)
-class SchemeConfig:
-    """``[scheme]``: the distributed algorithm."""
+class SchemeConfig(
+    ExchangeOptions,
+    MixedOptions,
+    GridOptions,
+    CopiesOptions,
+    OverlapOptions,
+    PanelOptions,
+    Tensor3DOptions,
+):
+    """``[scheme]``: the distributed algorithm. What only some schemes have, those own."""
 
     name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
-    backward: str = key(
-        "auto",
-        "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
-        choices=("auto", "expand", "fold"),
-        needs=SPARSE,
-    )
-    transport: str = key(
-        "persistent",
-        "p2p, replicated: how rows are exchanged",
-        choices=TRANSPORTS,
-        needs=SPARSE,
-    )
-    progress_chunks: int = key(
-        4,
-        "p2p, replicated: row blocks of the own product; between blocks messages progress",
-        low=1,
-        needs=SPARSE,
-    )
-    grid: str = key(
-        "auto",
-        "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model",
-        example="2x2",
-        joined="x",
-    )
     machine: str = key(
         "",
         "file of 'gcnmpi calibrate' for grid = 'auto'; empty: default constants",
         example="machine.json",
     )
-    replication: int = key(2, "replicated: copies of each part", low=1)
-    sparse: bool = key(True, "replicated: send only the rows that are needed")
-    overlap: bool = key(
-        True,
-        "bcast, replicated: receive a block while the previous one is multiplied",
-        needs=("scheme.sparse", False),
-    )
-    block: int = key(0, "summa: columns of a broadcast in T·W; 0: all", low=0)
-    permutation: str = key(
-        "auto",
-        "grids without a partition: order of the vertices; double: rows and columns differ",
-        choices=("auto", "none", "single", "double"),
-    )
-    chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)
-    transpose_grad: bool = key(False, "tensor3d: compute Wᵀ's gradient as Gᵀ·T, not Tᵀ·G")
 
 
 @dataclass(frozen=True)
-class LoadingConfig:
+class LoadingConfig(RowsOptions):
     """``[loading]``: how the graph is distributed to its owners."""
 
     max_buffer_mb: float = key(64.0, "send buffer while loading, MiB per rank", positive=True)
-    order: str = key(
-        "auto",
-        "order of a rank's rows in memory; auto: rcm if neighbours have distant numbers",
-        choices=ROW_ORDERS,
-    )
 
 
 @dataclass(frozen=True)
-class CommConfig:
+class CommConfig(DeviceOptions):
     """``[comm]``: time-out of the job, and how messages are sent."""
 
     timeout: float = key(
         0.0, "seconds without progress of a rank after which the job is ended; 0: never", low=0
-    )
-    cuda_aware: str = key(
-        "auto",
-        "kernel cupy: messages directly from device memory; auto: if MPI supports it",
-        choices=("auto", "yes", "no"),
-    )
-    nccl: str = key(
-        "auto",
-        "kernel cupy: NCCL sums the gradients; auto: if each rank has a device of its own",
-        choices=("auto", "yes", "no"),
     )
 
 
@@ -279,8 +246,15 @@ def key_fields() -> Iterator[tuple[str, dataclasses.Field, Any]]:
     for section in dataclasses.fields(Config):
         if not section.metadata:
             hints = _hints(top[section.name])
-            for entry in dataclasses.fields(top[section.name]):
+            for entry in section_fields(top[section.name]):
                 yield f"{section.name}.{entry.name}", entry, hints[entry.name]
+
+
+def section_fields(section: type) -> list[dataclasses.Field]:
+    """The keys of a section: its own, then the options that entries of registries own."""
+    found = {entry.name: entry for entry in dataclasses.fields(section)}
+    names = (name for cls in section.__mro__ for name in vars(cls).get("__annotations__", ()))
+    return [found[name] for name in dict.fromkeys(names) if name in found]
 
 
 def _meaning(entry: dataclasses.Field) -> str:

@@ -10,14 +10,15 @@ which carry the rows, give the same bits.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.transports import Route, Rows, Transport
+from gcnmpi.kernels.interface import Array, Sparse
+from gcnmpi.mpi.comm import Comm, redistribute
 
 TRIALS = 3  # exchanges that are timed alone
 
@@ -42,6 +43,7 @@ class Exchange:
 
     Attributes
     ----------
+    transport : Transport
     whole, own, halo : arrays of nown + nhalo, nown and nhalo rows
         The buffer and its two halves (views); with ``own``, the buffer is the halo.
     packed : (nsend, width) array
@@ -55,12 +57,12 @@ class Exchange:
         width: int,
         traffic: Traffic,
         phases: Phases,
-        packed: Any = None,
-        own: Any = None,
+        packed: Array | None = None,
+        own: Array | None = None,
         timed: bool = False,
     ) -> None:
         plan, kernel = transport.plan, transport.kernel
-        self._transport, self._kernel = transport, kernel
+        self.transport, self._kernel = transport, kernel
         self._traffic, self._phases = traffic, phases
         head = plan.nown if own is None else 0
         self.whole, self.near = transport.buffer(head + plan.nhalo, width)
@@ -73,9 +75,11 @@ class Exchange:
         inner = Rows.of(self._halo_message, plan.recv_peers, plan.recv_offsets)
         self._expand, self._fold = transport.routes(self, outer, inner)
         self._timed, self._exposed = timed and transport.comm.size > 1, 0.0
+        self._packing: Sparse | None = None
 
-    def start_expand(self) -> None:
-        """Send the own rows that others need."""
+    def start_expand(self, packing: Sparse | None = None) -> None:
+        """Send the own rows that others need, or ``packing`` times the own rows."""
+        self._packing = packing
         self._start(self._expand)
 
     def finish_expand(self) -> None:
@@ -97,7 +101,7 @@ class Exchange:
         """
         times = []
         for _ in range(TRIALS):
-            self._transport.comm.Barrier()
+            self.transport.comm.Barrier()
             began = time.perf_counter()
             self._begin(route)
             route.wait()
@@ -126,7 +130,7 @@ class Exchange:
         self._kernel.finish()  # with what was received before
         route.receive()
         if route is self._expand:
-            self._transport.pack(self)
+            self.transport.pack(self, self._packing)
             self._kernel.to_message(self.packed, self._packed_message)
         else:
             self._kernel.to_message(self.halo, self._halo_message)
@@ -139,13 +143,30 @@ class Exchange:
             self._kernel.from_message(self._packed_message, self.packed)
 
 
+def agree_on_plan(
+    comm: Comm, own: np.ndarray, halo: np.ndarray, owners: np.ndarray, max_bytes: float
+) -> Plan:
+    """The plan of every rank: each tells the owners of its halo what it needs.
+
+    Parameters
+    ----------
+    own, halo, owners
+        As for :func:`~gcnmpi.halo.plan.make_plan`.
+    max_bytes : float
+        Bound of the send buffer.
+    """
+    (asked,), counts = redistribute(comm, owners, [halo], max_bytes)
+    return make_plan(own, halo, owners, asked, counts)
+
+
 def addition_matrix(plan: Plan) -> sp.csr_array:
     """The matrix that adds packed rows to the own rows they belong to, (nown, nsend).
 
     Its entries are ones; a row's columns increase with the sending rank, so the order of the
-    additions is fixed.
+    additions is fixed. It is empty for a plan without ``send_rows``.
     """
-    entries = (np.ones(plan.nsend), (plan.send_rows, np.arange(plan.nsend)))
+    count = len(plan.send_rows)
+    entries = (np.ones(count), (plan.send_rows, np.arange(count)))
     matrix = sp.coo_array(entries, shape=(plan.nown, plan.nsend)).tocsr()
     matrix.sort_indices()
     return matrix

@@ -23,7 +23,8 @@ import numpy as np
 
 from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import PersistentRoute, Route, Rows, Transport
+from gcnmpi.halo.transports import Ends, PersistentRoute, Route, Rows, Transport
+from gcnmpi.kernels.interface import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import Comm, agreed, free_with, persistent, start_all, wait_all
 from gcnmpi.mpi.hosts import node_of
 from partition.errors import UserError
@@ -35,8 +36,9 @@ class Shared(Transport):
     """Neighbours of one node read each other's memory; others send messages."""
 
     own_anywhere = False
+    packs_sums = False
 
-    def __init__(self, comm: Comm, plan: Plan, kernel: Any) -> None:
+    def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         super().__init__(comm, plan, kernel)
         mates = node_of(comm)
         sends, receives = (
@@ -57,36 +59,36 @@ class Shared(Transport):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
     @classmethod
-    def check(cls, comm: Comm, kernel: Any) -> None:
+    def check(cls, comm: Comm, kernel: Kernel) -> None:
         """The kernel computes on the host, and ranks of a node can map each other's memory."""
         with agreed(comm):
             if not isinstance(kernel.empty(0, 0), np.ndarray):
                 raise UserError(f"the kernel {kernel.name!r} does not compute in the host's memory")
         map_together(comm, 1, [rank for rank in node_of(comm) if rank != comm.rank])
 
-    def buffer(self, rows: int, width: int) -> tuple[Any, dict[int, Any]]:
+    def buffer(self, rows: int, width: int) -> tuple[np.ndarray, dict[int, np.ndarray]]:
         """This rank's buffer, and those of its neighbours of this node."""
         dtype = self.kernel.dtype
         mapped = map_together(self.comm, rows * width * dtype.itemsize, self._near)
         arrays = {rank: memory.view(dtype).reshape(-1, width) for rank, memory in mapped.items()}
         return arrays.pop(self.comm.rank), arrays
 
-    def pack(self, exchange: Any) -> None:
+    def pack(self, exchange: Ends, packing: Sparse | None = None) -> None:
         """The rows for other nodes only."""
         rows = Rows.of(self.plan.send_rows, self.plan.send_peers, self.plan.send_offsets)
         for peer, place in rows.places.items():
             if peer not in self._near:
                 self.kernel.take_rows(exchange.own, rows.array[place], exchange.packed[place])
 
-    def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """Expand: single rows of the neighbour's own ones; fold: a block of its halo."""
-        near, there, take = exchange.near, self._there, self.kernel.take_rows
+        near, there, kernel = exchange.near, self._there, self.kernel
 
-        def expand(peer: int, block: np.ndarray) -> None:
-            take(near[peer], there[peer][0], block)
+        def expand(peer: int, block: Array) -> None:
+            kernel.take_rows(near[peer], there[peer][0], block)
 
-        def fold(peer: int, block: np.ndarray) -> None:
-            np.copyto(block, near[peer][there[peer][1]])
+        def fold(peer: int, block: Array) -> None:
+            kernel.copy(near[peer][there[peer][1]], block)
 
         return (
             _SharedRoute(self.comm, outer, inner, self._near, expand),
@@ -111,7 +113,7 @@ class _SharedRoute:
         source: Rows,
         target: Rows,
         near: list[int],
-        read: Callable[[int, np.ndarray], None],
+        read: Callable[[int, Array], None],
     ) -> None:
         far = [peer for peer in {**source.places, **target.places} if peer not in near]
         self._far = PersistentRoute(comm, source.only(far), target.only(far))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import Route, Rows, TwoWay, messages
+from gcnmpi.halo.transports import Ends, Route, Rows, TwoWay, messages
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.comm import Comm, MPIError, Window, address_of, agreed, is_over, row_type
 from partition.errors import UserError
 
@@ -25,12 +25,12 @@ class OneSided(TwoWay):
 
     shares_packed = False  # memory is attached to a window once
 
-    def __init__(self, comm: Comm, plan: Plan, kernel: Any) -> None:
+    def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         super().__init__(comm, plan, kernel)
         self._window = _window(comm)
 
     @classmethod
-    def check(cls, comm: Comm, kernel: Any) -> None:
+    def check(cls, comm: Comm, kernel: Kernel) -> None:
         """The library has windows to which memory can be attached."""
         window, memory = _window(comm), np.zeros(1, kernel.dtype)
         with agreed(comm), _explained():
@@ -38,7 +38,7 @@ class OneSided(TwoWay):
             window.Detach(memory)
         window.Free()
 
-    def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """Both matrices are attached as long as the exchange lives."""
         _attach_with(exchange, self.comm, self._window, inner.array, outer.array)
         return super().routes(exchange, outer, inner)
@@ -84,7 +84,7 @@ def _window(comm: Comm) -> Window:
         return Window.Create_dynamic(comm=comm)
 
 
-def _attach_with(owner: Any, comm: Comm, window: Window, *arrays: np.ndarray) -> None:
+def _attach_with(owner: Ends, comm: Comm, window: Window, *arrays: Array) -> None:
     filled = [array for array in arrays if array.nbytes]
     with agreed(comm), _explained():
         for array in filled:

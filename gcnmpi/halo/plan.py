@@ -39,7 +39,8 @@ class Plan:
         Rows ``recv_offsets[i]:recv_offsets[i + 1]`` of the halo come from rank ``recv_peers[i]``.
     send_peers, send_offsets, send_rows : (q,), (q + 1,) and (nsend,) int64
         Own rows (local numbers) ``send_rows[send_offsets[i]:send_offsets[i + 1]]`` go to rank
-        ``send_peers[i]``, in the order of its halo.
+        ``send_peers[i]``, in the order of its halo. No ``send_rows``: a matrix makes what is sent
+        (:mod:`gcnmpi.halo.mixed`).
     """
 
     own: np.ndarray
@@ -63,7 +64,7 @@ class Plan:
     @property
     def nsend(self) -> int:
         """Rows sent in an expand (and received in a fold)."""
-        return len(self.send_rows)
+        return int(self.send_offsets[-1])
 
 
 def make_plan(

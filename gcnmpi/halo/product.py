@@ -1,8 +1,9 @@
 """Products in which a rank gets only the rows of others that it needs.
 
-``multiply`` expands: while the rows of others are on their way, the own block of the matrix is
-multiplied, then the halo block. ``multiply_t`` expands too, with the values of the transpose, or
-folds: partial sums travel back the same way. What carries the rows is ``scheme.transport``.
+Matrices are arguments: one plan, with its buffers and messages, serves any number of them. A matrix
+of own rows **expands**: while the rows of others are on their way, the block of own columns is
+multiplied, then that of the halo's. The transpose of one **folds**: partial sums travel back the
+same way. What carries the rows is ``scheme.transport``.
 
 With ``scheme.progress_chunks`` the own block is multiplied a few rows at a time, and the MPI
 library looked after in between: most libraries move long messages only inside calls of MPI.
@@ -10,22 +11,27 @@ library looked after in between: most libraries move long messages only inside c
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import scipy.sparse as sp
 
 from gcnmpi.core.config import SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.exchange import Exchange, addition_matrix
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.transports import Transport
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, slice_of
+from gcnmpi.kernels.interface import Array, Sparse
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.comm import EXCHANGE_TAG, slice_of
 from gcnmpi.schemes import TRANSPORTS
 
 
 @dataclass(frozen=True)
-class Halves:
+class Operand:
     """A sparse matrix over local columns, cut at the end of the own ones (or rows, for a fold).
 
     Attributes
@@ -33,28 +39,28 @@ class Halves:
     own : list of (slice, sparse matrix)
         The own half, in chunks of rows.
     halo : sparse matrix
+    folds : bool
+    packed : sparse matrix or None
+        What makes packed rows of own ones, in a mixed exchange; of a fold, what adds packed rows
+        to own ones.
     """
 
-    own: list[tuple[slice, Any]]
-    halo: Any
+    own: list[tuple[slice, Sparse]]
+    halo: Sparse
+    folds: bool
+    packed: Sparse | None = None
 
 
 class HaloProduct:
     """The products of the ranks that exchange rows by one plan.
 
-    Buffers and persistent requests are made when a matrix is asked for, and live as long as this.
+    Buffers and persistent requests are made when a matrix is asked for, and live as long as that.
 
     Parameters
     ----------
-    comm : communicator
-        Communicator of the ranks that the plan numbers.
+    runtime : Runtime
+        Its communicator is that of the ranks that the plan numbers.
     plan : Plan
-    kernel : kernel
-    forward : (nown, nown + nhalo) csr_array or None
-        The rank's rows over local columns. None: there are no products, only rows are gathered.
-    backward : (nown, nown + nhalo) csr_array or None
-        Its rows of the transpose, which have the same pattern; may be ``forward`` itself. None:
-        the transposed product folds.
     config : SchemeConfig
         Its ``transport`` and ``progress_chunks``.
 
@@ -66,136 +72,142 @@ class HaloProduct:
 
     def __init__(
         self,
-        comm: Comm,
+        runtime: Runtime,
         plan: Plan,
-        kernel: Any,
-        forward: sp.csr_array | None,
-        backward: sp.csr_array | None,
         config: SchemeConfig,
-        phases: Phases,
-        traffic: Traffic,
     ) -> None:
-        self._transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
+        comm, kernel = runtime.comm, runtime.kernel
+        self._transport: Transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
         self.kept = self._transport.kept
         self._chunks = config.progress_chunks if comm.size > 1 else 1
         self._comm, self._plan, self._kernel = comm, plan, kernel
-        self._phases, self._traffic = phases, traffic
-        self._folds = backward is None
-        if forward is not None:
-            self._forward = self._backward = self._cut(forward)
-        if forward is not None and backward is None:
-            transposed = sp.csr_array(forward.T)
-            own, halo = (
-                _rows(transposed, 0, plan.nown),
-                _rows(transposed, plan.nown, transposed.shape[0]),
-            )
-            self._backward = Halves(self._chunked(own), kernel.sparse(halo))
-        elif backward is not None and backward is not forward:
-            self._backward = self._cut(backward)
+        self._phases, self._traffic = runtime.phases, runtime.traffic
         self._add = kernel.sparse(addition_matrix(plan))
-        self._exchanges: dict[int, Exchange] = {}  # those of matrices that live as long as this
+        self._exchanges: weakref.WeakSet[Exchange] = weakref.WeakSet()  # all that are in use
+        # By width, for matrices without an exchange of their own: whose rows lie elsewhere, or are
+        # copied.
         self._scratch: dict[int, Exchange] = {}
         self._whole: dict[int, Exchange] = {}
 
-    def empty(self, width: int) -> Any:
-        """A buffer for own rows that need not be copied: the head of an ``[own | halo]`` buffer."""
-        exchange = self._new_exchange(width, timed=True)
-        self._exchanges[id(exchange.own)] = exchange
-        return exchange.own
+    def expanding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
+        """Own rows of a matrix over local columns, (nown, nown + nhalo); what packs, (nsend, nown).
+
+        Without ``packing`` the plan's rows are sent as they are.
+        """
+        nown, sparse = self._plan.nown, self._kernel.sparse
+        own = matrix[:, :nown] if self._plan.nhalo else matrix
+        packed = None if packing is None else sparse(packing)
+        return Operand(self._chunked(own), sparse(matrix[:, nown:]), folds=False, packed=packed)
+
+    def folding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
+        """The transpose of such a matrix."""
+        transposed, nown = sp.csr_array(matrix.T), self._plan.nown
+        own, halo = _rows(transposed, 0, nown), _rows(transposed, nown, transposed.shape[0])
+        packed = self._add if packing is None else self._kernel.sparse(sp.csr_array(packing.T))
+        return Operand(self._chunked(own), self._kernel.sparse(halo), folds=True, packed=packed)
+
+    def both(
+        self,
+        forward: sp.csr_array,
+        backward: sp.csr_array | None,
+        packings: Sequence[sp.csr_array | None] = (None, None),
+    ) -> tuple[Operand, Operand]:
+        """A matrix and its transpose, both of own rows; ``backward`` may be ``forward`` itself.
+
+        None: the transpose folds. ``packings``: what packs for the first, and for the last.
+        """
+        first = self.expanding(forward, packings[0])
+        if backward is None:
+            return first, self.folding(forward, packings[0])
+        return first, first if backward is forward else self.expanding(backward, packings[-1])
+
+    def empty(self, place: Place, width: int) -> Matrix:
+        """A matrix whose own rows need not be copied: the head of an ``[own | halo]`` buffer."""
+        return _matrix(place, self._new_exchange(width, timed=True))
 
     def release(self) -> None:
-        """Free the exchanges made for matrices that are not the head of one."""
+        """Free the exchanges made for matrices that have none of their own."""
         self._scratch.clear()
         self._whole.clear()
 
-    def multiply(self, x: Any, out: Any, then: Epilogue | None = None) -> None:
-        """out = then(matrix · x)."""
-        self._expand(self._forward, x, out, then)
+    def multiply(
+        self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None = None
+    ) -> None:
+        """out = epilogue(matrix · x): own rows; of a fold, of the sum over ranks."""
+        product = self._fold if matrix.folds else self._expand
+        product(matrix, x, out, epilogue)
 
-    def multiply_t(self, x: Any, out: Any, then: Epilogue | None = None) -> None:
-        """out = then(matrixᵀ · x): own rows of the sum over the ranks of the plan."""
-        if self._folds:
-            self._fold(x, out, then)
-        else:
-            self._expand(self._backward, x, out, then)
-
-    def whole(self, x: Any) -> Any:
-        """The ``[own | halo]`` buffer that x is the head of, which comes from ``empty``."""
-        return self._exchanges[id(x)].whole
-
-    def gather(self, x: Any) -> Any:
-        """That buffer, with the rows of others in its halo."""
-        exchange = self._exchanges[id(x)]
+    def gather(self, x: Matrix) -> Array:
+        """The ``whole`` of x, which comes from ``empty``, with the rows of others in its halo."""
+        exchange = _own_exchange(x)
         exchange.start_expand()
         exchange.finish_expand()
         return exchange.whole
 
-    def discard(self, x: Any) -> None:
-        """Free the buffer of x, which comes from ``empty``."""
-        del self._exchanges[id(x)]
+    def gradient(self, place: Place, width: int) -> Matrix:
+        """A matrix for :meth:`scatter`: one memory for each width."""
+        return _matrix(place, self._whole_exchange(width))
 
-    def gradient(self, width: int) -> Any:
-        """A buffer (nown + nhalo, width) for :meth:`scatter`, one for each width."""
-        return self._whole_exchange(width).whole
-
-    def scatter(self, whole: Any, out: Any) -> None:
-        """The adjoint of ``gather``: out = own rows of whole + what other ranks' halos add to them.
+    def scatter(self, gradient: Matrix, out: Array) -> None:
+        """The adjoint of ``gather``: out = own rows of it + what other ranks' halos add to them.
 
         Parameters
         ----------
-        whole : array
+        gradient : Matrix
             From :meth:`gradient`.
         """
-        exchange = self._whole_exchange(whole.shape[1])
-        assert exchange.whole is whole
+        exchange = _own_exchange(gradient)
         exchange.start_fold()
         self._kernel.copy(exchange.own, out)
         exchange.finish_fold()
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)
 
-    def _expand(self, matrix: Halves, x: Any, out: Any, then: Epilogue | None) -> None:
+    def _expand(self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
-        exchange.start_expand()
+        exchange.start_expand(matrix.packed)
         alone = not self._plan.nhalo  # nothing is added to the own half
-        self._multiply_own(matrix, exchange.own, out, then if alone else None)
+        self._multiply_own(matrix, exchange.own, out, epilogue if alone else None)
         exchange.finish_expand()
         if not alone:
             with self._phases("spmm"):
-                self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, then)
+                self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, epilogue)
 
-    def _fold(self, x: Any, out: Any, then: Epilogue | None) -> None:
+    def _fold(self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None) -> None:
         exchange = self._exchange_of(x)
         with self._phases("spmm"):
-            self._kernel.spmm(self._backward.halo, x, exchange.halo)
+            self._kernel.spmm(matrix.halo, x.array, exchange.halo)
         exchange.start_fold()
-        self._multiply_own(self._backward, x, out, None)
+        self._multiply_own(matrix, x.array, out, None)
         exchange.finish_fold()
+        assert matrix.packed is not None
         with self._phases("spmm"):
-            self._kernel.spmm_then(self._add, exchange.packed, out, True, then)
+            self._kernel.spmm_then(matrix.packed, exchange.packed, out, True, epilogue)
 
-    def _multiply_own(self, matrix: Halves, x: Any, out: Any, then: Epilogue | None) -> None:
+    def _multiply_own(
+        self, matrix: Operand, x: Array, out: Array, epilogue: Epilogue | None
+    ) -> None:
         whole = len(matrix.own) == 1
         with self._phases("spmm"):
             for number, (rows, chunk) in enumerate(matrix.own):
                 if number:
                     # A probe advances whatever is pending; a test looks at every request.
                     self._comm.Iprobe(tag=EXCHANGE_TAG)
-                self._kernel.spmm_then(chunk, x, out[rows], False, then if whole else None)
-            self._kernel.follow(out, None if whole else then)
+                self._kernel.spmm_then(chunk, x, out[rows], False, epilogue if whole else None)
+            self._kernel.follow(out, None if whole else epilogue)
 
-    def _exchange_of(self, x: Any) -> Exchange:
+    def _exchange_of(self, x: Matrix) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment."""
-        if id(x) in self._exchanges:
-            return self._exchanges[id(x)]
-        width = x.shape[1]
+        if x.exchange is not None and x.exchange.transport is self._transport:
+            return x.exchange
+        width = x.array.shape[1]
         if not self._transport.own_anywhere:
             exchange = self._whole_exchange(width)
-            self._kernel.copy(x, exchange.own)
+            self._kernel.copy(x.array, exchange.own)
             return exchange
         if width not in self._scratch:
-            self._scratch[width] = self._new_exchange(width, x)
-        self._scratch[width].own = x
+            self._scratch[width] = self._new_exchange(width, x.array)
+        self._scratch[width].own = x.array
         return self._scratch[width]
 
     def _whole_exchange(self, width: int) -> Exchange:
@@ -203,22 +215,27 @@ class HaloProduct:
             self._whole[width] = self._new_exchange(width)
         return self._whole[width]
 
-    def _new_exchange(self, width: int, own: Any = None, timed: bool = False) -> Exchange:
-        made = (self._exchanges, self._scratch, self._whole)
-        shared = [exchange.packed for some in made for exchange in some.values()]
-        packed = next((array for array in shared if array.shape[1] == width), None)
-        if not self._transport.shares_packed:
-            packed = None
-        return Exchange(self._transport, width, self._traffic, self._phases, packed, own, timed)
+    def _new_exchange(self, width: int, own: Array | None = None, timed: bool = False) -> Exchange:
+        packed = None
+        if self._transport.shares_packed:
+            shared = (exchange.packed for exchange in self._exchanges)
+            packed = next((array for array in shared if array.shape[1] == width), None)
+        exchange = Exchange(self._transport, width, self._traffic, self._phases, packed, own, timed)
+        self._exchanges.add(exchange)
+        return exchange
 
-    def _cut(self, matrix: sp.csr_array) -> Halves:
-        nown = self._plan.nown
-        own = matrix[:, :nown] if self._plan.nhalo else matrix
-        return Halves(self._chunked(own), self._kernel.sparse(matrix[:, nown:]))
-
-    def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Any]]:
+    def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Sparse]]:
         pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]
         return [(p, self._kernel.sparse(_rows(matrix, p.start, p.stop))) for p in pieces]
+
+
+def _matrix(place: Place, exchange: Exchange) -> Matrix:
+    return Matrix(place, exchange.own, exchange.whole, exchange)
+
+
+def _own_exchange(x: Matrix) -> Exchange:
+    assert x.exchange is not None, "made without an exchange"
+    return x.exchange
 
 
 def _rows(matrix: sp.csr_array, start: int, stop: int) -> sp.csr_array:

@@ -7,15 +7,19 @@ comes the pattern of M over these local columns.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.timing import Phases
 from gcnmpi.core.volume import Kept
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
+from gcnmpi.kernels.interface import Array, Pattern
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
 
 
@@ -34,28 +38,28 @@ class Halo(Protocol):
         Rows that need no message.
     """
 
-    pattern: Any
+    pattern: Pattern
     ids: np.ndarray
     phases: Phases
     kept: Kept
 
-    def empty(self, width: int) -> Any:
-        """Room for own rows that will be expanded."""
+    def empty(self, place: Place, width: int) -> Matrix:
+        """A matrix that can be expanded."""
 
-    def expand(self, x: Any) -> Any:
-        """Own and halo rows of x, (own + halo, width), which comes from ``empty``."""
+    def expand(self, x: Matrix) -> Array:
+        """Own and halo rows of x, which comes from ``empty``: its ``whole``, with its halo."""
 
-    def whole(self, x: Any) -> Any:
-        """The same as the last ``expand`` of x left it."""
+    def gradient(self, place: Place, width: int) -> Matrix:
+        """A matrix whose ``whole`` has room for gradients of own and halo rows.
 
-    def discard(self, x: Any) -> None:
-        """Forget x, which comes from ``empty`` and was needed once."""
+        One memory for each width: what is in it is lost with the next gradient.
+        """
 
-    def gradient(self, width: int) -> Any:
-        """Room for gradients of own and halo rows, the same for every caller of a width."""
+    def fold(self, gradient: Matrix, out: Array) -> None:
+        """out = own rows of what comes from ``gradient`` + what others' halos hold."""
 
-    def fold(self, whole: Any, out: Any) -> None:
-        """out = own rows of ``whole``, which is from ``gradient``, + what others' halos hold."""
+    def release(self) -> None:
+        """Free what was kept for matrices that are expanded once."""
 
 
 class ExchangedHalo:
@@ -71,39 +75,34 @@ class ExchangedHalo:
 
     def __init__(
         self,
+        runtime: Runtime,
         products: HaloProduct,
-        kernel: Any,
         pattern: sp.csr_array,
         ids: np.ndarray,
-        phases: Phases,
     ) -> None:
-        self._products, self.ids, self.phases = products, ids, phases
-        self.pattern = kernel.pattern(pattern, ids)
+        self._products, self.ids, self.phases = products, ids, runtime.phases
+        self.pattern = runtime.kernel.pattern(pattern, ids)
         self.kept = products.kept
 
-    def empty(self, width: int) -> Any:
+    def empty(self, place: Place, width: int) -> Matrix:
         """The head of an ``[own | halo]`` buffer."""
-        return self._products.empty(width)
+        return self._products.empty(place, width)
 
-    def expand(self, x: Any) -> Any:
+    def expand(self, x: Matrix) -> Array:
         """One exchange."""
         return self._products.gather(x)
 
-    def whole(self, x: Any) -> Any:
-        """The buffer that x is the head of."""
-        return self._products.whole(x)
-
-    def discard(self, x: Any) -> None:
-        """Free its buffer."""
-        self._products.discard(x)
-
-    def gradient(self, width: int) -> Any:
+    def gradient(self, place: Place, width: int) -> Matrix:
         """The buffer of the fold."""
-        return self._products.gradient(width)
+        return self._products.gradient(place, width)
 
-    def fold(self, whole: Any, out: Any) -> None:
+    def fold(self, gradient: Matrix, out: Array) -> None:
         """One exchange, the other way."""
-        self._products.scatter(whole, out)
+        self._products.scatter(gradient, out)
+
+    def release(self) -> None:
+        """Free the buffers of folds."""
+        self._products.release()
 
 
 class BroadcastHalo:
@@ -126,18 +125,17 @@ class BroadcastHalo:
 
     def __init__(
         self,
+        runtime: Runtime,
         group: Group,
-        kernel: Any,
         rows: list[int],
         first: np.ndarray,
         plan: Plan,
         pattern: sp.csr_array,
         ids: np.ndarray,
-        phases: Phases,
     ) -> None:
-        self._group, self._kernel, self._rows, self._plan = group, kernel, rows, plan
-        self.ids, self.phases, self.kept = ids, phases, Kept()
-        self.pattern = kernel.pattern(pattern, ids)
+        self._group, self._kernel, self._rows, self._plan = group, runtime.kernel, rows, plan
+        self.ids, self.phases, self.kept = ids, runtime.phases, Kept()
+        self.pattern = runtime.kernel.pattern(pattern, ids)
         self._largest = max((r for q, r in enumerate(rows) if q != group.rank), default=0)
         # Of each block: where its rows go behind the own ones, and which of its rows they are.
         self._needed: dict[int, tuple[slice, np.ndarray]] = {}
@@ -145,25 +143,21 @@ class BroadcastHalo:
             start, stop = plan.recv_offsets[number : number + 2].tolist()
             places = plan.halo[start:stop].astype(np.int64) - first[peer]
             self._needed[peer] = slice(plan.nown + start, plan.nown + stop), places
-        self._wholes: dict[int, tuple[Any, Any]] = {}
-        self._gradients: dict[int, Any] = {}
-        self._blocks: dict[int, Any] = {}
+        self._gradients: dict[int, Array] = {}
+        self._blocks: dict[int, Array] = {}
 
-    def empty(self, width: int) -> Any:
+    def empty(self, place: Place, width: int) -> Matrix:
         """The head of an ``[own | halo]`` buffer."""
-        whole = self._kernel.empty(self._plan.nown + self._plan.nhalo, width)
-        own = whole[: self._plan.nown]
-        self._wholes[id(own)] = own, whole
-        return own
+        return self._matrix(place, self._new(width))
 
-    def expand(self, x: Any) -> Any:
+    def expand(self, x: Matrix) -> Array:
         """A broadcast a block, in the order of blocks."""
-        whole = self.whole(x)
+        whole = x.whole
         for block, rows in enumerate(self._rows):
             if block == self._group.rank:
-                self._group.broadcast(x, block)
+                self._group.broadcast(x.array, block)
             elif rows:
-                array = self._block(rows, x.shape[1])
+                array = self._block(rows, whole.shape[1])
                 self._group.broadcast(array, block)
                 if block in self._needed:
                     place, needed = self._needed[block]
@@ -171,25 +165,16 @@ class BroadcastHalo:
                         self._kernel.take_rows(array, needed, whole[place])
         return whole
 
-    def whole(self, x: Any) -> Any:
-        """The buffer that x is the head of."""
-        return self._wholes[id(x)][1]
-
-    def discard(self, x: Any) -> None:
-        """Free its buffer, and that of blocks as wide."""
-        del self._wholes[id(x)]
-        self._blocks.pop(x.shape[1], None)
-
-    def gradient(self, width: int) -> Any:
-        """One for each width."""
+    def gradient(self, place: Place, width: int) -> Matrix:
+        """One memory for each width."""
         if width not in self._gradients:
-            rows = self._plan.nown + self._plan.nhalo
-            self._gradients[width] = self._kernel.empty(rows, width)
-        return self._gradients[width]
+            self._gradients[width] = self._new(width)
+        return self._matrix(place, self._gradients[width])
 
-    def fold(self, whole: Any, out: Any) -> None:
+    def fold(self, gradient: Matrix, out: Array) -> None:
         """A reduction a block, in the order of blocks."""
-        self._kernel.copy(whole[: self._plan.nown], out)
+        whole = gradient.whole
+        self._kernel.copy(gradient.array, out)
         for block, rows in enumerate(self._rows):
             if block == self._group.rank:
                 self._group.reduce(out, block)
@@ -202,7 +187,18 @@ class BroadcastHalo:
                         self._kernel.put_rows(whole[place], needed, array)
                 self._group.reduce(array, block)
 
-    def _block(self, rows: int, width: int) -> Any:
+    def release(self) -> None:
+        """Free the memory of gradients, and of blocks of others."""
+        self._gradients.clear()
+        self._blocks.clear()
+
+    def _new(self, width: int) -> Array:
+        return self._kernel.empty(self._plan.nown + self._plan.nhalo, width)
+
+    def _matrix(self, place: Place, whole: Array) -> Matrix:
+        return Matrix(place, whole[: self._plan.nown], whole)
+
+    def _block(self, rows: int, width: int) -> Array:
         """A block of another rank, in memory for the largest one."""
         if width not in self._blocks:
             self._blocks[width] = self._kernel.empty(self._largest, width)

@@ -17,6 +17,7 @@ import numpy as np
 
 from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.plan import Plan
+from gcnmpi.kernels.interface import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
 from gcnmpi.schemes import TRANSPORTS
 from partition.errors import UserError
@@ -24,7 +25,7 @@ from partition.errors import UserError
 DEFAULT = "persistent"
 
 
-def usable(comm: Comm, kernel: Any, wanted: str) -> tuple[str, str | None]:
+def usable(comm: Comm, kernel: Kernel, wanted: str) -> tuple[str, str | None]:
     """The name of a transport that works here, and a warning if it is not the one wanted.
 
     Found out by all ranks together.
@@ -48,16 +49,16 @@ class Rows:
         The rows of each rank.
     """
 
-    array: Any
+    array: Array
     places: Mapping[int, slice]
 
     @classmethod
-    def of(cls, array: Any, peers: np.ndarray, offsets: np.ndarray) -> Rows:
+    def of(cls, array: Array, peers: np.ndarray, offsets: np.ndarray) -> Rows:
         """Rows ``offsets[i]:offsets[i + 1]`` belong to rank ``peers[i]``."""
         starts = offsets.tolist()
         return cls(array, dict(zip(peers.tolist(), map(slice, starts, starts[1:]), strict=True)))
 
-    def blocks(self) -> Iterator[tuple[int, Any]]:
+    def blocks(self) -> Iterator[tuple[int, Array]]:
         """Each rank and its rows."""
         for peer, place in self.places.items():
             yield peer, self.array[place]
@@ -70,6 +71,14 @@ class Rows:
     def nbytes(self) -> int:
         """Bytes of all blocks."""
         return sum(block.nbytes for _, block in self.blocks())
+
+
+class Ends(Protocol):
+    """What an exchange moves rows between: see :class:`gcnmpi.halo.exchange.Exchange`."""
+
+    own: Array
+    packed: Array
+    near: Mapping[int, Array]
 
 
 class Route(Protocol):
@@ -106,31 +115,36 @@ class Transport(ABC):
     """Whether exchanges of one width may pack into the same buffer."""
     own_anywhere = True
     """Whether the own rows may lie outside the buffer of an exchange."""
+    packs_sums = True
+    """Whether what is sent may be computed from own rows, and not only be some of them."""
 
-    def __init__(self, comm: Comm, plan: Plan, kernel: Any) -> None:
+    def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         self.comm, self.plan, self.kernel, self.kept = comm, plan, kernel, Kept()
 
     @classmethod  # noqa: B027 - not abstract: most work everywhere
-    def check(cls, comm: Comm, kernel: Any) -> None:
+    def check(cls, comm: Comm, kernel: Kernel) -> None:
         """Raise a UserError, on all ranks, if this transport does not work here."""
 
-    def buffer(self, rows: int, width: int) -> tuple[Any, Mapping[int, Any]]:
+    def buffer(self, rows: int, width: int) -> tuple[Array, Mapping[int, Array]]:
         """A new buffer, and those of other ranks that this one may read."""
         return self.kernel.empty(rows, width), {}
 
-    def pack(self, exchange: Any) -> None:
-        """Copy the own rows that are sent to where they are sent from."""
-        self.kernel.take_rows(exchange.own, self.plan.send_rows, exchange.packed)
+    def pack(self, exchange: Ends, packing: Sparse | None = None) -> None:
+        """Bring what is sent to where it is sent from: some own rows, or ``packing`` times all."""
+        if packing is None:
+            self.kernel.take_rows(exchange.own, self.plan.send_rows, exchange.packed)
+        else:
+            self.kernel.spmm(packing, exchange.own, exchange.packed)
 
     @abstractmethod
-    def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """The way of packed rows (``outer``) to halos (``inner``), and the way back."""
 
 
 class TwoWay(Transport):
     """A transport of which both directions are alike."""
 
-    def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """Forth and back."""
         return self.route(outer, inner), self.route(inner, outer)
 
@@ -158,13 +172,13 @@ class Isend(TwoWay):
 class Neighbor(Transport):
     """A neighbourhood collective: the library knows the whole pattern at once."""
 
-    def __init__(self, comm: Comm, plan: Plan, kernel: Any) -> None:
+    def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         super().__init__(comm, plan, kernel)
         sources, targets = plan.recv_peers.tolist(), plan.send_peers.tolist()
         self._forth = comm.Create_dist_graph_adjacent(sources, targets)
         self._back = comm.Create_dist_graph_adjacent(targets, sources)
 
-    def routes(self, exchange: Any, outer: Rows, inner: Rows) -> tuple[Route, Route]:
+    def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """Each over a communicator with the edges of its direction."""
         return (
             _CollectiveRoute(self._forth.Ineighbor_alltoallv, outer, inner),

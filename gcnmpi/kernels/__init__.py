@@ -1,7 +1,29 @@
 """Local arithmetic: sparse × dense products and everything dense. One file a kernel."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gcnmpi.core.settings import key
 from partition.errors import UserError
 from partition.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """How arrays of devices travel."""
+
+    section: ClassVar[str] = "comm"
+    cuda_aware: str = key(
+        "auto",
+        "kernel cupy: messages directly from device memory; auto: if MPI supports it",
+        choices=("auto", "yes", "no"),
+    )
+    nccl: str = key(
+        "auto",
+        "kernel cupy: NCCL sums the gradients; auto: if each rank has a device of its own",
+        choices=("auto", "yes", "no"),
+    )
+
 
 KERNELS = Registry(
     "kernel",
@@ -12,7 +34,7 @@ KERNELS = Registry(
         "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
     },
     extras={"cupy": "cuda"},
-    options={"cupy": ("comm.cuda_aware", "comm.nccl")},
+    options={"cupy": (DeviceOptions,)},
 )
 AUTO = "auto"
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gcnmpi.core.config import Config
 from gcnmpi.kernels import KERNELS, resolve
+from gcnmpi.kernels.interface import Kernel
 from gcnmpi.mpi.comm import Comm, agreed, maximum, sees_devices
 from gcnmpi.mpi.hosts import place_on_node
 
 
-def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Any:
+def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:
     """The kernel of this rank; ranks of a node that compute on devices get different ones.
 
     Raises
@@ -22,7 +21,7 @@ def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Any:
     """
     most = int(maximum(comm, threads))  # the same kernel on all ranks
     with agreed(comm):
-        make = KERNELS.get(resolve(config.kernel, most)[0])
+        make: type[Kernel] = KERNELS.get(resolve(config.kernel, most)[0])
     place, wanted = place_on_node(comm), config.comm.cuda_aware
     direct = sees_devices() if wanted == "auto" else wanted == "yes"
     return make.for_rank(np.dtype(config.dtype), threads, place, direct)

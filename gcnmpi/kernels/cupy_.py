@@ -8,7 +8,7 @@ can do that. Calls return before the device is done; what needs a result waits f
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import cupy as cp
 import numpy as np
@@ -17,13 +17,14 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
 from gcnmpi.kernels.epilogues import Epilogues
+from gcnmpi.kernels.interface import KernelOf
 from partition.errors import UserError
 
 try:
     import cupyx
     from cupy_backends.cuda.libs import cublas
 
-    from gcnmpi.kernels.cupy_neighbours import CupyNeighbours
+    from gcnmpi.kernels.cupy_neighbours import CupyNeighbours, DevicePattern
     from gcnmpi.kernels.cupy_norms import CupyNorms
     from gcnmpi.kernels.cusparse_ import SparseMatrix
 
@@ -45,7 +46,7 @@ WARP = 32  # threads that read memory together
 
 
 class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
-    """The arithmetic of :class:`~gcnmpi.kernels.dense.DenseArithmetic`, on a GPU.
+    """The operations of :mod:`gcnmpi.kernels.interface`, on a GPU.
 
     Parameters
     ----------
@@ -72,13 +73,13 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> CupyKernel:
-        """The kernel of the ``place``-th rank of a node: GPUs are dealt to ranks in turn."""
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> Self:
+        """GPUs are dealt to the ranks of a node in turn."""
         cp.cuda.Device(place % DEVICES).use()
         return cls(dtype, threads, direct)
 
     def summation(self) -> Any:
-        """What sums over ranks on their devices; None where CuPy finds no NCCL."""
+        """None where CuPy finds no NCCL."""
         from gcnmpi.kernels import nccl_  # loads a library that few runs need
 
         return nccl_.Summation if nccl_.AVAILABLE else None
@@ -86,41 +87,33 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
     # Memory.
 
     def empty(self, *shape: int) -> Array:
-        """An uninitialised array of the kernel's dtype."""
         return cp.empty(shape, self.dtype)
 
     def empty_integers(self, *shape: int) -> Array:
-        """An array of int32 that holds nothing in particular."""
         return cp.empty(shape, np.int32)
 
     def empty_columnwise(self, rows: int, columns: int) -> Array:
-        """An uninitialised (rows, columns) array laid out column by column."""
         return cp.empty((columns, rows), self.dtype).T
 
     def zeros(self, *shape: int) -> Array:
-        """An array of zeros of the kernel's dtype."""
         return cp.zeros(shape, self.dtype)
 
     def from_host(self, array: np.ndarray) -> Array:
-        """A NumPy array as an array of this kernel (floating point: in its dtype)."""
         return _upload(array, self.dtype if array.dtype.kind == "f" else array.dtype)
 
     def to_host(self, array: Array) -> np.ndarray:
-        """The NumPy array of a kernel's array."""
         return cp.asnumpy(array)
 
     def copy(self, x: Array, out: Array) -> None:
-        """out = x, converting the dtype if need be."""
         cp.copyto(out, x, casting="same_kind")
 
     def finish(self) -> None:
-        """Wait until all that was begun is done."""
         cp.cuda.get_current_stream().synchronize()
 
     # Messages.
 
     def message(self, array: Array) -> Any:
-        """Memory for what ``array`` is to send or receive; nothing on the device works on it."""
+        """Page-locked memory of the host, unless MPI reads and writes the device."""
         if isinstance(array, np.ndarray):
             return array
         if self.host_visible:
@@ -131,7 +124,6 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
         return cupyx.empty_pinned(array.shape, array.dtype)
 
     def to_message(self, array: Array, message: Any) -> None:
-        """message = array, once that is computed."""
         if message is not array:
             if array.size:
                 array.get(out=message)
@@ -139,7 +131,6 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
             self.finish()
 
     def from_message(self, message: Any, array: Array) -> None:
-        """array = message; the message may be overwritten when this returns."""
         if message is not array and array.size:
             array.set(message)
             self.finish()
@@ -155,10 +146,7 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
         tb: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """out = op(a) · op(b), where op transposes if ``ta`` / ``tb``; or out += that.
-
-        cuBLAS's default mathematics: float32 is not rounded to TF32.
-        """
+        """cuBLAS's default mathematics: float32 is not rounded to TF32."""
         a, b = a.T if ta else a, b.T if tb else b
         if not _by_rows(out):
             a, b, out = b.T, a.T, out.T
@@ -178,27 +166,23 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
         )  # fmt: skip
 
     def column_sum(self, x: Array, out: Array) -> None:
-        """out = sum of the rows of x, added in an order that depends on its shape only."""
+        """In an order that depends on the shape only."""
         self._add_partials(self._partial_sums(x, logarithms=False), out)
 
     def add_bias(self, x: Array, bias: Array) -> None:
-        """x += 1·biasᵀ."""
         self._launch("add_bias", *x.shape, *_matrix(x), bias)
 
     # Activations.
 
     def relu(self, x: Array) -> None:
-        """x = max(x, 0), in place."""
         self._launch("relu", *x.shape, *_matrix(x))
 
     def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
-        """Zero ``grad`` where ``output`` is 0 and multiply it by ``scale``, in place."""
         self._launch(
             "relu_backward", *grad.shape, *_matrix(grad), *_matrix(output), self.dtype.type(scale)
         )
 
     def activate(self, x: Array, bias: Array | None, rows: Any, columns: Any, p: float) -> None:
-        """x = dropout(max(x + 1·biasᵀ, 0)), in place; without ``rows``, nothing is dropped."""
         if bias is not None:
             self.add_bias(x, bias)
         self.relu(x)
@@ -206,14 +190,13 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
             self.dropout(x, rows, columns, p, x)
 
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:
-        """Dropout keys of global vertices, made on the device."""
+        """Made on the device."""
         start = np.uint64(rng.first_key(seed, epoch, layer))
         keys = cp.empty(len(vertices), np.uint64)
         self._launch("make_row_keys", len(keys), 1, self._resident(vertices, "u8"), start, keys)
         return keys
 
     def dropout(self, x: Array, rows: Any, columns: Any, p: float, out: Array) -> None:
-        """out = x / (1 − p) where the hash of (row key, column key) keeps it, 0 elsewhere."""
         keys = self._resident(rows, "u8"), self._resident(columns, "u4")
         limit, scale = rng.threshold(p), self.dtype.type(1 / (1 - p))
         self._launch("dropout", *x.shape, *_matrix(x), *keys, limit, scale, *_matrix(out))
@@ -221,46 +204,38 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
     # Rows.
 
     def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
-        """out[i] = x[rows[i]]."""
         taken = self._resident(rows, "i8")
         self._launch("take_rows", *out.shape, *_matrix(x), taken, *_matrix(out))
 
     def put_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
-        """out[rows[i]] = x[i]; rows are distinct."""
         put = self._resident(rows, "i8")
         self._launch("put_rows", *x.shape, *_matrix(x), put, *_matrix(out))
 
     # Softmax, one row at a time.
 
     def row_max(self, x: Array) -> Array:
-        """Largest entry of each row, (rows, 1); −∞ where there are no columns."""
         out = self.empty(len(x), 1)
         lowest = self.dtype.type(-np.inf)
         self._launch("row_max", len(x), 1, *_matrix(x), _width(x), lowest, out)
         return out
 
     def row_argmax(self, x: Array) -> Array:
-        """Column of the largest entry of each row, the lowest one on a tie; 0 without columns."""
         out = cp.empty(len(x), np.int64)
         self._launch("row_argmax", len(x), 1, *_matrix(x), _width(x), out)
         return out
 
     def exp_shifted(self, x: Array, shift: Array, out: Array) -> Array:
-        """out = exp(x − shift) and the sum of each of its rows, (rows, 1)."""
         sums = self.empty(len(x), 1)
         self._launch("exp_shifted", len(x), 1, *_matrix(x), _width(x), shift, *_matrix(out), sums)
         return sums
 
     def log_sum(self, x: Array) -> float:
-        """Sum of the logarithms of all entries of (rows, 1), accumulated in float64."""
         return float(cp.asnumpy(self._partial_sums(x, logarithms=True)).sum())
 
     def total(self, x: Array) -> float:
-        """Sum of all entries, accumulated in float64."""
         return float(cp.asnumpy(self._partial_sums(x, logarithms=False)).sum())
 
     def pick(self, x: Array, columns: np.ndarray, first: int = 0) -> Array:
-        """x[i, columns[i] − first], (rows, 1); 0 where x has no such column."""
         out = self.empty(len(x), 1)
         places = self._resident(columns, "i8")
         self._launch("pick", len(x), 1, *_matrix(x), _width(x), places, np.int64(first), out)
@@ -269,7 +244,6 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
     def softmax_backward(
         self, exponentials: Array, sums: Array, rows: np.ndarray, columns: np.ndarray, scale: float
     ) -> None:
-        """In place: (exponentials / sums − onehot) · scale, with ones at (rows[i], columns[i])."""
         x, number = _matrix(exponentials), self.dtype.type(scale)
         self._launch("normalise_rows", *exponentials.shape, *x, sums, number)
         places = self._resident(rows, "i8"), self._resident(columns, "i8")
@@ -279,8 +253,9 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
 
     # Optimizer steps, on flat arrays.
 
-    def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):
-        """PyTorch's SGD: v = mu·v + g; p −= lr·v."""
+    def sgd_step(
+        self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float
+    ) -> None:
         has_velocity, number = np.int64(velocity is not None), self.dtype.type
         state = grad if velocity is None else velocity
         self._launch(
@@ -297,7 +272,6 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
         eps: float,
         step: int,
     ) -> None:
-        """PyTorch's Adam (Kingma and Ba 2015, algorithm 1), step counted from 1."""
         beta1, beta2 = betas
         size, correction = lr / (1 - beta1**step), np.sqrt(1 - beta2**step)
         factors = map(np.float64, (beta1, 1 - beta1, beta2, 1 - beta2))
@@ -307,18 +281,11 @@ class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
     # Sparse products.
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """A copy of the matrix on the device, with values in the kernel's dtype.
-
-        Raises
-        ------
-        ValueError
-            If an index is out of range: cuSPARSE does not look.
-        """
+        """A copy on the device."""
         matrix.check_format()
         return SparseMatrix(matrix, self.dtype)
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
-        """out = matrix · x, or out += matrix · x."""
         if matrix.nnz and out.size:
             matrix.multiply(x, out, accumulate)
         elif not accumulate:
@@ -399,3 +366,7 @@ def _apart(x: Array) -> int:
     if _by_rows(x):
         return down // x.itemsize if rows > 1 else columns
     return right // x.itemsize if columns > 1 else rows
+
+
+if TYPE_CHECKING:  # mypy says what differs
+    _kernel: KernelOf[Array, SparseMatrix, DevicePattern] = CupyKernel(np.float32, 1)

@@ -11,7 +11,8 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
-from gcnmpi.kernels.neighbours import FACTS, AttentionDropout, make_pattern
+from gcnmpi.kernels.neighbours import make_pattern
+from gcnmpi.kernels.operations.neighbours import AttentionDropout, scratch_rows
 
 Array = Any  # of CuPy
 
@@ -38,17 +39,15 @@ class DevicePattern:
 
     @property
     def scratch_rows(self) -> int:
-        """As a pattern of the host has it."""
-        return self.entries + FACTS * self.rows
+        return scratch_rows(self.rows, self.entries)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
         return sum(a.nbytes for a in (*self.by_rows, *self.by_columns, self.places_back))
 
 
 class CupyNeighbours:
-    """:class:`~gcnmpi.kernels.neighbours.Neighbours`, on a GPU.
+    """``NeighbourOperations``, on a GPU.
 
     Attention takes temporary arrays of a number for each entry and head, from CuPy's pool.
     """
@@ -61,7 +60,6 @@ class CupyNeighbours:
     _add_partials: Any
 
     def pattern(self, matrix: sp.csr_array, order: np.ndarray) -> DevicePattern:
-        """The pattern of a matrix, on the device."""
         host = make_pattern(matrix, order)
         places = np.empty(host.entries, np.int64)
         places[host.places] = np.arange(host.entries)
@@ -80,25 +78,21 @@ class CupyNeighbours:
         return copied
 
     def max_aggregate(self, pattern: DevicePattern, x: Array, out: Array, arg: Array) -> None:
-        """out[i] = entry-wise maximum of x[j] over the entries j of row i; arg = that j, or −1."""
         arrays = *_matrix(x), *_matrix(out), *_matrix(arg)
         self._launch("max_rows", *out.shape, *pattern.by_rows, *arrays)
 
     def max_aggregate_backward(
         self, pattern: DevicePattern, grad: Array, arg: Array, out: Array
     ) -> None:
-        """out[j, c] = sum of grad[i, c] over the rows i with arg[i, c] = j."""
         arrays = *_matrix(grad), *_matrix(arg), *_matrix(out)
         self._launch("max_columns", *out.shape, *pattern.by_columns, *arrays)
 
     def head_dots(self, x: Array, vector: Array, out: Array) -> None:
-        """out[j, h] = x[j]ʰ · vector[h]."""
         self._launch("head_dots", *out.shape, *_matrix(x), vector, _per_head(x, out), *_matrix(out))
 
     def head_dots_backward(
         self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array, accumulate: bool
     ) -> None:
-        """dx = dout[:, h] · vector[h], or dx += that; dvector[h] += sum of dout[j, h] · x[j]ʰ."""
         width, back = _per_head(x, dout), _matrix(dout)
         add = np.int64(accumulate)
         self._launch("head_dots_backward", *dx.shape, *back, vector, width, add, *_matrix(dx))
@@ -124,7 +118,6 @@ class CupyNeighbours:
         shift: Array,
         total: Array,
     ) -> None:
-        """out[i]ʰ = Σ α′ · x[j]ʰ, with e = leaky_relu(s[i, h] + t[j, h])."""
         e = self._scores(pattern, t, s, slope)
         self._weigh(pattern, e, x, drop, out, shift, total)
 
@@ -145,7 +138,6 @@ class CupyNeighbours:
         ds: Array,
         scratch: Array,
     ) -> None:
-        """Gradients of x, t and s, all overwritten."""
         de = self._scores(pattern, t, s, slope)
         self._back(pattern, de, x, drop, shift, total, y, grad, dx)
         bend, numbers = (*_matrix(t), *_matrix(s)), self.dtype.type(slope)
@@ -166,7 +158,6 @@ class CupyNeighbours:
         total: Array,
         scratch: Array,
     ) -> None:
-        """out[i]ʰ = Σ α′ · x1[j]ʰ, with e = vector[h] · leaky_relu(x1[j]ʰ + x2[i]ʰ)."""
         e = self._scores_v2(pattern, x1, x2, vector, slope, shift.shape[1])
         self._weigh(pattern, e, x1, drop, out, shift, total)
 
@@ -187,7 +178,6 @@ class CupyNeighbours:
         dvector: Array,
         scratch: Array,
     ) -> None:
-        """Gradients of x1 and x2 (overwritten) and of vector (added to)."""
         de = self._scores_v2(pattern, x1, x2, vector, slope, shift.shape[1])
         self._back(pattern, de, x1, drop, shift, total, y, grad, dx1)
         heads, width = np.int64(shift.shape[1]), _per_head(x1, shift)

@@ -16,7 +16,7 @@ Array = Any  # of CuPy
 
 
 class CupyNorms:
-    """:class:`~gcnmpi.kernels.norms.Norms` and ``Elementwise``, on a GPU.
+    """``NormOperations`` and most ``EntryOperations``, on a GPU.
 
     Numbers of rows are contiguous (rows, 1) arrays, but for what is subtracted in a backward pass.
     """
@@ -30,11 +30,9 @@ class CupyNorms:
     _add_partials: Any
 
     def row_sum(self, x: Array) -> Array:
-        """Sum of each row, (rows, 1)."""
         return self._row_sums(x, None, 0)
 
     def row_square_sum(self, x: Array, mean: Array | None) -> Array:
-        """Sum of (x − mean)² of each row, (rows, 1)."""
         return self._row_sums(x, mean, 1)
 
     def _row_sums(self, x: Array, mean: Array | None, square: int) -> Array:
@@ -52,14 +50,12 @@ class CupyNorms:
         bias: Array | None,
         out: Array,
     ) -> None:
-        """out = x̂·w + b."""
         of = *_maybe(mean, x), rstd, *_maybe(weight, x), *_maybe(bias, x)
         self._launch("normalise_by_rows", *x.shape, *_matrix(x), *of, *_matrix(out))
 
     def normalise_rows_sums(
         self, x: Array, mean: Array | None, rstd: Array, weight: Array | None, grad: Array
     ) -> Array:
-        """Sums of g·w and of g·w·x̂ of each row, (rows, 2)."""
         out, width = self.empty(len(x), 2), np.int64(x.shape[1])
         of = *_matrix(x), width, *_maybe(mean, x), rstd, *_maybe(weight, x), *_matrix(grad)
         self._launch("normalised_row_sums", len(x), 1, *of, out)
@@ -76,7 +72,6 @@ class CupyNorms:
         along: Array,
         out: Array,
     ) -> None:
-        """out = rstd·(g·w − centre − x̂·along)."""
         self._backward(x, mean, rstd, weight, grad, centre, along, 1.0, out)
 
     def _backward(
@@ -106,7 +101,6 @@ class CupyNorms:
         dweight: Array,
         dbias: Array,
     ) -> None:
-        """dweight = sum over rows of g·x̂, dbias = sum over rows of g, both (columns,)."""
         sums, width = self.empty(2 * x.shape[1]), x.shape[1]
         self._add_partials(self._grad_partials(x, mean, rstd, grad, 0), sums)
         self.copy(sums[:width], dbias)
@@ -124,7 +118,6 @@ class CupyNorms:
     def layer_norm(
         self, x: Array, weight: Array, bias: Array, eps: float, out: Array, mean: Array, rstd: Array
     ) -> None:
-        """out = x̂·w + b over whole rows; mean and rstd of each, (rows, 1)."""
         width = max(1, x.shape[1])
         self.scale(self.row_sum(x), 1 / width, mean)
         numbers = self.dtype.type(width), self.dtype.type(eps)
@@ -142,13 +135,11 @@ class CupyNorms:
         dweight: Array,
         dbias: Array,
     ) -> None:
-        """Gradients of x (to ``out``), weight and bias of :meth:`layer_norm`, all overwritten."""
         self.normalised_column_sums(x, mean, rstd, grad, dweight, dbias)
         sums, factor = self.normalise_rows_sums(x, mean, rstd, weight, grad), 1 / max(1, x.shape[1])
         self._backward(x, mean, rstd, weight, grad, sums[:, :1], sums[:, 1:], factor, out)
 
     def column_moments(self, x: Array, pivot: np.ndarray, out: np.ndarray) -> None:
-        """Sums over rows of x − pivot and of (x − pivot)²; both arrays are on the host."""
         width = x.shape[1]
         partial, sizes = self._partial_array(2 * width), (np.int64(width), np.int64(len(x)))
         centre = cp.empty((width,), np.float64)
@@ -159,36 +150,30 @@ class CupyNorms:
         out[...] = cp.asnumpy(partial).sum(axis=0).reshape(2, width)
 
     def scale_columns(self, x: Array, scale: Array, shift: Array, out: Array) -> None:
-        """out = x·scale + shift."""
         of = *_matrix(x), scale, np.int64(0), *_matrix(x), scale, shift
         self._launch("scale_columns", *x.shape, *of, *_matrix(out))
 
     def column_grad_sums(
         self, x: Array, mean: Array, rstd: Array, grad: Array, out: np.ndarray
     ) -> None:
-        """Sums over rows of g and of g·x̂, to an array on the host."""
         partial = self._grad_partials(x, mean, rstd, grad, 1)
         out[...] = cp.asnumpy(partial).sum(axis=0).reshape(2, x.shape[1])
 
     def scale_columns_backward(
         self, grad: Array, x: Array, a: Array, b: Array, c: Array, out: Array
     ) -> None:
-        """out = a·g + b·x + c."""
         of = *_matrix(grad), a, np.int64(1), *_matrix(x), b, c
         self._launch("scale_columns", *x.shape, *of, *_matrix(out))
 
     # Entry by entry.
 
     def add(self, x: Array, y: Array, out: Array) -> None:
-        """out = x + y."""
         self._combine(x, 1.0, y, 1.0, out)
 
     def scale(self, x: Array, factor: float, out: Array) -> None:
-        """out = factor · x."""
         self._combine(x, factor, None, 0.0, out)
 
     def axpy(self, x: Array, factor: float, out: Array) -> None:
-        """out += factor · x."""
         self._combine(out, 1.0, x, factor, out)
 
     def _combine(self, x: Array, a: float, y: Array | None, b: float, out: Array) -> None:
@@ -197,7 +182,6 @@ class CupyNorms:
         self._launch("combine", *x.shape, *of, *_matrix(out))
 
     def dot(self, x: Array, y: Array) -> float:
-        """Sum of x · y over all entries, accumulated in float64."""
         return self._dot(x, y, 0)
 
     def _dot(self, x: Array, y: Array, negative: int) -> float:
@@ -207,7 +191,6 @@ class CupyNorms:
         return float(cp.asnumpy(partial).sum())
 
     def maximum(self, xs: Sequence[Array], out: Array) -> None:
-        """out = entry-wise maximum of all of ``xs``."""
         self.copy(xs[0], out)
         for x in xs[1:]:
             self._launch("larger", *x.shape, *_matrix(x), *_matrix(out))
@@ -215,29 +198,23 @@ class CupyNorms:
     def maximum_backward(
         self, grad: Array, out: Array, xs: Sequence[Array], i: int, dx: Array
     ) -> None:
-        """dx = grad where xs[i] is the first of ``xs`` that is ``out``, 0 elsewhere."""
         for before, x in ((0, xs[i]), *((1, x) for x in xs[:i])):
             of = *_matrix(x), *_matrix(out), *_matrix(grad), np.int64(before)
             self._launch("where_largest", *x.shape, *of, *_matrix(dx))
 
     def elu(self, x: Array, out: Array) -> None:
-        """out = x where that is positive, eˣ − 1 elsewhere."""
         self._activate(x, 0, 0.0, None, out)
 
     def gelu(self, x: Array, out: Array) -> None:
-        """out = x·Φ(x)."""
         self._activate(x, 2, 0.0, None, out)
 
     def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
-        """out = grad·(Φ(x) + x·φ(x))."""
         self._activate(x, 2, 0.0, grad, out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
-        """out = x where that is positive, slope · x elsewhere."""
         self._activate(x, 1, slope, None, out)
 
     def leaky_backward(self, x: Array, grad: Array, slope: float, out: Array) -> float:
-        """out = grad where x is positive, slope · grad elsewhere; the gradient of the slope."""
         along = self._dot(x, grad, 1)
         self._activate(x, 1, slope, grad, out)
         return along
@@ -258,7 +235,6 @@ class CupyNorms:
         columns: Any,
         p: float,
     ) -> None:
-        """In place, the gradient before activation and dropout: see ``ActivationBackward``."""
         if kind == "relu":
             self.relu_backward(grad, output, scale)  # type: ignore[attr-defined]
             return
@@ -274,12 +250,10 @@ class CupyNorms:
     # Heads, next to each other in a row.
 
     def mean_of_heads(self, x: Array, heads: int, out: Array) -> None:
-        """out = (x⁰ + x¹ + …) / heads."""
         of = *_matrix(x), np.int64(heads), self.dtype.type(1 / heads)
         self._launch("mean_of_heads", *out.shape, *of, *_matrix(out))
 
     def mean_of_heads_backward(self, grad: Array, heads: int, out: Array) -> None:
-        """out = [grad | grad | …] / heads."""
         of = *_matrix(grad), np.int64(grad.shape[1]), self.dtype.type(1 / heads)
         self._launch("mean_of_heads_backward", *out.shape, *of, *_matrix(out))
 

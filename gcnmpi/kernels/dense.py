@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,9 +24,9 @@ _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits th
 
 
 class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
-    """Everything dense that layers, loss and optimizer need, on arrays of one dtype.
+    """All operations of :mod:`gcnmpi.kernels.interface`, where their meaning is, but two.
 
-    A kernel adds ``sparse`` and ``spmm``. All results go to arrays the caller gives.
+    A kernel adds ``sparse`` and ``spmm``.
 
     Parameters
     ----------
@@ -38,52 +38,33 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
 
     name: str
     device: str | None = None
-    """Name of the device that computes, where it is not the host."""
     device_address: str | None = None
-    """Where that device is on its host: ranks with equal ones share it."""
     host_visible = True
-    """Whether MPI reads and writes the kernel's arrays where they are."""
 
     def __init__(self, dtype: Any, threads: int = 1) -> None:
         self.dtype = np.dtype(dtype)
         self.threads = threads
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> DenseArithmetic:
-        """The kernel of a rank.
-
-        Parameters
-        ----------
-        place : int
-            Which of its node's ranks it is: a kernel on devices chooses one by it.
-        direct : bool
-            Whether MPI reads and writes the memory of devices.
-        """
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> Self:
         return cls(dtype, threads)
 
-    def summation(self) -> Any:
-        """What sums over ranks on their devices, such as ``kernels.nccl_``; None: nothing can."""
-        return None
+    def summation(self) -> None:
+        """Nothing: there is no device."""
+        return
 
     # Memory.
 
     def empty(self, *shape: int) -> Array:
-        """An uninitialised array of the kernel's dtype."""
         return self._aligned(np.empty, shape)
 
     def empty_integers(self, *shape: int) -> Array:
-        """An array of int32 that holds nothing in particular."""
         return np.empty(shape, np.int32)
 
     def empty_columnwise(self, rows: int, columns: int) -> Array:
-        """An uninitialised (rows, columns) array laid out column by column.
-
-        Row reductions over few columns, as in a softmax, are several times faster on it.
-        """
         return np.empty((columns, rows), self.dtype).T
 
     def zeros(self, *shape: int) -> Array:
-        """An array of zeros of the kernel's dtype."""
         return self._aligned(np.zeros, shape)
 
     def _aligned(self, make: Callable[..., np.ndarray], shape: tuple[int, ...]) -> Array:
@@ -94,35 +75,29 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
         return memory[start : start + size].view(self.dtype).reshape(shape)
 
     def from_host(self, array: np.ndarray) -> Array:
-        """A NumPy array as an array of this kernel (floating point: in its dtype)."""
         if array.dtype.kind == "f":
             return np.ascontiguousarray(array, self.dtype)
         return np.ascontiguousarray(array)
 
     def to_host(self, array: Array) -> np.ndarray:
-        """The NumPy array of a kernel's array."""
         return array
 
     def copy(self, x: Array, out: Array) -> None:
-        """out = x, converting the dtype if need be."""
         np.copyto(out, x, casting="same_kind")
 
     def finish(self) -> None:
-        """Wait until all that was begun is done: on the host, it is."""
+        """On the host, all is done."""
 
     # Messages: what MPI sends and receives for an array.
 
     def message(self, array: Array) -> Any:
-        """Memory for what ``array`` is to send or receive: the array itself, where MPI sees it."""
         return array
 
     def to_message(self, array: Array, message: Any) -> None:
-        """message = array, unless they are the same."""
         if message is not array:
             self.copy(array, message)
 
     def from_message(self, message: Any, array: Array) -> None:
-        """array = message, unless they are the same."""
         if message is not array:
             self.copy(message, array)
 
@@ -137,7 +112,6 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
         tb: bool = False,
         accumulate: bool = False,
     ) -> None:
-        """out = op(a) · op(b), where op transposes if ``ta`` / ``tb``; or out += that."""
         a, b = a.T if ta else a, b.T if tb else b
         if accumulate:
             out += np.matmul(a, b)
@@ -145,7 +119,6 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
             np.matmul(a, b, out=out)
 
     def column_sum(self, x: Array, out: Array) -> None:
-        """out = sum of the rows of x."""
         rows, width = x.shape
         # NumPy adds row to row, a few numbers at a time; so first add blocks of rows to each other:
         # few enough for the dtype, whose sums are then added in float64.
@@ -159,26 +132,16 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
         out[...] = sums
 
     def add_bias(self, x: Array, bias: Array) -> None:
-        """x += 1·biasᵀ."""
         x += bias
 
     # Activations.
 
     def relu(self, x: Array) -> None:
-        """x = max(x, 0), in place."""
         np.maximum(x, 0, out=x)
 
     def activate(
         self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
     ) -> None:
-        """x = dropout(max(x + 1·biasᵀ, 0)), in place: what follows a product in a hidden layer.
-
-        Parameters
-        ----------
-        bias : (columns,) array or None
-        rows, columns, p
-            As for :meth:`dropout`; without ``rows``, nothing is dropped.
-        """
         if bias is not None:
             self.add_bias(x, bias)
         self.relu(x)
@@ -186,31 +149,16 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
             self.dropout(x, rows, columns, p, x)
 
     def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
-        """Zero ``grad`` where ``output`` is 0 and multiply it by ``scale``, in place.
-
-        ``output`` is what ReLU and then dropout gave: it is positive exactly where the input was
-        and was kept, so the mask need not be stored.
-        """
         np.multiply(grad, output > 0, out=grad)
         if scale != 1:
             grad *= self.dtype.type(scale)
 
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Any:
-        """Keys of global vertices for ``dropout``; see :func:`gcnmpi.core.rng.row_keys`."""
         return rng.row_keys(seed, epoch, layer, vertices)
 
     def dropout(
         self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
     ) -> None:
-        """out = x / (1 − p) where the hash of (row key, column key) keeps it, 0 elsewhere.
-
-        Parameters
-        ----------
-        rows, columns : uint64, uint32
-            Keys of the global rows and columns of x, from :mod:`gcnmpi.core.rng`.
-        p : float
-            Probability of being dropped.
-        """
         limit, scale = rng.threshold(p), self.dtype.type(1 / (1 - p))
         step = max(1, _BLOCK // max(1, len(columns)))
         block = np.empty((2, min(step, len(rows)), len(columns)), np.uint32)
@@ -224,40 +172,32 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
     # Rows.
 
     def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
-        """out[i] = x[rows[i]]."""
         # mode="clip": with "raise", NumPy would take into a buffer and copy.
         np.take(x, rows, axis=0, out=out, mode="clip")
 
     def put_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
-        """out[rows[i]] = x[i]; rows are distinct."""
         out[rows] = x
 
     # Softmax, one row at a time.
 
     def row_max(self, x: Array) -> Array:
-        """Largest entry of each row, (rows, 1); −∞ where there are no columns."""
         return x.max(axis=1, keepdims=True, initial=-np.inf)
 
     def row_argmax(self, x: Array) -> Array:
-        """Column of the largest entry of each row, the lowest one on a tie; 0 without columns."""
         return x.argmax(axis=1) if x.shape[1] else np.zeros(len(x), np.int64)
 
     def exp_shifted(self, x: Array, shift: Array, out: Array) -> Array:
-        """out = exp(x − shift) and the sum of each of its rows, (rows, 1)."""
         np.subtract(x, shift, out=out)
         np.exp(out, out=out)
         return out.sum(axis=1, keepdims=True)
 
     def log_sum(self, x: Array) -> float:
-        """Sum of the logarithms of all entries, accumulated in float64."""
         return float(np.sum(np.log(x), dtype=np.float64))
 
     def total(self, x: Array) -> float:
-        """Sum of all entries, accumulated in float64."""
         return float(np.sum(x, dtype=np.float64))
 
     def pick(self, x: Array, columns: np.ndarray, first: int = 0) -> Array:
-        """x[i, columns[i] − first], (rows, 1); 0 where x has no such column."""
         picked, places = self.zeros(len(x), 1), columns - first
         hits = np.flatnonzero((places >= 0) & (places < x.shape[1]))
         picked[hits, 0] = x[hits, places[hits]]
@@ -266,7 +206,6 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
     def softmax_backward(
         self, exponentials: Array, sums: Array, rows: np.ndarray, columns: np.ndarray, scale: float
     ) -> None:
-        """In place: (exponentials / sums − onehot) · scale, with ones at (rows[i], columns[i])."""
         exponentials /= sums
         exponentials[rows, columns] -= 1
         exponentials *= self.dtype.type(scale)
@@ -281,8 +220,9 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
 
     # Optimizer steps, on flat arrays.
 
-    def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):
-        """PyTorch's SGD: v = mu·v + g; p −= lr·v."""
+    def sgd_step(
+        self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float
+    ) -> None:
         if velocity is not None:
             _average(velocity, mu, grad)
             grad = velocity
@@ -298,7 +238,6 @@ class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
         eps: float,
         step: int,
     ) -> None:
-        """PyTorch's Adam (Kingma and Ba 2015, algorithm 1), step counted from 1."""
         first, second = moments
         wide = grad.astype(np.float64, copy=False)
         _average(first, betas[0], (1 - betas[0]) * wide)

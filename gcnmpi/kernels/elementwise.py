@@ -12,28 +12,23 @@ Array = np.ndarray
 
 
 class Elementwise:
-    """What works on each entry by itself; a result may be one of the operands, unless said."""
+    """Most of :class:`~gcnmpi.kernels.operations.entries.EntryOperations`."""
 
     dtype: np.dtype
 
     def add(self, x: Array, y: Array, out: Array) -> None:
-        """out = x + y."""
         np.add(x, y, out=out)
 
     def scale(self, x: Array, factor: float, out: Array) -> None:
-        """out = factor · x."""
         np.multiply(x, self.dtype.type(factor), out=out)
 
     def axpy(self, x: Array, factor: float, out: Array) -> None:
-        """out += factor · x."""
         out += self.dtype.type(factor) * x
 
     def dot(self, x: Array, y: Array) -> float:
-        """Sum of x · y over all entries, accumulated in float64."""
         return float(np.multiply(x, y, dtype=np.float64).sum())
 
     def maximum(self, xs: Sequence[Array], out: Array) -> None:
-        """out = entry-wise maximum of all of ``xs``."""
         np.copyto(out, xs[0])
         for x in xs[1:]:
             np.maximum(out, x, out=out)
@@ -41,7 +36,6 @@ class Elementwise:
     def maximum_backward(
         self, grad: Array, out: Array, xs: Sequence[Array], i: int, dx: Array
     ) -> None:
-        """dx = grad where xs[i] is the first of ``xs`` that is ``out``, 0 elsewhere."""
         first = xs[i] == out
         for x in xs[:i]:
             first &= x != out
@@ -50,30 +44,19 @@ class Elementwise:
     # Activations. Their derivatives at 0 are those from below, as in PyTorch.
 
     def elu(self, x: Array, out: Array) -> None:
-        """out = x where that is positive, eˣ − 1 elsewhere (Clevert et al. 2016, α = 1)."""
         np.copyto(out, np.where(x > 0, x, np.expm1(np.minimum(x, 0))))
 
     def gelu(self, x: Array, out: Array) -> None:
-        """out = x·Φ(x), with the normal distribution itself (Hendrycks and Gimpel 2016)."""
         np.multiply(x, _ndtr(x), out=out)
 
     def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
-        """out = grad·(Φ(x) + x·φ(x))."""
         density = np.exp(-x * x / 2) / self.dtype.type(np.sqrt(2 * np.pi))
         np.multiply(grad, _ndtr(x) + x * density, out=out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
-        """out = x where that is positive, slope · x elsewhere."""
         np.copyto(out, np.where(x > 0, x, self.dtype.type(slope) * x))
 
     def leaky_backward(self, x: Array, grad: Array, slope: float, out: Array) -> float:
-        """out = grad where x is positive, slope · grad elsewhere.
-
-        Returns
-        -------
-        float
-            Gradient of the slope: the sum of grad · x where x is negative, in float64.
-        """
         along = self.dot(grad, np.minimum(x, 0))
         np.copyto(out, np.where(x > 0, grad, self.dtype.type(slope) * grad))
         return along
@@ -81,38 +64,39 @@ class Elementwise:
     def activation_backward(
         self,
         grad: Array,
-        output: Array,
+        output: Array | None,
         kind: str,
         slope: float,
         scale: float,
         rows: Array | None,
-        columns: Array | None,
+        columns: Array,
         p: float,
     ) -> None:
-        """In place, the gradient before activation and dropout: see ``ActivationBackward``."""
-        if kind == "relu":
-            np.multiply(grad, output > 0, out=grad)
-        elif kind == "elu":
-            np.multiply(
-                grad, np.where(output > 0, 1, output / self.dtype.type(scale) + 1), out=grad
-            )
-        elif kind == "leaky_relu":
-            np.multiply(grad, np.where(output > 0, 1, self.dtype.type(slope)), out=grad)
-        if rows is not None and columns is not None and kind != "relu":
+        if kind != "none":
+            assert output is not None  # dropout alone needs none
+            np.multiply(grad, self._slopes(output, kind, slope, scale), out=grad)
+        if rows is not None and kind != "relu":
             hashes, scratch = np.empty((2, *grad.shape), np.uint32)
             rng.hash_block(rows, columns, hashes, scratch)
             grad *= hashes >= rng.threshold(p)
         if scale != 1:
             grad *= self.dtype.type(scale)
 
+    def _slopes(self, output: Array, kind: str, slope: float, scale: float) -> Array:
+        """The derivative of an activation, from what it and dropout gave."""
+        if kind == "relu":
+            return output > 0
+        below = (
+            self.dtype.type(slope) if kind == "leaky_relu" else output / self.dtype.type(scale) + 1
+        )
+        return np.where(output > 0, 1, below)
+
     # Heads, next to each other in a row.
 
     def mean_of_heads(self, x: Array, heads: int, out: Array) -> None:
-        """out = (x⁰ + x¹ + …) / heads, from x = [x⁰ | x¹ | …]."""
         np.mean(x.reshape(len(x), heads, x.shape[1] // heads), axis=1, out=out)
 
     def mean_of_heads_backward(self, grad: Array, heads: int, out: Array) -> None:
-        """out = [grad | grad | …] / heads."""
         out[...] = np.tile(grad * self.dtype.type(1 / heads), heads)
 
 

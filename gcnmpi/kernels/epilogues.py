@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from gcnmpi.kernels.operations.dense import DenseOperations
+from gcnmpi.kernels.operations.entries import EntryOperations
+from gcnmpi.kernels.operations.sparse import SparseProducts
 
 KINDS = ("none", "relu", "elu", "leaky_relu")
 """Activations whose derivative is known from their result."""
@@ -17,7 +21,7 @@ class Activation:
     ----------
     bias : (columns,) array of the kernel, or None
     kind : str
-        f: one of ``KINDS``. True and False stand for "relu" and "none".
+        f: one of ``KINDS``.
     rows, columns : uint64, uint32 arrays
         Keys of the global rows and columns of x, from :mod:`gcnmpi.core.rng`; without ``rows``,
         nothing is dropped.
@@ -28,22 +32,17 @@ class Activation:
     """
 
     bias: Any = None
-    kind: str | bool = "relu"
+    kind: str = "relu"
     rows: Any = None
     columns: Any = None
     p: float = 0.0
     slope: float = field(default=0.01, kw_only=True)
-    relu: InitVar[bool | None] = field(default=None, kw_only=True)
 
-    def __post_init__(self, relu: bool | None) -> None:
-        """Kinds have names; ``relu`` is what there was before."""
-        kind = self.kind if relu is None else relu
-        if isinstance(kind, bool):
-            kind = "relu" if kind else "none"
-        _check(kind, self.slope)
-        object.__setattr__(self, "kind", kind)
+    def __post_init__(self) -> None:
+        """A kind that is known."""
+        _check(self.kind, self.slope)
 
-    def apply(self, kernel: Any, x: Any) -> None:
+    def apply(self, kernel: EntryOperations, x: Any) -> None:
         """In place, by itself."""
         if self.kind == "relu":
             kernel.activate(x, self.bias, self.rows, self.columns, self.p)
@@ -89,7 +88,7 @@ class ActivationBackward:
         """A kind that is known."""
         _check(self.kind, self.slope)
 
-    def apply(self, kernel: Any, x: Any) -> None:
+    def apply(self, kernel: EntryOperations, x: Any) -> None:
         """In place, by itself."""
         if self.kind == "relu":
             kernel.relu_backward(x, self.output, self.scale)
@@ -97,11 +96,6 @@ class ActivationBackward:
         rows = self.rows if self.p else None
         numbers = self.kind, self.slope, self.scale
         kernel.activation_backward(x, self.output, *numbers, rows, self.columns, self.p)
-
-
-def ReluBackward(output: Any, scale: float) -> ActivationBackward:
-    """:class:`ActivationBackward` of ReLU."""
-    return ActivationBackward(output, "relu", scale=scale)
 
 
 def _check(kind: str, slope: float) -> None:
@@ -114,35 +108,37 @@ def _check(kind: str, slope: float) -> None:
 Epilogue = Activation | ActivationBackward
 
 
+class Separate(EntryOperations[Any], DenseOperations[Any], SparseProducts[Any, Any], Protocol):
+    """What a kernel has that does one after the other."""
+
+
 class Epilogues:
     """Products together with what goes along, for a kernel that does one after the other."""
 
-    def follow(self, x: Any, then: Epilogue | None) -> None:
-        """What follows a product, alone: where a scheme does something in between."""
-        if then is not None:
-            then.apply(self, x)
+    def follow(self: Separate, x: Any, epilogue: Epilogue | None) -> None:
+        if epilogue is not None:
+            epilogue.apply(self, x)
 
     def gemm_then(
-        self,
+        self: Separate,
         a: Any,
         b: Any,
         out: Any,
         tb: bool,
-        then: Epilogue | None,
+        epilogue: Epilogue | None,
         accumulate: bool = False,
     ) -> None:
-        """out = then(a · b), or then(a · bᵀ); to accumulate, of the sum of out and that."""
-        self.gemm(a, b, out, tb=tb, accumulate=accumulate)  # type: ignore[attr-defined]
-        self.follow(out, then)
+        self.gemm(a, b, out, tb=tb, accumulate=accumulate)
+        if epilogue is not None:
+            epilogue.apply(self, out)
 
-    def gemm_and_sums(self, a: Any, b: Any, out: Any, sums: Any) -> None:
-        """out = aᵀ · b, and sums (columns,) = the sums of the columns of b."""
-        self.gemm(a, b, out, ta=True)  # type: ignore[attr-defined]
-        self.column_sum(b, sums)  # type: ignore[attr-defined]
+    def gemm_and_sums(self: Separate, a: Any, b: Any, out: Any, sums: Any) -> None:
+        self.gemm(a, b, out, ta=True)
+        self.column_sum(b, sums)
 
     def spmm_then(
-        self, matrix: Any, x: Any, out: Any, accumulate: bool, then: Epilogue | None
+        self: Separate, matrix: Any, x: Any, out: Any, accumulate: bool, epilogue: Epilogue | None
     ) -> None:
-        """out = then(matrix · x), or then(out + matrix · x)."""
-        self.spmm(matrix, x, out, accumulate)  # type: ignore[attr-defined]
-        self.follow(out, then)
+        self.spmm(matrix, x, out, accumulate)
+        if epilogue is not None:
+            epilogue.apply(self, out)

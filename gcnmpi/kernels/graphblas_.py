@@ -9,13 +9,15 @@ the same memory stay valid.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import graphblas as gb
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.kernels.dense import Array, DenseArithmetic
+from gcnmpi.kernels.interface import KernelOf
+from gcnmpi.kernels.neighbours import Pattern
 
 gb.init("suitesparse", blocking=True)
 # The C functions only exist once GraphBLAS is initialised.
@@ -44,13 +46,7 @@ class GraphBLASKernel(DenseArithmetic):
         self._lent: dict[tuple[int, ...], tuple[Any, Any]] = {}
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """A copy of the matrix in GraphBLAS's memory, with values in the kernel's dtype.
-
-        Raises
-        ------
-        ValueError
-            If an index is out of range: GraphBLAS does not look.
-        """
+        """A copy in GraphBLAS's memory."""
         matrix.check_format()
         if not matrix.nnz:
             return SparseMatrix(gb.Matrix(self.dtype, *matrix.shape), empty=True)
@@ -71,7 +67,7 @@ class GraphBLASKernel(DenseArithmetic):
         return SparseMatrix(held, empty=False)
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
-        """out = matrix · x, or out += matrix · x; x and out are C-contiguous."""
+        """In place; x and out are C-contiguous."""
         if not accumulate:
             out.fill(0)
         if matrix.empty or not x.size or not out.size:
@@ -106,3 +102,7 @@ def _take_back(shell: Any, array: Array) -> None:
     code = lib.GxB_Matrix_unpack_FullR(shell.gb_obj[0], pointer, size, iso, ffi.NULL)
     if code != lib.GrB_SUCCESS or int(ffi.cast("uintptr_t", pointer[0])) != array.ctypes.data:
         raise RuntimeError(f"GraphBLAS did not work in place: code {code}")
+
+
+if TYPE_CHECKING:  # mypy says what differs
+    _kernel: KernelOf[np.ndarray, SparseMatrix, Pattern] = GraphBLASKernel(np.float32, 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.kernels.dense import Array, DenseArithmetic
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue
-from gcnmpi.kernels.native_neighbours import NativeNeighbours
+from gcnmpi.kernels.interface import KernelOf
+from gcnmpi.kernels.native_neighbours import NativeNeighbours, NativePattern
 from gcnmpi.kernels.native_norms import NativeNorms
 from partition.errors import UserError
 
@@ -62,7 +63,7 @@ class SparseMatrix:
 
 
 class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
-    """What is written in C++; the rest is inherited.
+    """What is written in C++, mostly in one pass over memory; the rest is inherited.
 
     Parameters
     ----------
@@ -86,13 +87,7 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         self._epilogues = _native.Epilogue32 if single else _native.Epilogue64
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """The matrix with values in the kernel's dtype and the shortest indices that reach.
-
-        Raises
-        ------
-        ValueError
-            If an index is out of range: products do not look.
-        """
+        """With the shortest indices that reach."""
         matrix.check_format()
         columns = matrix.shape[1]
         short = columns <= np.iinfo(np.int32).max
@@ -104,19 +99,23 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         )
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
-        """out = matrix · x, or out += matrix · x; rows of x and out are contiguous."""
         self.spmm_then(matrix, x, out, accumulate, None)
 
     def spmm_then(
-        self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool, then: Epilogue | None
+        self,
+        matrix: SparseMatrix,
+        x: Array,
+        out: Array,
+        accumulate: bool,
+        epilogue: Epilogue | None,
     ) -> None:
         """In one pass."""
         if accumulate and not len(matrix.indices):  # a halo that is empty
-            self.follow(out, then)
+            self.follow(out, epilogue)
             return
         self._native.spmm(
             matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate,
-            self._arrays_of(then),
+            self._arrays_of(epilogue),
         )  # fmt: skip
 
     def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
@@ -158,14 +157,14 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         b: Array,
         out: Array,
         tb: bool,
-        then: Epilogue | None,
+        epilogue: Epilogue | None,
         accumulate: bool = False,
     ) -> None:
         """In one pass where the weights are small."""
         if _narrow(a, b, out):
-            self._native.gemm(a, b.T if tb else b, out, accumulate, self._arrays_of(then))
+            self._native.gemm(a, b.T if tb else b, out, accumulate, self._arrays_of(epilogue))
         else:
-            super().gemm_then(a, b, out, tb, then, accumulate)
+            super().gemm_then(a, b, out, tb, epilogue, accumulate)
 
     def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
         """In one pass where the weights are small."""
@@ -209,7 +208,7 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         self._apply(Activation(None, "elu"), x, out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
-        """One pass; slopes of any sign."""
+        """One pass."""
         kind, unused = KINDS.index("leaky_relu"), (None, None, 0, 0, 0)
         arrays = self._epilogues.activation(None, kind, *unused, 1.0, slope)
         self._native.apply(arrays, x, out)
@@ -217,12 +216,12 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
     def activation_backward(
         self,
         grad: Array,
-        output: Array,
+        output: Array | None,
         kind: str,
         slope: float,
         scale: float,
         rows: Array | None,
-        columns: Array | None,
+        columns: Array,
         p: float,
     ) -> None:
         """One pass."""
@@ -237,7 +236,9 @@ class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
         """With threads."""
         self._native.take_rows(x, rows, out)
 
-    def sgd_step(self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float):
+    def sgd_step(
+        self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float
+    ) -> None:
         """One pass."""
         self._native.sgd(param, grad, velocity, lr, mu)
 
@@ -289,3 +290,7 @@ def _by_rows(x: Array) -> bool:
 def targets() -> list[str]:
     """The instruction sets that were compiled and that this CPU runs, the best one first."""
     return _native.targets()
+
+
+if TYPE_CHECKING:  # mypy says what differs
+    _kernel: KernelOf[np.ndarray, SparseMatrix, NativePattern] = NativeKernel(np.float32, 1)

@@ -9,7 +9,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.kernels.epilogues import Activation
-from gcnmpi.kernels.neighbours import AttentionDropout, Neighbours, Pattern, make_pattern
+from gcnmpi.kernels.neighbours import Neighbours, Pattern, make_pattern
+from gcnmpi.kernels.operations.neighbours import AttentionDropout
 
 Array = np.ndarray
 
@@ -38,7 +39,6 @@ class NativeNeighbours(Neighbours):
         raise NotImplementedError
 
     def pattern(self, matrix: sp.csr_array, order: Array) -> NativePattern:
-        """The kernel's own form of the pattern of a matrix: see :func:`make_pattern`."""
         arrays = vars(make_pattern(matrix, order))
         return NativePattern(**arrays, compiled=type(self)._patterns(**arrays))
 

@@ -1,8 +1,7 @@
 """What goes through the neighbours of a vertex beside a product: maximum and attention, in NumPy.
 
-The operators are those of Hamilton et al. 2017 (max), Veličković et al. 2018 (attention) and Brody,
-Alon and Yahav 2022 (attention of the second version). This is what compiled kernels are held
-against; it takes temporary arrays of one number for each entry and head.
+This is what compiled kernels are held against; it takes temporary arrays of one number for each
+entry and head.
 """
 
 from __future__ import annotations
@@ -13,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
+from gcnmpi.kernels.operations.neighbours import AttentionDropout, scratch_rows
 
 Array = np.ndarray
-FACTS = 4  # numbers for each row and head that compiled backward passes make
 _SHORT = np.iinfo(np.int32).max
 
 
@@ -43,48 +42,24 @@ class Pattern:
 
     @property
     def rows(self) -> int:
-        """Number of rows."""
         return len(self.starts) - 1
 
     @property
     def columns(self) -> int:
-        """Number of columns."""
         return len(self.column_starts) - 1
 
     @property
     def entries(self) -> int:
-        """Number of entries."""
         return len(self.indices)
 
     @property
     def scratch_rows(self) -> int:
-        """How many rows of a number for each head the scratch of a backward pass has at best."""
-        return self.entries + FACTS * self.rows
+        return scratch_rows(self.rows, self.entries)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the arrays."""
         arrays = self.starts, self.indices, self.column_starts, self.column_rows, self.places
         return sum(array.nbytes for array in arrays)
-
-
-@dataclass(frozen=True)
-class AttentionDropout:
-    """Dropout of attention: α′ = α / (1 − p) where the hash keeps it, 0 elsewhere.
-
-    Attributes
-    ----------
-    rows : (rows,) uint64
-        Keys of the target vertices, from :func:`gcnmpi.core.rng.row_keys`.
-    columns : (columns · heads,) uint32
-        Keys of the numbers j · heads + h, with j the global vertex of a column.
-    p : float
-        Probability of being dropped.
-    """
-
-    rows: Array
-    columns: Array
-    p: float
 
 
 def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
@@ -129,30 +104,17 @@ def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
 
 
 class Neighbours:
-    """Maximum and attention over the neighbours of a row.
-
-    ``pattern`` has (rows, columns); x (columns, heads · c) holds the heads next to each other.
-    Attention weights are α = softmax over the entries of a row of e, for each head.
-    """
+    """:class:`~gcnmpi.kernels.operations.neighbours.NeighbourOperations`."""
 
     dtype: np.dtype
 
     def pattern(self, matrix: sp.csr_array, order: Array) -> Pattern:
-        """The kernel's own form of the pattern of a matrix: see :func:`make_pattern`."""
+        """See :func:`make_pattern`."""
         return make_pattern(matrix, order)
 
     # Maximum.
 
     def max_aggregate(self, pattern: Pattern, x: Array, out: Array, arg: Array) -> None:
-        """out[i] = entry-wise maximum of x[j] over the entries j of row i; 0 without entries.
-
-        Parameters
-        ----------
-        x : (columns, width) array
-        out : (rows, width) array
-        arg : (rows, width) int32
-            The column that attains it, the first in the global order of equals; −1 without entries.
-        """
         out.fill(0)
         arg.fill(-1)
         filled = np.flatnonzero(np.diff(pattern.starts))
@@ -168,7 +130,6 @@ class Neighbours:
         arg[filled] = pattern.indices[first]
 
     def max_aggregate_backward(self, pattern: Pattern, grad: Array, arg: Array, out: Array) -> None:
-        """out[j, c] = sum of grad[i, c] over the rows i with arg[i, c] = j."""
         out.fill(0)
         rows, columns = np.nonzero(arg >= 0)
         np.add.at(out, (arg[rows, columns], columns), grad[rows, columns])
@@ -176,14 +137,6 @@ class Neighbours:
     # Scores of vertices.
 
     def head_dots(self, x: Array, vector: Array, out: Array) -> None:
-        """out[j, h] = x[j]ʰ · vector[h].
-
-        Parameters
-        ----------
-        x : (m, heads · c) array
-        vector : (heads · c,) array
-        out : (m, heads) array
-        """
         heads = out.shape[1]
         out[...] = np.einsum("mhc,hc->mh", _split(x, heads), vector.reshape(heads, -1))
 
@@ -196,7 +149,6 @@ class Neighbours:
         dvector: Array,
         accumulate: bool,
     ) -> None:
-        """dx = dout[:, h] · vector[h], or dx += that; dvector[h] += sum of dout[j, h] · x[j]ʰ."""
         heads = dout.shape[1]
         outer = (dout[:, :, np.newaxis] * vector.reshape(heads, -1)).reshape(x.shape)
         if accumulate:
@@ -220,21 +172,6 @@ class Neighbours:
         shift: Array,
         total: Array,
     ) -> None:
-        """out[i]ʰ = Σ α′ · x[j]ʰ, with e = leaky_relu(s[i, h] + t[j, h]).
-
-        Parameters
-        ----------
-        x : (columns, heads · c) array
-        t : (columns, heads) array
-        s : (rows, heads) array
-        slope : float
-            Of leaky_relu below 0; not negative.
-        drop : AttentionDropout, optional
-        out : (rows, heads · c) array
-        shift, total : (rows, heads) arrays
-            The largest e of a row, and Σ exp(e − shift): what the backward pass needs. 0 in rows
-            without entries.
-        """
         of = _rows_of(pattern)
         e = _leaky(s[of] + t[pattern.indices], self.dtype.type(slope))
         self._weigh(pattern, e, x, drop, out, shift, total)
@@ -256,16 +193,6 @@ class Neighbours:
         ds: Array,
         scratch: Array,
     ) -> None:
-        """Gradients of x, t and s from ``grad``, that of the result y of :meth:`attend`.
-
-        Parameters
-        ----------
-        y, grad : (rows, heads · c) arrays
-        dx, dt, ds : arrays like x, t and s
-            Overwritten.
-        scratch : (pattern.scratch_rows, heads) array
-            Overwritten. With ``entries`` rows only, a kernel may keep memory of its own.
-        """
         of, slope = _rows_of(pattern), self.dtype.type(slope)
         scratch = scratch[: pattern.entries]
         z = s[of] + t[pattern.indices]
@@ -288,18 +215,6 @@ class Neighbours:
         total: Array,
         scratch: Array,
     ) -> None:
-        """out[i]ʰ = Σ α′ · x1[j]ʰ, with e = vector[h] · leaky_relu(x1[j]ʰ + x2[i]ʰ).
-
-        Parameters
-        ----------
-        x1 : (columns, heads · c) array
-        x2 : (rows, heads · c) array
-        vector : (heads · c,) array
-        scratch : (entries, heads) array
-            Overwritten; it may have more rows.
-        others
-            As for :meth:`attend`.
-        """
         scratch = scratch[: pattern.entries]
         z = x1[pattern.indices] + x2[_rows_of(pattern)]
         self.head_dots(_leaky(z, self.dtype.type(slope)), vector, scratch)
@@ -322,10 +237,6 @@ class Neighbours:
         dvector: Array,
         scratch: Array,
     ) -> None:
-        """Gradients of x1, x2 (both overwritten) and vector (added to) of :meth:`attend_v2`.
-
-        ``scratch`` is as for :meth:`attend_backward`.
-        """
         slope = self.dtype.type(slope)
         scratch = scratch[: pattern.entries]
         z = x1[pattern.indices] + x2[_rows_of(pattern)]

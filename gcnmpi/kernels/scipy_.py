@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.kernels.dense import Array, DenseArithmetic
+from gcnmpi.kernels.interface import KernelOf
+from gcnmpi.kernels.neighbours import Pattern
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,6 @@ class SciPyKernel(DenseArithmetic):
     name = "scipy"
 
     def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """The matrix with values in the kernel's dtype; ValueError if an index is out of range."""
         matrix.check_format()
         rows = np.flatnonzero(np.diff(matrix.indptr))
         if 2 * len(rows) < matrix.shape[0]:
@@ -33,7 +35,10 @@ class SciPyKernel(DenseArithmetic):
         return SparseMatrix(matrix.astype(self.dtype), slice(None))
 
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
-        """out = matrix · x, or out += matrix · x."""
         if not accumulate:
             out.fill(0)
         out[matrix.rows] += matrix.matrix @ x
+
+
+if TYPE_CHECKING:  # mypy says what differs
+    _kernel: KernelOf[np.ndarray, SparseMatrix, Pattern] = SciPyKernel(np.float32, 1)

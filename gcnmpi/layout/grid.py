@@ -6,13 +6,12 @@ Ranks are numbered with the last axis fastest: on a 2 × 3 grid, rank 4 is at (1
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
-from gcnmpi.mpi.comm import Comm, split
+from gcnmpi.mpi.comm import split
 from partition.errors import UserError
 
 
@@ -64,11 +63,10 @@ def coordinates(grid: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return tuple(int(place) for place in np.unravel_index(rank, grid))
 
 
-def line(
-    comm: Comm, kernel: Any, grid: tuple[int, ...], axis: int, traffic: Traffic, phases: Phases
-) -> Group:
+def line(runtime: Runtime, grid: tuple[int, ...], axis: int) -> Group:
     """The ranks that differ from this one along one axis only, numbered by their place on it."""
-    place = coordinates(grid, comm.rank)
+    place = coordinates(grid, runtime.comm.rank)
     others = (*place[:axis], 0, *place[axis + 1 :])
     colour = int(np.ravel_multi_index(others, grid))
-    return Group(split(comm, colour, place[axis]), kernel, traffic, phases)
+    comm = split(runtime.comm, colour, place[axis])
+    return Group(comm, runtime.kernel, runtime.traffic, runtime.phases)

@@ -11,34 +11,57 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
 from gcnmpi.core.config import GraphConfig
+from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, node_array, once_a_node, redistribute, slice_of
 from partition.errors import UserError
-from partition.graph.graph import Graph, check_arcs, index_dtype, normalised, row_sums
+from partition.graph.graph import Graph, check_arcs, entry_values, index_dtype, row_sums, with_loops
 from partition.graph.store import Partition, StoredGraph, read_partition
 from partition.records import temporary_name
 
-STEP = 1 << 20  # entries that are looked at at once
+STEP = 1 << 20  # vertices that are looked at at once
 PERMUTED_AT_ONCE = 16  # the share of the columns that change places
+
+
+class Readable(Protocol):
+    """An array on disk, or what is computed from one as it is read: rows, or rows and columns."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of what is read."""
+
+    @property
+    def ndim(self) -> int:
+        """1 or 2."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """n rows first."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Arcs of the graph as entries of M, before normalisation, in (row, column) order of source.
+    """Arcs of the graph as entries of Ã or M, in (row, column) order of source.
 
     Attributes
     ----------
     row, column : (m,) integers
         Global ids.
-    weight : (m,) float64
+    weight : (m,) float64, or None
+        1 where None.
     """
 
     row: np.ndarray
     column: np.ndarray
-    weight: np.ndarray
+    weight: np.ndarray | None
 
 
 def load_parts(comm: Comm, stored: StoredGraph, partition: Partition | None) -> np.ndarray:
@@ -55,10 +78,9 @@ def load_parts(comm: Comm, stored: StoredGraph, partition: Partition | None) -> 
 
 def own_rows(parts: np.ndarray, rank: int) -> np.ndarray:
     """Vertices of a rank, increasing; in steps, so that no mask of size n is made."""
-    step = 1 << 20
     pieces = [
-        start + np.flatnonzero(parts[start : start + step] == rank)
-        for start in range(0, len(parts), step)
+        start + np.flatnonzero(parts[start : start + STEP] == rank)
+        for start in range(0, len(parts), STEP)
     ]
     return np.concatenate(pieces).astype(index_dtype(len(parts)))
 
@@ -77,16 +99,13 @@ def load_entries(
     """
     mine = own_arcs(comm, graph, direction)
     arrays = [mine.row, mine.column]
-    if graph.weights is not None:
+    if mine.weight is not None:
         arrays.append(mine.weight)
-    received, _ = redistribute(comm, parts[mine.row], arrays, max_bytes)
-    weight = received[2] if len(received) > 2 else _ones(len(received[0]))
-    return Entries(received[0], received[1], weight)
+    (row, column, *weight), _ = redistribute(comm, parts[mine.row], arrays, max_bytes)
+    return Entries(row, column, weight[0] if weight else None)
 
 
-def load_m(
-    comm: Comm, graph: Graph, direction: str, options: GraphConfig, max_bytes: float
-) -> Entries:
+def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -> Entries:
     """The entries of M that come of the arcs that this rank reads: each entry on one rank only.
 
     For layouts in which a row of M is on several ranks. The degrees of all vertices are held
@@ -97,34 +116,26 @@ def load_m(
     options : GraphConfig
         ``self_loops`` and ``normalize``.
     """
-    entries = own_arcs(comm, graph, direction)
+    graph = source.stored.graph
+    entries = own_arcs(comm, graph, source.direction)
     mine = slice_of(graph.n, comm.rank, comm.size)
     row, column, weight = entries.row, entries.column, entries.weight
     del entries
     if options.self_loops:
         # An arc v→v is read where v is: its rank knows whether it is missing.
-        lonely = np.ones(mine.stop - mine.start, dtype=bool)
-        lonely[row[row == column] - mine.start] = False
-        missing = (mine.start + np.flatnonzero(lonely)).astype(row.dtype)
-        row, column = np.append(row, missing), np.append(column, missing)
-        ones = _ones(len(missing))
-        weight = _ones(len(row)) if graph.weights is None else np.append(weight, ones)
+        row, column, weight = with_loops(row, column, weight, range(mine.start, mine.stop))
     if options.normalize == "none":
         return Entries(row, column, weight)
     bounds = np.array([slice_of(graph.n, rank, comm.size).stop for rank in range(comm.size)])
     owner = np.searchsorted(bounds, row, side="right").astype(np.int32)
-    arrays = [row] if graph.weights is None else [row, weight]
+    arrays = [row] if weight is None else [row, weight]
     (rows, *weights), _ = redistribute(comm, owner, arrays, max_bytes)
     del owner, arrays
     sums = row_sums(rows - mine.start, weights[0] if weights else None, mine.stop - mine.start)
     del rows, weights
     degree = once_a_node(comm, sums, graph.n)
-    values = np.empty(len(row))
     with agreed(comm):
-        for start in range(0, len(row), STEP):
-            piece = slice(start, start + STEP)
-            of_row, of_column = degree.array[row[piece]], degree.array[column[piece]]
-            values[piece] = normalised(weight[piece], of_row, of_column, options.normalize)
+        values = entry_values(row, column, weight, degree.array, options.normalize)
     degree.free()
     return Entries(row, column, values)
 
@@ -142,23 +153,40 @@ def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
     source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
     row, column = (target, source) if direction == "in" else (source, target)
     if graph.weights is None:
-        return Entries(row, column, _ones(len(row)))
+        return Entries(row, column, None)
     return Entries(row, column, np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64))
 
 
-def _ones(count: int) -> np.ndarray:
-    return np.broadcast_to(1.0, count)  # takes no memory
+@dataclass(frozen=True)
+class OwnRows:
+    """The rows of a rank's part.
 
+    Attributes
+    ----------
+    parts : (n,) integers
+        The owner of every vertex.
+    vertices : (nown,) integers
+        The rank's own, in the order in which it keeps their rows.
+    copy : int
+        Each row is on one rank.
+    """
 
-def load_rows(
-    comm: Comm, array: np.ndarray, parts: np.ndarray, own: np.ndarray, max_bytes: float
-) -> np.ndarray:
-    """Rows of an (n, …) array on disk, brought to their owners: in the order of ``own``."""
-    mine = slice_of(len(array), comm.rank, comm.size)
-    (rows,), _ = redistribute(comm, parts[mine], [array[mine]], max_bytes)
-    if not (own[1:] > own[:-1]).all():
-        permute(rows, np.searchsorted(np.sort(own), own))
-    return rows
+    parts: np.ndarray
+    vertices: np.ndarray
+    copy: int = 0
+
+    def load(self, comm: Comm, array: Readable, max_bytes: float) -> np.ndarray:
+        """Own rows of an (n, …) array on disk, brought to their owners."""
+        mine = slice_of(len(array), comm.rank, comm.size)
+        (rows,), _ = redistribute(comm, self.parts[mine], [array[mine]], max_bytes)
+        own = self.vertices
+        if not (own[1:] > own[:-1]).all():
+            permute(rows, np.searchsorted(np.sort(own), own))
+        return rows
+
+    def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:
+        """The inverse: this rank's contiguous 1/P of all rows, original order."""
+        return original_rows(comm, self.vertices, tile, len(self.parts), max_bytes)
 
 
 def permute(rows: np.ndarray, first: np.ndarray) -> None:
@@ -176,8 +204,10 @@ def permute(rows: np.ndarray, first: np.ndarray) -> None:
         columns[:, some] = columns[first, some]
 
 
-def original_rows(comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float):
-    """The inverse of :func:`load_rows`: this rank's contiguous 1/P of all rows, original order.
+def original_rows(
+    comm: Comm, own: np.ndarray, rows: np.ndarray, n: int, max_bytes: float
+) -> np.ndarray:
+    """Rows that ranks hold: this rank's contiguous 1/P of all, in the original order.
 
     Parameters
     ----------

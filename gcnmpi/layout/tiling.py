@@ -14,8 +14,8 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import ROW_ORDERS, SchemeConfig
-from gcnmpi.layout.loading import Entries, original_rows, own_arcs, permute
+from gcnmpi.core.config import SchemeConfig
+from gcnmpi.layout.loading import Entries, Readable, original_rows, own_arcs, permute
 from gcnmpi.layout.place import Block
 from gcnmpi.mpi.comm import (
     Comm,
@@ -26,7 +26,8 @@ from gcnmpi.mpi.comm import (
     redistribute,
     slice_of,
 )
-from partition.graph.graph import Graph, index_dtype
+from gcnmpi.schemes import ROW_ORDERS
+from partition.graph.graph import Graph, from_coordinates, index_dtype
 from partition.graph.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # positions looked at at once
@@ -262,7 +263,7 @@ class Tiling:
         """This rank's tile, for the layers."""
         return Block(self.vertices, self.columns(width), self.column, self.copy)
 
-    def load(self, comm: Comm, array: np.ndarray, max_bytes: float) -> np.ndarray:
+    def load(self, comm: Comm, array: Readable, max_bytes: float) -> np.ndarray:
         """This rank's tile of an (n, width) array on disk, or its rows of an (n,) one."""
         mine = slice_of(len(array), comm.rank, comm.size)
         place = self.ordering.positions(np.arange(mine.start, mine.stop))
@@ -346,7 +347,9 @@ def sparse_tile(
     )
     i, row = _placed(entries.row, *rows)
     j, column = _placed(entries.column, *columns)
-    arrays, received = [row, column, entries.weight], None
+    arrays, received = [row, column], None
+    if entries.weight is not None:
+        arrays.append(entries.weight)
     for copy in range(holders.shape[2]):
         found, _ = redistribute(comm, holders[i, j, copy].astype(np.int32), arrays, max_bytes)
         if comm.rank == holders[(*mine, copy)]:
@@ -355,9 +358,9 @@ def sparse_tile(
     del i, j, row, column, arrays  # the tile is made of what was received alone
     if received is None:
         return sp.csr_array(shape)
-    tile = sp.coo_array((received[2], (received[0], received[1])), shape=shape).tocsr()
-    tile.sort_indices()
-    return tile
+    row, column, *weight = received
+    values = weight[0] if weight else np.ones(len(row))
+    return from_coordinates(row, column, values, shape)
 
 
 def _placed(

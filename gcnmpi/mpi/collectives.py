@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core import volume
+from gcnmpi.core.arrays import Array, Memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.mpi.comm import (
     IN_PLACE,
@@ -44,11 +45,11 @@ class Group:
         Where bytes are counted, and the time of waiting ("wait").
     """
 
-    def __init__(self, comm: Comm, kernel: Any, traffic: Traffic, phases: Phases) -> None:
+    def __init__(self, comm: Comm, kernel: Memory[Array], traffic: Traffic, phases: Phases) -> None:
         self.comm, self.size, self.rank = comm, comm.size, comm.rank
         self._kernel, self._traffic, self._phases = kernel, traffic, phases
 
-    def broadcast(self, array: Any, root: int) -> None:
+    def broadcast(self, array: Array, root: int) -> None:
         """The root's array to all."""
         if self.size > 1 and array.nbytes:
             message = self._to_broadcast(array, root)
@@ -57,7 +58,7 @@ class Group:
             if self.rank != root:
                 self._take(message, array)
 
-    def start_broadcast(self, array: Any, root: int) -> Pending:
+    def start_broadcast(self, array: Array, root: int) -> Pending:
         """The same, in the background: the array is not touched until the wait is over."""
         if self.size == 1 or not array.nbytes:
             return Pending([], self._phases)
@@ -68,7 +69,7 @@ class Group:
             return Pending([request], self._phases)
         return Pending([request], self._phases, lambda: self._take(message, array))
 
-    def reduce(self, array: Any, root: int) -> None:
+    def reduce(self, array: Array, root: int) -> None:
         """The sum of all arrays on the root, in place; those of others stay."""
         if self.size > 1 and array.nbytes:
             self._traffic.count(volume.reduction(array.nbytes, self.size, self.rank == root))
@@ -78,7 +79,7 @@ class Group:
             if self.rank == root:
                 self._take(message, array)
 
-    def all_gather(self, piece: Any, whole: Any, rows: Sequence[int]) -> None:
+    def all_gather(self, piece: Array, whole: Array, rows: Sequence[int]) -> None:
         """The pieces of all, one below the other.
 
         Parameters
@@ -98,7 +99,7 @@ class Group:
             self.comm.Allgatherv([sent, len(sent), row], [received, (rows, places), row])
         self._take(received, whole)
 
-    def all_reduce(self, array: Any, op: Any = SUM) -> None:
+    def all_reduce(self, array: Array, op: Any = SUM) -> None:
         """The sum of all arrays (or MAX, MIN), in place."""
         if self.size > 1:
             self._traffic.count(volume.all_reduce(array.nbytes, self.size))
@@ -107,7 +108,7 @@ class Group:
                 reduce_in_pieces(self.comm, message, op)
             self._take(message, array)
 
-    def start_all_reduce(self, array: Any, op: Any = SUM) -> Pending:
+    def start_all_reduce(self, array: Array, op: Any = SUM) -> Pending:
         """The same, in the background."""
         if self.size == 1:
             return Pending([], self._phases)
@@ -120,7 +121,7 @@ class Group:
             requests = [self.comm.Iallreduce(IN_PLACE, piece, op) for piece in pieces]
         return Pending(requests, self._phases, lambda: self._take(message, array))
 
-    def reduce_scatter(self, whole: Any, piece: Any, rows: Sequence[int]) -> None:
+    def reduce_scatter(self, whole: Array, piece: Array, rows: Sequence[int]) -> None:
         """The sum of all arrays, of which every rank gets its rows.
 
         Parameters
@@ -139,7 +140,7 @@ class Group:
             self._reduce_scatter(sent, received, rows)
         self._take(received, piece)
 
-    def _reduce_scatter(self, whole: Any, piece: Any, rows: Sequence[int]) -> None:
+    def _reduce_scatter(self, whole: Array, piece: Array, rows: Sequence[int]) -> None:
         """In pieces: some rows of every rank's share, packed one below the other, at once."""
         width = whole[:1].size if len(whole) else 0
         pieces = -(-whole.nbytes // REDUCED_AT_ONCE)
@@ -158,18 +159,18 @@ class Group:
             sizes = [count * width for count in counts]
             self.comm.Reduce_scatter(packed[:first], piece[parts[self.rank]], sizes)
 
-    def _to_broadcast(self, array: Any, root: int) -> Any:
+    def _to_broadcast(self, array: Array, root: int) -> Any:
         self._traffic.count(volume.broadcast(array.nbytes, self.size, self.rank == root))
         return self._filled(array) if self.rank == root else self._kernel.message(array)
 
-    def _filled(self, array: Any) -> Any:
+    def _filled(self, array: Array) -> Any:
         """What MPI sends for an array."""
         with self._phases("pack"):
             message = self._kernel.message(array)
             self._kernel.to_message(array, message)
         return message
 
-    def _take(self, message: Any, array: Any) -> None:
+    def _take(self, message: Any, array: Array) -> None:
         with self._phases("pack"):
             self._kernel.from_message(message, array)
 

@@ -22,6 +22,7 @@ from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
+from gcnmpi.core.arrays import Array
 from gcnmpi.core.launch import check_together, launched, start_environment
 from partition.errors import EXIT_USER_ERROR, UserError, printing
 
@@ -225,7 +226,7 @@ def redistribute(
 
 
 def persistent(
-    comm: Comm, blocks: Iterable[tuple[int, np.ndarray]], receive: bool, tag: int = EXCHANGE_TAG
+    comm: Comm, blocks: Iterable[tuple[int, Array]], receive: bool, tag: int = EXCHANGE_TAG
 ) -> list[MPI.Prequest]:
     """Persistent requests for the row blocks of a buffer, one a peer; freed with the buffer's user.
 
@@ -245,7 +246,7 @@ def persistent(
 
 
 @contextlib.contextmanager
-def row_type(array: np.ndarray) -> Iterator[MPI.Datatype]:
+def row_type(array: Array) -> Iterator[MPI.Datatype]:
     """The type of a row of an array: counted in rows, a message may be larger than 2 GB."""
     row = MPI.BYTE.Create_contiguous(_row_bytes(array)).Commit()
     try:
@@ -388,7 +389,7 @@ def _forget_pages(array: Any) -> None:
         array.madvise(mmap.MADV_DONTNEED)
 
 
-def _row_bytes(array: np.ndarray) -> int:
+def _row_bytes(array: Array) -> int:
     return math.prod(array.shape[1:]) * array.dtype.itemsize
 
 

@@ -6,10 +6,11 @@ Whatever the dtype, it is made in float64, in one buffer whose last number is th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 
+from gcnmpi.core.arrays import Array, Memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import all_reduce
 from gcnmpi.mpi.comm import MIN, Comm, agreed, from_root, host_name, sum_in_place
@@ -25,7 +26,7 @@ def sum_over_ranks(comm: Comm, contributions: np.ndarray, phases: Phases, traffi
     _count(traffic, contributions.nbytes, comm.size)
 
 
-def usable_reduction(comm: Comm, kernel: Any, wanted: str) -> str:
+def usable_reduction(comm: Comm, kernel: Memory[Array], wanted: str) -> str:
     """What sums gradients: "nccl" where ``wanted`` asks for it and it can, else "mpi".
 
     Parameters
@@ -72,6 +73,13 @@ def shared_device(seats: Sequence[tuple[str, str | None]]) -> UserError | None:
     return None
 
 
+class Reduces(Protocol):
+    """What of a scheme is needed here."""
+
+    def reduce(self, contributions: np.ndarray) -> None:
+        """Sum a flat float64 array over ranks, in place."""
+
+
 class HostSum:
     """Loss and gradients go to the host, are summed there by the scheme, and come back.
 
@@ -81,11 +89,11 @@ class HostSum:
         How many gradients there are on this rank.
     """
 
-    def __init__(self, scheme: Any, kernel: Any, count: int) -> None:
+    def __init__(self, scheme: Reduces, kernel: Memory[Array], count: int) -> None:
         self._scheme, self._kernel = scheme, kernel
         self._sums = np.zeros(count + 1)
 
-    def __call__(self, loss: float, gradients: Any) -> float:
+    def __call__(self, loss: float, gradients: Array) -> float:
         """Sum an array of the kernel over ranks, in place; returns the sum of their losses."""
         self._sums[:-1], self._sums[-1] = self._kernel.to_host(gradients), loss
         self._scheme.reduce(self._sums)
@@ -100,17 +108,18 @@ class DeviceSum:
     """
 
     def __init__(
-        self, comm: Comm, kernel: Any, phases: Phases, traffic: Traffic, count: int
+        self, comm: Comm, kernel: Memory[Array], phases: Phases, traffic: Traffic, count: int
     ) -> None:
         self._phases, self._traffic, self._size = phases, traffic, comm.size
         self._bytes = 8 * (count + 1)
         make = kernel.summation()
+        assert make is not None  # see usable_reduction
         name = from_root(comm, make.new_name)
         # Not agreed on: while one rank fails to join, others may wait for it without end. So its
         # error, and it may be that of each, takes the job down.
         self._sum = make(comm.size, name, comm.rank, count)
 
-    def __call__(self, loss: float, gradients: Any) -> float:
+    def __call__(self, loss: float, gradients: Array) -> float:
         """As that of :class:`HostSum`."""
         with self._phases("reduce"):
             total = self._sum(loss, gradients)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gcnmpi.core import rng
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.nn.program import Finish, Program, Step
+from gcnmpi.schemes.interface import Scheme
+
+Kept = TypeVar("Kept")
 
 Run = Callable[[int], None]
 """A bound step; called with the number of the epoch (0 in an evaluation)."""
@@ -29,40 +35,51 @@ class Binding:
         Vertices of the graph.
     parameters, gradients : mapping of str to array
         Views by name; pieces of weights that the scheme cuts.
-    arrays : mapping of int to array
-        Value → array, of one pass.
+    matrices : mapping of int to Matrix
+        Value → matrix, of one pass.
     kept : dict
         What steps leave for those of their gradient, by number and name; both passes share it.
     """
 
     def __init__(
         self,
-        scheme: Any,
-        kernel: Any,
+        scheme: Scheme,
+        kernel: Kernel,
         program: Program,
         seed: int,
         n: int,
-        parameters: Any,
-        gradients: Any,
-        arrays: Mapping[int, Any],
+        parameters: Mapping[str, Array],
+        gradients: Mapping[str, Array],
+        matrices: Mapping[int, Matrix],
         kept: dict[tuple[int, str], Any],
     ) -> None:
         self.scheme, self.kernel, self.program, self.seed = scheme, kernel, program, seed
         self.n = n
         self.parameters, self.gradients = parameters, gradients
-        self._arrays, self._kept = arrays, kept
+        self._matrices, self._kept = matrices, kept
 
-    def array(self, value: int) -> Any:
+    def array(self, value: int) -> Array:
         """The array of a value."""
-        return self._arrays[value]
+        return self._matrices[value].array
 
-    def read(self, step: Step, number: int = 0) -> Any:
+    def read(self, step: Step, number: int = 0) -> Array:
         """The array of what a step reads."""
-        return self._arrays[step.reads[number]]
+        return self.array(step.reads[number])
 
-    def written(self, step: Step) -> Any:
+    def written(self, step: Step) -> Array:
         """The array that it writes."""
-        return self._arrays[step.writes]
+        return self.array(step.writes)
+
+    def matrix(self, value: int) -> Matrix:
+        """The matrix of a value, for what exchanges or moves its rows."""
+        return self._matrices[value]
+
+    @property
+    def halo(self) -> Halo:
+        """The scheme's, which a program has whose steps ask for it."""
+        halo = self.scheme.halo
+        assert halo is not None, "a scheme that does not give whole rows"
+        return halo
 
     def place(self, step: Step) -> Place:
         """Where an operator's value is."""
@@ -73,14 +90,14 @@ class Binding:
         value = self.program.values[step.number]
         return self.scheme.block(value.place, value.width)
 
-    def kept(self, step: Step, name: str, make: Callable[[], Any]) -> Any:
+    def kept(self, step: Step, name: str, make: Callable[[], Kept]) -> Kept:
         """An array that belongs to an operator, made when it is first asked for."""
         key = step.number, name
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
 
-    def scratch(self, name: str, rows: int, columns: int) -> Any:
+    def scratch(self, name: str, rows: int, columns: int) -> Array:
         """An array for the time of a step, one for each shape."""
         key = -1, f"{name} {rows} x {columns}"
         if key not in self._kept:
@@ -116,7 +133,7 @@ class Binding:
         return of
 
     def activation_backward(
-        self, finish: Finish, output: Any, value: int
+        self, finish: Finish, output: Array | None, value: int
     ) -> Callable[[int], Epilogue | None]:
         """The gradient of the activation and dropout that gave ``output``."""
         kind, slope, p = finish.kind, finish.slope, finish.p

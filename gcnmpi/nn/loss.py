@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.program import Product
+from gcnmpi.schemes.interface import Scheme
 
 
 class SoftmaxCrossEntropy:
@@ -34,8 +35,8 @@ class SoftmaxCrossEntropy:
 
     def __init__(
         self,
-        scheme: Any,
-        kernel: Any,
+        scheme: Scheme,
+        kernel: Kernel,
         k: int,
         labels: np.ndarray,
         mask: np.ndarray,
@@ -65,7 +66,7 @@ class SoftmaxCrossEntropy:
         """The scheme's row operations of one call, for the prediction of their volume."""
         return loss_products(self._k, self._examples)
 
-    def __call__(self, logits: Any, grad: Any) -> float:
+    def __call__(self, logits: Array, grad: Array) -> float:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
 
         Parameters
@@ -83,7 +84,7 @@ class SoftmaxCrossEntropy:
             loss = self._in_passes(logits, scale, grad)
         return loss * scale if self._counts_rows else 0.0
 
-    def _in_passes(self, logits: Any, scale: float, grad: Any) -> float:
+    def _in_passes(self, logits: Array, scale: float, grad: Array) -> float:
         """Where columns are cut over ranks, or the kernel cannot do it in one pass."""
         kernel, scheme, k = self._kernel, self._scheme, self._k
         if self._rows is None:
@@ -111,7 +112,7 @@ def loss_products(k: int, rows: int) -> list[Product]:
 
 
 def count_correct(
-    scheme: Any, k: int, logits: Any, width: int, labels: np.ndarray, masks: Mapping
+    scheme: Scheme, k: int, logits: Array, width: int, labels: np.ndarray, masks: Mapping
 ) -> np.ndarray:
     """How many vertices of this rank are predicted right, one number a mask, float64.
 

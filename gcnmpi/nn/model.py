@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.config import Config
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.binding import Binding, Run
@@ -17,6 +19,7 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import Product, Program, Step
+from gcnmpi.schemes.interface import Scheme
 
 FEATURES = "0.features"
 
@@ -48,13 +51,13 @@ class Model:
 
     def __init__(
         self,
-        scheme: Any,
-        kernel: Any,
+        scheme: Scheme,
+        kernel: Kernel,
         network: Network,
         program: Program,
         config: Config,
         n: int,
-        features: Any,
+        features: Array,
     ) -> None:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.network = network
@@ -71,9 +74,10 @@ class Model:
         kept: dict[tuple[int, str], Any] = {}
 
         def binding(buffers: Mapping[int, int]) -> Binding:
-            arrays = constants | {value: memory[buffer] for value, buffer in buffers.items()}
+            places = {value: program.values[value].place for value in buffers}
+            matrices = constants | {v: memory[b].at(places[v]) for v, b in buffers.items()}
             views = self.parameters, self.gradients
-            return Binding(scheme, kernel, program, config.train.seed, n, *views, arrays, kept)
+            return Binding(scheme, kernel, program, config.train.seed, n, *views, matrices, kept)
 
         training, evaluation = (
             binding(program.training_buffers), binding(program.evaluation_buffers),
@@ -107,7 +111,7 @@ class Model:
         """Where the output of a layer is, from 1."""
         return self.program.values[self.program.outputs[layer - 1]].place
 
-    def forward(self, epoch: int | None = None, depth: int | None = None) -> Any:
+    def forward(self, epoch: int | None = None, depth: int | None = None) -> Array:
         """Logits (rows, classes), or the output of layer ``depth``.
 
         Parameters
@@ -143,7 +147,7 @@ class Model:
             found[name] = parameter.trained and (parameter.layer == 1 or not first_only)
         return found
 
-    def whole(self, flat: Any) -> dict[str, np.ndarray]:
+    def whole(self, flat: Array) -> dict[str, np.ndarray]:
         """Whole parameters, or their gradients or moments, on every rank.
 
         Parameters
@@ -167,7 +171,7 @@ class Model:
             found[name] = piece
         return found
 
-    def fill(self, flat: Any, whole: Mapping[str, np.ndarray]) -> None:
+    def fill(self, flat: Array, whole: Mapping[str, np.ndarray]) -> None:
         """The inverse of :meth:`whole`: parameters, or their moments, into ``flat``."""
         for name, parameter in self.network.parameters.items():
             piece = whole[name]
@@ -181,14 +185,14 @@ class Model:
         """Set all parameters from whole ones."""
         self.fill(self.parameters.flat, state)
 
-    def features(self, flat: Any) -> np.ndarray:
+    def features(self, flat: Array) -> np.ndarray:
         """This rank's piece of H⁰ (or of its gradient or moments), of trained features."""
         share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
-        piece = self._scheme.empty(Place(0), self.widths[0])
+        piece = self._scheme.empty(Place(0), self.widths[0]).array
         self._scheme.expand_input(share, piece)
         return self._kernel.to_host(piece)
 
-    def fill_features(self, flat: Any, piece: np.ndarray) -> None:
+    def fill_features(self, flat: Array, piece: np.ndarray) -> None:
         """The inverse of :meth:`features`."""
         share = flat[self.parameters.slices[FEATURES]].reshape(self.parameters[FEATURES].shape)
         self._scheme.share_input(self._kernel.from_host(piece), share)
@@ -197,7 +201,7 @@ class Model:
         for name, parameter in self.network.parameters.items():
             yield name, initial(parameter, self._config.train.seed)
 
-    def _shapes(self, features: Any) -> tuple[dict, dict]:
+    def _shapes(self, features: Array) -> tuple[dict, dict]:
         """Shapes of what this rank has a piece of, and of what it has whole."""
         own: dict[str, tuple[int, ...]] = {}
         whole: dict[str, tuple[int, ...]] = {}
@@ -218,10 +222,12 @@ def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:
     return [INSTRUCTIONS[step.name].bind(binding, step) for step in steps]
 
 
-def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dict[int, Any]:
+def _constants(
+    scheme: Scheme, kernel: Kernel, program: Program, features: Array
+) -> dict[int, Matrix]:
     """The values that never change and that steps read, computed once."""
     values = program.values
-    found: dict[int, Any] = {0: features}
+    found = {0: Matrix(values[0].place, features)}
     last = {value: step for step in program.constants for value in step.values}
     for step in program.constants:
         ended = [i for i in {*step.reads} if last[i] is step and i not in program.kept]
@@ -244,32 +250,32 @@ def _constants(scheme: Any, kernel: Any, program: Program, features: Any) -> dic
     kept = {number: found[number] for number in program.kept}
     if 0 in kept and values[0].exchanged:
         kept[0] = scheme.empty(values[0].place, values[0].width, exchanged=True)
-        kernel.copy(features, kept[0])
+        kernel.copy(features, kept[0].array)
     return kept
 
 
 def _constant(
-    scheme: Any, kernel: Any, program: Program, step: Step, found: Mapping[int, Any]
-) -> Any:
+    scheme: Scheme, kernel: Kernel, program: Program, step: Step, found: Mapping[int, Matrix]
+) -> Matrix:
     """What a step that is not a product makes of values that were found."""
     before, after = (program.values[i] for i in (step.reads[0], step.writes))
-    arrays = {i: found[i] for i in step.reads}
+    matrices = {i: found[i] for i in step.reads}
     gathers = step.name == "max_aggregate"
     if gathers:
         x = scheme.empty(before.place, before.width, exchanged=True)
-        kernel.copy(found[step.reads[0]], x)
-        arrays[step.reads[0]] = x
-    arrays[step.writes] = scheme.empty(after.place, after.width, after.exchanged)
-    binding = Binding(scheme, kernel, program, 0, 0, {}, {}, arrays, {})
+        kernel.copy(found[step.reads[0]].array, x.array)
+        matrices[step.reads[0]] = x
+    matrices[step.writes] = scheme.empty(after.place, after.width, after.exchanged)
+    binding = Binding(scheme, kernel, program, 0, 0, {}, {}, matrices, {})
     INSTRUCTIONS[step.name].bind(binding, step)(0)
     if gathers:
-        scheme.halo.discard(arrays[step.reads[0]])
-    return arrays[step.writes]
+        scheme.release()
+    return matrices[step.writes]
 
 
 def aggregate_constant(
-    scheme: Any, kernel: Any, x: Any, k: int, width: int, exchanged: bool, overwrite: bool
-) -> Any:
+    scheme: Scheme, kernel: Kernel, x: Matrix, k: int, width: int, exchanged: bool, overwrite: bool
+) -> Matrix:
     """M·x, which is made once; a wide x is overwritten with it where it may be and has its shape.
 
     Some columns at a time, so that what the product takes beside its result (halos, partial sums,
@@ -277,29 +283,27 @@ def aggregate_constant(
 
     Parameters
     ----------
-    x : array
-        This rank's piece.
     width : int
         Columns of x on all ranks.
     """
     pieces, place = input_pieces(width), Place(k, aggregated=True)
     if pieces == 1:
         result = scheme.empty(place, width, exchanged)
-        scheme.aggregate(k, x, result)
+        scheme.aggregate(k, x, result.array)
         scheme.release()
         return result
-    rows, columns = len(scheme.block(place, width).rows), x.shape[1]
-    result = x
-    if not overwrite or rows != len(x) or exchanged:
+    rows, columns = len(scheme.block(place, width).rows), x.array.shape[1]
+    result = x.at(place)
+    if not overwrite or rows != len(x.array) or exchanged:
         result = scheme.empty(place, width, exchanged)
     for number in range(pieces):
         some = slice_of(columns, number, pieces)
         count = some.stop - some.start
-        part, out = kernel.empty(len(x), count), kernel.empty(rows, count)
-        kernel.copy(x[:, some], part)
-        scheme.aggregate(k, part, out)
+        part, out = kernel.empty(len(x.array), count), kernel.empty(rows, count)
+        kernel.copy(x.array[:, some], part)
+        scheme.aggregate(k, Matrix(x.place, part), out)
         scheme.release()
-        kernel.copy(out, result[:, some])
+        kernel.copy(out, result.array[:, some])
     return result
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import numpy as np
 
 from gcnmpi.core.config import OPTIMIZERS, TrainConfig
+from gcnmpi.kernels.interface import Array, Kernel
 
 
-class Parameters:
+class Parameters(Mapping[str, Array]):
     """Named weights as views of one flat array, so that a step and a reduction are one each.
 
     Parameters
@@ -31,7 +32,7 @@ class Parameters:
 
     def __init__(
         self,
-        kernel: Any,
+        kernel: Kernel,
         own: Mapping[str, tuple[int, ...]],
         whole: Mapping[str, tuple[int, ...]],
     ) -> None:
@@ -48,20 +49,37 @@ class Parameters:
             name: self.flat[self.slices[name]].reshape(shape) for name, shape in shapes.items()
         }
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> Array:
         return self._views[name]
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._views
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._views)
 
-    def items(self) -> Any:
-        """Pairs of name and view."""
-        return self._views.items()
+    def __len__(self) -> int:
+        return len(self._views)
+
+
+class Optimizer(Protocol):
+    """Updates parameters from their gradients.
+
+    Attributes
+    ----------
+    steps : int
+        How many it has made.
+    """
+
+    steps: int
+
+    def state(self) -> dict[str, Array]:
+        """Arrays in the layout of the parameters, by name: with ``steps`` all that it remembers."""
+
+    def step(self, grad: Array) -> None:
+        """Update the parameters with the gradient of the loss, which is overwritten."""
 
 
 def make_optimizer(
-    kernel: Any, parameters: Parameters, decays: Mapping[str, bool], config: TrainConfig
-) -> Any:
+    kernel: Kernel, parameters: Parameters, decays: Mapping[str, bool], config: TrainConfig
+) -> Optimizer:
     """The optimizer that the configuration names.
 
     Parameters
@@ -79,17 +97,19 @@ def make_optimizer(
 class SGD:
     """v = μ·v + g + λ·p; p −= lr·v, PyTorch's ``torch.optim.SGD``."""
 
-    def __init__(self, kernel: Any, flat: Any, penalty: Any, config: TrainConfig) -> None:
+    def __init__(
+        self, kernel: Kernel, flat: Array, penalty: Array | None, config: TrainConfig
+    ) -> None:
         self._kernel, self._flat, self._penalty, self._config = kernel, flat, penalty, config
         self.velocity = kernel.zeros(len(flat)) if config.momentum else None
         self.steps = 0
 
-    def state(self) -> dict[str, Any]:
-        """Arrays in the layout of the parameters, by name: with ``steps`` all that it remembers."""
+    def state(self) -> dict[str, Array]:
+        """The velocity, with momentum."""
         return {} if self.velocity is None else {"velocity": self.velocity}
 
-    def step(self, grad: Any) -> None:
-        """Update the parameters with the gradient of the loss, which is overwritten."""
+    def step(self, grad: Array) -> None:
+        """See :class:`Optimizer`."""
         _decay(grad, self._flat, self._penalty)
         self.steps += 1
         config = self._config
@@ -99,17 +119,19 @@ class SGD:
 class Adam:
     """PyTorch's ``torch.optim.Adam``; weight decay is added to the gradient."""
 
-    def __init__(self, kernel: Any, flat: Any, penalty: Any, config: TrainConfig) -> None:
+    def __init__(
+        self, kernel: Kernel, flat: Array, penalty: Array | None, config: TrainConfig
+    ) -> None:
         self._kernel, self._flat, self._penalty, self._config = kernel, flat, penalty, config
         self.moments = (kernel.zeros(len(flat)), kernel.zeros(len(flat)))
         self.steps = 0
 
-    def state(self) -> dict[str, Any]:
-        """Arrays in the layout of the parameters, by name: with ``steps`` all that it remembers."""
+    def state(self) -> dict[str, Array]:
+        """Both moments."""
         return dict(zip(("first_moment", "second_moment"), self.moments, strict=True))
 
-    def step(self, grad: Any) -> None:
-        """Update the parameters with the gradient of the loss, which is overwritten."""
+    def step(self, grad: Array) -> None:
+        """See :class:`Optimizer`."""
         _decay(grad, self._flat, self._penalty)
         self.steps += 1
         config = self._config
@@ -118,6 +140,6 @@ class Adam:
         )
 
 
-def _decay(grad: Any, flat: Any, penalty: Any) -> None:
+def _decay(grad: Array, flat: Array, penalty: Array | None) -> None:
     if penalty is not None:
         grad += penalty * flat

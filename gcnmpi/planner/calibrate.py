@@ -26,10 +26,11 @@ from gcnmpi.core import rng
 from gcnmpi.core.config import Config
 from gcnmpi.core.resident import resident_bytes
 from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.comm import Comm, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, share_of_cores
 from gcnmpi.planner.machine import Machine
-from gcnmpi.schemes.outline import Sparse
+from gcnmpi.schemes.forecast import Sparse
 
 # Tiles that are multiplied, (rows, inner, entries): square, tall operand, many rows, denser.
 TILES = ((20_000, 20_000, 200_000), (20_000, 200_000, 200_000), (200_000, 20_000, 400_000),
@@ -136,7 +137,7 @@ def ping_pong(comm: Comm, peer: int) -> tuple[float, float]:
     return short, LONG / max(long - short, 1e-9)
 
 
-def _sparse_samples(kernel: Any) -> list[Sample]:
+def _sparse_samples(kernel: Kernel) -> list[Sample]:
     """Times of products with tiles of random entries, where no row is near the one before."""
     samples = []
     for rows, inner, entries in TILES:
@@ -152,14 +153,14 @@ def _sparse_samples(kernel: Any) -> list[Sample]:
     return samples
 
 
-def _received_entry(kernel: Any) -> float:
+def _received_entry(kernel: Kernel) -> float:
     """A tile of random entries, out of arrays as they travel, per entry."""
     rows, inner, entries = TILES[0]
     tile = sp.random_array((rows, inner), density=entries / (rows * inner), format="csr", rng=0)
     return _seconds(kernel, partial(kernel.sparse, sp.csr_array(tile))) / tile.nnz
 
 
-def _dense_constants(kernel: Any) -> dict[str, float]:
+def _dense_constants(kernel: Kernel) -> dict[str, float]:
     """Memory, dense products and dropout."""
     rows, width = 40_000, 64
     itemsize = kernel.dtype.itemsize
@@ -176,13 +177,13 @@ def _dense_constants(kernel: Any) -> dict[str, float]:
     return {"copy_byte": copy, "dense_flop": dense, "dropout_number": dropped}
 
 
-def _filled(kernel: Any, rows: int, width: int) -> Any:
+def _filled(kernel: Kernel, rows: int, width: int) -> Array:
     array = kernel.empty(rows, width)
     array.fill(1)
     return array
 
 
-def _seconds(kernel: Any, call: Callable[[], Any]) -> float:
+def _seconds(kernel: Kernel, call: Callable[[], Any]) -> float:
     """Time of a call: the median, so that what always disturbs (such as other ranks) counts."""
     times = []
     for _ in range(REPEATS):

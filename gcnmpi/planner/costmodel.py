@@ -1,7 +1,7 @@
 """The cost model: predicted seconds, bytes, messages and memory of an epoch under a scheme.
 
 An epoch is a list of products, which follow from the widths and the orders of the layers. The
-scheme's outline gives the bytes and operations of each product on each rank, and the layout of
+scheme's forecast gives the bytes and operations of each product on each rank, and the layout of
 every matrix; :class:`~gcnmpi.planner.machine.Machine` gives the seconds of each step. The model
 assumes that ranks do not wait for each other within a product, and all wait for the slowest at its
 end:
@@ -28,7 +28,7 @@ per layer, forward and backward:
 3D (IV-D)              α·4P^⅓ + β·(2nnz + 12nf)/P^⅔
 ====================== ============================================================
 
-The program uses not these but the exact numbers of the outlines, which are equal to those that a
+The program uses not these but the exact numbers of the forecasts, which are equal to those that a
 run counts: with the narrower side of each layer, nothing for a first layer with fixed features,
 gradients of weights counted separately, and without the piece that a rank owns itself.
 """
@@ -55,7 +55,7 @@ from gcnmpi.nn.model import input_pieces
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Finish, Product, Program, Step, Value
 from gcnmpi.planner.machine import Machine
-from gcnmpi.schemes.outline import EXCHANGES, Outline, Span, Sparse
+from gcnmpi.schemes.forecast import EXCHANGES, Forecast, Span, Sparse
 from partition.errors import UserError
 from partition.graph.graph import Graph, index_dtype, training_vertices
 from partition.graph.store import StoredGraph
@@ -172,11 +172,11 @@ def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) ->
 
 @dataclass(frozen=True)
 class Case:
-    """What is predicted: the outline of a scheme, the training, and the machine.
+    """What is predicted: the forecast of a scheme, the training, and the machine.
 
     Attributes
     ----------
-    outline : Outline
+    forecast : Forecast
         The scheme on ``size`` ranks.
     ranks_per_node : int
         Ranks fill the nodes one after the other.
@@ -184,7 +184,7 @@ class Case:
         The network on that scheme.
     """
 
-    outline: Outline
+    forecast: Forecast
     size: int
     work: Workload
     machine: Machine
@@ -202,12 +202,12 @@ class Case:
 
     def rows(self, rank: int, place: Place) -> int:
         """Rows of a rank's piece of a matrix at a place."""
-        return self.outline.shape(rank, place, 1)[0]
+        return self.forecast.shape(rank, place, 1)[0]
 
 
 def predict(case: Case) -> Cost:
     """The cost of an epoch of training under a scheme."""
-    ranks = list(case.outline.ranks())
+    ranks = list(case.forecast.ranks())
     phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
     volumes = dict.fromkeys(ranks, NOTHING)
     for step in [*case.steps, None]:
@@ -258,7 +258,7 @@ def memory(case: Case) -> int:
       the largest of the reductions.
     """
     node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
-    ranks = case.outline.ranks()
+    ranks = case.forecast.ranks()
     return int(case.machine.process_bytes) + node_share + max(_memory(case, r) for r in ranks)
 
 
@@ -272,21 +272,21 @@ def matrices(program: Program) -> list[Value]:
 
 def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str, float], Volume]:
     """Seconds of some products on a rank, by phase, and the volume that they send and receive."""
-    outline, machine, itemsize = case.outline, case.machine, case.work.itemsize
+    forecast, machine, itemsize = case.forecast, case.machine, case.work.itemsize
     seconds, moved = {"sparse": 0.0, "dense": 0.0, "transfer": 0.0}, NOTHING
     for product in products:
         name, k, *sizes = product
-        for part in outline.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
+        for part in forecast.work(rank, name, k, *sizes) if name in ARITHMETIC else ():
             if isinstance(part, Sparse):
                 one = machine.sparse_seconds(part, itemsize, case.work.distances)
                 seconds["sparse"] += ARITHMETIC[name] * one
             else:
                 seconds["dense"] += machine.dense_seconds(part, itemsize)
-        volume = outline.volume(rank, name, k, *sizes)
+        volume = forecast.volume(rank, name, k, *sizes)
         if volume != NOTHING:
-            spans = outline.span(name, k) or [Span(case.size, 1)]
+            spans = forecast.span(name, k) or [Span(case.size, 1)]
             seconds["transfer"] += machine.transfer_seconds(volume, spans, case.ranks_per_node)
-            seconds["transfer"] += machine.copy_seconds(outline.buffers(rank, name, k, *sizes))
+            seconds["transfer"] += machine.copy_seconds(forecast.buffers(rank, name, k, *sizes))
         moved += volume
     return seconds, moved
 
@@ -323,9 +323,9 @@ def _passes_seconds(case: Case, rank: int) -> float:
 
 
 def _memory(case: Case, rank: int) -> int:
-    outline, work = case.outline, case.work
-    entries = outline.entries(rank)
-    parts = outline.work(rank, "aggregate", 1, 1)
+    forecast, work = case.forecast, case.work
+    entries = forecast.entries(rank)
+    parts = forecast.work(rank, "aggregate", 1, 1)
     tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
     index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
@@ -345,7 +345,7 @@ def _features_memory(case: Case, rank: int) -> int:
     If some columns of a file are sent, its whole rows are in memory.
     """
     work, width = case.work, case.program.values[0].width
-    rows, columns = case.outline.shape(rank, Place(0), width)
+    rows, columns = case.forecast.shape(rank, Place(0), width)
     stored = rows * columns * FEATURE_BYTES
     packed = min(int(work.config.loading.max_buffer_mb * 2**20), stored)
     whole = packed * width // max(1, columns)
@@ -356,29 +356,29 @@ def _features_memory(case: Case, rank: int) -> int:
 
 
 def _training_memory(case: Case, rank: int) -> int:
-    outline, work, program = case.outline, case.work, case.program
-    shapes = [outline.shape(rank, v.place, v.width) for v in matrices(program)]
+    forecast, work, program = case.forecast, case.work, case.program
+    shapes = [forecast.shape(rank, v.place, v.width) for v in matrices(program)]
     dense = sum(rows * columns for rows, columns in shapes)
     # The loss copies the logits of training vertices, and makes their gradient.
     logits = program.values[program.logits]
-    _, columns = outline.shape(rank, logits.place, logits.width)
+    _, columns = forecast.shape(rank, logits.place, logits.width)
     dense += 2 * _train_rows(case, rank) * columns
     dense += sum(kept(program, step, *_arcs(case, rank)) for step in case.steps)
     # Buffers of one product and width serve all layers.
     distinct = {(product[0], *product[2:]): product for product in case.products(rank)}
-    buffers = sum(outline.buffers(rank, *product) for product in distinct.values())
-    if outline.own_buffers:
+    buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
+    if forecast.own_buffers:
         # Each matrix that is exchanged has a halo of its own.
         exchanged = Counter(v.width for v in matrices(program) if v.exchanged)
         counted = Counter(sizes[0] for name, *sizes in distinct if name in EXCHANGES)
         for width, number in exchanged.items():
-            halo = outline.volume(rank, "aggregate", 1, width).received
+            halo = forecast.volume(rank, "aggregate", 1, width).received
             buffers += max(0, number - counted[width]) * halo
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
     train, reduced = work.config.train, reduced_bytes(case, rank)
     copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)
     state = copies * _parameters(case, rank) * work.itemsize + reduced
-    scratch = [outline.reduction_scratch(rank, *product) for product in distinct.values()]
+    scratch = [forecast.reduction_scratch(rank, *product) for product in distinct.values()]
     return dense * work.itemsize + buffers + state + max([reduction_scratch(reduced), *scratch])
 
 
@@ -387,10 +387,10 @@ def _first_memory(case: Case, rank: int) -> int:
     constants = [step for step in case.program.constants if step.name == "aggregate"]
     if not constants:
         return 0
-    outline, values, itemsize = case.outline, case.program.values, case.work.itemsize
+    forecast, values, itemsize = case.forecast, case.program.values, case.work.itemsize
     width = values[0].width
     (rows, columns), (result_rows, _) = (
-        outline.shape(rank, values[i].place, width) for i in (0, constants[0].writes)
+        forecast.shape(rank, values[i].place, width) for i in (0, constants[0].writes)
     )
     pieces = input_pieces(width)
     held = rows * columns
@@ -401,7 +401,7 @@ def _first_memory(case: Case, rank: int) -> int:
         held += (rows + result_rows) * -(-columns // pieces)
     product = "aggregate", 1, -(-width // pieces)
     state = 2 * _parameters(case, rank) * itemsize
-    scratch = outline.buffers(rank, *product) + outline.reduction_scratch(rank, *product)
+    scratch = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
     return held * itemsize + state + scratch
 
 
@@ -423,19 +423,19 @@ def _weight_numbers(case: Case, rank: int, name: str) -> int:
     """Numbers of a weight that a rank holds."""
     program = case.program
     k, shape = program.weight_layers[name], program.parameters[name].shape
-    return case.outline.weight_numbers(rank, k, *shape)
+    return case.forecast.weight_numbers(rank, k, *shape)
 
 
 def _arcs(case: Case, rank: int) -> tuple[int, int, int]:
     """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
     product = "expand" if case.program.needs_halo else "aggregate"
-    tiles = [p for p in case.outline.work(rank, product, 1, 1) if isinstance(p, Sparse)]
+    tiles = [p for p in case.forecast.work(rank, product, 1, 1) if isinstance(p, Sparse)]
     rows = case.rows(rank, case.program.place)
     return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)
 
 
 def _numbers(case: Case, rank: int, place: Place, width: int) -> int:
-    rows, columns = case.outline.shape(rank, place, width)
+    rows, columns = case.forecast.shape(rank, place, width)
     return rows * columns
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.volume import Volume
-from gcnmpi.schemes.outline import Dense, Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Span, Sparse
 from partition.errors import UserError
 from partition.records import atomic_file
 

@@ -7,18 +7,18 @@ volume of random rows is estimated. Nothing is of size P².
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.config import Config, SchemeConfig, section_fields
+from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.planner.costmodel import Case, Cost, Workload, memory, predict, workload
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.interface import Source
-from gcnmpi.schemes.outline import make_facts
+from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
@@ -110,9 +110,9 @@ class Setting:
         config = replace(self.work.config, scheme=candidate.scheme)
         source = Source(self.stored, candidate.partition, self.direction)
         program, demand = program_on(self.work.network, source, config, size)
-        facts = make_facts(source, config, demand.depth)
-        outline = SCHEMES.get(candidate.scheme.name).outline(candidate.scheme, size, facts)
-        return Case(outline, size, self.work, self.machine, self.ranks_per_node, program)
+        facts = make_facts(source, config, demand)
+        forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
+        return Case(forecast, size, self.work, self.machine, self.ranks_per_node, program)
 
     def random_partition(self, k: int) -> Partition:
         """A partition that is not there, with the metrics that random rows are expected to have."""
@@ -331,13 +331,13 @@ def _variants(
     except UserError as error:
         skipped.append(Skipped(name, {}, error.message))
         return []
-    own = (f.name for f in fields(SchemeConfig) if name in SCHEMES.owners(f"scheme.{f.name}"))
+    own = [key[7:] for key in SCHEMES.keys(name) if key.startswith("scheme.")]
     for option in own:
         if f"scheme.{option}" in setting.given and getattr(config, option) != "auto":
             variants = [v for v in variants if getattr(v, option) == getattr(config, option)]
     if not variants:
         skipped.append(Skipped(name, {}, f"has no variant on {size} ranks"))
-    names = [f.name for f in fields(SchemeConfig) if f.name not in ("name", "machine")]
+    names = [f.name for f in section_fields(SchemeConfig) if f.name not in ("name", "machine")]
     telling = [f for f in names if len({getattr(v, f) for v in variants}) > 1]
     found = []
     for variant in variants:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.config import TrainConfig
+from gcnmpi.kernels.interface import Kernel
 from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.proof import oracle
 
@@ -20,7 +21,7 @@ STEPS_TOLERANCES = {"float64": 1e-12, "float32": 2e-6}
 _NAME, _SHAPE = "1.weight", (64, 5)
 
 
-def steps_apart(kernel: Any, config: TrainConfig) -> float:
+def steps_apart(kernel: Kernel, config: TrainConfig) -> float:
     """How far the parameters are from the oracle's after 50 steps, relative to the largest one.
 
     Parameters

@@ -19,9 +19,12 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.core.config import Config
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
+from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.proof import oracle
 from gcnmpi.proof.differences import finite_differences
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
@@ -29,7 +32,7 @@ from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Result, Step, train
 from partition.graph.graph import UNLABELLED, Graph
-from partition.graph.metrics import measure
+from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import read_partition
 
 EPOCHS = 20  # trained at most
@@ -174,7 +177,7 @@ def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.
     return whole
 
 
-def _canonical(problem: Problem, model: Any, flat: Any) -> oracle.Weights:
+def _canonical(problem: Problem, model: Model, flat: Array) -> oracle.Weights:
     """Whole parameters, or their gradients, by name; trained features on rank 0 only."""
     found = {name: np.array(array, np.float64) for name, array in model.whole(flat).items()}
     if problem.config.model.train_features:
@@ -183,10 +186,18 @@ def _canonical(problem: Problem, model: Any, flat: Any) -> oracle.Weights:
     return found
 
 
-def _multiplied(problem: Problem, model: Any) -> list[tuple[int, int]]:
-    """Layers and widths of the products to look at: each layout of M once with each width."""
-    asked = [p for p in model.products(backward=True) if str(p[0]).startswith("aggregate")]
-    layouts = {(problem.scheme.layout(Place(k - 1)), width): (k, width) for _, k, width in asked}
+def _multiplied(problem: Problem, model: Model) -> list[tuple[int, int]]:
+    """Layers and widths of the products to look at: each layout of M once with each width.
+
+    Those that are made once are among them, as wide as the pieces in which they are made.
+    """
+    asked = [p for p in model.products(backward=True) if p[0].startswith("aggregate")]
+    places = [(k, sizes[0]) for _, k, *sizes in asked]
+    for step in model.program.constants:
+        if step.name == "aggregate":
+            width = step.operator.width
+            places.append((step.k, -(-width // input_pieces(width))))
+    layouts = {(problem.scheme.layout(Place(k - 1)), width): (k, width) for k, width in places}
     return sorted(layouts.values())
 
 
@@ -197,12 +208,12 @@ def _products(problem: Problem, k: int, width: int) -> Products:
     x_block, y_block = scheme.block(before, width), scheme.block(after, width)
     x_mine = _random("x", x_block.rows, width, kernel.dtype)[:, x_block.columns]
     y_mine = _random("y", y_block.rows, width, kernel.dtype)[:, y_block.columns]
-    x, mty = scheme.empty(before, width, exchanged=True), scheme.empty(before, width)
-    y, mx = kernel.from_host(y_mine), scheme.empty(after, width)
-    kernel.copy(kernel.from_host(x_mine), x)
-    scheme.aggregate(k, x, mx)
-    scheme.aggregate_t(k, y, mty)
-    mx, mty = (kernel.to_host(array).astype(np.float64) for array in (mx, mty))
+    x, my_mty = scheme.empty(before, width, exchanged=True), scheme.empty(before, width)
+    y, my_mx = Matrix(after, kernel.from_host(y_mine)), scheme.empty(after, width)
+    kernel.copy(kernel.from_host(x_mine), x.array)
+    scheme.aggregate(k, x, my_mx.array)
+    scheme.aggregate_t(k, y, my_mty.array)
+    mx, mty = (kernel.to_host(m.array).astype(np.float64) for m in (my_mx, my_mty))
     dots = np.array(
         [
             np.sum(mx * y_mine) * y_block.counts_entries,
@@ -221,15 +232,16 @@ def _products(problem: Problem, k: int, width: int) -> Products:
 def _gathered(problem: Problem, width: int = 3) -> float:
     """Rows with their halo against what they should be, and ⟨E·x, y⟩ against ⟨x, Eᵀ·y⟩."""
     scheme, kernel, halo = problem.scheme, problem.kernel, problem.scheme.halo
+    assert halo is not None, "the network needs one"
     block = scheme.block(Place(0), width)
     x = scheme.empty(Place(0), width, exchanged=True)
-    kernel.copy(kernel.from_host(_random("x", block.rows, width, kernel.dtype)), x)
+    kernel.copy(kernel.from_host(_random("x", block.rows, width, kernel.dtype)), x.array)
     expected = _random("x", halo.ids, width, kernel.dtype)
     whole = kernel.to_host(halo.expand(x)).astype(np.float64)
     # Different on every rank: a row's gradients of several ranks have to be added.
     y = _random("y", halo.ids + 1 + problem.comm.rank, width, kernel.dtype)
-    gradient, out = halo.gradient(width), scheme.empty(Place(0), width)
-    kernel.copy(kernel.from_host(y), gradient)
+    gradient, out = halo.gradient(Place(0), width), scheme.empty(Place(0), width).array
+    kernel.copy(kernel.from_host(y), gradient.whole)
     halo.fold(gradient, out)
     folded = kernel.to_host(out).astype(np.float64)
     mine = _random("x", block.rows, width, kernel.dtype)
@@ -262,7 +274,7 @@ def _optimizer_steps(problem: Problem) -> list[Check]:
 
 def _plan_figures(problem: Problem) -> dict[str, int] | None:
     """This rank's figures of ``partition.graph.metrics``, as its plan has them, if there is one."""
-    plan = getattr(problem.scheme, "plan", None)
+    plan = problem.scheme.plan
     if plan is None:
         return None
     return {
@@ -327,6 +339,8 @@ def _accuracies(reported: Mapping[str, Any], classes: np.ndarray, graph: Graph) 
 
 
 def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> Iterator[Check]:
+    if not products:  # of a network that makes none
+        return
     widths = "width " + ", ".join(str(p.width) for p in products)
     forward = [_distance(p.mx, matrix @ p.x) for p in products]
     backward = [_distance(p.mty, matrix.T @ p.y) for p in products]
@@ -363,8 +377,10 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     if partition is None:
         return
     parts = read_partition(problem.stored.path, partition.name).parts
-    metrics = measure(problem.stored.graph, parts, partition.k, direction)
-    truth, recorded = asdict(metrics), partition.metrics[direction]
+    mixed = problem.scheme.describe().get("exchange") == "mixed"
+    how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
+    metrics = how(problem.stored.graph, parts, partition.k, direction)
+    truth, recorded = asdict(metrics), known[direction]
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
     note = f"volume {metrics.volume:,} rows"
     yield Check("recorded metrics", len(wrong), 0, ", ".join(wrong) or note)

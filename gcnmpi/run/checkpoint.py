@@ -27,9 +27,11 @@ import numpy as np
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.record import Epoch
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import write_rows
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import agreed, from_root
+from gcnmpi.nn.model import Model
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.problem import Problem
@@ -68,8 +70,8 @@ class Checkpoint:
 def save(
     problem: Problem,
     out: Path,
-    model: Any,
-    arrays: Mapping[str, Any],
+    model: Model,
+    arrays: Mapping[str, Array],
     history: files.History,
     facts: Mapping[str, Any],
 ) -> Path:
@@ -141,7 +143,7 @@ def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, l
 
 
 def restore(
-    problem: Problem, checkpoint: Checkpoint, model: Any, arrays: Mapping[str, Any]
+    problem: Problem, checkpoint: Checkpoint, model: Model, arrays: Mapping[str, Array]
 ) -> None:
     """Fill arrays in the layout of ``model.parameters.flat`` with those of a checkpoint.
 
@@ -153,12 +155,13 @@ def restore(
     comm, manifest = problem.comm, problem.stored.manifest
     shapes = {name: array.shape for name, array in model.whole(model.parameters.flat).items()}
     for name, flat in arrays.items():
-        whole = {part: checkpoint.state.get(f"{name}/{part}") for part in shapes}
+        whole: dict[str, np.ndarray] = {}
         with agreed(comm):
             for part, shape in shapes.items():
-                found = whole[part]
+                found = checkpoint.state.get(f"{name}/{part}")
                 if found is None or found.shape != shape or found.dtype.kind != "f":
                     raise UserError(f"{checkpoint.path} has no {name}/{part} of shape {shape}")
+                whole[part] = found
         model.fill(flat, whole)
         if problem.config.model.train_features:
             with agreed(comm):
@@ -217,7 +220,7 @@ def _features_name(array: str) -> str:
     return f"{array}.features.npy"
 
 
-def _facts(problem: Problem, model: Any) -> dict[str, Any]:
+def _facts(problem: Problem, model: Model) -> dict[str, Any]:
     manifest, partition = problem.stored.manifest, problem.partition
     return {
         "format": files.FORMAT,
@@ -265,7 +268,7 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
 
 
 def _write_features(
-    problem: Problem, folder: Path, array: str, model: Any, flat: Any
+    problem: Problem, folder: Path, array: str, model: Model, flat: Array
 ) -> tuple[str, int, int, int]:
     """Write trained features (or moments) together; returns this rank's piece for the manifest."""
     n, name = problem.stored.manifest.n, _features_name(array)

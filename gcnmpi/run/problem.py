@@ -17,7 +17,9 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.transports import usable
 from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, usable_reduction
@@ -28,7 +30,7 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
 from gcnmpi.planner.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.interface import Runtime, Source
+from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import MASKS, UNLABELLED
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
@@ -65,8 +67,8 @@ class Problem:
     program: Program
     threads: int
     config: Config
-    kernel: Any
-    scheme: Any
+    kernel: Kernel
+    scheme: Scheme
     phases: Phases
     traffic: Traffic
     reduction: str
@@ -133,7 +135,7 @@ def open_problem(
         source = Source(stored, found, direction)
         network = network_of(config.model, *(widths or ends(manifest)))
         program, demand = program_on(network, source, config, comm.size)
-        scheme_entry = SCHEMES.get(config.scheme.name)
+        scheme_entry: Entry = SCHEMES.get(config.scheme.name)
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     warnings = [] if warning is None else [warning]
@@ -176,7 +178,7 @@ def check_trainable(stored: StoredGraph) -> None:
     _there(stored, "labels", stored.graph.labels, "random:8")
 
 
-def load_features(problem: Problem) -> Any:
+def load_features(problem: Problem) -> Array:
     """This rank's piece of H⁰, normalised as configured, as an array of the kernel.
 
     Its share, where features are trained.

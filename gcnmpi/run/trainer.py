@@ -22,14 +22,17 @@ from gcnmpi import __version__
 from gcnmpi.core.config import TrainConfig
 from gcnmpi.core.record import Epoch, Writer, continued_record, is_finished, new_record
 from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.kernels.interface import Array
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maxima, versions
 from gcnmpi.mpi.hosts import host_names, slurm_job
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, count_correct
+from gcnmpi.nn.model import Model
 from gcnmpi.nn.optim import make_optimizer
 from gcnmpi.nn.program import Product
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.problem import Problem, Targets, check_trainable, load_targets, make_model, make_sum
 from gcnmpi.run.weights import save_weights
+from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 
 
@@ -47,7 +50,7 @@ class Best:
 
     epoch: int
     val_accuracy: float
-    flat: Any
+    flat: Array | None
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Result:
     """
 
     epochs: list[Epoch]
-    model: Any
+    model: Model
     best: Best
     end: dict[str, Any]
     stopped: bool = False
@@ -123,7 +126,7 @@ def train(
 
     def save() -> Path:
         arrays = {"weights": model.parameters.flat, **step.optimizer.state()}
-        if best.epoch:
+        if best.epoch and best.flat is not None:
             arrays["best"] = best.flat
         facts = {
             "steps": step.optimizer.steps,
@@ -239,7 +242,7 @@ class Step:
                 problem.kernel.finish()
         return loss
 
-    def gradient(self, epoch: int) -> tuple[float, Any]:
+    def gradient(self, epoch: int) -> tuple[float, Array]:
         """Loss and flat gradient at the model's weights, with the dropout of an epoch.
 
         Returns
@@ -257,7 +260,7 @@ class Step:
         return self._sum(loss, flat[model.gradients.shared]), flat
 
 
-def evaluate(problem: Problem, model: Any, targets: Targets) -> dict[str, float]:
+def evaluate(problem: Problem, model: Model, targets: Targets) -> dict[str, float]:
     """Accuracies over the masks, from a pass without dropout; fractions in 0..1."""
     with problem.traffic.during("eval"), problem.phases.as_one("eval"):
         arguments = (model.place.layer, model.forward(), model.widths[-1])
@@ -287,7 +290,7 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
             raise UserError("--save-best: nothing was validated")
     try:
         for path, epoch, flat in chosen:
-            if path is not None:
+            if path is not None and flat is not None:
                 loss = result.epochs[epoch - 1].loss
                 save_weights(path, problem, result.model, flat, epoch=epoch, loss=loss)
     except UserError as error:
@@ -352,7 +355,7 @@ def _restored(
     if found is None:
         return [], best
     arrays = {"weights": flat, **step.optimizer.state()}
-    if stored:
+    if stored and best.flat is not None:
         arrays["best"] = best.flat
         best = replace(best, **found.facts["best"])
     with problem.phases.as_one("checkpoint"):
@@ -424,7 +427,7 @@ def _end_record(
     }
 
 
-def _predicted(scheme: Any, products: list[Product]) -> Volume:
+def _predicted(scheme: Scheme, products: list[Product]) -> Volume:
     return sum((scheme.volume(*product) for product in products), NOTHING)
 
 

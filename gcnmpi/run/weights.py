@@ -20,12 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table
+from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table, section_fields
 from gcnmpi.core.outputs import features_path
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import write_rows
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import from_root
 from gcnmpi.nn.describe import network_of
+from gcnmpi.nn.model import Model
 from gcnmpi.nn.networks import NETWORKS
 from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
 from gcnmpi.run.problem import Problem
@@ -63,7 +65,7 @@ class Weights:
 
 
 def save_weights(
-    path: str | os.PathLike, problem: Problem, model: Any, flat: Any, **facts: Any
+    path: str | os.PathLike, problem: Problem, model: Model, flat: Array, **facts: Any
 ) -> None:
     """Write weights under PyTorch Geometric's names, on rank 0, with what they are weights of.
 
@@ -231,7 +233,7 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     )
 
 
-def check_parameters(weights: Weights, model: Any) -> None:
+def check_parameters(weights: Weights, model: Model) -> None:
     """Raise a UserError unless the arrays are those of a model, all of them and no others."""
     expected = {n: array.shape for n, array in model.whole(model.parameters.flat).items()}
     found = {name: array.shape for name, array in weights.parameters.items()}
@@ -263,7 +265,7 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
     for section, kind in (("model", ModelConfig), ("graph", GraphConfig)):
-        for entry in dataclasses.fields(kind):
+        for entry in section_fields(kind):
             if entry.name not in NOT_OF_A_NETWORK:
                 yield section, entry
 
@@ -284,7 +286,7 @@ def _shown_by(
                 f"{model.name}",
                 "name the network in --config, with all that it differs in from the defaults",
             )
-        keys = [key[6:] for key in NETWORKS.options[model.name] if key.startswith("model.")]
+        keys = [key[6:] for key in NETWORKS.keys(model.name) if key.startswith("model.")]
         of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]
         described = {f"model.{key}": getattr(model, key) for key in of_it}
         return described, network_of(model, *ends).widths, state

@@ -32,15 +32,21 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases
 from gcnmpi.core.volume import Volume, broadcast, reduction
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface import Sparse as Tile
 from gcnmpi.layout.grid import line
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes.block_halo import load_halo
-from gcnmpi.schemes.block_rows import BlockRows, BlockRowsOutline, block_rows, load_tiles, share
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
-from gcnmpi.schemes.outline import ROWS, Facts, Sparse, make_facts
+from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_tiles, share
+from gcnmpi.schemes.forecast import ROWS, Facts, Sparse, make_facts
+from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
 from partition.graph.graph import index_dtype
 
@@ -50,7 +56,7 @@ def load(
     source: Source,
     config: Config,
     demand: Demand,
-) -> BlockRows:
+) -> RowScheme:
     """Bring every block row of M to its rank.
 
     Raises
@@ -66,11 +72,11 @@ def load(
                 f"{comm.size} blocks of as many parts each",
                 f"use one with -k {comm.size} or a multiple of it, or none",
             )
-        facts = make_facts(source, config, demand.depth)
+        facts = make_facts(source, config, demand)
     overlap = config.scheme.overlap
-    outline = BroadcastOutline(comm.size, 1, facts, overlap)
+    forecast = BroadcastForecast(comm.size, 1, facts, overlap)
     options = {"name": "bcast", "overlap": overlap}
-    return load_broadcast(runtime, source, config, demand, outline, options)
+    return load_broadcast(runtime, source, config, demand, forecast, options)
 
 
 def load_broadcast(
@@ -78,29 +84,28 @@ def load_broadcast(
     source: Source,
     config: Config,
     demand: Demand,
-    outline: BroadcastOutline,
+    forecast: BroadcastForecast,
     options: dict[str, Any],
-) -> BlockRows:
-    """The scheme of an outline, also one with copies."""
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    stored, partition, direction = source.stored, source.partition, source.direction
-    tiling = block_rows(comm, stored, partition, outline.copies, config)
-    forward, backward = load_tiles(
-        comm, stored, tiling, direction, config, transposed=not outline.facts.symmetric
-    )
-    grid = outline.count, outline.copies
-    column, row = (line(comm, kernel, grid, axis, traffic, phases) for axis in (0, 1))
-    stages = share(outline.count, outline.copies, tiling.copy)
-    products = Broadcasts(
-        column, kernel, tiling.cuts, stages, forward, backward, outline.overlap, phases
-    )
-    scheme = BlockRows(
-        comm, options, tiling, row, products, outline, kernel,
-        max_bytes=config.loading.max_buffer_mb * 2**20, phases=phases, traffic=traffic,
-    )  # fmt: skip
+) -> RowScheme:
+    """The scheme of a forecast, also one with copies."""
+    comm = runtime.comm
+    tiling = block_rows(comm, source, forecast.copies, config)
+    transposed = not forecast.facts.symmetric
+    forward, backward = load_tiles(comm, source, tiling, config, transposed)
+    grid = forecast.count, forecast.copies
+    column, row = (line(runtime, grid, axis) for axis in (0, 1))
+    stages = share(forecast.count, forecast.copies, tiling.copy)
+    products = Broadcasts(runtime, column, tiling.cuts, stages, forecast.overlap)
+    operands = [products.tiles(forward)]
+    operands.append(operands[0] if backward is None else products.tiles(backward))
+    max_bytes = config.loading.max_buffer_mb * 2**20
+    halo = None
     if demand.rows:
-        scheme.halo = load_halo(runtime, source, config, tiling, column, sparse=False)
-    return scheme
+        halo = load_halo(runtime, source, config, tiling, column, sparse=False)
+    return RowScheme(
+        runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
+        replicas=row if forecast.copies > 1 else None,
+    )  # fmt: skip
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -114,7 +119,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 
 @dataclass(frozen=True)
-class BroadcastOutline(BlockRowsOutline):
+class BroadcastForecast(BlockRowsForecast):
     """Whole blocks on paper: those of ``bcast``, and with copies those of ``replicated``.
 
     A rank receives (rows of the blocks of its share, less its own)·d numbers in the stages.
@@ -167,12 +172,12 @@ class BroadcastOutline(BlockRowsOutline):
         return [Sparse(rows, one, entries * one // inner, width) for one in blocks if one]
 
 
-def make_outline(config: SchemeConfig, size: int, facts: Facts) -> BroadcastOutline:
+def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> BroadcastForecast:
     """The scheme on paper."""
-    return BroadcastOutline(size, 1, facts, config.overlap)
+    return BroadcastForecast(size, 1, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline, gives_rows=True)
+ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True)
 
 
 class Broadcasts:
@@ -182,30 +187,24 @@ class Broadcasts:
     ----------
     group : Group
         The ranks of a process column: rank q of it holds block q.
-    kernel : kernel
     cuts : (k + 1,) integers
         Where blocks begin.
     stages : range
         Which of the k blocks are multiplied here.
-    forward, backward : csr_array
-        The rank's rows of M and of Mᵀ in the columns of these stages; ``backward`` is None where
-        it equals ``forward``.
     overlap : bool
         Whether the next block travels while one is multiplied.
     """
 
     def __init__(
         self,
+        runtime: Runtime,
         group: Group,
-        kernel: Any,
         cuts: np.ndarray,
         stages: range,
-        forward: sp.csr_array,
-        backward: sp.csr_array | None,
         overlap: bool,
-        phases: Phases,
     ) -> None:
-        self._group, self._kernel, self._phases, self._overlap = group, kernel, phases, overlap
+        self._kernel, self._phases = runtime.kernel, runtime.phases
+        self._group, self._overlap = group, overlap
         self._rows = np.diff(cuts).tolist()
         self._stages = [stage for stage in stages if self._rows[stage]]
         self._turns = 2 if overlap else 1
@@ -214,40 +213,34 @@ class Broadcasts:
                 default=0)
             for turn in range(self._turns)
         ]  # fmt: skip
-        local = cuts[stages.start : stages.stop + 1] - cuts[stages.start]
-
-        def cut(matrix: sp.csr_array) -> list[Any]:
-            return [kernel.sparse(tile) for tile in column_tiles(matrix, local) if tile.shape[1]]
-
-        self._forward = self._backward = cut(forward)
-        if backward is not None:
-            self._backward = cut(backward)
+        self._cuts = cuts[stages.start : stages.stop + 1] - cuts[stages.start]
         # As in MG-GCN, one buffer (or two) serves all layers; it grows to the widest product.
-        self._buffers: dict[int, Any] = {}
+        self._buffers: dict[int, Array] = {}
 
-    def empty(self, width: int) -> Any:
+    def tiles(self, matrix: sp.csr_array) -> list[Tile]:
+        """The rank's rows of a matrix in the columns of these stages, cut where stages are."""
+        tiles = (tile for tile in column_tiles(matrix, self._cuts) if tile.shape[1])
+        return [self._kernel.sparse(tile) for tile in tiles]
+
+    def empty(self, place: Place, width: int) -> Matrix:
         """Own rows, which are broadcast from where they are."""
-        return self._kernel.empty(self._rows[self._group.rank], width)
+        return Matrix(place, self._kernel.empty(self._rows[self._group.rank], width))
 
     def release(self) -> None:
         """Free the buffers."""
         self._buffers.clear()
 
-    def multiply(self, x: Any, out: Any) -> None:
-        """out = Σ over stages of this rank's tile times the block."""
-        self._product(self._forward, x, out)
-
-    def multiply_t(self, x: Any, out: Any) -> None:
-        """The same with the tiles of Mᵀ."""
-        self._product(self._backward, x, out)
-
-    def _product(self, tiles: list[Any], x: Any, out: Any) -> None:
+    def multiply(
+        self, matrix: list[Tile], x: Matrix, out: Array, epilogue: Epilogue | None = None
+    ) -> None:
+        """out = epilogue(Σ over stages of this rank's tile times the block)."""
         out.fill(0)
-        for tile, block in zip(tiles, self._arriving(x), strict=True):
+        for tile, block in zip(matrix, self._arriving(x.array), strict=True):
             with self._phases("spmm"):
                 self._kernel.spmm(tile, block, out, accumulate=True)
+        self._kernel.follow(out, epilogue)
 
-    def _arriving(self, x: Any) -> Iterator[Any]:
+    def _arriving(self, x: Array) -> Iterator[Array]:
         """The blocks in the order of stages; with overlap the next one is under way meanwhile."""
         blocks = [self._buffer(turn, stage, x) for turn, stage in enumerate(self._stages)]
         if not self._overlap:
@@ -267,7 +260,7 @@ class Broadcasts:
             arriving.wait()
             yield block
 
-    def _buffer(self, turn: int, stage: int, x: Any) -> Any:
+    def _buffer(self, turn: int, stage: int, x: Array) -> Array:
         """Where the block of a stage is, or will be."""
         if stage == self._group.rank:
             return x

@@ -7,18 +7,21 @@ the ranks of its own process column, and does all of the work: c times the traff
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
-from gcnmpi.halo.plan import Plan, make_plan
+from gcnmpi.halo.exchange import agree_on_plan
+from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
 from gcnmpi.layout.loading import load_m
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import Tiling, sparse_tile
 from gcnmpi.mpi.collectives import Group
-from gcnmpi.mpi.comm import Comm, redistribute
-from gcnmpi.schemes.interface import Runtime, Source
+from gcnmpi.mpi.comm import Comm
 
 
 def load_halo(
@@ -33,9 +36,10 @@ def load_halo(
     sparse : bool
         Whether rows travel point to point, to those who need them, or whole blocks to all.
     """
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    max_bytes = config.loading.max_buffer_mb * 2**20
-    entries = load_m(comm, source.stored.graph, source.direction, config.graph, max_bytes)
+    comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
+    # The pattern alone: no degrees.
+    options = dataclasses.replace(config.graph, normalize="none")
+    entries = load_m(comm, source, options, max_bytes)
     n, cuts = tiling.ordering.n, tiling.cuts
     sides = (tiling.ordering, cuts), (tiling.ordering, np.array([0, n]))
     tile = sparse_tile(comm, entries, *sides, tiling.holders, (tiling.row, 0), max_bytes)
@@ -45,13 +49,10 @@ def load_halo(
     pattern = localise(tile, 0, tiling, plan)
     ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
     if sparse:
-        products = HaloProduct(
-            column.comm, plan, kernel, None, None, config.scheme, phases, traffic
-        )
-        return ExchangedHalo(products, kernel, pattern, ids, phases)
-    return BroadcastHalo(
-        column, kernel, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids, phases
-    )
+        of_column = dataclasses.replace(runtime, comm=column.comm)
+        products = HaloProduct(of_column, plan, config.scheme)
+        return ExchangedHalo(runtime, products, pattern, ids)
+    return BroadcastHalo(runtime, column, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids)
 
 
 def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:
@@ -68,9 +69,8 @@ def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:
 
 def plan_of(column: Comm, tiling: Tiling, needed: np.ndarray, max_bytes: float) -> Plan:
     """The exchange within a process column, whose rank q holds block q; by positions, not ids."""
-    owners = block_of(needed, tiling)
-    (asked,), counts = redistribute(column, owners, [needed], max_bytes)
-    return make_plan(np.arange(*_own(tiling)), needed, owners, asked, counts)
+    own, owners = np.arange(*_own(tiling)), block_of(needed, tiling)
+    return agree_on_plan(column, own, needed, owners, max_bytes)
 
 
 def localise(tile: sp.csr_array, first: int, tiling: Tiling, plan: Plan) -> sp.csr_array:

@@ -13,17 +13,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
-from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.layout.loading import Entries, load_m
-from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Source
 from gcnmpi.layout.tiling import (
     Tiling,
     natural_ordering,
@@ -31,11 +29,9 @@ from gcnmpi.layout.tiling import (
     partition_ordering,
     sparse_tile,
 )
-from gcnmpi.mpi.collectives import Group, reduction_scratch
+from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
-from gcnmpi.schemes.outline import ROWS, Dense, Facts, Span, Sparse, whole_row_work
-from gcnmpi.schemes.whole_rows import WholeRows
-from partition.graph.store import Partition, StoredGraph
+from gcnmpi.schemes.forecast import ROWS, Dense, Facts, Span, Sparse, whole_row_work
 
 
 def share(count: int, copies: int, copy: int) -> range:
@@ -57,19 +53,18 @@ def copy_of(count: int, copies: int, stage: int) -> int:
     return ((stage + 1) * copies - 1) // count
 
 
-def block_rows(
-    comm: Comm, stored: StoredGraph, partition: Partition | None, copies: int, config: Config
-) -> Tiling:
+def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tiling:
     """The layout: blocks of parts, or of ranges of vertices, each ``copies`` times."""
-    ordering = natural_ordering(stored.graph.n)
-    if partition is not None:
-        ordering = partition_ordering(comm, stored, partition)
+    graph = source.stored.graph
+    ordering = natural_ordering(graph.n)
+    if source.partition is not None:
+        ordering = partition_ordering(comm, source.stored, source.partition)
     count = comm.size // copies
     holders = np.arange(comm.size).reshape(count, 1, copies)
     cuts = ordering.cuts(count)
     loading = config.loading
     ordering = ordered_blocks(
-        comm, stored.graph, ordering, cuts, holders[:, 0, 0], loading.order,
+        comm, graph, ordering, cuts, holders[:, 0, 0], loading.order,
         loading.max_buffer_mb * 2**20,
     )  # fmt: skip
     row, copy = divmod(comm.rank, copies)
@@ -77,12 +72,7 @@ def block_rows(
 
 
 def load_tiles(
-    comm: Comm,
-    stored: StoredGraph,
-    tiling: Tiling,
-    direction: str,
-    config: Config,
-    transposed: bool,
+    comm: Comm, source: Source, tiling: Tiling, config: Config, transposed: bool
 ) -> tuple[sp.csr_array, sp.csr_array | None]:
     """This rank's rows of M, and of Mᵀ if asked for, in the columns of its share of the stages.
 
@@ -98,7 +88,7 @@ def load_tiles(
         rows, mine = (tiling.ordering, tiling.cuts), (tiling.row, tiling.copy)
         return sparse_tile(comm, entries, rows, columns, holders, mine, max_bytes)
 
-    entries = load_m(comm, stored.graph, direction, config.graph, max_bytes)
+    entries = load_m(comm, source, config.graph, max_bytes)
     forward = tile(entries)
     if not transposed:
         return forward, None
@@ -106,7 +96,7 @@ def load_tiles(
 
 
 @dataclass(frozen=True)
-class BlockRowsOutline(ABC):
+class BlockRowsForecast(ABC):
     """The layout on paper, and the products that do not depend on how blocks travel.
 
     Attributes
@@ -252,102 +242,3 @@ class BlockRowsOutline(ABC):
         if metrics is None or len(metrics[name]) % self.count:
             return None
         return np.array(metrics[name], np.int64).reshape(self.count, -1).sum(axis=1)
-
-
-class Products(Protocol):
-    """How the blocks of a process column get to where they are multiplied."""
-
-    def empty(self, width: int) -> Any:
-        """A buffer for own rows that will be multiplied."""
-
-    def release(self) -> None:
-        """Free what was kept for products that are made once."""
-
-    def multiply(self, x: Any, out: Any) -> None:
-        """out = this rank's tile of M times the rows of x it takes."""
-
-    def multiply_t(self, x: Any, out: Any) -> None:
-        """The same of Mᵀ."""
-
-
-class BlockRows(WholeRows):
-    """The schemes of block rows; see ``schemes.interface`` for the meaning of the methods.
-
-    Parameters
-    ----------
-    options : dict
-        What ``describe`` says.
-    replicas : Group
-        The ranks with the same rows, numbered by copy.
-    folded : bool
-        Whether the transposed product is complete on one copy, that of the block's own stage, and
-        not a sum of partial ones.
-    """
-
-    def __init__(
-        self,
-        comm: Comm,
-        options: dict[str, Any],
-        tiling: Tiling,
-        replicas: Group,
-        products: Products,
-        outline: BlockRowsOutline,
-        kernel: Any,
-        *,
-        folded: bool = False,
-        max_bytes: float,
-        phases: Phases,
-        traffic: Traffic,
-    ) -> None:
-        super().__init__(comm, kernel, phases, traffic)
-        self.name, self._options = options["name"], options
-        self._tiling, self._replicas, self._products = tiling, replicas, products
-        self._outline, self._folded, self._max_bytes = outline, folded, max_bytes
-        self._vertices = tiling.block(0).rows
-        self._summed = slice_of(tiling.rows, tiling.copy, replicas.size)
-
-    def describe(self) -> dict[str, Any]:
-        """Options as they were resolved."""
-        return self._options
-
-    def block(self, place: Place, width: int) -> Block:
-        """The rows of this rank's block, whatever the layer."""
-        return Block(self._vertices, slice(0, width), copy=self._tiling.copy)
-
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
-        """Own rows."""
-        if exchanged:
-            return (self.halo or self._products).empty(width)
-        return self._kernel.empty(self._tiling.rows, width)
-
-    def release(self) -> None:
-        """Free what was kept for a product that is made once."""
-        self._products.release()
-
-    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
-        """The stages of this copy; then the sum over copies, in place."""
-        self._products.multiply(x, out)
-        self._replicas.all_reduce(out)
-        self._kernel.follow(out, then)
-
-    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
-        """The same with Mᵀ; after a fold the copy that has the rows gives them to the others."""
-        self._products.multiply_t(x, out)
-        if self._folded:
-            count, copies = self._outline.count, self._outline.copies
-            self._replicas.broadcast(out, copy_of(count, copies, self._tiling.row))
-        else:
-            self._replicas.all_reduce(out)
-        self._kernel.follow(out, then)
-
-    def load(self, place: Place, array: Any) -> np.ndarray:
-        """Own rows of an array on disk."""
-        return self._tiling.load(self._comm, array, self._max_bytes)
-
-    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
-        """This rank's contiguous 1/P of all rows, in the original order."""
-        return self._tiling.original(self._comm, piece, width, self._max_bytes)
-
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
-        """From the outline."""
-        return self._outline.volume(self._comm.rank, product, k, *sizes)

@@ -1,8 +1,13 @@
 """What a scheme gives to layers, loss and optimizer, which never communicate themselves.
 
-Dense matrices are arrays of the kernel. ``k`` is the number of the layer that a product belongs
+Dense matrices are arrays of the kernel; where their place or their exchange matters, they come in a
+:class:`~gcnmpi.halo.matrix.Matrix`. ``k`` is the number of the layer that a product belongs
 to, from 1: schemes whose layout rotates with the layer need it. Where a matrix lives is a
 :class:`~gcnmpi.layout.place.Place`.
+
+A :class:`Scheme` is a :class:`Layout`, :class:`Products` and :class:`RowOperations`; where rows
+are whole, it may give a :class:`~gcnmpi.halo.rows.Halo` besides. Its :class:`Entry` in the table
+of schemes says how it is made, so mypy compares each scheme with these protocols.
 """
 
 from __future__ import annotations
@@ -14,60 +19,167 @@ from typing import Any, Protocol
 import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array
+from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
-from gcnmpi.mpi.comm import Comm
-from partition.graph.store import Partition, StoredGraph
+from gcnmpi.layout.runtime import Demand, Runtime, Source
+from gcnmpi.schemes.forecast import Facts, Forecast
 
 
-@dataclass(frozen=True)
-class Runtime:
-    """What everything on a rank computes and communicates with."""
+class Layout(Protocol):
+    """Where the pieces of dense matrices are, and how they get there."""
 
-    comm: Comm
-    kernel: Any
-    phases: Phases
-    traffic: Traffic
+    orders: tuple[str, ...]
+    """Which product may come first in a layer: "combine", "aggregate"."""
+    sharded: bool
+    """Whether a rank holds a piece of each weight, and not the whole."""
+    whole_rows: bool
+    """Whether a rank holds all columns of the rows it has: row operations are local."""
+
+    def layout(self, place: Place) -> Hashable:
+        """Equal for places whose matrices of one width have the same piece on every rank."""
+
+    def block(self, place: Place, width: int) -> Block:
+        """Global rows and columns of this rank's piece of a matrix of that width in all."""
+
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
+        """An uninitialised matrix with ``width`` columns in all: this rank's piece.
+
+        ``exchanged=True`` promises that it will be the input of ``aggregate`` or
+        ``aggregate_t``, so that the scheme can lay it out for its exchange and copy nothing.
+        """
+
+    def release(self) -> None:
+        """Free what was kept for products of matrices that were not made with ``exchanged=True``.
+
+        For a product that is made once, such as M·H⁰, whose buffers are as large as H⁰.
+        """
+
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
+        """out = x (with ``width`` columns in all), laid out as the place of out has it."""
+
+    def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
+        """Shape of this rank's piece of the weight of layer k."""
+
+    def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
+        """This rank's piece of a whole weight (or moment of it) of layer k."""
+
+    def unshard(self, k: int, piece: np.ndarray, d_in: int, d_out: int) -> np.ndarray:
+        """The whole weight again, on every rank."""
+
+    def load(self, place: Place, array: Readable) -> np.ndarray:
+        """This rank's piece of an (n, width) array on disk, or its rows of an (n,) one."""
+
+    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
+        """The inverse: this rank's contiguous 1/P of all rows, whole, in the original order."""
+
+    def input_block(self, width: int) -> Block:
+        """This rank's share of H⁰ where it is trained: each entry belongs to one rank or copy."""
+
+    def expand_input(self, share: Array, out: Array) -> None:
+        """out = this rank's piece of H⁰, from the shares."""
+
+    def share_input(self, piece: Array, out: Array) -> None:
+        """out = this rank's share, out of its piece of H⁰ (or of the gradient of H⁰)."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """Where M comes from.
+class Products(Protocol):
+    """The products of a layer, and the sums over all ranks that their gradients need.
 
-    Attributes
-    ----------
-    stored : StoredGraph
-    partition : Partition or None
-        Without its part vector.
-    direction : {"in", "out"}
-        The direction of M.
+    The first four finish with what follows (``epilogue``), if anything does. Where rows are whole,
+    ``accumulate=True`` adds a dense product to what is in ``out``; other layouts refuse it.
     """
 
-    stored: StoredGraph
-    partition: Partition | None
-    direction: str
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
+        """out = M·x."""
+
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
+        """out = Mᵀ·x."""
+
+    def combine(
+        self,
+        k: int,
+        x: Array,
+        weight: Array,
+        out: Array,
+        epilogue: Epilogue | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        """out = x·W."""
+
+    def combine_t(
+        self,
+        k: int,
+        x: Array,
+        weight: Array,
+        out: Array,
+        epilogue: Epilogue | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        """out = x·Wᵀ."""
+
+    def weight_grad(
+        self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
+    ) -> None:
+        """out = this rank's contribution to xᵀ·grad; its piece of the sum where it is sharded.
+
+        With ``sums``, those are what ``column_sum`` gives for grad.
+        """
+
+    def column_sum(self, k: int, grad: Array, out: Array) -> None:
+        """out = this rank's contribution to the column sums of grad, whole: zero elsewhere."""
+
+    def reduce(self, contributions: np.ndarray) -> None:
+        """Sum a flat float64 array over ranks, in place.
+
+        Who contributes what so that everything counts once, the block says.
+        """
 
 
-@dataclass(frozen=True)
-class Demand:
-    """What a network asks of a scheme.
+class RowOperations(Protocol):
+    """What is computed of each row, over the ranks that share it."""
 
-    Attributes
-    ----------
-    depth : int
-        Number of layers of products with M: where layouts rotate, some layers need tiles of it.
-    products : bool
-        Whether there are such products at all.
-    rows : bool
-        Whether it needs whole rows of neighbours.
-    """
+    def row_max(self, k: int, x: Array) -> Array:
+        """Largest entry of each row of (some rows of) Hᵏ, (rows, 1)."""
 
-    depth: int = 1
-    products: bool = True
-    rows: bool = False
+    def row_sum(self, k: int, sums: Array) -> Array:
+        """Sum of this rank's row sums (rows, 1) over the ranks that share a row."""
+
+    def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
+        """The entry of each row in the given global column, (rows, 1)."""
+
+    def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
+        """Global column of the largest entry of each row, the lowest on a tie."""
+
+
+class Scheme(Layout, Products, RowOperations, Protocol):
+    """A layout of the dense matrices and the products on it (see the module's docstring)."""
+
+    name: str
+
+    @property
+    def halo(self) -> Halo | None:
+        """Whole rows of neighbours; only where the network asked for them."""
+
+    @property
+    def plan(self) -> Plan | None:
+        """Which rows travel, where one exchange between all ranks serves all products."""
+
+    def describe(self) -> dict[str, Any]:
+        """What the run's record says of the scheme: its options as they were resolved."""
+
+    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+        """What this rank will hand to MPI for a product.
+
+        ``sizes`` are the widths it depends on: one for "aggregate", "aggregate_t" and
+        "expand_input"; d_in and d_out for "combine", "combine_t" and "weight_grad". For "row_max",
+        "row_sum", "row_pick" and "row_argmax" it is the number of rows.
+        """
 
 
 @dataclass(frozen=True)
@@ -85,127 +197,26 @@ class Entry:
     variants : callable
         ``variants(config, size)``: the options with every grid or replication factor that is
         possible on ``size`` ranks, for the ranking of all.
-    outline : callable
-        ``outline(config, size, facts)``: the scheme on paper, an
-        :class:`~gcnmpi.schemes.outline.Outline`; ``config`` as for ``parts``.
+    forecast : callable
+        ``forecast(config, size, facts)``: the scheme on paper; ``config`` as for ``parts``.
     gives_rows : bool
         Whether it can give whole rows of neighbours, which attention and maxima need.
     """
 
-    load: Callable[[Runtime, Source, Config, Demand], Any]
+    load: Callable[[Runtime, Source, Config, Demand], Scheme]
     parts: Callable[[SchemeConfig, int], int]
     variants: Callable[[SchemeConfig, int], list[SchemeConfig]]
-    outline: Callable[..., Any]
+    forecast: Callable[[SchemeConfig, int, Facts], Forecast]
     gives_rows: bool = False
 
 
-class Scheme(Protocol):
-    """A layout of the dense matrices and the products on it (see the module's docstring)."""
+def refuse_to_add(name: str, accumulate: bool) -> None:
+    """For ``combine`` where rows are not whole: there its result is a sum over ranks.
 
-    name: str
-    orders: tuple[str, ...]
-    """Which product may come first in a layer: "combine", "aggregate"."""
-    sharded: bool
-    """Whether a rank holds a piece of each weight, and not the whole."""
-    whole_rows: bool
-    """Whether a rank holds all columns of the rows it has: row operations are local."""
-    halo: Halo
-    """Whole rows of neighbours; only where the network asked for them."""
-
-    def describe(self) -> dict[str, Any]:
-        """What the run's record says of the scheme: its options as they were resolved."""
-
-    def layout(self, place: Place) -> Hashable:
-        """Equal for places whose matrices of one width have the same piece on every rank."""
-
-    def block(self, place: Place, width: int) -> Block:
-        """Global rows and columns of this rank's piece of a matrix of that width in all."""
-
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
-        """A buffer for this rank's piece of a dense matrix with ``width`` columns in all.
-
-        ``exchanged=True`` promises that it will be the input of ``aggregate`` or
-        ``aggregate_t``, so that the scheme can lay it out for its exchange and copy nothing.
-        """
-
-    def release(self) -> None:
-        """Free what was kept for products of matrices that were not made with ``exchanged=True``.
-
-        For a product that is made once, such as M·H⁰, whose buffers are as large as H⁰.
-        """
-
-    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
-        """out = M·x; this and the next three finish with what follows, if anything does."""
-
-    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
-        """out = Mᵀ·x."""
-
-    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
-        """out = x·W; where rows are whole, ``accumulate=True`` makes it out += x·W."""
-
-    def combine_t(
-        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
-    ) -> None:
-        """out = x·Wᵀ."""
-
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
-        """out = this rank's contribution to xᵀ·grad; its piece of the sum where it is sharded.
-
-        With ``sums``, those are what ``column_sum`` gives for grad.
-        """
-
-    def column_sum(self, k: int, grad: Any, out: Any) -> None:
-        """out = this rank's contribution to the column sums of grad, whole: zero elsewhere."""
-
-    def reduce(self, contributions: np.ndarray) -> None:
-        """Sum a flat float64 array over ranks, in place.
-
-        Who contributes what so that everything counts once, the block says.
-        """
-
-    def row_max(self, k: int, x: Any) -> Any:
-        """Largest entry of each row of (some rows of) Hᵏ, (rows, 1)."""
-
-    def row_sum(self, k: int, sums: Any) -> Any:
-        """Sum of this rank's row sums (rows, 1) over the ranks that share a row."""
-
-    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
-        """The entry of each row in the given global column, (rows, 1)."""
-
-    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
-        """Global column of the largest entry of each row, the lowest on a tie."""
-
-    def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
-        """Shape of this rank's piece of the weight of layer k."""
-
-    def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
-        """This rank's piece of a whole weight (or moment of it) of layer k."""
-
-    def unshard(self, k: int, piece: np.ndarray, d_in: int, d_out: int) -> np.ndarray:
-        """The whole weight again, on every rank."""
-
-    def load(self, place: Place, array: Any) -> np.ndarray:
-        """This rank's piece of an (n, width) array on disk, or its rows of an (n,) one."""
-
-    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
-        """The inverse: this rank's contiguous 1/P of all rows, whole, in the original order."""
-
-    def input_block(self, width: int) -> Block:
-        """This rank's share of H⁰ where it is trained: each entry belongs to one rank or copy."""
-
-    def expand_input(self, share: Any, out: Any) -> None:
-        """out = this rank's piece of H⁰, from the shares."""
-
-    def share_input(self, piece: Any, out: Any) -> None:
-        """out = this rank's share, out of its piece of H⁰ (or of the gradient of H⁰)."""
-
-    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
-        """out = x, laid out as another place has it; where layouts differ."""
-
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
-        """What this rank will hand to MPI for a product.
-
-        ``sizes`` are the widths it depends on: one for "aggregate", "aggregate_t" and
-        "expand_input"; d_in and d_out for "combine", "combine_t" and "weight_grad". For "row_max",
-        "row_sum", "row_pick" and "row_argmax" it is the number of rows.
-        """
+    Raises
+    ------
+    ValueError
+        If it is to be added to a matrix.
+    """
+    if accumulate:
+        raise ValueError(f"scheme {name!r} adds no product to a matrix")

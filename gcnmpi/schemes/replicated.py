@@ -38,8 +38,9 @@ from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Kept, Volume, broadcast
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.schemes.bcast import BroadcastOutline, load_broadcast
+from gcnmpi.schemes.bcast import BroadcastForecast, load_broadcast
 from gcnmpi.schemes.block_halo import (
     block_of,
     load_halo,
@@ -48,15 +49,15 @@ from gcnmpi.schemes.block_halo import (
     plan_of,
 )
 from gcnmpi.schemes.block_rows import (
-    BlockRows,
-    BlockRowsOutline,
+    BlockRowsForecast,
     block_rows,
     copy_of,
     load_tiles,
     share,
 )
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
-from gcnmpi.schemes.outline import ROWS, Facts, Sparse, alone, make_facts
+from gcnmpi.schemes.forecast import ROWS, Facts, Sparse, alone, exchange_volume, make_facts
+from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
 
 
@@ -65,57 +66,54 @@ def load(
     source: Source,
     config: Config,
     demand: Demand,
-) -> BlockRows:
+) -> RowScheme:
     """Bring block rows of M to their ranks and plan the exchange.
 
     Without a partition where k is 1.
     """
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    stored, partition, direction = source.stored, source.partition, source.direction
-    copies = config.scheme.replication
+    comm, copies = runtime.comm, config.scheme.replication
     with agreed(comm):
-        facts = make_facts(source, config, demand.depth)
-    outline = make_outline(config.scheme, comm.size, facts)
+        facts = make_facts(source, config, demand)
+    forecast = make_forecast(config.scheme, comm.size, facts)
     options = {
         "name": "replicated",
         "replication": copies,
-        "parts": outline.count,
+        "parts": forecast.count,
         "sparse": config.scheme.sparse,
     }
-    if isinstance(outline, BroadcastOutline):
-        options |= {"overlap": outline.overlap}
-        return load_broadcast(runtime, source, config, demand, outline, options)
+    if isinstance(forecast, BroadcastForecast):
+        options |= {"overlap": forecast.overlap}
+        return load_broadcast(runtime, source, config, demand, forecast, options)
     options |= {"backward": "fold" if facts.folds else "expand"}
     max_bytes = config.loading.max_buffer_mb * 2**20
-    tiling = block_rows(comm, stored, partition, copies, config)
+    tiling = block_rows(comm, source, copies, config)
     # A transpose that is expanded has the pattern of M, and so its plan.
     other = not facts.folds and not facts.symmetric
-    forward, backward = load_tiles(comm, stored, tiling, direction, config, transposed=other)
-    grid = outline.count, copies
-    column, row = (line(comm, kernel, grid, axis, traffic, phases) for axis in (0, 1))
-    first = int(tiling.cuts[share(outline.count, copies, tiling.copy).start])
+    forward, backward = load_tiles(comm, source, tiling, config, transposed=other)
+    grid = forecast.count, copies
+    column, row = (line(runtime, grid, axis) for axis in (0, 1))
+    first = int(tiling.cuts[share(forecast.count, copies, tiling.copy).start])
     needed = needed_rows(forward, first, tiling)
     plan = plan_of(column.comm, tiling, needed, max_bytes)
+    of_column = dataclasses.replace(runtime, comm=column.comm)
+    products = HaloProduct(of_column, plan, config.scheme)
     local = localise(forward, first, tiling, plan)
     transposed = None if facts.folds else local
     if backward is not None:
         transposed = localise(backward, first, tiling, plan)
-    products = HaloProduct(
-        column.comm, plan, kernel, local, transposed, config.scheme, phases, traffic
-    )
+    operands = products.both(local, transposed)
     received = {comm.rank: (len(needed), len(np.unique(block_of(needed, tiling))))}
     kept = {comm.rank: products.kept}
     halo, halo_kept = None, {}
     if demand.rows:
         halo = load_halo(runtime, source, config, tiling, column, sparse=True)
         halo_kept = {comm.rank: halo.kept}
-    outline = dataclasses.replace(outline, received=received, kept=kept, halo_kept=halo_kept)
-    scheme = BlockRows(
-        comm, options, tiling, row, products, outline, kernel,
-        folded=facts.folds, max_bytes=max_bytes, phases=phases, traffic=traffic,
+    forecast = dataclasses.replace(forecast, received=received, kept=kept, halo_kept=halo_kept)
+    return RowScheme(
+        runtime, options, tiling, products, operands, forecast, max_bytes, halo=halo,
+        replicas=row if copies > 1 else None,
+        complete_on=copy_of(forecast.count, copies, tiling.row) if facts.folds else None,
     )  # fmt: skip
-    scheme.halo = halo
-    return scheme
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -147,7 +145,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
 
 
 @dataclass(frozen=True)
-class NeededOutline(BlockRowsOutline):
+class NeededForecast(BlockRowsForecast):
     """Needed rows on paper.
 
     What a rank sends follows exactly from the partition's metrics: all that its part sends in 1D,
@@ -191,12 +189,7 @@ class NeededOutline(BlockRowsOutline):
     def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
         """All that a part sends and receives in 1D, on each copy of it."""
         block, back = rank // self.copies, product == "fold"
-        out, into = ("recv", "send") if back else ("send", "recv")
-        volume = Volume(
-            self._metrics[f"{out}_rows"][block] * row_bytes,
-            self._metrics[f"{into}_rows"][block] * row_bytes,
-            self._metrics[f"{out}_messages"][block],
-        )
+        volume = exchange_volume(self._metrics, block, row_bytes, back)
         return self.halo_kept.get(rank, Kept()).off(volume, row_bytes, back)
 
     def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
@@ -241,11 +234,13 @@ class NeededOutline(BlockRowsOutline):
         return self.facts.metrics or alone(self.facts)
 
 
-def make_outline(config: SchemeConfig, size: int, facts: Facts) -> BroadcastOutline | NeededOutline:
+def make_forecast(
+    config: SchemeConfig, size: int, facts: Facts
+) -> BroadcastForecast | NeededForecast:
     """The scheme on paper."""
     if config.sparse:
-        return NeededOutline(size, config.replication, facts)
-    return BroadcastOutline(size, config.replication, facts, config.overlap)
+        return NeededForecast(size, config.replication, facts)
+    return BroadcastForecast(size, config.replication, facts, config.overlap)
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline, gives_rows=True)
+ENTRY = Entry(load, parts_needed, variants, make_forecast, gives_rows=True)

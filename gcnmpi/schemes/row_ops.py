@@ -6,29 +6,28 @@ All ranks of the group have the same rows. Each operation is one all-reduce of a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from gcnmpi.core import volume
 from gcnmpi.core.volume import Volume
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.collectives import MAX, MIN, Group
 
 
-def row_max(kernel: Any, group: Group, x: Any) -> Any:
+def row_max(kernel: Kernel, group: Group, x: Array) -> Array:
     """Largest entry of each row over all columns, (rows, 1)."""
     largest = kernel.row_max(x)
     group.all_reduce(largest, MAX)
     return largest
 
 
-def row_sum(group: Group, sums: Any) -> Any:
+def row_sum(group: Group, sums: Array) -> Array:
     """The sum of this rank's row sums (rows, 1) and those of the others, in place."""
     group.all_reduce(sums)
     return sums
 
 
-def row_pick(kernel: Any, group: Group, x: Any, columns: np.ndarray, mine: slice) -> Any:
+def row_pick(kernel: Kernel, group: Group, x: Array, columns: np.ndarray, mine: slice) -> Array:
     """The entry of each row in a global column, (rows, 1).
 
     Parameters
@@ -43,7 +42,7 @@ def row_pick(kernel: Any, group: Group, x: Any, columns: np.ndarray, mine: slice
     return picked
 
 
-def row_argmax(kernel: Any, group: Group, x: Any, mine: slice, width: int) -> np.ndarray:
+def row_argmax(kernel: Kernel, group: Group, x: Array, mine: slice, width: int) -> np.ndarray:
     """Global column of the largest entry of each row, the lowest on a tie, (rows,) int64."""
     own = kernel.to_host(kernel.row_max(x))
     largest = own.copy()

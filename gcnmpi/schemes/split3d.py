@@ -11,7 +11,7 @@ the rows of one layer; every row is on one (i, l) only, so gradients count once.
 No input is replicated, but partial sums are: a rank holds them for all rows of its row block, p3
 times its piece of the result, for as long as a product takes.
 
-:mod:`gcnmpi.schemes.summa_outline` has the volumes. A rank of a cubic grid receives about
+:mod:`gcnmpi.schemes.summa_forecast` has the volumes. A rank of a cubic grid receives about
 nnz/P^⅔ + 2nf/P^⅔ words in M·H, as the paper says, but for its own blocks, which do not travel.
 """
 
@@ -22,11 +22,12 @@ from typing import Any
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.layout.grid import factorizations, parse_grid
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import permutation_kind
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
-from gcnmpi.schemes.outline import Facts
+from gcnmpi.schemes.forecast import Facts
+from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.summa import Summa, check_permutation, load_on_grid
-from gcnmpi.schemes.summa_outline import Grid, SummaOutline
+from gcnmpi.schemes.summa_forecast import Grid, SummaForecast
 
 
 def load(
@@ -55,10 +56,10 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     ]
 
 
-def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
+def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> SummaForecast:
     """On paper."""
     shuffled = permutation_kind(config, facts.metrics is not None) == "single"
-    return SummaOutline(_grid(config, size), config.block, facts, shuffled=shuffled)
+    return SummaForecast(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
 def _grid(config: SchemeConfig, size: int) -> Grid:
@@ -67,7 +68,7 @@ def _grid(config: SchemeConfig, size: int) -> Grid:
     return rows, columns, layers
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline)
+ENTRY = Entry(load, parts_needed, variants, make_forecast)
 
 
 class Split3D(Summa):

@@ -2,7 +2,7 @@
 
 Tripathy, Yelick and Buluç 2020, section IV-C and algorithm 3. Rank (i, j) holds rows block i and
 columns block j of every dense matrix, tile (i, j) of M and tile (i, j) of Mᵀ (one object where M
-is symmetric); weights are on every rank. What is sent, :mod:`gcnmpi.schemes.summa_outline` says to
+is symmetric); weights are on every rank. What is sent, :mod:`gcnmpi.schemes.summa_forecast` says to
 the byte, with the formulas of the paper.
 
 ==============  ==========================================================================
@@ -36,24 +36,27 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout import loading
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
 from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
-from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.comm import agreed
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
-from gcnmpi.schemes.outline import Facts, make_facts
-from gcnmpi.schemes.summa_outline import (
+from gcnmpi.schemes.forecast import Facts, make_facts
+from gcnmpi.schemes.interface import Entry, refuse_to_add
+from gcnmpi.schemes.summa_forecast import (
     Grid,
     Layout,
     Stage,
-    SummaOutline,
+    SummaForecast,
     make_chunks,
     result_travels,
 )
@@ -85,13 +88,12 @@ def load_on_grid(
 
     A partition orders the vertices where there is one; else ``scheme.permutation`` does.
     """
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    stored, partition, direction = source.stored, source.partition, source.direction
+    comm, partition = runtime.comm, source.partition
     with agreed(comm):
-        facts = make_facts(source, config, demand.depth)
+        facts = make_facts(source, config, demand)
     max_bytes = config.loading.max_buffer_mb * 2**20
     p1, p2, p3 = grid
-    ordering, _ = choose_orderings(comm, stored, partition, config.scheme)
+    ordering, _ = choose_orderings(comm, source.stored, partition, config.scheme)
     layout = Layout(grid, ordering)
     i, j, layer = coordinates(grid, comm.rank)
 
@@ -99,7 +101,7 @@ def load_on_grid(
     ranks = np.arange(comm.size).reshape(grid)
     holders = ranks.transpose(0, 2, 1).reshape(p1, p3 * p2, 1)
     sides = ((ordering, layout.blocks), (inner, layout.inner), holders, (i, layer * p2 + j))
-    entries = loading.load_m(comm, stored.graph, direction, config.graph, max_bytes)
+    entries = loading.load_m(comm, source, config.graph, max_bytes)
     forward = backward = sparse_tile(comm, entries, *sides, max_bytes)
     if not facts.symmetric:
         transposed = loading.Entries(entries.column, entries.row, entries.weight)
@@ -108,10 +110,10 @@ def load_on_grid(
 
     pieces = ranks.transpose(0, 2, 1).reshape(p1 * p3, p2, 1)
     tiling = Tiling(ordering, layout.pieces, pieces, i * p3 + layer, j, 0)
-    outline = SummaOutline(grid, config.scheme.block, facts)
+    forecast = SummaForecast(grid, config.scheme.block, facts)
     order = permutation_kind(config.scheme, partition is not None)
     return make(
-        comm, kernel, phases, traffic, outline, layout, tiling, (forward, backward),
+        runtime, forecast, layout, tiling, (forward, backward),
         permutation=order, max_bytes=max_bytes,
     )  # fmt: skip
 
@@ -130,10 +132,10 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     ]
 
 
-def make_outline(config: SchemeConfig, size: int, facts: Facts) -> SummaOutline:
+def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> SummaForecast:
     """On paper."""
     shuffled = permutation_kind(config, facts.metrics is not None) == "single"
-    return SummaOutline(_grid(config, size), config.block, facts, shuffled=shuffled)
+    return SummaForecast(_grid(config, size), config.block, facts, shuffled=shuffled)
 
 
 def check_permutation(config: SchemeConfig) -> None:
@@ -151,7 +153,7 @@ def _grid(config: SchemeConfig, size: int) -> Grid:
     return rows, columns, 1
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline)
+ENTRY = Entry(load, parts_needed, variants, make_forecast)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +182,7 @@ class StagedMatrix:
     """
 
     entries: Sequence[int]
-    own: Mapping[int, Any]
+    own: Mapping[int, Sparse]
     messages: Mapping[int, np.ndarray]
 
 
@@ -189,7 +191,7 @@ class Summa(WholeWeights):
 
     Parameters
     ----------
-    outline : SummaOutline
+    forecast : SummaForecast
         Without the entries that travel: they are found here.
     tiling : Tiling
         Tiling of dense matrices.
@@ -203,11 +205,8 @@ class Summa(WholeWeights):
 
     def __init__(
         self,
-        comm: Comm,
-        kernel: Any,
-        phases: Phases,
-        traffic: Traffic,
-        outline: SummaOutline,
+        runtime: Runtime,
+        forecast: SummaForecast,
         layout: Layout,
         tiling: Tiling,
         matrices: tuple[sp.csr_array, sp.csr_array],
@@ -215,13 +214,13 @@ class Summa(WholeWeights):
         permutation: str,
         max_bytes: float,
     ) -> None:
-        super().__init__(comm, kernel, phases, traffic)
+        super().__init__(runtime)
         self._tiling, self._max_bytes, self._permutation = tiling, max_bytes, permutation
-        self.grid, self._block = outline.grid, outline.block
-        axes = [line(comm, kernel, self.grid, axis, traffic, phases) for axis in range(3)]
+        self.grid, self._block = forecast.grid, forecast.block
+        axes = [line(runtime, self.grid, axis) for axis in range(3)]
         self._process_column, self._process_row, self._fiber = axes
 
-        i, _, layer = coordinates(self.grid, comm.rank)
+        i, _, layer = coordinates(self.grid, self._comm.rank)
         p3 = self.grid[2]
         self._rows = int(layout.blocks[i + 1] - layout.blocks[i])
         self._pieces = np.diff(layout.pieces)[i * p3 : (i + 1) * p3].tolist()
@@ -231,7 +230,7 @@ class Summa(WholeWeights):
         if backward is not forward:
             self._backward = self._staged(backward)
         entries = {"aggregate": self._forward.entries, "aggregate_t": self._backward.entries}
-        self._outline = dataclasses.replace(outline, travelling=entries)
+        self._forecast = dataclasses.replace(forecast, travelling=entries)
         self._memory: dict[str, Any] = {}
 
     def describe(self) -> dict[str, Any]:
@@ -247,37 +246,56 @@ class Summa(WholeWeights):
         """Row piece (i, l), columns block j, whatever the layer."""
         return self._tiling.block(width)
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Nothing special: what is broadcast is read where it is."""
-        return self._kernel.empty(self._tiling.rows, _length(self._tiling.columns(width)))
+        rows, columns = self._tiling.rows, _length(self._tiling.columns(width))
+        return Matrix(place, self._kernel.empty(rows, columns))
 
     def release(self) -> None:
         """Free the buffers of what is received."""
         self._memory.clear()
 
-    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """In stages, then summed over layers."""
-        self._multiply(self._forward, x, out)
-        self._kernel.follow(out, then)
+        self._multiply(self._forward, x.array, out)
+        self._kernel.follow(out, epilogue)
 
-    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The same with the tiles of Mᵀ."""
-        self._multiply(self._backward, x, out)
-        self._kernel.follow(out, then)
+        self._multiply(self._backward, x.array, out)
+        self._kernel.follow(out, epilogue)
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
-        """Partial SUMMA."""
-        self._multiply_dense(x, weight, out)
-        self._kernel.follow(out, then)
-
-    def combine_t(
-        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+    def combine(
+        self,
+        k: int,
+        x: Array,
+        weight: Array,
+        out: Array,
+        epilogue: Epilogue | None = None,
+        accumulate: bool = False,
     ) -> None:
         """Partial SUMMA."""
-        self._multiply_dense(x, weight.T, out)
-        self._kernel.follow(out, then)
+        refuse_to_add(self.name, accumulate)
+        self._multiply_dense(x, weight, out)
+        self._kernel.follow(out, epilogue)
 
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
+    def combine_t(
+        self,
+        k: int,
+        x: Array,
+        weight: Array,
+        out: Array,
+        epilogue: Epilogue | None = None,
+        accumulate: bool = False,
+    ) -> None:
+        """Partial SUMMA."""
+        refuse_to_add(self.name, accumulate)
+        self._multiply_dense(x, weight.T, out)
+        self._kernel.follow(out, epilogue)
+
+    def weight_grad(
+        self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
+    ) -> None:
         """Dense SUMMA in which the narrower matrix travels."""
         d_in, d_out = out.shape
         if sums is not None:
@@ -294,30 +312,30 @@ class Summa(WholeWeights):
                 with self._phases("gemm"):
                     self._kernel.gemm(x, chunk, out[mine, columns], ta=True)
 
-    def column_sum(self, k: int, grad: Any, out: Any) -> None:
+    def column_sum(self, k: int, grad: Array, out: Array) -> None:
         """Own rows and columns."""
         out.fill(0)
         self._kernel.column_sum(grad, out[self._tiling.columns(len(out))])
 
-    def row_max(self, k: int, x: Any) -> Any:
+    def row_max(self, k: int, x: Array) -> Array:
         """The largest of the process row."""
         return row_ops.row_max(self._kernel, self._process_row, x)
 
-    def row_sum(self, k: int, sums: Any) -> Any:
+    def row_sum(self, k: int, sums: Array) -> Array:
         """The sum of the process row."""
         return row_ops.row_sum(self._process_row, sums)
 
-    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
+    def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
         """From the rank that has the column; the others add 0."""
         mine = self._tiling.columns(width)
         return row_ops.row_pick(self._kernel, self._process_row, x, columns, mine)
 
-    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
+    def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
         """The lowest column among those that have the largest of the process row."""
         mine = self._tiling.columns(width)
         return row_ops.row_argmax(self._kernel, self._process_row, x, mine, width)
 
-    def load(self, place: Place, array: Any) -> np.ndarray:
+    def load(self, place: Place, array: loading.Readable) -> np.ndarray:
         """This rank's tile of an array on disk."""
         return self._tiling.load(self._comm, array, self._max_bytes)
 
@@ -327,9 +345,9 @@ class Summa(WholeWeights):
 
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
         """From the layout, and the entries of the tiles of M."""
-        return self._outline.volume(self._comm.rank, product, k, *sizes)
+        return self._forecast.volume(self._comm.rank, product, k, *sizes)
 
-    def _multiply(self, matrix: StagedMatrix, x: Any, out: Any) -> None:
+    def _multiply(self, matrix: StagedMatrix, x: Array, out: Array) -> None:
         kernel, single = self._kernel, self._fiber.size == 1
         partial = out if single else self._scratch("partial", self._rows, x.shape[1])
         partial.fill(0)
@@ -339,13 +357,13 @@ class Summa(WholeWeights):
             if self._process_column.rank != stage.row:
                 rows = self._scratch("rows", stage.size, x.shape[1])
             self._process_column.broadcast(rows, stage.row)
-            if matrix.entries[number] and x.shape[1]:
+            if tile is not None and matrix.entries[number] and x.shape[1]:
                 with self._phases("spmm"):
                     kernel.spmm(tile, rows, partial, accumulate=True)
         if not single:
             self._fiber.reduce_scatter(partial, out, self._pieces)
 
-    def _multiply_dense(self, x: Any, weight: Any, out: Any) -> None:
+    def _multiply_dense(self, x: Array, weight: Array, out: Array) -> None:
         """out = x·weight; the narrower of both matrices travels."""
         width, result = weight.shape
         mine = self._tiling.columns(result)
@@ -364,7 +382,7 @@ class Summa(WholeWeights):
         self._process_row.reduce_scatter(whole, piece, counts)
         self._kernel.copy(piece.T, out)
 
-    def _tile(self, matrix: StagedMatrix, number: int, stage: Stage) -> Any:
+    def _tile(self, matrix: StagedMatrix, number: int, stage: Stage) -> Sparse | None:
         """A stage's columns of the matrix in this process row, in the kernel's form."""
         if number in matrix.own:
             if self._process_row.size > 1:
@@ -379,7 +397,7 @@ class Summa(WholeWeights):
         with self._phases("pack"):
             return self._kernel.sparse(unpack(message, *sizes, self._kernel.dtype, self._numbers))
 
-    def _chunks(self, x: Any, width: int) -> Iterator[tuple[slice, Any]]:
+    def _chunks(self, x: Array, width: int) -> Iterator[tuple[slice, Array]]:
         """The columns of a matrix of ``width`` in all, a chunk at a time: global numbers, chunk."""
         first, rows = self._tiling.columns(width).start, len(x)
         for owner, columns in make_chunks(width, self._process_row.size, self._block):
@@ -406,14 +424,14 @@ class Summa(WholeWeights):
         # Stages are in the order of process columns.
         return StagedMatrix([count for some in counts for count in some], own, messages)
 
-    def _scratch(self, role: str, rows: int, columns: int) -> Any:
+    def _scratch(self, role: str, rows: int, columns: int) -> Array:
         """An uninitialised matrix in memory that is used again."""
         memory = self._memory.get(role)
         if memory is None or len(memory) < rows * columns:
             self._memory[role] = memory = self._kernel.empty(rows * columns)
         return memory[: rows * columns].reshape(rows, columns)
 
-    def _numbers(self, role: str, count: int, dtype: Any) -> np.ndarray:
+    def _numbers(self, role: str, count: int, dtype: DTypeLike) -> np.ndarray:
         """The same for what a tile that travels is made of: on the host, whatever the kernel."""
         memory = self._memory.get(role)
         if memory is None or len(memory) < count:

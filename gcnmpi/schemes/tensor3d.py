@@ -1,7 +1,7 @@
 """The tensor-parallel 3D scheme: every matrix is cut over two axes of a grid of ranks.
 
 Ranjan, Singh, Wei and Bhatele 2025 (Plexus), algorithms 1 and 2: a layer is T = M·H, then
-Z = T·W. Who holds what, :mod:`gcnmpi.schemes.tensor3d_outline` says, and what it moves. A rank
+Z = T·W. Who holds what, :mod:`gcnmpi.schemes.tensor3d_forecast` says, and what it moves. A rank
 multiplies its tile of M with its piece of H and the result is summed along the grid (all-reduce);
 the block of W is gathered where it is needed, the product with it is summed along another axis.
 Weights, their gradients and the optimizer's moments are cut P ways. The matrices of a layer are
@@ -18,32 +18,36 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout.grid import line
-from gcnmpi.layout.loading import load_m
+from gcnmpi.layout.loading import Readable, load_m
 from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.mpi.collectives import Group
-from gcnmpi.mpi.comm import Comm, agreed, slice_of
+from gcnmpi.mpi.comm import agreed, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.schemes import row_ops
-from gcnmpi.schemes.interface import Demand, Entry, Runtime, Source
-from gcnmpi.schemes.outline import make_facts
-from gcnmpi.schemes.tensor3d_moves import Mover
-from gcnmpi.schemes.tensor3d_outline import (
+from gcnmpi.schemes.forecast import make_facts
+from gcnmpi.schemes.interface import Entry, refuse_to_add
+from gcnmpi.schemes.tensor3d_forecast import (
     Range,
-    TensorOutline,
+    TensorForecast,
     Tile,
-    make_outline,
+    make_forecast,
     parse,
     result_of,
     roles,
     variants,
 )
+from gcnmpi.schemes.tensor3d_moves import Mover
 
-Chunks = Sequence[tuple[slice, Any]]  # row blocks of a tile, in the kernel's form
+Chunks = Sequence[tuple[slice, Sparse]]  # row blocks of a tile, in the kernel's form
 
 
 def load(
@@ -57,43 +61,41 @@ def load(
     A partition may have any number of parts: rows are ordered by it, and blocks end where parts
     do if their numbers allow.
     """
-    comm, kernel, phases, traffic = runtime.comm, runtime.kernel, runtime.phases, runtime.traffic
-    stored, partition, direction = source.stored, source.partition, source.direction
+    comm, kernel = runtime.comm, runtime.kernel
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
-        facts = make_facts(source, config, demand.depth)
-        outline = make_outline(config.scheme, comm.size, facts)
-    orderings = choose_orderings(comm, stored, partition, config.scheme, auto="double")
-    entries = load_m(comm, stored.graph, direction, config.graph, max_bytes)
+        facts = make_facts(source, config, demand)
+        forecast = make_forecast(config.scheme, comm.size, facts)
+    orderings = choose_orderings(
+        comm, source.stored, source.partition, config.scheme, auto="double"
+    )
+    entries = load_m(comm, source, config.graph, max_bytes)
 
-    # Equal tiles are one matrix: see ``TensorOutline.tiles``.
+    # Equal tiles are one matrix: see ``TensorForecast.tiles``.
     held: dict[Tile, Chunks] = {}
 
     def keep(tile: Tile, matrix: sp.csr_array) -> Chunks:
         if tile not in held:
-            chunks = outline.chunks(tile.rows.size)
+            chunks = forecast.chunks(tile.rows.size)
             held[tile] = [(rows, kernel.sparse(matrix[rows])) for rows in chunks]
         return held[tile]
 
     forward, backward = [], []
-    for k, (tile, transposed) in enumerate(outline.tiles(comm.rank), start=1):
+    for k, (tile, transposed) in enumerate(forecast.tiles(comm.rank), start=1):
         after, before = Place(k), Place(k - 1)
-        i, j, _ = outline.coordinates(comm.rank, after)
+        i, j, _ = forecast.coordinates(comm.rank, after)
         matrix = sparse_tile(
             comm,
             entries,
-            (orderings[outline.ordering(after)], outline.cuts(after)),
-            (orderings[outline.ordering(before)], outline.cuts(before)),
-            outline.holders(after),
+            (orderings[forecast.ordering(after)], forecast.cuts(after)),
+            (orderings[forecast.ordering(before)], forecast.cuts(before)),
+            forecast.holders(after),
             (i, j),
             max_bytes,
         )
         forward.append(keep(tile, matrix))
         backward.append(keep(transposed, sp.csr_array(matrix.T)))
-    return Tensor3D(
-        comm, outline, orderings, kernel, forward, backward,
-        max_bytes=max_bytes, phases=phases, traffic=traffic,
-    )  # fmt: skip
+    return Tensor3D(runtime, forecast, orderings, forward, backward, max_bytes)
 
 
 def parts_needed(config: SchemeConfig, size: int) -> int:
@@ -108,7 +110,7 @@ def parts_needed(config: SchemeConfig, size: int) -> int:
     return 0
 
 
-ENTRY = Entry(load, parts_needed, variants, make_outline)
+ENTRY = Entry(load, parts_needed, variants, make_forecast)
 
 
 class Tensor3D:
@@ -120,90 +122,107 @@ class Tensor3D:
     name = "tensor3d"
     sharded = True
     whole_rows = False
-    halo: Any = None
+    halo: Halo | None = None
+    plan: Plan | None = None
 
     def __init__(
         self,
-        comm: Comm,
-        outline: TensorOutline,
+        runtime: Runtime,
+        forecast: TensorForecast,
         orderings: tuple[Ordering, Ordering],
-        kernel: Any,
         forward: Sequence[Chunks],
         backward: Sequence[Chunks],
-        *,
         max_bytes: float,
-        phases: Phases,
-        traffic: Traffic,
     ) -> None:
-        self._comm, self._outline, self._orderings = comm, outline, orderings
-        self._kernel, self._forward, self._backward = kernel, forward, backward
-        self._max_bytes, self._phases, self._traffic = max_bytes, phases, traffic
-        self._lines = [line(comm, kernel, outline.grid, axis, traffic, phases) for axis in range(3)]
+        self._runtime, self._comm, self._kernel = runtime, runtime.comm, runtime.kernel
+        self._phases, self._traffic = runtime.phases, runtime.traffic
+        self._forecast, self._orderings, self._max_bytes = forecast, orderings, max_bytes
+        self._forward, self._backward = forward, backward
+        self._lines = [line(runtime, forecast.grid, axis) for axis in range(3)]
         self._vertices: dict[Range, np.ndarray] = {}
-        self._memory: dict[str, Any] = {}
+        self._memory: dict[str, Array] = {}
         self._movers: dict[tuple[Place, Place], Mover] = {}
-        self.orders = outline.orders
+        self.orders = forecast.orders
 
     def describe(self) -> dict[str, Any]:
         """Grid and options as they were resolved."""
-        z, x, y = self._outline.grid
+        z, x, y = self._forecast.grid
         return {
             "name": self.name,
             "grid": f"{x}x{y}x{z}",
-            "permutation": self._outline.permutation,
-            "chunks": self._outline.row_blocks,
-            "transpose_grad": self._outline.transpose_grad,
+            "permutation": self._forecast.permutation,
+            "chunks": self._forecast.row_blocks,
+            "transpose_grad": self._forecast.transpose_grad,
         }
 
     def layout(self, place: Place) -> Hashable:
-        """From the outline."""
-        return self._outline.layout_of(place)
+        """From the forecast."""
+        return self._forecast.layout_of(place)
 
     def block(self, place: Place, width: int) -> Block:
         """A block of rows, a block of columns, a copy."""
-        rows = self._outline.rows(self._comm.rank, place)
+        rows = self._forecast.rows(self._comm.rank, place)
         if rows not in self._vertices:
             ordering = self._orderings[rows.ordering]
             self._vertices[rows] = ordering.vertices(rows.start, rows.stop)
-        _, part, copy = self._outline.coordinates(self._comm.rank, place)
-        columns = self._outline.columns(self._comm.rank, place, width)
+        _, part, copy = self._forecast.coordinates(self._comm.rank, place)
+        columns = self._forecast.columns(self._comm.rank, place, width)
         return Block(self._vertices[rows], columns, part, copy)
 
-    def empty(self, place: Place, width: int, exchanged: bool = False) -> Any:
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """A buffer for a piece; nothing is special about matrices that are exchanged."""
-        return self._kernel.empty(*self._outline.shape(self._comm.rank, place, width))
+        shape = self._forecast.shape(self._comm.rank, place, width)
+        return Matrix(place, self._kernel.empty(*shape))
 
     def release(self) -> None:
         """Nothing is kept."""
 
     # Products.
 
-    def aggregate(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The tile times the piece; the sum over the columns of M."""
-        self._multiply(self._forward, k, x, out, self._line_of("aggregate", k))
-        self._kernel.follow(out, then)
+        self._multiply(self._forward, k, x.array, out, self._line_of("aggregate", k))
+        self._kernel.follow(out, epilogue)
 
-    def aggregate_t(self, k: int, x: Any, out: Any, then: Epilogue | None = None) -> None:
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The tile of Mᵀ times the piece; the sum over the rows of M."""
-        self._multiply(self._backward, k, x, out, self._line_of("aggregate_t", k))
-        self._kernel.follow(out, then)
+        self._multiply(self._backward, k, x.array, out, self._line_of("aggregate_t", k))
+        self._kernel.follow(out, epilogue)
 
-    def combine(self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None) -> None:
+    def combine(
+        self,
+        k: int,
+        x: Array,
+        weight: Array,
+        out: Array,
+        epilogue: Epilogue | None = None,
+        accumulate: bool = False,
+    ) -> None:
         """The piece times the gathered block of W; the sum over the rows of W."""
+        refuse_to_add(self.name, accumulate)
         self._combine("combine", k, x, weight, out)
-        self._kernel.follow(out, then)
+        self._kernel.follow(out, epilogue)
 
     def combine_t(
-        self, k: int, x: Any, weight: Any, out: Any, then: Epilogue | None = None
+        self,
+        k: int,
+        x: Array,
+        weight: Array,
+        out: Array,
+        epilogue: Epilogue | None = None,
+        accumulate: bool = False,
     ) -> None:
         """The piece times the transpose of that block; the sum over the columns of W.
 
         W is gathered again (algorithm 2, line 4), so that no whole block is kept.
         """
+        refuse_to_add(self.name, accumulate)
         self._combine("combine_t", k, x, weight, out)
-        self._kernel.follow(out, then)
+        self._kernel.follow(out, epilogue)
 
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
+    def weight_grad(
+        self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
+    ) -> None:
         """The block of Tᵀ·G, summed over rows; every rank keeps its piece of the sum.
 
         With ``scheme.transpose_grad`` it is (Gᵀ·T)ᵀ, which some libraries multiply faster
@@ -214,7 +233,7 @@ class Tensor3D:
         shape = x.shape[1], grad.shape[1]
         block = self._scratch("block", *shape)
         with self._phases("gemm"):
-            if self._outline.transpose_grad:
+            if self._forecast.transpose_grad:
                 transposed = self._scratch("transposed", *shape[::-1])
                 self._kernel.gemm(grad, x, transposed, ta=True)
                 self._kernel.copy(transposed.T, block)
@@ -223,10 +242,10 @@ class Tensor3D:
         group = self._lines[roles(Place(k)).rows]
         group.reduce_scatter(block.reshape(-1), out, _shares(block.size, group.size))
 
-    def column_sum(self, k: int, grad: Any, out: Any) -> None:
+    def column_sum(self, k: int, grad: Array, out: Array) -> None:
         """Own columns of the first copy."""
         out.fill(0)
-        _, _, copy = self._outline.coordinates(self._comm.rank, Place(k))
+        _, _, copy = self._forecast.coordinates(self._comm.rank, Place(k))
         if copy == 0:
             self._kernel.column_sum(grad, out[self._columns(k, len(out))])
 
@@ -236,20 +255,20 @@ class Tensor3D:
 
     # Rows of Hᵏ, over the ranks that share them.
 
-    def row_max(self, k: int, x: Any) -> Any:
+    def row_max(self, k: int, x: Array) -> Array:
         """One all-reduce."""
         return row_ops.row_max(self._kernel, self._sharing_rows(k), x)
 
-    def row_sum(self, k: int, sums: Any) -> Any:
+    def row_sum(self, k: int, sums: Array) -> Array:
         """One all-reduce."""
         return row_ops.row_sum(self._sharing_rows(k), sums)
 
-    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
+    def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
         """One all-reduce."""
         mine = self._columns(k, width)
         return row_ops.row_pick(self._kernel, self._sharing_rows(k), x, columns, mine)
 
-    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
+    def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
         """Two all-reduces."""
         mine = self._columns(k, width)
         return row_ops.row_argmax(self._kernel, self._sharing_rows(k), x, mine, width)
@@ -258,11 +277,11 @@ class Tensor3D:
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
         """Flat."""
-        return (self._outline.weight_numbers(self._comm.rank, k, d_in, d_out),)
+        return (self._forecast.weight_numbers(self._comm.rank, k, d_in, d_out),)
 
     def shard(self, k: int, weight: np.ndarray) -> np.ndarray:
         """This rank's piece of its block."""
-        piece = self._outline.weight(self._comm.rank, k, *weight.shape)
+        piece = self._forecast.weight(self._comm.rank, k, *weight.shape)
         return weight[piece.rows, piece.columns].reshape(-1)[piece.flat]
 
     def unshard(self, k: int, piece: np.ndarray, d_in: int, d_out: int) -> np.ndarray:
@@ -270,9 +289,9 @@ class Tensor3D:
         whole = np.empty((d_in, d_out), piece.dtype)
         pieces = self._comm.allgather(piece)
         # The ranks that share a block are those along the axis that cuts the rows of Hᵏ.
-        holders = self._outline.holders(Place(k))
+        holders = self._forecast.holders(Place(k))
         for ranks in holders.reshape(len(holders), -1).T:
-            place = self._outline.weight(int(ranks[0]), k, d_in, d_out)
+            place = self._forecast.weight(int(ranks[0]), k, d_in, d_out)
             block = np.concatenate([pieces[rank] for rank in ranks])
             whole[place.rows, place.columns] = block.reshape(place.shape)
         return whole
@@ -281,21 +300,21 @@ class Tensor3D:
         """Some rows of this rank's piece of H⁰, which the copies share out (section 3.1)."""
         piece = self.block(Place(0), width)
         return Block(
-            piece.rows[self._outline.input_rows(self._comm.rank)], piece.columns, piece.part
+            piece.rows[self._forecast.input_rows(self._comm.rank)], piece.columns, piece.part
         )
 
-    def expand_input(self, share: Any, out: Any) -> None:
+    def expand_input(self, share: Array, out: Array) -> None:
         """Gathered along the axis of the copies."""
         group = self._lines[roles(Place(0)).copies]
         group.all_gather(share, out, _shares(len(out), group.size))
 
-    def share_input(self, piece: Any, out: Any) -> None:
+    def share_input(self, piece: Array, out: Array) -> None:
         """Local."""
-        self._kernel.copy(piece[self._outline.input_rows(self._comm.rank)], out)
+        self._kernel.copy(piece[self._forecast.input_rows(self._comm.rank)], out)
 
     # Files.
 
-    def load(self, place: Place, array: Any) -> np.ndarray:
+    def load(self, place: Place, array: Readable) -> np.ndarray:
         """This rank's piece of an array on disk."""
         return self._tiling(place).load(self._comm, array, self._max_bytes)
 
@@ -303,27 +322,29 @@ class Tensor3D:
         """This rank's contiguous 1/P of all rows, in the original order."""
         return self._tiling(place).original(self._comm, piece, width, self._max_bytes)
 
-    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
         """Straight to the ranks that need it."""
-        self._mover(before, after)(x, width, out, self._traffic, self._phases)
+        self._mover(x.place, out.place)(x.array, width, out.array)
 
     def volume(self, product: str, k: int, *sizes: int) -> Volume:
-        """From the outline; of moves between orderings, as they are made."""
+        """From the forecast; of moves between orderings, as they are made."""
         if product == "move":
             width, *places = sizes
             before, after = Place(places[0], bool(places[1])), Place(places[2], bool(places[3]))
             return self._mover(before, after).volume(width)
-        return self._outline.volume(self._comm.rank, product, k, *sizes)
+        return self._forecast.volume(self._comm.rank, product, k, *sizes)
 
     def _mover(self, before: Place, after: Place) -> Mover:
         if (before, after) not in self._movers:
-            arguments = self._comm, self._kernel, self._outline, self._orderings
+            arguments = self._runtime, self._forecast, self._orderings
             self._movers[before, after] = Mover(*arguments, before, after)
         return self._movers[before, after]
 
-    def _multiply(self, tiles: Sequence[Chunks], k: int, x: Any, out: Any, group: Group) -> None:
+    def _multiply(
+        self, tiles: Sequence[Chunks], k: int, x: Array, out: Array, group: Group
+    ) -> None:
         """Blocked aggregation (section 5.2): a block is summed while the next is multiplied."""
-        *before, (rest, last) = tiles[(k - 1) % self._outline.period]
+        *before, (rest, last) = tiles[(k - 1) % self._forecast.period]
         pending = []
         for rows, matrix in before:
             with self._phases("spmm"):
@@ -337,7 +358,7 @@ class Tensor3D:
         for request in pending:
             request.wait()
 
-    def _combine(self, product: str, k: int, x: Any, weight: Any, out: Any) -> None:
+    def _combine(self, product: str, k: int, x: Array, weight: Array, out: Array) -> None:
         transposed = product == "combine_t"
         d_in, d_out = x.shape[1], out.shape[1]
         block = self._scratch("block", *((d_out, d_in) if transposed else (d_in, d_out)))
@@ -355,9 +376,9 @@ class Tensor3D:
         return self._lines[roles(Place(k)).columns]
 
     def _columns(self, k: int, width: int) -> slice:
-        return self._outline.columns(self._comm.rank, Place(k), width)
+        return self._forecast.columns(self._comm.rank, Place(k), width)
 
-    def _scratch(self, name: str, rows: int, columns: int) -> Any:
+    def _scratch(self, name: str, rows: int, columns: int) -> Array:
         """A matrix for a moment, in memory that is as large as the largest asked for."""
         size = rows * columns
         if name not in self._memory or len(self._memory[name]) < size:
@@ -365,10 +386,10 @@ class Tensor3D:
         return self._memory[name][:size].reshape(rows, columns)
 
     def _tiling(self, place: Place) -> Tiling:
-        outline = self._outline
-        ordering = self._orderings[outline.ordering(place)]
-        mine = outline.coordinates(self._comm.rank, place)
-        return Tiling(ordering, outline.cuts(place), outline.holders(place), *mine)
+        forecast = self._forecast
+        ordering = self._orderings[forecast.ordering(place)]
+        mine = forecast.coordinates(self._comm.rank, place)
+        return Tiling(ordering, forecast.cuts(place), forecast.holders(place), *mine)
 
 
 def _shares(count: int, size: int) -> list[int]:

@@ -8,16 +8,15 @@ sends to a rank follows from that rank's number.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.layout.tiling import Ordering
-from gcnmpi.mpi.comm import Comm, row_type, wait_all
-from gcnmpi.schemes.tensor3d_outline import TensorOutline
+from gcnmpi.mpi.comm import row_type, wait_all
+from gcnmpi.schemes.tensor3d_forecast import TensorForecast
 
 MOVE_TAG = 7
 Part = tuple[int, np.ndarray, slice]
@@ -35,24 +34,24 @@ class Mover:
 
     def __init__(
         self,
-        comm: Comm,
-        kernel: Any,
-        outline: TensorOutline,
+        runtime: Runtime,
+        forecast: TensorForecast,
         orderings: tuple[Ordering, Ordering],
         before: Place,
         after: Place,
     ) -> None:
-        self._comm, self._kernel, self._outline = comm, kernel, outline
+        self._comm, self._kernel, self._forecast = runtime.comm, runtime.kernel, forecast
+        self._phases, self._traffic = runtime.phases, runtime.traffic
         self._before, self._after = before, after
         # Where the rows of a piece are on the other side: block, and order within.
         self._leaving = self._blocks(orderings, before, after)
         self._arriving = self._blocks(orderings, after, before)
         self._messages: dict[int, list[np.ndarray]] = {}
 
-    def __call__(self, x: Any, width: int, out: Any, traffic: Traffic, phases: Phases) -> None:
+    def __call__(self, x: Array, width: int, out: Array) -> None:
         """out = x in the other layout."""
         sends, receives = self._parts(width)
-        host, comm = self._kernel.to_host(x), self._comm
+        host, comm, phases = self._kernel.to_host(x), self._comm, self._phases
         if width not in self._messages:
             self._messages[width] = [
                 np.empty((len(r), c.stop - c.start), host.dtype) for _, r, c in receives
@@ -72,7 +71,7 @@ class Mover:
                 kept.append(piece)
                 with row_type(piece) as row:
                     requests.append(comm.Isend([piece, len(piece), row], peer, MOVE_TAG))
-        traffic.count(self.volume(width))
+        self._traffic.count(self.volume(width))
         with phases("wait"):
             wait_all(requests)
         with phases("pack"):
@@ -83,7 +82,7 @@ class Mover:
 
     def volume(self, width: int) -> Volume:
         """What this rank sends and receives."""
-        size = self._outline.facts.itemsize
+        size = self._forecast.facts.itemsize
         sends, receives = self._parts(width)
 
         def numbers(parts: list[Part]) -> list[int]:
@@ -94,35 +93,35 @@ class Mover:
 
     def _parts(self, width: int) -> tuple[list[Part], list[Part]]:
         """What leaves, and what arrives; no part is empty."""
-        outline, me = self._outline, self._comm.rank
+        forecast, me = self._forecast, self._comm.rank
         ranks = range(self._comm.size)
-        mine, new = (outline.columns(me, at, width) for at in (self._before, self._after))
+        mine, new = (forecast.columns(me, at, width) for at in (self._before, self._after))
         sends, receives = [], []
         for other in ranks:
             if self._source(other, me):
-                rows = self._leaving.get(outline.coordinates(other, self._after)[0])
-                theirs = outline.columns(other, self._after, width)
+                rows = self._leaving.get(forecast.coordinates(other, self._after)[0])
+                theirs = forecast.columns(other, self._after, width)
                 sends += _part(other, rows, mine, theirs)
             if self._source(me, other):
-                rows = self._arriving.get(outline.coordinates(other, self._before)[0])
-                theirs = outline.columns(other, self._before, width)
+                rows = self._arriving.get(forecast.coordinates(other, self._before)[0])
+                theirs = forecast.columns(other, self._before, width)
                 receives += _part(other, rows, new, theirs)
         return sends, receives
 
     def _source(self, target: int, source: int) -> bool:
         """Whether of all copies of a piece it is this one that sends to a rank."""
-        copies = self._outline.holders(self._before).shape[2]
-        return self._outline.coordinates(source, self._before)[2] == target % copies
+        copies = self._forecast.holders(self._before).shape[2]
+        return self._forecast.coordinates(source, self._before)[2] == target % copies
 
     def _blocks(
         self, orderings: tuple[Ordering, Ordering], here: Place, there: Place
     ) -> dict[int, np.ndarray]:
         """Block of another place → rows of this rank's piece that are in it, by global id."""
-        outline = self._outline
-        mine = outline.rows(self._comm.rank, here)
+        forecast = self._forecast
+        mine = forecast.rows(self._comm.rank, here)
         ids = orderings[mine.ordering].vertices(mine.start, mine.stop)
-        positions = orderings[outline.ordering(there)].positions(ids)
-        block = np.searchsorted(outline.cuts(there), positions, side="right") - 1
+        positions = orderings[forecast.ordering(there)].positions(ids)
+        block = np.searchsorted(forecast.cuts(there), positions, side="right") - 1
         by_id = np.argsort(ids, kind="stable")
         return {int(b): by_id[block[by_id] == b] for b in np.unique(block)}
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate, pairwise
-from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 WORD = 8  # bytes; each of the three arrays begins at a multiple of it
 
@@ -27,7 +27,7 @@ def message_bytes(rows: int, columns: int, entries: int, itemsize: int) -> int:
     return _bounds(rows, columns, entries, itemsize)[-1] if entries else 0
 
 
-def pack(tile: sp.csr_array, dtype: Any) -> np.ndarray:
+def pack(tile: sp.csr_array, dtype: DTypeLike) -> np.ndarray:
     """The message of a tile, (bytes / 8,) uint64, with values of that dtype."""
     dtype, (rows, columns) = np.dtype(dtype), tile.shape
     size = message_bytes(rows, columns, tile.nnz, dtype.itemsize)
@@ -44,8 +44,8 @@ def unpack(
     rows: int,
     columns: int,
     entries: int,
-    dtype: Any,
-    scratch: Callable[[str, int, Any], np.ndarray] = lambda role, count, dtype: np.empty(
+    dtype: DTypeLike,
+    scratch: Callable[[str, int, DTypeLike], np.ndarray] = lambda role, count, dtype: np.empty(
         count, dtype
     ),
 ) -> sp.csr_array:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Block, Place
-from gcnmpi.mpi.comm import Comm
+from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.reduction import sum_over_ranks
 
 
@@ -25,19 +27,20 @@ class WholeWeights(ABC):
     orders: tuple[str, ...] = ("combine", "aggregate")
     sharded = False
     whole_rows = False
-    halo: Any = None
+    halo: Halo | None = None
+    plan: Plan | None = None
 
-    def __init__(self, comm: Comm, kernel: Any, phases: Phases, traffic: Traffic) -> None:
-        self._comm, self._kernel = comm, kernel
-        self._phases, self._traffic = phases, traffic
+    def __init__(self, runtime: Runtime) -> None:
+        self._comm, self._kernel = runtime.comm, runtime.kernel
+        self._phases, self._traffic = runtime.phases, runtime.traffic
 
     def layout(self, place: Place) -> Hashable:
         """One for all."""
         return None
 
-    def move(self, x: Any, before: Place, after: Place, width: int, out: Any) -> None:
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
         """There is one layout only."""
-        self._kernel.copy(x, out)
+        self._kernel.copy(x.array, out.array)
 
     def release(self) -> None:  # noqa: B027 (what most schemes need)
         """Nothing is kept."""
@@ -62,11 +65,11 @@ class WholeWeights(ABC):
         """A rank's share of H⁰ is its piece."""
         return self.block(Place(0), width)
 
-    def expand_input(self, share: Any, out: Any) -> None:
+    def expand_input(self, share: Array, out: Array) -> None:
         """A rank's share of H⁰ is its piece."""
         self._kernel.copy(share, out)
 
-    def share_input(self, piece: Any, out: Any) -> None:
+    def share_input(self, piece: Array, out: Array) -> None:
         """A rank's share of H⁰ is its piece."""
         self._kernel.copy(piece, out)
 
@@ -89,30 +92,32 @@ class WholeRows(WholeWeights):
     def combine(
         self,
         k: int,
-        x: Any,
-        weight: Any,
-        out: Any,
-        then: Epilogue | None = None,
+        x: Array,
+        weight: Array,
+        out: Array,
+        epilogue: Epilogue | None = None,
         accumulate: bool = False,
     ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, False, then, accumulate)
+            self._kernel.gemm_then(x, weight, out, False, epilogue, accumulate)
 
     def combine_t(
         self,
         k: int,
-        x: Any,
-        weight: Any,
-        out: Any,
-        then: Epilogue | None = None,
+        x: Array,
+        weight: Array,
+        out: Array,
+        epilogue: Epilogue | None = None,
         accumulate: bool = False,
     ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, True, then, accumulate)
+            self._kernel.gemm_then(x, weight, out, True, epilogue, accumulate)
 
-    def weight_grad(self, k: int, x: Any, grad: Any, out: Any, sums: Any = None) -> None:
+    def weight_grad(
+        self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
+    ) -> None:
         """Local, over the rows that this rank sums up."""
         x, grad = x[self._summed], grad[self._summed]
         with self._phases("gemm"):
@@ -121,22 +126,22 @@ class WholeRows(WholeWeights):
             else:
                 self._kernel.gemm_and_sums(x, grad, out, sums)
 
-    def column_sum(self, k: int, grad: Any, out: Any) -> None:
+    def column_sum(self, k: int, grad: Array, out: Array) -> None:
         """Local, over the rows that this rank sums up."""
         self._kernel.column_sum(grad[self._summed], out)
 
-    def row_max(self, k: int, x: Any) -> Any:
+    def row_max(self, k: int, x: Array) -> Array:
         """Local."""
         return self._kernel.row_max(x)
 
-    def row_sum(self, k: int, sums: Any) -> Any:
+    def row_sum(self, k: int, sums: Array) -> Array:
         """Whole already."""
         return sums
 
-    def row_pick(self, k: int, x: Any, columns: np.ndarray, width: int) -> Any:
+    def row_pick(self, k: int, x: Array, columns: np.ndarray, width: int) -> Array:
         """Local."""
         return self._kernel.pick(x, columns)
 
-    def row_argmax(self, k: int, x: Any, width: int) -> np.ndarray:
+    def row_argmax(self, k: int, x: Array, width: int) -> np.ndarray:
         """Local."""
         return self._kernel.to_host(self._kernel.row_argmax(x))

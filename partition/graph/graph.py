@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import DTypeLike
 
 from partition.errors import UserError
 
@@ -100,20 +101,37 @@ def aggregation_matrix(
     """
     source, target = arcs(graph), np.asarray(graph.indices)
     row, column = (target, source) if direction == "in" else (source, target)
-    data = np.ones(graph.nnz) if graph.weights is None else np.asarray(graph.weights, np.float64)
+    weights = None if graph.weights is None else np.asarray(graph.weights, np.float64)
     if self_loops:
-        lonely = np.ones(graph.n, dtype=bool)
-        lonely[row[row == column]] = False
-        missing = np.flatnonzero(lonely).astype(row.dtype)
-        row, column = np.append(row, missing), np.append(column, missing)
-        data = np.append(data, np.ones(len(missing)))
-    # From coordinates, because a sum of two CSR matrices would lose entries that are stored zeros.
-    matrix = sp.coo_array((data, (row, column)), shape=(graph.n, graph.n)).tocsr()
-    matrix.sort_indices()
-    rows = np.repeat(np.arange(graph.n), np.diff(matrix.indptr))
-    degree = row_sums(rows, None if graph.weights is None else matrix.data, graph.n)
-    matrix.data = normalised(matrix.data, degree[rows], degree[matrix.indices], normalize)
-    return matrix
+        row, column, weights = with_loops(row, column, weights, range(graph.n))
+    degree = row_sums(row, weights, graph.n)
+    values = entry_values(row, column, weights, degree, normalize)
+    return from_coordinates(row, column, values, (graph.n, graph.n))
+
+
+# The steps of it, which a distributed M shares.
+
+
+def with_loops(
+    row: np.ndarray, column: np.ndarray, weights: np.ndarray | None, vertices: range
+) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    """The entries of Ã from those of A: 1 on the diagonal where it is missing.
+
+    Parameters
+    ----------
+    row, column : (m,) integers
+    weights : (m,) float64, or None
+        1 where None; None stays None.
+    vertices : range
+        Those whose loops are all among these entries, and to which loops are given.
+    """
+    lonely = np.ones(len(vertices), dtype=bool)
+    lonely[row[row == column] - vertices.start] = False
+    missing = (vertices.start + np.flatnonzero(lonely)).astype(row.dtype)
+    row, column = np.append(row, missing), np.append(column, missing)
+    if weights is not None:
+        weights = np.append(weights, np.ones(len(missing)))
+    return row, column, weights
 
 
 def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray:
@@ -134,10 +152,10 @@ def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray
     -------
     (n,) float64
     """
-    counts = np.bincount(rows, minlength=n)
+    pieces = [slice(i, i + max(n, _STEP)) for i in range(0, len(rows), max(n, _STEP))]
+    counts = sum((np.bincount(rows[piece], minlength=n) for piece in pieces), np.zeros(n, np.int64))
     if weights is None:
         return counts.astype(np.float64)
-    pieces = [slice(i, i + max(n, _STEP)) for i in range(0, len(rows), max(n, _STEP))]
     largest, high, low, sizes = np.zeros((4, n))
     for piece in pieces:
         np.maximum.at(largest, rows[piece], np.abs(weights[piece]))
@@ -152,6 +170,55 @@ def row_sums(rows: np.ndarray, weights: np.ndarray | None, n: int) -> np.ndarray
     sums = high + low / 2.0**27
     sums[np.abs(sums) <= counts * sizes * 2.0**-53] = 0
     return np.ldexp(sums, exponents)
+
+
+def entry_values(
+    row: np.ndarray,
+    column: np.ndarray,
+    weights: np.ndarray | None,
+    degree: np.ndarray,
+    normalize: str,
+    dtype: DTypeLike = np.float64,
+) -> np.ndarray:
+    """The entries of M from the entries of Ã: :func:`normalised`, rounded once.
+
+    For the entries of Mᵀ, from rows of Ãᵀ, give row and column in each other's place.
+
+    Parameters
+    ----------
+    row, column : (m,) integers
+        Places in ``degree``.
+    weights : (m,) float64, or None
+        1 where None.
+    degree : float64
+        Row sums of Ã, by :func:`row_sums`.
+
+    Raises
+    ------
+    UserError
+        As :func:`normalised`.
+    """
+    values = np.empty(len(row), dtype)
+    for start in range(0, len(row), _STEP):
+        piece = slice(start, start + _STEP)
+        some = np.ones(len(values[piece])) if weights is None else weights[piece]
+        of_row, of_column = degree[row[piece]], degree[column[piece]]
+        values[piece] = normalised(some, of_row, of_column, normalize)
+    return values
+
+
+def from_coordinates(
+    row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]
+) -> sp.csr_array:
+    """A matrix of these entries, each of which occurs once; zeros among them stay entries.
+
+    Returns
+    -------
+    csr_array, indices sorted
+    """
+    matrix = sp.coo_array((values, (row, column)), shape=shape).tocsr()
+    matrix.sort_indices()
+    return matrix
 
 
 def normalised(

@@ -6,7 +6,15 @@ DROPOUT = ["model.dropout=0.4", "model.input_dropout=0.2"]
 def cases(nranks):
     """(graph, partition, settings) on a number of ranks."""
     partition = f"uneven-{nranks}"
+    mixed = "scheme.exchange=mixed"
     return [
-        ("directed", partition, ["kernel=scipy", "model.hidden=[7]", *DROPOUT]),
+        (
+            "directed",
+            partition,
+            ["kernel=scipy", "model.hidden=[7]", "scheme.exchange=rows", *DROPOUT],
+        ),
+        ("directed", partition, [mixed, "model.hidden=[7]", "graph.normalize=row", *DROPOUT]),
+        ("symmetric", partition, [mixed, "graph.normalize=row", "model.hidden=[6]", *DROPOUT]),
+        ("symmetric", partition, [mixed, "scheme.backward=fold", "model.hidden=[6]", *DROPOUT]),
         ("symmetric", partition, ["model.hidden=[11,3,5]", "graph.normalize=row", *DROPOUT]),
     ]

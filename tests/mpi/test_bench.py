@@ -150,22 +150,57 @@ def test_mistakes_of_bench_are_heard_by_all(gcnmpi_lines, path):
         assert words in first
 
 
-def test_our_side_of_the_comparison_with_peers(shell, path, tmp_path):
-    made = sbm(200, 3, degree=6, features=5, seed=1, train=0.5)
-    write_graph(tmp_path / "made.graph", made, source={})
-    script = Path(__file__).parents[2] / "scripts" / "bench_peers.py"
+BENCH_PEERS = Path(__file__).parents[2] / "scripts" / "bench_peers.py"
+
+
+@pytest.fixture
+def made(tmp_path):
+    graph = sbm(200, 3, degree=6, features=5, seed=1, train=0.5)
+    write_graph(tmp_path / "made.graph", graph, source={})
+    return graph
+
+
+def test_our_side_of_the_comparison_with_peers(shell, path, made, tmp_path):
     words = "--model 3x4 --rounds 2 --epochs 2 --peers torch --out peers.jsonl"
-    done = shell(f"python {script} made.graph {words}", timeout=120)
+    done = shell(f"python {BENCH_PEERS} made.graph {words}", timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     found = [json.loads(line) for line in (tmp_path / "peers.jsonl").read_text().splitlines()]
     ours = [line for line in found if line["peer"] == "gcnmpi"]
-    assert [line["cache"] for line in ours] == [True, False]
+    assert [line["config"]["model"]["cache_input"] for line in ours] == [True, False]
     curve = oracle.train(made, "in", from_table({"model": {"hidden": [4, 4]}}), 1)
     for line in ours:
         assert line["loss"] == pytest.approx(curve.losses[0], rel=1e-5)
         assert line["ratio"]["median"] == 1
+        assert 0 < line["import_bytes"] < line["peak_bytes"]
     has_torch = importlib.util.find_spec("torch") is not None
     assert all(("missing" in line) != has_torch for line in found if line["peer"] == "torch")
-    done = shell(f"python {script} {path} {words}")
+    done = shell(f"python {BENCH_PEERS} {path} {words}")
     assert done.returncode == 2
     assert "--undirected" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "model"),
+    [
+        ("--network gat --heads 2", {"name": "gat", "heads": 2}),
+        ("--network sage --aggregate max --cache on", {"name": "sage", "aggregation": "max"}),
+        ("--network gin --cache on", {"name": "gin"}),
+    ],
+)
+def test_other_networks_are_compared(shell, made, tmp_path, words, model):
+    peers = "pyg,pyg-csr,dgl"  # where they are installed
+    words += f" --model 2x4 --rounds 1 --epochs 1 --peers {peers} --out peers.jsonl"
+    done = shell(f"python {BENCH_PEERS} made.graph {words}", timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = [json.loads(line) for line in (tmp_path / "peers.jsonl").read_text().splitlines()]
+    assert [line["peer"] for line in found] == ["gcnmpi", *peers.split(",")]
+    curve = oracle.train(made, "in", from_table({"model": {"hidden": [4], **model}}), 1)
+    for line in found:
+        if "missing" not in line:
+            assert line["loss"] == pytest.approx(curve.losses[0], rel=1e-5)
+
+
+def test_options_of_another_network_are_refused(shell, made):
+    done = shell(f"python {BENCH_PEERS} made.graph --network sage --heads 4")
+    assert done.returncode == 2
+    assert "model.heads is an option of models gat, gatv2" in done.stderr

@@ -40,11 +40,9 @@ def cases(nranks):
         "bcast": (parts, ["scheme.name=bcast"]),
         "replicated": (sharing, ["scheme.name=replicated", f"scheme.replication={copies}"]),
     }
-    # What a kernel computes does not depend on the number of ranks: all of them on up to three.
-    kernels = KERNELS if nranks <= 3 else KERNELS[:1]
     for network in NETWORKS:
         for scheme, (partition, settings) in schemes.items():
-            for kernel in kernels:
+            for kernel in KERNELS:
                 more = [*settings, f"kernel={kernel}"]
                 found[f"{network}-{scheme}-{kernel}"] = (network, partition, more)
     for network in VARIANTS:

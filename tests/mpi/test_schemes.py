@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from words import epochs, latest
 
-from partition.graph.metrics import measure
+from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import Partition, write_graph, write_partition
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
@@ -60,9 +60,10 @@ def make_folder(folder):
         for k in range(1, 17):
             parts = uneven_parts(graph.n, k)
             metrics = {d: asdict(measure(graph, parts, k, d)) for d in ("in", "out")}
+            mixed = {d: asdict(measure_mixed(graph, parts, k, d)) for d in ("in", "out")}
             name = f"uneven-{k}"
             partition = Partition(
-                name, parts, k, identity, "test", "numpy", "1", "in", metrics=metrics
+                name, parts, k, identity, "test", "numpy", "1", "in", metrics=metrics, mixed=mixed
             )
             write_partition(path, partition)
     return folder

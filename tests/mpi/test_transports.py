@@ -56,7 +56,7 @@ def test_all_transports_move_the_same_bits(mpirun, tmp_path, nranks, cases):
 
 
 def test_the_record_tells_memory_from_messages(mpirun, path, tmp_path):
-    words = ["--partition", "rp-2", "--set", "train.epochs=3", "--set", "kernel=scipy"]
+    words = ["--partition", "rp-2", *sets("train.epochs=3", "kernel=scipy", "scheme.exchange=rows")]
     ends, losses = {}, []
     for transport in ("shared", "persistent", "persistent"):
         out = tmp_path / transport

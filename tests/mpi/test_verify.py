@@ -171,8 +171,35 @@ def test_sound_runs_pass(mpirun, folder, tmp_path, nranks):
         assert ("finite differences" in result["checks"]) == ("dtype=float32" not in case[1])
 
 
-LOOPLESS = ["graph.self_loops=false", "train.epochs=2", "model.dropout=0.3"]
 SCHEMES = ("p2p", "bcast", "replicated", "summa", "split3d", "tensor3d")
+# Networks whose products with M are made once, before the first epoch; and one without any.
+ONCE = ["model.name=sgc", "model.hops=2"]
+LAYERLESS = ["model.name=gcn", "model.hidden=[]"]
+NO_PRODUCT = ["model.name=mlp", "model.hidden=[4]"]
+
+
+@pytest.mark.parametrize("nranks", [1, 4])
+def test_products_that_are_made_once_are_looked_at(mpirun, folder, tmp_path, nranks):
+    cases = [
+        ("directed", [*network, f"scheme.name={scheme}", "train.epochs=2"], None)
+        for network in (ONCE, LAYERLESS, NO_PRODUCT)
+        for scheme in SCHEMES
+        if (scheme, nranks) != ("replicated", 1)
+    ]
+    results = run_cases(mpirun, folder, tmp_path, nranks, cases)
+    for case, result in zip(cases, results, strict=True):
+        assert result["missed"] == [], case
+        assert (DOT in result["checks"]) == (NO_PRODUCT[0] not in case[1]), case
+
+
+def test_a_wrong_product_that_is_made_once_is_found(mpirun, folder, tmp_path):
+    settings = [*ONCE, "loading.order=none"]
+    cases = [("directed", settings, "rows_not_in_original_order")]
+    (result,) = run_cases(mpirun, folder, tmp_path, 3, cases)
+    assert {"M·x", "Mᵀ·y"} <= set(result["missed"])
+
+
+LOOPLESS = ["graph.self_loops=false", "train.epochs=2", "model.dropout=0.3"]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import numpy as np
 
 from gcnmpi.core.config import from_table
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
@@ -29,28 +30,29 @@ class OneProcess:
 
     def empty(self, place, width, exchanged=False):
         self.made.append((width, exchanged))
-        return np.full((self.matrix.shape[0], width), np.nan)
+        array = np.full((self.matrix.shape[0], width), np.nan)
+        return Matrix(place, array, array)  # with the room for a halo of no rows
 
     def release(self):
         pass
 
-    def aggregate(self, k, x, out, then=None):
-        self.asked.append(("aggregate", k, x.shape[1]))
-        out[...] = self.matrix @ x
-        self.kernel.follow(out, then)
+    def aggregate(self, k, x, out, epilogue=None):
+        self.asked.append(("aggregate", k, x.array.shape[1]))
+        out[...] = self.matrix @ x.array
+        self.kernel.follow(out, epilogue)
 
-    def aggregate_t(self, k, x, out, then=None):
-        self.asked.append(("aggregate_t", k, x.shape[1]))
-        out[...] = self.matrix.T @ x
-        self.kernel.follow(out, then)
+    def aggregate_t(self, k, x, out, epilogue=None):
+        self.asked.append(("aggregate_t", k, x.array.shape[1]))
+        out[...] = self.matrix.T @ x.array
+        self.kernel.follow(out, epilogue)
 
-    def combine(self, k, x, weight, out, then=None, accumulate=False):
+    def combine(self, k, x, weight, out, epilogue=None, accumulate=False):
         self.asked.append(("combine", k, *weight.shape))
-        self.kernel.gemm_then(x, weight, out, False, then, accumulate)
+        self.kernel.gemm_then(x, weight, out, False, epilogue, accumulate)
 
-    def combine_t(self, k, x, weight, out, then=None, accumulate=False):
+    def combine_t(self, k, x, weight, out, epilogue=None, accumulate=False):
         self.asked.append(("combine_t", k, *weight.shape))
-        self.kernel.gemm_then(x, weight, out, True, then, accumulate)
+        self.kernel.gemm_then(x, weight, out, True, epilogue, accumulate)
 
     def weight_grad(self, k, x, grad, out, sums=None):
         self.asked.append(("weight_grad", k, *out.shape))

@@ -9,10 +9,10 @@ import scipy.sparse as sp
 from gcnmpi.core.config import SchemeConfig
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.schemes import bcast, replicated
-from gcnmpi.schemes.bcast import BroadcastOutline, column_tiles
+from gcnmpi.schemes.bcast import BroadcastForecast, column_tiles
 from gcnmpi.schemes.block_rows import copy_of, share
-from gcnmpi.schemes.outline import Facts
-from gcnmpi.schemes.replicated import NeededOutline
+from gcnmpi.schemes.forecast import Facts
+from gcnmpi.schemes.replicated import NeededForecast
 from partition.errors import UserError
 from partition.graph.graph import Graph, aggregation_matrix
 from partition.graph.metrics import exchange_matrix, measure
@@ -62,7 +62,7 @@ def test_column_tiles_are_the_columns_of_a_matrix():
 def test_broadcasts_bring_each_share_of_the_blocks(size, copies):
     k = size // copies
     parts = uneven(k)
-    outline = BroadcastOutline(size, copies, facts_of(random_graph(), parts, k), True)
+    forecast = BroadcastForecast(size, copies, facts_of(random_graph(), parts, k), True)
     rows = np.bincount(parts, minlength=k)
     width, volumes = 3, []
     for rank in range(size):
@@ -70,12 +70,12 @@ def test_broadcasts_bring_each_share_of_the_blocks(size, copies):
         stages = share(k, copies, copy)
         received = sum(rows[stage] for stage in stages if stage != block)
         summed = 2 * (copies - 1) * rows[block] * width * 8 // copies
-        volume = outline.volume(rank, "aggregate", 1, width)
+        volume = forecast.volume(rank, "aggregate", 1, width)
         assert volume.received == received * width * 8 + summed
-        assert volume == outline.volume(rank, "aggregate_t", 2, width)
-        assert outline.shape(rank, None, width) == (rows[block], width)
-        assert sum(one.entries for one in outline.work(rank, "aggregate", 1, width)) <= (
-            outline.entries(rank)
+        assert volume == forecast.volume(rank, "aggregate_t", 2, width)
+        assert forecast.shape(rank, None, width) == (rows[block], width)
+        assert sum(one.entries for one in forecast.work(rank, "aggregate", 1, width)) <= (
+            forecast.entries(rank)
         )
         volumes.append(volume)
     assert sum(v.sent for v in volumes) == sum(v.received for v in volumes)
@@ -96,7 +96,7 @@ def test_needed_rows_are_those_of_pairs_of_parts(size, copies, folds):
         column = pairs[list(share(k, copies, copy)), block]
         received[rank] = int(column.sum()), int(np.count_nonzero(column))
     facts = facts_of(graph, parts, k, folds)
-    exact = NeededOutline(size, copies, facts, received)
+    exact = NeededForecast(size, copies, facts, received)
     for product in ("aggregate", "aggregate_t"):
         volumes = [exact.volume(rank, product, 1, 3) for rank in range(size)]
         assert sum(v.sent for v in volumes) == sum(v.received for v in volumes)
@@ -105,7 +105,7 @@ def test_needed_rows_are_those_of_pairs_of_parts(size, copies, folds):
                   for rank in range(size))  # fmt: skip
     assert sum(v.received for v in moved) == 8 * pairs.sum() + reduced
     # Without pairs what is received is in proportion, and exact for one copy.
-    estimated = NeededOutline(size, copies, facts)
+    estimated = NeededForecast(size, copies, facts)
     guesses = [estimated.volume(rank, "aggregate", 1, 1) for rank in range(size)]
     assert [v.sent for v in guesses] == [v.sent for v in moved]
     assert sum(v.received for v in guesses) >= sum(v.received for v in moved)
@@ -116,10 +116,10 @@ def test_needed_rows_are_those_of_pairs_of_parts(size, copies, folds):
 
 def test_tiles_of_one_copy_hold_all_entries():
     graph, k = random_graph(), 4
-    outline = BroadcastOutline(k, 1, facts_of(graph, uneven(k), k), False)
+    forecast = BroadcastForecast(k, 1, facts_of(graph, uneven(k), k), False)
     matrix = aggregation_matrix(graph, "in", True, "none")
-    assert sum(outline.entries(rank) for rank in range(k)) == 2 * matrix.nnz
-    assert max(outline.buffers(rank, "aggregate", 1, 2) for rank in range(k)) == (
+    assert sum(forecast.entries(rank) for rank in range(k)) == 2 * matrix.nnz
+    assert max(forecast.buffers(rank, "aggregate", 1, 2) for rank in range(k)) == (
         16 * np.bincount(uneven(k)).max()
     )
 
@@ -128,18 +128,18 @@ def test_parts_are_grouped_where_blocks_divide_them():
     graph, parts = random_graph(), uneven(6)
     facts = facts_of(graph, parts, 6)
     rows = np.bincount(parts, minlength=6)
-    grouped = BroadcastOutline(3, 1, facts, True)
+    grouped = BroadcastForecast(3, 1, facts, True)
     assert np.diff(grouped.bounds).tolist() == (rows[::2] + rows[1::2]).tolist()
-    assert np.diff(BroadcastOutline(4, 1, facts, True).bounds).tolist() == [12, 13, 12, 13]
+    assert np.diff(BroadcastForecast(4, 1, facts, True).bounds).tolist() == [12, 13, 12, 13]
 
 
 def test_the_busiest_ranks_are_among_those_named():
     graph, size, copies = random_graph(), 12, 3
     facts = facts_of(graph, uneven(4), 4)
-    for outline in (BroadcastOutline(size, copies, facts, True),
-                    NeededOutline(size, copies, facts)):  # fmt: skip
-        volumes = [outline.volume(rank, "aggregate", 1, 1) for rank in range(size)]
-        named = [volumes[rank] for rank in outline.ranks()]
+    for forecast in (BroadcastForecast(size, copies, facts, True),
+                    NeededForecast(size, copies, facts)):  # fmt: skip
+        volumes = [forecast.volume(rank, "aggregate", 1, 1) for rank in range(size)]
+        named = [volumes[rank] for rank in forecast.ranks()]
         assert max(v.sent for v in named) == max(v.sent for v in volumes)
 
 

@@ -2,12 +2,16 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from one_process import ORDERS, OneProcess, model_of, program_of
 
 from gcnmpi.core import rng
+from gcnmpi.core.timing import Phases
+from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile.buffers import IN_PLACE
+from gcnmpi.nn.instructions import kept
 from gcnmpi.nn.model import aggregate_constant
 from gcnmpi.nn.program import Step
 from gcnmpi.planner.costmodel import matrices
@@ -257,7 +261,8 @@ def test_wide_features_are_aggregated_some_columns_at_a_time_where_they_lie():
         expected, scheme = matrix @ features, OneProcess(matrix, kernel)
         for overwrite in (False, True):
             given = features.copy()
-            found = aggregate_constant(scheme, kernel, given, 1, width, False, overwrite)
+            x = Matrix(Place(0), given)
+            found = aggregate_constant(scheme, kernel, x, 1, width, False, overwrite).array
             np.testing.assert_allclose(found, expected, rtol=1e-13)
             assert [columns for _, _, columns in scheme.asked] == asked
             assert np.shares_memory(found, given) == (overwrite and width > 127)
@@ -370,3 +375,54 @@ def test_places_of_a_uniform_layout_count_the_layers():
     assert program.place == Place(3)
     assert program.depth == 3
     assert [program.values[i].place for i in program.outputs] == [Place(1), Place(2), Place(3)]
+
+
+# Attention.
+
+
+class Noting(SciPyKernel):
+    """Notes the shapes of what it is asked for."""
+
+    def __init__(self, dtype):
+        super().__init__(dtype)
+        self.made = []
+
+    def empty(self, *shape):
+        self.made.append(shape)
+        return super().empty(*shape)
+
+
+class OwnRows:
+    """The halo of one process: there is none."""
+
+    def __init__(self, pattern):
+        self.pattern, self.ids, self.phases = pattern, np.arange(pattern.rows), Phases()
+
+    def expand(self, x):
+        return x.whole
+
+    def gradient(self, place, width):
+        array = np.zeros((self.pattern.rows, width))
+        return Matrix(place, array, array)
+
+    def fold(self, gradient, out):
+        out[...] = gradient.whole
+
+
+@pytest.mark.parametrize("name", ["gat", "gatv2"])
+def test_attention_has_the_scratch_that_a_kernel_wants_and_that_is_forecast(name):
+    random, kernel = np.random.default_rng(1), Noting("f8")
+    matrix = sp.random_array((N, N), density=0.3, format="csr", rng=random)
+    pattern = kernel.pattern(matrix, np.arange(N))
+    scheme = OneProcess(matrix, kernel)
+    scheme.halo = OwnRows(pattern)
+    settings = {"name": name, "hidden": [], "out_heads": 2}
+    model = model_of(scheme, kernel, settings, random.standard_normal((N, D_IN)), D_OUT)
+    assert (pattern.entries + 4 * N, 2) in kernel.made
+    steps = (*model.program.forward, *model.program.backward)
+    forecast = sum(kept(model.program, step, N, N, pattern.entries) for step in steps)
+    made = sum(rows * columns for rows, columns in kernel.made)
+    assert made == forecast if name == "gat" else made <= forecast
+    model.forward(1)
+    model.output_grad[...] = 1
+    model.backward(1)  # it fits

@@ -255,9 +255,20 @@ def test_a_key_that_is_given_twice_is_refused():
 def test_what_the_registries_call_options_are_keys():
     known = {name for name, _, _ in keys()}
     for registry in SELECTORS.values():
-        for entry, options in registry.options.items():
+        for entry in registry.options:
             assert entry in registry
-            assert set(options) <= known
+            assert set(registry.keys(entry)) <= known
+
+
+def test_options_are_owned_by_those_that_have_them():
+    """A key has one definition, which the sections inherit."""
+    for registry in SELECTORS.values():
+        for options in {group for groups in registry.options.values() for group in groups}:
+            section = type(getattr(Config(), options.section))
+            assert issubclass(section, options)
+            assert dataclasses.asdict(options()).items() <= dataclasses.asdict(section()).items()
+            with pytest.raises(dataclasses.FrozenInstanceError):
+                setattr(options(), dataclasses.fields(options)[0].name, None)
 
 
 @pytest.mark.parametrize(

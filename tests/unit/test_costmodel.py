@@ -19,7 +19,7 @@ from gcnmpi.planner.costmodel import (
     predict,
 )
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
-from gcnmpi.schemes.outline import Dense, Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Span, Sparse
 from partition.errors import UserError
 
 NOTHING_COSTS = Machine(**dict.fromkeys((f.name for f in dataclasses.fields(Machine)), 0.0)

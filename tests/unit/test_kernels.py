@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.core.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
-from gcnmpi.kernels.epilogues import Activation, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, ActivationBackward
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
@@ -316,24 +316,24 @@ def test_what_follows_a_product(kernel, random, width):
     output = give(kernel, random.choice([-1.0, 0.0, 1.0], (rows, width)))
     before = random.standard_normal((rows, width))
     x, weight, turned = give(kernel, x), give(kernel, weight), give(kernel, weight.T)
-    for then in (
+    for epilogue in (
         None,
-        Activation(bias, relu=False),
+        Activation(bias, kind="none"),
         Activation(bias),
-        Activation(None, True, *keys, 0.4),
-        Activation(bias, False, *keys, 0.4),
-        ReluBackward(output, 2.5),
+        Activation(None, "relu", *keys, 0.4),
+        Activation(bias, "none", *keys, 0.4),
+        ActivationBackward(output, scale=2.5),
     ):
         for accumulate in (False, True):
             found, expected = give(kernel, before), give(kernel, before)
-            kernel.spmm_then(mine, wide, found, accumulate, then)
+            kernel.spmm_then(mine, wide, found, accumulate, epilogue)
             kernel.spmm(mine, wide, expected, accumulate)
-            kernel.follow(expected, then)
+            kernel.follow(expected, epilogue)
             assert_near(kernel, found, kernel.to_host(expected))
         kernel.gemm(x, weight, expected)
-        kernel.follow(expected, then)
+        kernel.follow(expected, epilogue)
         for other, transposed in ((weight, False), (turned, True)):
-            kernel.gemm_then(x, other, found, transposed, then)
+            kernel.gemm_then(x, other, found, transposed, epilogue)
             assert_near(kernel, found, kernel.to_host(expected), 10)
 
 

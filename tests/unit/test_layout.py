@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels.interface import KernelOf, Pattern
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("partition", "gcnmpi")
 FILES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))
@@ -32,7 +35,7 @@ ROOMS = {
     ],
 }  # fmt: skip
 GROUND = {
-    "gcnmpi.kernels", "gcnmpi.nn", "gcnmpi.nn.networks", "gcnmpi.schemes",
+    "gcnmpi.core.settings", "gcnmpi.kernels", "gcnmpi.nn", "gcnmpi.nn.networks", "gcnmpi.schemes",
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
     "partition.records", "partition.registry", "partition.startup",
 }  # fmt: skip
@@ -111,7 +114,22 @@ def test_modules_are_short_and_say_what_they_are(path):
             for member in members:
                 if isinstance(member, ast.FunctionDef) and not member.name.startswith("_"):
                     overrides = node.name.startswith("_") or member.name == "invoke"
+                    if path.parent.name == "kernels":  # their meaning is in the interface
+                        meant = hasattr(KernelOf, member.name) or hasattr(Pattern, member.name)
+                        overrides = overrides or meant
                     assert ast.get_docstring(member) or overrides, f"{node.name}.{member.name}"
+
+
+@pytest.mark.parametrize("entry", KERNELS.entries.values(), ids=KERNELS)
+def test_mypy_compares_every_kernel_with_the_interface(entry):
+    module, attribute = entry.split(":")
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    compared = [
+        ast.unparse(node.value.func)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.annotation).startswith("KernelOf[")
+    ]
+    assert compared == [attribute]
 
 
 @pytest.mark.parametrize("path", FILES, ids=IDS)

@@ -6,12 +6,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from gcnmpi.layout import loading
+from gcnmpi.layout import loading, pattern
 from gcnmpi.run.problem import RowNormalised, row_normalised
 
 
-def test_the_example_of_permute():
-    failed, attempted = doctest.testmod(loading)
+@pytest.mark.parametrize("module", [loading, pattern])
+def test_the_examples(module):
+    failed, attempted = doctest.testmod(module)
     assert attempted > 0
     assert not failed
 

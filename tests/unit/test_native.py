@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import KERNELS
-from gcnmpi.kernels.epilogues import Activation, ReluBackward
+from gcnmpi.kernels.epilogues import Activation, ActivationBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
 
 missing = KERNELS.available()["native"]
@@ -175,10 +175,10 @@ def test_any_number_of_threads_gives_the_same_bits(target, dtype, random):
         biases, following = kernel.empty(width), kernel.empty(n, width)
         kernel.gemm_and_sums(x, taken, weights, biases)
         kernel.spmm_then(
-            kernel.sparse(matrix), x, following, False, Activation(bias, True, rows, columns, 0.4)
+            kernel.sparse(matrix), x, following, False, Activation(bias, "relu", rows, columns, 0.4)
         )
         logits = kernel.empty(n, 9)
-        kernel.gemm_then(x, small, logits, False, Activation(bias[:9], relu=False))
+        kernel.gemm_then(x, small, logits, False, Activation(bias[:9], kind="none"))
         labels, grad = (np.arange(n) % 10 - 1).astype(np.int32), kernel.empty(n, 9)
         loss = np.array(kernel.softmax_cross_entropy(logits, labels, 0.1, grad))
         found = (out, sums, taken, param, weights, biases, logits, loss, grad)
@@ -191,17 +191,17 @@ def test_what_follows_must_fit(target, dtype):
     kernel = NativeKernel(dtype, 1, target)
     x, weight, out = kernel.zeros(6, 4), kernel.zeros(4, 3), kernel.zeros(6, 3)
     matrix, keys = kernel.sparse(sp.csr_array(np.eye(6))), (np.zeros(6, "u8"), np.zeros(3, "u4"))
-    for then in (
+    for epilogue in (
         Activation(kernel.zeros(4)),
-        Activation(None, True, keys[0][:5], keys[1], 0.5),
-        Activation(None, True, keys[0], keys[1][:2], 0.5),
-        ReluBackward(kernel.zeros(6, 2), 1.0),
-        ReluBackward(kernel.zeros(5, 3), 1.0),
+        Activation(None, "relu", keys[0][:5], keys[1], 0.5),
+        Activation(None, "relu", keys[0], keys[1][:2], 0.5),
+        ActivationBackward(kernel.zeros(6, 2), scale=1.0),
+        ActivationBackward(kernel.zeros(5, 3), scale=1.0),
     ):
         with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
-            kernel.gemm_then(x, weight, out, False, then)
+            kernel.gemm_then(x, weight, out, False, epilogue)
         with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
-            kernel.spmm_then(matrix, kernel.zeros(6, 3), out, False, then)
+            kernel.spmm_then(matrix, kernel.zeros(6, 3), out, False, epilogue)
     with pytest.raises(ValueError, match=r"a .* for each|shapes differ"):
         kernel.gemm_and_sums(x, out, weight, kernel.zeros(4))
 

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import KERNELS
-from gcnmpi.kernels.neighbours import AttentionDropout
+from gcnmpi.kernels.interface import AttentionDropout
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 STEP = 1e-30

@@ -275,7 +275,7 @@ def test_epilogues_after_every_product(kernel, random, shape, kind, biased, p):
     a, b = normal(random, kernel, rows, 5), normal(random, kernel, 5, width)
     bias, before = normal(random, kernel, width), normal(random, kernel, *shape)
     mask = kept(keys, columns, p) if p else 1.0
-    then = Activation(give(kernel, bias) if biased else None, kind,
+    epilogue = Activation(give(kernel, bias) if biased else None, kind,
                       keys if p else None, columns, p, slope=0.2)  # fmt: skip
 
     def expected(z):
@@ -289,12 +289,12 @@ def test_epilogues_after_every_product(kernel, random, shape, kind, biased, p):
     for accumulate in (False, True):
         z = a @ b + (before if accumulate else 0)
         outs = [give(kernel, before) for _ in range(4)]
-        kernel.gemm_then(mine, other, outs[0], False, then, accumulate)
+        kernel.gemm_then(mine, other, outs[0], False, epilogue, accumulate)
         turned = give(kernel, np.ascontiguousarray(b.T))
-        kernel.gemm_then(mine, turned, outs[1], True, then, accumulate)
-        kernel.spmm_then(matrix, other, outs[2], accumulate, then)
+        kernel.gemm_then(mine, turned, outs[1], True, epilogue, accumulate)
+        kernel.spmm_then(matrix, other, outs[2], accumulate, epilogue)
         kernel.spmm(matrix, other, outs[3], accumulate)
-        kernel.follow(outs[3], then)
+        kernel.follow(outs[3], epilogue)
         for out in outs:
             near(kernel, out, expected(z)[0], 4)
     scale, grad = 1 / (1 - p), normal(random, kernel, *shape)

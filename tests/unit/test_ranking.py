@@ -16,7 +16,7 @@ from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting, candidates, rank_schemes, resolved_grid
 from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.p2p import P2POutline
+from gcnmpi.schemes.p2p import P2PForecast
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure
@@ -136,7 +136,7 @@ def test_schemes_whose_partition_is_not_there_can_be_skipped(path):
 
 
 @dataclasses.dataclass(frozen=True)
-class Grid(P2POutline):
+class Grid(P2PForecast):
     """As "p2p" on one rank; a grid that is not square sends more."""
 
     grid: str = ""
@@ -164,7 +164,7 @@ class Table:
     def available(self):
         return {"p2p": None}
 
-    def owners(self, option):
+    def keys(self, name):
         return []
 
 

@@ -5,8 +5,8 @@ import doctest
 import numpy as np
 import pytest
 
-from gcnmpi.core.config import ROW_ORDERS
 from gcnmpi.layout import row_order
+from gcnmpi.schemes import ROW_ORDERS
 
 
 def shuffled_path(count):

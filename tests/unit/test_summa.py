@@ -13,8 +13,8 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, natural_ordering
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.outline import Facts, Sparse
-from gcnmpi.schemes.summa_outline import Layout, SummaOutline, make_chunks
+from gcnmpi.schemes.forecast import Facts, Sparse
+from gcnmpi.schemes.summa_forecast import Layout, SummaForecast, make_chunks
 from gcnmpi.schemes.tiles import message_bytes, pack, unpack
 from partition.errors import UserError
 
@@ -99,13 +99,13 @@ def test_chunks_are_all_columns_in_order_each_of_its_owner(width, parts, block):
 
 @pytest.mark.parametrize("grid", GRIDS)
 def test_what_is_received_was_sent_and_work_is_that_of_one_rank(grid):
-    outline = SummaOutline(grid, 2, FACTS)
+    forecast = SummaForecast(grid, 2, FACTS)
     ranks = range(math.prod(grid))
     for product, *sizes in PRODUCTS:
-        total = sum((outline.volume(rank, product, 1, *sizes) for rank in ranks), NOTHING)
+        total = sum((forecast.volume(rank, product, 1, *sizes) for rank in ranks), NOTHING)
         assert total.sent == total.received or product.startswith("row_")
         assert (total.sent > 0) == (total.messages > 0)
-        parts = [part for rank in ranks for part in outline.work(rank, product, 1, *sizes)]
+        parts = [part for rank in ranks for part in forecast.work(rank, product, 1, *sizes)]
         if product.startswith("row_"):
             assert not parts
             continue
@@ -115,9 +115,9 @@ def test_what_is_received_was_sent_and_work_is_that_of_one_rank(grid):
         )  # fmt: skip
         whole = sizes[0] * (FACTS.entries if product.startswith("agg") else FACTS.n * sizes[1])
         assert flops == pytest.approx(whole, rel=0.1 if product.startswith("agg") else 1e-12)
-    shapes = [outline.shape(rank, Place(1), 7) for rank in ranks]
+    shapes = [forecast.shape(rank, Place(1), 7) for rank in ranks]
     assert sum(rows * columns for rows, columns in shapes) == FACTS.n * 7
-    assert set(outline.ranks()) <= set(ranks)
+    assert set(forecast.ranks()) <= set(ranks)
 
 
 @pytest.mark.parametrize("grid", [(32, 32, 1), (16, 16, 16), (8, 8, 8)])
@@ -132,18 +132,18 @@ def test_volumes_are_those_of_the_paper(grid):
     words = share * (sparse + n * f / (p * layers) + (n * f / p**2 if layers > 1 else 0))
     # Row pointers: at most 4 bytes a row and stage.
     pointers = p * n / p
-    received = SummaOutline(grid, 0, facts).volume(p, "aggregate", 1, f).received / 4
+    received = SummaForecast(grid, 0, facts).volume(p, "aggregate", 1, f).received / 4
     assert words <= received <= words + 1.01 * pointers
-    partial = SummaOutline(grid, 0, facts).volume(p, "combine", 1, f, f).received / 4
+    partial = SummaForecast(grid, 0, facts).volume(p, "combine", 1, f, f).received / 4
     assert partial == pytest.approx(share * n * f / (p * layers))
     # The result travels where it is narrower, forward; and T or G where they are.
     for product, *widths in (("combine", f, 32), ("combine_t", f, 32), ("weight_grad", f, 32)):
-        narrow = SummaOutline(grid, 0, facts).volume(p, product, 1, *widths).received / 4
+        narrow = SummaForecast(grid, 0, facts).volume(p, product, 1, *widths).received / 4
         assert narrow == pytest.approx(share * n * 32 / (p * layers))
 
 
 def test_partial_sums_are_as_many_times_the_result_as_there_are_layers():
-    one, four = (SummaOutline((2, 2, layers), 0, FACTS) for layers in (1, 4))
+    one, four = (SummaForecast((2, 2, layers), 0, FACTS) for layers in (1, 4))
     rows, columns = four.shape(0, Place(1), 8)
     partial = four.buffers(0, "aggregate", 1, 8) - four.buffers(0, "aggregate", 1, 0)
     # Beside them, the rows of H of a stage.
@@ -157,10 +157,10 @@ def test_thousands_of_ranks_are_as_easy():
         entry = SCHEMES.get(name)
         for variant in entry.variants(SchemeConfig(name=name), 4096):
             assert entry.parts(variant, 4096) == 0
-            outline = entry.outline(variant, 4096, facts)
-            for rank in outline.ranks():
-                assert outline.volume(rank, "aggregate", 1, 64).received > 0
-                assert outline.buffers(rank, "aggregate", 1, 64) > 0
+            forecast = entry.forecast(variant, 4096, facts)
+            for rank in forecast.ranks():
+                assert forecast.volume(rank, "aggregate", 1, 64).received > 0
+                assert forecast.buffers(rank, "aggregate", 1, 64) > 0
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from gcnmpi.core.config import Config
+from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.interface import Demand, Source
-from gcnmpi.schemes.outline import make_facts
+from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 
 
@@ -23,8 +23,8 @@ def program_on(
         If the scheme cannot run it.
     """
     entry = SCHEMES.get(config.scheme.name)
-    outline = entry.outline(config.scheme, size, make_facts(source, config, depth=1))
-    target = Target(outline.orders, outline.layout_of, outline.whole_rows)
+    forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
+    target = Target(forecast.orders, forecast.layout_of, forecast.whole_rows)
     program = compile_network(network, target, config.model)
     if program.needs_halo and not entry.gives_rows:
         able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]

@@ -30,22 +30,24 @@ def share_input(binding: Binding, step: Step) -> Run:
 
 def combine(binding: Binding, step: Step) -> Run:
     """x·W."""
-    scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
+    scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
     x, out = binding.read(step), binding.written(step)
     weight = binding.parameters[_weight(step)]
     if step.onto >= 0:
-        return lambda epoch: scheme.combine(k, x, weight, out, then(epoch), accumulate=True)
-    return lambda epoch: scheme.combine(k, x, weight, out, then(epoch))
+        return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch), accumulate=True)
+    return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch))
 
 
 def combine_t(binding: Binding, step: Step) -> Run:
     """g·Wᵀ."""
-    scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
+    scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
     grad, out = binding.read(step), binding.written(step)
     weight = binding.parameters[_weight(step)]
     if step.onto >= 0:
-        return lambda epoch: scheme.combine_t(k, grad, weight, out, then(epoch), accumulate=True)
-    return lambda epoch: scheme.combine_t(k, grad, weight, out, then(epoch))
+        return lambda epoch: scheme.combine_t(
+            k, grad, weight, out, epilogue(epoch), accumulate=True
+        )
+    return lambda epoch: scheme.combine_t(k, grad, weight, out, epilogue(epoch))
 
 
 def weight_grad(binding: Binding, step: Step) -> Run:
@@ -67,25 +69,24 @@ def column_sum(binding: Binding, step: Step) -> Run:
 
 def aggregate(binding: Binding, step: Step) -> Run:
     """M·x."""
-    scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
-    x, out = binding.read(step), binding.written(step)
-    return lambda epoch: scheme.aggregate(k, x, out, then(epoch))
+    scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
+    x, out = binding.matrix(step.reads[0]), binding.written(step)
+    return lambda epoch: scheme.aggregate(k, x, out, epilogue(epoch))
 
 
 def aggregate_t(binding: Binding, step: Step) -> Run:
     """Mᵀ·g."""
-    scheme, k, then = binding.scheme, step.k, binding.epilogue(step)
-    x, out = binding.read(step), binding.written(step)
-    return lambda epoch: scheme.aggregate_t(k, x, out, then(epoch))
+    scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
+    x, out = binding.matrix(step.reads[0]), binding.written(step)
+    return lambda epoch: scheme.aggregate_t(k, x, out, epilogue(epoch))
 
 
 def move(binding: Binding, step: Step) -> Run:
     """x in another layout."""
-    scheme, values = binding.scheme, binding.program.values
-    x, out = binding.read(step), binding.written(step)
-    before, after = values[step.reads[0]].place, values[step.writes].place
+    scheme = binding.scheme
+    x, out = binding.matrix(step.reads[0]), binding.matrix(step.writes)
     width = step.operator.width
-    return lambda epoch: scheme.move(x, before, after, width, out)
+    return lambda epoch: scheme.move(x, out, width)
 
 
 def aggregate_products(program: Program, step: Step, rows: int) -> list[Product]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Activate, MeanOfHeads, Scale
 from gcnmpi.nn.program import Finish, Step
@@ -14,10 +13,10 @@ def finish(binding: Binding, step: Step) -> Run:
     operator, kernel = step.operator, binding.kernel
     assert isinstance(operator, Finish)
     x, out = binding.read(step), binding.written(step)
-    then = binding.activation(operator, binding.program.values[step.writes].place)
+    epilogue = binding.activation(operator, binding.program.values[step.writes].place)
 
     def run(epoch: int) -> None:
-        follows = then(epoch)
+        follows = epilogue(epoch)
         if operator.p and not operator.bias and operator.kind == "none":
             kernel.dropout(x, follows.rows, follows.columns, operator.p, out)  # type: ignore
             return
@@ -33,11 +32,11 @@ def finish_backward(binding: Binding, step: Step) -> Run:
     assert isinstance(operator, Finish)
     grad, out = binding.read(step), binding.written(step)
     output = binding.read(step, 1) if len(step.reads) > 1 else None
-    then = binding.activation_backward(operator, output, step.writes)
+    epilogue = binding.activation_backward(operator, output, step.writes)
 
     def run(epoch: int) -> None:
         _copy(kernel, grad, out)
-        kernel.follow(out, then(epoch))
+        kernel.follow(out, epilogue(epoch))
 
     return run
 
@@ -128,6 +127,6 @@ def mean_of_heads_backward(binding: Binding, step: Step) -> Run:
     return lambda epoch: kernel.mean_of_heads_backward(grad, heads, out)
 
 
-def _copy(kernel: Any, x: Any, out: Any) -> None:
+def _copy(kernel: Kernel, x: Array, out: Array) -> None:
     if x is not out:
         kernel.copy(x, out)

@@ -7,12 +7,13 @@ is local. In a backward pass, gradients of all these rows go back to their owner
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.neighbours import AttentionDropout
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.kernels.interface import Array, AttentionDropout
+from gcnmpi.kernels.operations.neighbours import scratch_rows
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Attend, AttendV2
 from gcnmpi.nn.program import Product, Program, Step
@@ -34,15 +35,15 @@ def max_kept(step: Step, rows: int, columns: int, entries: int) -> int:
 
 
 def attend_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Scores, maxima and sums of each head, and a number an entry for its gradient."""
+    """Scores, maxima and sums of each head; gradients of scores, and scratch, for its gradient."""
     heads = getattr(step.operator, "heads", 1)
-    return heads * (3 * rows + columns) + heads * (rows + columns + entries)
+    return heads * (3 * rows + columns) + heads * (rows + columns + scratch_rows(rows, entries))
 
 
 def max_aggregate(binding: Binding, step: Step) -> Run:
     """Maximum over neighbours, and which of them it was."""
-    kernel, halo = binding.kernel, binding.scheme.halo
-    x, out, arg = binding.read(step), binding.written(step), _arg(binding, step)
+    kernel, halo = binding.kernel, binding.halo
+    x, out, arg = binding.matrix(step.reads[0]), binding.written(step), _arg(binding, step)
 
     def run(epoch: int) -> None:
         whole = halo.expand(x)
@@ -54,29 +55,31 @@ def max_aggregate(binding: Binding, step: Step) -> Run:
 
 def max_aggregate_backward(binding: Binding, step: Step) -> Run:
     """The gradient to where the maximum was."""
-    kernel, halo = binding.kernel, binding.scheme.halo
+    kernel, halo = binding.kernel, binding.halo
     grad, out, arg = binding.read(step), binding.written(step), _arg(binding, step)
-    whole = halo.gradient(step.operator.width)
+    gradient = _gradient(binding, step)
+    whole = gradient.whole
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
             kernel.max_aggregate_backward(halo.pattern, grad, arg, whole)
-        halo.fold(whole, out)
+        halo.fold(gradient, out)
 
     return run
 
 
 def attend(binding: Binding, step: Step) -> Run:
     """Attention: scores of targets and sources, softmax, weighted sum of rows."""
-    operator, kernel, halo = step.operator, binding.kernel, binding.scheme.halo
+    operator, kernel, halo = step.operator, binding.kernel, binding.halo
     assert isinstance(operator, Attend)
-    x, out, heads = binding.read(step), binding.written(step), operator.heads
+    matrix, out, heads = binding.matrix(step.reads[0]), binding.written(step), operator.heads
+    x = matrix.array
     source, target = binding.parameters[operator.source], binding.parameters[operator.target]
     t, s, shift, total = _scores(binding, step, heads)
     dropout = _dropout(binding, operator)
 
     def run(epoch: int) -> None:
-        whole = halo.expand(x)
+        whole = halo.expand(matrix)
         with halo.phases("spmm"):
             kernel.head_dots(whole, source, t)
             kernel.head_dots(x, target, s)
@@ -89,7 +92,7 @@ def attend(binding: Binding, step: Step) -> Run:
 
 def attend_backward(binding: Binding, step: Step) -> Run:
     """Gradients of rows, which go back to their owners, and of both vectors."""
-    operator, kernel, halo = step.operator, binding.kernel, binding.scheme.halo
+    operator, kernel, halo = step.operator, binding.kernel, binding.halo
     assert isinstance(operator, Attend)
     grad, x, y, out = (
         binding.read(step), binding.read(step, 1), binding.read(step, 2), binding.written(step),
@@ -98,13 +101,13 @@ def attend_backward(binding: Binding, step: Step) -> Run:
     source, target = binding.parameters[operator.source], binding.parameters[operator.target]
     of_source, of_target = (binding.gradients[name] for name in (operator.source, operator.target))
     t, s, shift, total = _scores(binding, step, heads)
-    dropout, width, own = _dropout(binding, operator), operator.width, len(s)
-    dx, dt = halo.gradient(width), binding.scratch("dt", len(t), heads)
+    dropout, own = _dropout(binding, operator), len(s)
+    gradient, dt = _gradient(binding, step), binding.scratch("dt", len(t), heads)
+    dx, whole = gradient.whole, binding.matrix(step.reads[1]).whole
     ds = binding.scratch("ds", own, heads)
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
 
     def run(epoch: int) -> None:
-        whole = halo.whole(x)
         with halo.phases("spmm"):
             kernel.attend_backward(
                 halo.pattern, whole, t, s, operator.slope, dropout(epoch), shift, total, y, grad,
@@ -113,23 +116,23 @@ def attend_backward(binding: Binding, step: Step) -> Run:
             of_source.fill(0)
             of_target.fill(0)
             kernel.head_dots_backward(whole, source, dt, dx, of_source, True)
-            kernel.head_dots_backward(x, target, ds, dx[:own], of_target, True)
+            kernel.head_dots_backward(x, target, ds, gradient.array, of_target, True)
             if not counts:  # another copy of these rows gives the same
                 of_source.fill(0)
                 of_target.fill(0)
-        halo.fold(dx, out)
+        halo.fold(gradient, out)
 
     return run
 
 
 def attend_v2(binding: Binding, step: Step) -> Run:
     """Attention of GATv2."""
-    operator, kernel, halo = step.operator, binding.kernel, binding.scheme.halo
+    operator, kernel, halo = step.operator, binding.kernel, binding.halo
     assert isinstance(operator, AttendV2)
-    x1, x2, out = binding.read(step), binding.read(step, 1), binding.written(step)
+    x1, x2, out = binding.matrix(step.reads[0]), binding.read(step, 1), binding.written(step)
     heads, vector = operator.heads, binding.parameters[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
     dropout = _dropout(binding, operator)
 
     def run(epoch: int) -> None:
@@ -145,21 +148,22 @@ def attend_v2(binding: Binding, step: Step) -> Run:
 
 def attend_v2_backward(binding: Binding, step: Step) -> Run:
     """The gradient of the targets' side; that of the sources' is left for the next step."""
-    operator, kernel, halo = step.operator, binding.kernel, binding.scheme.halo
+    operator, kernel, halo = step.operator, binding.kernel, binding.halo
     assert isinstance(operator, AttendV2)
-    grad, x1, x2, y = (binding.read(step, i) for i in range(4))
+    grad, _, x2, y = (binding.read(step, i) for i in range(4))
+    whole = binding.matrix(step.reads[1]).whole
     out, counts = binding.written(step), binding.block(step).counts_entries
     heads, vector = operator.heads, binding.parameters[operator.vector]
     of_vector = binding.gradients[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = binding.scratch("arcs", halo.pattern.entries, heads)
-    dropout, dx1 = _dropout(binding, operator), halo.gradient(operator.width)
+    scratch = binding.scratch("arcs", halo.pattern.scratch_rows, heads)
+    dropout, dx1 = _dropout(binding, operator), _gradient(binding, step).whole
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
             of_vector.fill(0)
             kernel.attend_v2_backward(
-                halo.pattern, halo.whole(x1), x2, vector, operator.slope, dropout(epoch), shift,
+                halo.pattern, whole, x2, vector, operator.slope, dropout(epoch), shift,
                 total, y, grad, dx1, out, of_vector, scratch,
             )  # fmt: skip
             if not counts:
@@ -170,24 +174,29 @@ def attend_v2_backward(binding: Binding, step: Step) -> Run:
 
 def attend_v2_source(binding: Binding, step: Step) -> Run:
     """Gradients of the sources' rows go back to their owners."""
-    halo, out = binding.scheme.halo, binding.written(step)
-    dx1 = halo.gradient(step.operator.width)
-    return lambda epoch: halo.fold(dx1, out)
+    halo, out = binding.halo, binding.written(step)
+    gradient = _gradient(binding, step)
+    return lambda epoch: halo.fold(gradient, out)
 
 
-def _arg(binding: Binding, step: Step) -> Any:
+def _gradient(binding: Binding, step: Step) -> Matrix:
+    """Room for gradients of own and halo rows of what an operator looks at."""
+    return binding.halo.gradient(binding.place(step), step.operator.width)
+
+
+def _arg(binding: Binding, step: Step) -> Array:
     rows, width = len(binding.block(step).rows), step.operator.width
     return binding.kept(step, "arg", lambda: binding.kernel.empty_integers(rows, width))
 
 
-def _scores(binding: Binding, step: Step, heads: int) -> tuple[Any, Any, Any, Any]:
-    columns = binding.scheme.halo.pattern.columns
+def _scores(binding: Binding, step: Step, heads: int) -> tuple[Array, Array, Array, Array]:
+    columns = binding.halo.pattern.columns
     t = binding.kept(step, "t", lambda: binding.kernel.empty(columns, heads))
     s, shift, total = (_per_head(binding, step, name, heads) for name in ("s", "shift", "total"))
     return t, s, shift, total
 
 
-def _per_head(binding: Binding, step: Step, name: str, heads: int) -> Any:
+def _per_head(binding: Binding, step: Step, name: str, heads: int) -> Array:
     rows = len(binding.block(step).rows)
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, heads))
 
@@ -198,7 +207,7 @@ def _dropout(
     """Dropout of attention for an epoch: hashes of (target, source, head)."""
     if not operator.p:
         return lambda epoch: None
-    kernel, seed, halo = binding.kernel, binding.seed, binding.scheme.halo
+    kernel, seed, halo = binding.kernel, binding.seed, binding.halo
     own = halo.ids[: halo.pattern.rows]
     numbers = halo.ids.astype(np.int64)[:, np.newaxis] * operator.heads + np.arange(operator.heads)
     columns = rng.column_keys(numbers.reshape(-1))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.program import Product, Program, Step
@@ -46,8 +45,8 @@ def layer_norm_backward(binding: Binding, step: Step) -> Run:
         of_weight.fill(0)
         of_bias.fill(0)
         if block.counts_entries:
-            sums = of_weight[block.columns], of_bias[block.columns]
-            kernel.normalised_column_sums(x, mean, rstd, grad, *sums)
+            mine = of_weight[block.columns], of_bias[block.columns]
+            kernel.normalised_column_sums(x, mean, rstd, grad, *mine)
         sums = scheme.row_sum(k, kernel.normalise_rows_sums(x, mean, rstd, weight, grad))
         centre, along = sums[:, :1] / width, sums[:, 1:] / width
         kernel.normalise_rows_backward(x, mean, rstd, weight, grad, centre, along, out)
@@ -171,8 +170,8 @@ def batch_norm_backward(binding: Binding, step: Step) -> Run:
         a = _host(kernel, weight) * rstd
         b = -a * rstd * sums[1] / n
         c = -a * sums[0] / n - b * mean
-        factors = (kernel.from_host(vector[columns]) for vector in (a, b, c))
-        kernel.scale_columns_backward(grad, x, *factors, out)
+        on_x, on_grad, rest = (kernel.from_host(vector[columns]) for vector in (b, a, c))
+        kernel.scale_columns_backward(grad, x, on_grad, on_x, rest, out)
 
     return run
 
@@ -182,18 +181,18 @@ def column_sums(step: Step) -> int:
     return 2 * step.operator.width
 
 
-def _of_rows(binding: Binding, step: Step, name: str) -> Any:
+def _of_rows(binding: Binding, step: Step, name: str) -> Array:
     rows = len(binding.block(step).rows)
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, 1))
 
 
-def _host(kernel: Any, vector: Any) -> np.ndarray:
+def _host(kernel: Kernel, vector: Array) -> np.ndarray:
     return np.asarray(kernel.to_host(vector), np.float64)
 
 
-def _reciprocal_root(kernel: Any, squares: Any, factor: float, eps: float, out: Any) -> None:
+def _reciprocal_root(kernel: Kernel, squares: Array, factor: float, eps: float, out: Array) -> None:
     kernel.copy((squares * factor + eps) ** -0.5, out)
 
 
-def _reciprocal_length(kernel: Any, squares: Any, eps: float, out: Any) -> None:
+def _reciprocal_length(kernel: Kernel, squares: Array, eps: float, out: Array) -> None:
     kernel.copy(1 / (squares**0.5).clip(eps), out)

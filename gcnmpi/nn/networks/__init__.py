@@ -1,19 +1,140 @@
 """Networks: one short file each, which describes it with a builder. And what each can be told."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gcnmpi.core.settings import key
+from partition.graph.graph import NORMALIZATIONS
 from partition.registry import Registry
 
-# Keys of the configuration: of networks with hidden layers, of stacks of them, of those that leave
-# the aggregation matrix to the user, of attention.
-_HIDDEN = (
-    "model.hidden", "model.layers", "model.dropout", "model.norm", "model.activation",
-)  # fmt: skip
-_STACK = (*_HIDDEN, "model.residual", "model.jk")
-_LINEAR = ("model.linear_before", "model.linear_after")
-_MATRIX = ("graph.normalize", "graph.self_loops")
-_ATTENTION = (
-    "model.heads", "model.out_heads", "model.concat", "model.attention_dropout",
-    "model.negative_slope",
-)  # fmt: skip
+
+@dataclass(frozen=True, kw_only=True)
+class HiddenOptions:
+    """Of networks with hidden layers."""
+
+    section: ClassVar[str] = "model"
+    hidden: tuple[int, ...] = key((16,), "widths of the hidden layers", low=1, example=(64, 32))
+    layers: int = key(
+        0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0
+    )
+    dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
+    norm: str = key(
+        "none",
+        "normalisation of the output of hidden layers; batch: exact moments of all vertices",
+        choices=("none", "layer", "batch", "l2"),
+    )
+    activation: str = key(
+        "relu",
+        "activation of hidden layers",
+        choices=("relu", "elu", "leaky_relu", "gelu", "prelu", "none"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidualOptions:
+    """Of networks that may add to the output of a layer."""
+
+    section: ClassVar[str] = "model"
+    residual: str = key(
+        "none",
+        "what is added to a layer's output; identity: its input, where that is as wide",
+        choices=("none", "identity", "linear"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class JumpOptions:
+    """Of networks whose last linear layer may take all hidden layers."""
+
+    section: ClassVar[str] = "model"
+    jk: str = key(
+        "none",
+        "jumping knowledge: what the last linear layer takes of all hidden layers",
+        choices=("none", "sum", "cat", "max"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinearOptions:
+    """Of networks that may begin or end with linear layers."""
+
+    section: ClassVar[str] = "model"
+    linear_before: bool = key(False, "a linear layer before the first convolution")
+    linear_after: bool = key(False, "a linear layer gives the logits; convolutions are hidden")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SageOptions:
+    """Of GraphSAGE."""
+
+    section: ClassVar[str] = "model"
+    aggregation: str = key(
+        "mean", "sage: how neighbours are aggregated", choices=("mean", "sum", "max")
+    )
+    root_weight: bool = key(True, "sage: a second weight for the vertex itself")
+    normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GinOptions:
+    """Of the graph isomorphism network."""
+
+    section: ClassVar[str] = "model"
+    eps: float = key(0.0, "gin: weight of the vertex itself, less 1")
+    train_eps: bool = key(False, "gin: learn eps, from that value")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionOptions:
+    """Of networks with attention."""
+
+    section: ClassVar[str] = "model"
+    heads: int = key(1, "gat, gatv2: heads of a hidden layer", low=1, example=8)
+    out_heads: int = key(1, "gat, gatv2: heads of the layer that gives the logits", low=1)
+    concat: bool = key(True, "gat, gatv2: concatenate the heads of hidden layers, else their mean")
+    attention_dropout: float = key(
+        0.0, "gat, gatv2: dropout on attention", low=0, below=1, example=0.6
+    )
+    negative_slope: float = key(0.2, "gat, gatv2: slope of attention's leaky ReLU", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HopsOptions:
+    """Of networks that aggregate the same rows several times."""
+
+    section: ClassVar[str] = "model"
+    hops: int = key(
+        0, "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3", low=0, example=10
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareOptions:
+    """Of networks that mix the first rows in."""
+
+    section: ClassVar[str] = "model"
+    alpha: float = key(0.1, "appnp, gcnii: share of the first rows in every step", low=0, below=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdentityOptions:
+    """Of networks that apply a part of a weight."""
+
+    section: ClassVar[str] = "model"
+    theta: float = key(0.5, "gcnii: how much of a weight, log(theta/k + 1), layer k applies", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatrixOptions:
+    """Of networks that leave the aggregation matrix to the user."""
+
+    section: ClassVar[str] = "graph"
+    normalize: str = key("sym", "weights of M", choices=NORMALIZATIONS)
+    self_loops: bool = key(True, "put a 1 on the diagonal of A where it is missing")
+
+
+STACK = (HiddenOptions, ResidualOptions, JumpOptions)
+
 
 NETWORKS = Registry(
     "model",
@@ -30,21 +151,18 @@ NETWORKS = Registry(
         "mlp": "gcnmpi.nn.networks.mlp:build",
     },
     options={
-        "gcn": (*_STACK, *_LINEAR, *_MATRIX),
-        "sage": (
-            *_STACK, *_LINEAR,
-            "model.aggregation", "model.root_weight", "model.normalize_output",
-        ),
-        "gin": (*_STACK, *_LINEAR, "model.eps", "model.train_eps"),
-        "gat": (*_STACK, *_LINEAR, *_ATTENTION),
-        "gatv2": (*_STACK, *_LINEAR, *_ATTENTION),
-        "gcnii": (*_STACK, *_MATRIX, "model.alpha", "model.theta"),
-        "appnp": (*_HIDDEN, *_MATRIX, "model.residual", "model.hops", "model.alpha"),
-        "sgc": (*_MATRIX, "model.hops"),
-        "sign": (*_HIDDEN, *_MATRIX, "model.hops"),
-        "mlp": _STACK,
+        "gcn": (*STACK, LinearOptions, MatrixOptions),
+        "sage": (*STACK, LinearOptions, SageOptions),
+        "gin": (*STACK, LinearOptions, GinOptions),
+        "gat": (*STACK, LinearOptions, AttentionOptions),
+        "gatv2": (*STACK, LinearOptions, AttentionOptions),
+        "gcnii": (*STACK, MatrixOptions, ShareOptions, IdentityOptions),
+        "appnp": (HiddenOptions, MatrixOptions, ResidualOptions, HopsOptions, ShareOptions),
+        "sgc": (MatrixOptions, HopsOptions),
+        "sign": (HiddenOptions, MatrixOptions, HopsOptions),
+        "mlp": STACK,
     },
-)  # fmt: skip
+)
 
 # Networks whose aggregation is part of what they are: model → (graph.normalize, graph.self_loops).
 MATRICES = Registry(

@@ -17,7 +17,7 @@ from gcnmpi.core.config import from_table
 from gcnmpi.kernels import KERNELS
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.nn.networks import MATRICES, NETWORKS
+from gcnmpi.nn.networks import MATRICES, NETWORKS, HopsOptions
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.verify import verify
@@ -106,7 +106,7 @@ def install(folder):
             setattr(getattr(module, named[2]), name, getattr(module, name))
     for name in NETWORKS_OF_PAGE:
         NETWORKS.entries[name] = f"{name}:build"
-    NETWORKS.options["cheb"] = (*NETWORKS.options["gcn"], "model.hops")
+    NETWORKS.options["cheb"] = (*NETWORKS.options["gcn"], HopsOptions)
     NETWORKS.options["gated"] = NETWORKS.options["gcn"]
     MATRICES.entries["cheb"] = "cheb:matrix"
 

@@ -106,8 +106,8 @@ def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> Non
             ("aggregate", scheme.aggregate, matrix @ whole, False),
             ("aggregate_t", scheme.aggregate_t, matrix.T @ whole, False),
         ):
-            x, out = scheme.empty(place, width, exchanged), scheme.empty(place, width)
-            x[...] = whole[own]
+            x, out = scheme.empty(place, width, exchanged), scheme.empty(place, width).array
+            x.array[...] = whole[own]
             with traffic.during("case"):
                 before = traffic["case"]
                 function(1, x, out)
@@ -118,10 +118,11 @@ def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> Non
             assert moved == volume, (what, moved, volume)
     # Whole rows of neighbours, and their adjoint: <expand x, y> = <x, fold y>.
     whole, halo = rng.standard_normal((N, 2)), scheme.halo
-    x, gradient, back = halo.empty(2), halo.gradient(2), scheme.empty(place, 2)
-    x[...] = whole[own]
-    y = np.random.default_rng(comm.rank).standard_normal(gradient.shape)
-    gradient[...] = y
+    x, gradient = halo.empty(place, 2), halo.gradient(place, 2)
+    back = scheme.empty(place, 2).array
+    x.array[...] = whole[own]
+    y = np.random.default_rng(comm.rank).standard_normal(gradient.whole.shape)
+    gradient.whole[...] = y
     sums = []
     for label, function in (("expand", lambda: halo.expand(x)),
                             ("fold", lambda: halo.fold(gradient, back))):  # fmt: skip
@@ -133,7 +134,7 @@ def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> Non
         if label == "expand":
             np.testing.assert_array_equal(rows, whole[halo.ids])
             sums.append(np.sum(rows * y))
-    sums = np.array([*sums, np.sum(x * back)])
+    sums = np.array([*sums, np.sum(x.array * back)])
     scheme.reduce(sums)
     np.testing.assert_allclose(sums[0], sums[1], rtol=1e-12)
     # Rows come to their owners, and go back to the original order.

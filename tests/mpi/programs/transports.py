@@ -30,24 +30,27 @@ def products(
         problem = open_problem(comm, path, name, from_table(table))
     scheme, traffic, place = problem.scheme, problem.traffic, Place(1)
     own, rng, results = scheme.block(place, 1).rows, np.random.default_rng(3), []
+    matrices = []  # exchanges live as long as these, and so do their times
     for width, exchanged in product((1, 6), (True, False)):
-        x, out = scheme.empty(place, width, exchanged), scheme.empty(place, width)
+        x, out = scheme.empty(place, width, exchanged), scheme.empty(place, width).array
+        matrices.append(x)
         for label in ("aggregate", "aggregate_t", "aggregate_t", "aggregate"):
-            x[...] = rng.standard_normal((N, width))[own]
+            x.array[...] = rng.standard_normal((N, width))[own]
             with traffic.during("case"):
                 before = traffic["case"]
                 getattr(scheme, label)(1, x, out)
                 moved = traffic["case"] + before * -1
             # Others may still be reading: they must not see what comes next.
             results.append(out.copy())
-            x.fill(np.nan)
+            x.array.fill(np.nan)
             predicted = scheme.volume(label, 1, width)
             assert moved == predicted, (scheme_table, name, label, moved, predicted)
     halo = scheme.halo
-    x, gradient, out = halo.empty(2), halo.gradient(2), scheme.empty(place, 2)
-    x[...] = rng.standard_normal((N, 2))[own]
+    x, gradient = halo.empty(place, 2), halo.gradient(place, 2)
+    out = scheme.empty(place, 2).array
+    x.array[...] = rng.standard_normal((N, 2))[own]
     results.append(halo.expand(x).copy())
-    gradient[...] = results[-1]
+    gradient.whole[...] = results[-1]
     halo.fold(gradient, out)
     results.append(out.copy())
     hidden = traffic.hidden("case") if timed else None

@@ -28,6 +28,7 @@ from gcnmpi.nn.model import Model
 from gcnmpi.proof import verify as proof
 from gcnmpi.run import trainer
 from gcnmpi.schemes import p2p
+from gcnmpi.schemes.row_scheme import RowScheme
 
 WEIGHT = "convs.0.lin.weight"
 
@@ -60,8 +61,8 @@ def fold_overwrites(comm):
     """Rows that several ranks contribute to keep the last contribution only."""
 
     def make(fold):
-        def overwriting(self, x, out, then):
-            fold(self, x, out, then)
+        def overwriting(self, matrix, x, out, epilogue):
+            fold(self, matrix, x, out, epilogue)
             exchange = self._exchange_of(x)
             out[self._plan.send_rows] = exchange.packed
 
@@ -72,7 +73,7 @@ def fold_overwrites(comm):
 
 def forward_instead_of_transposed(comm):
     """Mᵀ taken for M, as if the values were symmetric."""
-    return mock.patch.object(p2p.P2P, "aggregate_t", p2p.P2P.aggregate)
+    return mock.patch.object(RowScheme, "aggregate_t", RowScheme.aggregate)
 
 
 def byte_not_counted(comm):
@@ -156,14 +157,14 @@ def bias_gradient_forgotten(comm):
 
         return forgetful
 
-    return wrapping(p2p.P2P, "column_sum", make)
+    return wrapping(RowScheme, "column_sum", make)
 
 
 def rows_not_in_original_order(comm):
     def make(original):
         return lambda self, place, rows, width: original(self, place, rows[::-1].copy(), width)
 
-    return wrapping(p2p.P2P, "original", make)
+    return wrapping(RowScheme, "original", make)
 
 
 def one_more_right(comm):
@@ -215,7 +216,7 @@ def dropout_by_local_number(comm):
 
         return local
 
-    return wrapping(p2p.P2P, "block", make)
+    return wrapping(RowScheme, "block", make)
 
 
 def loss_of_rank_zero(comm):

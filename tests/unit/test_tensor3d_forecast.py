@@ -10,9 +10,9 @@ from gcnmpi.core.config import SchemeConfig
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, block_balance
-from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
-from gcnmpi.schemes.tensor3d_outline import make_outline, roles
+from gcnmpi.schemes.tensor3d_forecast import make_forecast, roles
 from partition.errors import UserError
 from partition.graph.graph import Graph, aggregation_matrix
 
@@ -26,10 +26,10 @@ WIDTHS = {
 }  # fmt: skip
 
 
-def outline(grid, parts=None, depth=4, symmetric=False, **options):
+def forecast(grid, parts=None, depth=4, symmetric=False, **options):
     facts = Facts(N, 100, symmetric, False, depth, 8, None if parts is None else {"rows": parts})
     size = int(np.prod([int(word) for word in grid.split("x")]))
-    return make_outline(SchemeConfig("tensor3d", grid=grid, **options), size, facts), size
+    return make_forecast(SchemeConfig("tensor3d", grid=grid, **options), size, facts), size
 
 
 OUTLINES = [(grid, parts) for grid in GRIDS for parts in (None, PARTS)]
@@ -37,7 +37,7 @@ OUTLINES = [(grid, parts) for grid in GRIDS for parts in (None, PARTS)]
 
 @pytest.mark.parametrize(("grid", "parts"), OUTLINES)
 def test_every_copy_of_a_matrix_is_whole(grid, parts):
-    sketch, size = outline(grid, parts)
+    sketch, size = forecast(grid, parts)
     for place, width in product(PLACES, (7, 1)):
         holders = sketch.holders(place)
         seen = np.zeros((holders.shape[2], N, width), int)
@@ -55,7 +55,7 @@ def test_every_copy_of_a_matrix_is_whole(grid, parts):
 
 @pytest.mark.parametrize(("grid", "parts"), OUTLINES)
 def test_every_weight_and_trained_feature_is_on_one_rank(grid, parts):
-    sketch, size = outline(grid, parts)
+    sketch, size = forecast(grid, parts)
     for k, (d_in, d_out) in product((1, 2, 3, 4), ((7, 4), (1, 5), (2, 1))):
         seen = np.zeros((d_in, d_out), int)
         for rank in range(size):
@@ -88,7 +88,7 @@ def test_products_fit_without_moving_a_matrix():
     [("single", 2, 2), ("single", 5, 3), ("double", 3, 3), ("auto", 5, 5), ("double", 9, 6)],
 )
 def test_tiles_kept_are_as_many_as_the_paper_says(permutation, depth, tiles):
-    sketch, _ = outline("2x3x4", depth=depth, permutation=permutation)
+    sketch, _ = forecast("2x3x4", depth=depth, permutation=permutation)
     found = sketch.tiles(rank=21)
     assert len({tile for tile, _ in found}) == len({transposed for _, transposed in found}) == tiles
     for k, (tile, transposed) in enumerate(found, start=1):
@@ -98,20 +98,20 @@ def test_tiles_kept_are_as_many_as_the_paper_says(permutation, depth, tiles):
 
 
 def test_equal_tiles_are_kept_once():
-    assert outline("1x1x1", permutation="single")[0].entries(0) == 200
-    assert outline("1x1x1", permutation="single", symmetric=True)[0].entries(0) == 100
+    assert forecast("1x1x1", permutation="single")[0].entries(0) == 200
+    assert forecast("1x1x1", permutation="single", symmetric=True)[0].entries(0) == 100
     # Rows and columns differ in order: M and Mᵀ, each in two orders, or one the other's transpose.
-    assert outline("1x1x1", permutation="double")[0].entries(0) == 400
-    assert outline("1x1x1", permutation="double", symmetric=True)[0].entries(0) == 200
+    assert forecast("1x1x1", permutation="double")[0].entries(0) == 400
+    assert forecast("1x1x1", permutation="double", symmetric=True)[0].entries(0) == 200
     # On the diagonal of an even grid, a tile of a symmetric matrix is its own transpose.
-    sketch, _ = outline("2x2x2", permutation="none", symmetric=True)
+    sketch, _ = forecast("2x2x2", permutation="none", symmetric=True)
     assert len({tile for pair in sketch.tiles(0) for tile in pair}) == 1
     assert len({tile for pair in sketch.tiles(1) for tile in pair}) > 1
 
 
 def test_volumes_by_hand():
     # Rank 0 of x = 2, y = 3, z = 2 has 11 of 23 rows along x and z, 2 of 7 columns along y.
-    sketch, _ = outline("2x3x2", permutation="none")
+    sketch, _ = forecast("2x3x2", permutation="none")
     assert sketch.shape(0, Place(0), 7) == (11, 2)
     assert sketch.volume(0, "aggregate", 1, 7) == Volume(11 * 2 * 8, 11 * 2 * 8, 2)
     # The block of W is 2 × 2 numbers, of which this rank has 2; the result 11 × 2, over three.
@@ -131,7 +131,7 @@ def test_volumes_by_hand():
 
 @pytest.mark.parametrize(("grid", "parts"), OUTLINES)
 def test_what_is_sent_is_received_and_the_busiest_ranks_are_known(grid, parts):
-    sketch, size = outline(grid, parts)
+    sketch, size = forecast(grid, parts)
     for k, (name, sizes) in product((1, 2, 3), WIDTHS.items()):
         if name == "expand_input" and k > 1:
             continue
@@ -146,7 +146,7 @@ def test_what_is_sent_is_received_and_the_busiest_ranks_are_known(grid, parts):
 
 
 def test_work_spans_and_buffers():
-    sketch, _ = outline("2x3x2", permutation="none")
+    sketch, _ = forecast("2x3x2", permutation="none")
     entries = round(100 * 11 * 11 / N**2)
     assert sketch.work(0, "aggregate", 1, 7) == [Sparse(11, 11, entries, 2)]
     assert sketch.work(0, "combine", 1, 7, 4) == [Dense(11, 2, 2)]
@@ -165,7 +165,7 @@ def test_grids():
     found = {config.grid for config in ENTRY.variants(SchemeConfig(chunks=3), 4)}
     assert found == {"1x1x4", "1x4x1", "4x1x1", "1x2x2", "2x1x2", "2x2x1"}
     assert {config.chunks for config in ENTRY.variants(SchemeConfig(chunks=3), 4)} == {3}
-    assert outline("2x3x4")[0].grid == (4, 2, 3)
+    assert forecast("2x3x4")[0].grid == (4, 2, 3)
     for grid in ("2x2", "2x2x2x1", "2xax2", "2x2x3"):
         with pytest.raises(UserError, match=r"scheme\.grid"):
             parts_needed(SchemeConfig(grid=grid), 8)

@@ -38,7 +38,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, permutation_kind
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.row_ops import row_volume
 
 # Consecutive ranks differ along y, then x, then z: section 4.2 fills a node in this order.
@@ -128,7 +128,7 @@ def variants(config: SchemeConfig, size: int) -> list[SchemeConfig]:
     ]
 
 
-def make_outline(config: SchemeConfig, size: int, facts: Facts) -> TensorOutline:
+def make_forecast(config: SchemeConfig, size: int, facts: Facts) -> TensorForecast:
     """The scheme on paper.
 
     Raises
@@ -140,14 +140,14 @@ def make_outline(config: SchemeConfig, size: int, facts: Facts) -> TensorOutline
     if facts.metrics is not None:
         bounds = np.concatenate(([0], np.cumsum(facts.metrics["rows"])))
     permutation = permutation_kind(config, bounds is not None, auto="double")
-    return TensorOutline(
+    return TensorForecast(
         parse(config, size), facts, permutation, Ordering(facts.n, bounds=bounds),
         config.chunks, config.transpose_grad,
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class TensorOutline:
+class TensorForecast:
     """The layout, and all numbers that follow from it.
 
     Attributes
@@ -274,7 +274,7 @@ class TensorOutline:
         rows = self.rows(rank, Place(0)).size
         return slice_of(rows, coordinates(self.grid, rank)[axis], self.grid[axis])
 
-    # What it moves, computes and keeps: see ``schemes.outline``.
+    # What it moves, computes and keeps: see ``schemes.forecast``.
 
     def ranks(self) -> Sequence[int]:
         """Those with the largest block of rows, or the last one, along each axis.

@@ -31,7 +31,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.schemes.outline import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.row_ops import row_volume
 from gcnmpi.schemes.tiles import message_bytes
 
@@ -143,7 +143,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class SummaOutline:
+class SummaForecast:
     """Both schemes on paper: "summa" has p3 = 1.
 
     Attributes

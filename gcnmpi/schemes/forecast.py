@@ -1,7 +1,7 @@
-"""Outlines of schemes: what each rank would hold, compute and send, computed without running it.
+"""Forecasts of schemes: what each rank would hold, compute and send, computed without running it.
 
-The one definition of these numbers. A running scheme holds its own outline, and says what it
-will send by it; the cost model asks outlines of thousands of ranks that are not there.
+The one definition of these numbers. A running scheme holds its own forecast, and says what it
+will send by it; the cost model asks forecasts of thousands of ranks that are not there.
 """
 
 from __future__ import annotations
@@ -12,15 +12,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.core.config import Config
+from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
-from gcnmpi.schemes.interface import Source
+from gcnmpi.layout.runtime import Demand, Source
+from gcnmpi.schemes import TRANSPORTS
 from partition.errors import UserError
+from partition.graph.store import Partition
 
 # What brings whole rows of neighbours, and takes their gradients back; all that exchanges rows.
 ROWS = ("expand", "fold")
 EXCHANGES = ("aggregate", "aggregate_t", *ROWS)
+WORTH = 0.95  # of the rows of the busiest rank: the share below which a mixed exchange is a gain
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,8 @@ class Facts:
     metrics : mapping or None
         Figures of the partition in the direction of M, as ``partition.graph.metrics`` names them,
         lists with one number a part: ``rows``, ``nnz``, ``send_rows`` … None without a partition.
+    mixed : bool
+        Whether they are those of the mixed exchange, which is to be used.
     """
 
     n: int
@@ -53,6 +58,7 @@ class Facts:
     depth: int
     itemsize: int
     metrics: Mapping[str, Any] | None = None
+    mixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,17 +102,23 @@ class Span:
     all_pairs: bool = False
 
 
-class Outline(Protocol):
+class Forecast(Protocol):
     """A scheme with its options on some number of ranks. ``rank`` is any of them."""
 
-    orders: tuple[str, ...]
-    whole_rows: bool
-    """Whether dense products are local: a rank has whole rows, and all weights."""
-    own_buffers: bool
-    """Whether a matrix that is exchanged in every epoch has buffers of its own."""
+    @property
+    def orders(self) -> tuple[str, ...]:
+        """See ``Layout.orders``."""
+
+    @property
+    def whole_rows(self) -> bool:
+        """Whether dense products are local: a rank has whole rows, and all weights."""
+
+    @property
+    def own_buffers(self) -> bool:
+        """Whether a matrix that is exchanged in every epoch has buffers of its own."""
 
     def layout_of(self, place: Place) -> Hashable:
-        """See ``Scheme.layout``."""
+        """See ``Layout.layout``."""
 
     def ranks(self) -> Sequence[int]:
         """A few ranks among which are the busiest ones in every respect."""
@@ -136,33 +148,68 @@ class Outline(Protocol):
         """Numbers of the weight of layer k that a rank holds."""
 
 
-def make_facts(source: Source, config: Config, depth: int) -> Facts:
+def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
     """The facts of a graph, a partition of it and a configuration.
 
     Parameters
     ----------
-    depth : int
-        As in :class:`Facts`.
+    demand : Demand
+        Of the network.
 
     Raises
     ------
     UserError
-        If the backward exchange that is asked for needs a symmetric pattern.
+        If the backward exchange that is asked for needs a symmetric pattern; if a mixed exchange
+        is asked for that cannot be.
     """
     manifest, partition = source.stored.manifest, source.partition
     backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
     metrics = None if partition is None else partition.metrics[source.direction]
+    mixed = partition is not None and mixes(partition, source.direction, config.scheme, demand)
+    if partition is not None and mixed:
+        metrics = partition.mixed[source.direction]
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
     return Facts(
         n=manifest.n,
         entries=entries,
         symmetric=manifest.symmetric_values and config.graph.normalize != "row",
         folds=backward == "fold",
-        depth=depth,
+        depth=demand.depth,
         itemsize=np.dtype(config.dtype).itemsize,
         metrics=metrics,
+        mixed=mixed,
     )
+
+
+def mixes(partition: Partition, direction: str, scheme: SchemeConfig, demand: Demand) -> bool:
+    """``scheme.exchange`` resolved: whether partial sums are sent where they are fewer than rows.
+
+    "auto" mixes where the busiest rank then sends and receives fewer rows, by a share that
+    outweighs that sums have to be computed before they can leave.
+    """
+    if scheme.name != "p2p" or scheme.exchange == "rows":
+        return False
+    why = None
+    if demand.rows:
+        why = "this network needs whole rows of neighbours", "networks of sums can mix"
+    elif not TRANSPORTS.get(scheme.transport).packs_sums:
+        why = f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"
+    elif not partition.mixed:
+        why = f"nothing is known of it for the partition {partition.name}", "make it again"
+    if why is not None:
+        if scheme.exchange == "mixed":
+            raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
+        return False
+    if scheme.exchange == "mixed":
+        return True
+    rows, mixed = (_busiest(some[direction]) for some in (partition.metrics, partition.mixed))
+    return mixed < WORTH * rows
+
+
+def _busiest(metrics: Mapping[str, Any]) -> int:
+    """Rows that the rank with most of them sends and receives."""
+    return max(map(sum, zip(metrics["send_rows"], metrics["recv_rows"], strict=True)))
 
 
 def backward_exchange(wanted: str, symmetric: bool) -> str:
@@ -179,6 +226,16 @@ def alone(facts: Facts) -> dict[str, list[int]]:
     """The metrics of a partition into one part."""
     names = ("send_rows", "recv_rows", "send_messages", "recv_messages")
     return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
+
+
+def exchange_volume(metrics: Mapping[str, Any], part: int, row_bytes: int, back: bool) -> Volume:
+    """What a part sends and receives in an expand of its needed rows, or in a fold (``back``)."""
+    out, into = ("recv", "send") if back else ("send", "recv")
+    return Volume(
+        metrics[f"{out}_rows"][part] * row_bytes,
+        metrics[f"{into}_rows"][part] * row_bytes,
+        metrics[f"{out}_messages"][part],
+    )
 
 
 def whole_row_work(rows: int, product: str, d_in: int, d_out: int) -> Sequence[Dense]:

@@ -1,0 +1,178 @@
+"""Arrays of a kernel as the rest of the program sees them, and the memory that they are in.
+
+A kernel may keep its arrays anywhere, so no NumPy function is called with one: what is computed
+with it, the kernel computes (:mod:`gcnmpi.kernels.interface`). Who only moves numbers, such as the
+room ``mpi``, needs :class:`Memory`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, Self, TypeVar
+
+import numpy as np
+
+
+class Array(Protocol):
+    """What NumPy's, CuPy's and others' arrays have in common, and callers use.
+
+    Operators give new arrays, so they are for small ones, such as a number for each row.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns, or the length."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the numbers."""
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+
+    @property
+    def nbytes(self) -> int:
+        """Their bytes."""
+
+    @property
+    def T(self) -> Any:
+        """A transposed view."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: Any, /) -> Any: ...
+
+    def __setitem__(self, key: Any, value: Any, /) -> None: ...
+
+    def fill(self, value: Any, /) -> None:
+        """Set all numbers."""
+
+    def reshape(self, shape: Any, /) -> Any:
+        """A view of another shape."""
+
+    def clip(self, low: Any, /) -> Any:
+        """Numbers that are not below ``low``."""
+
+    def __iadd__(self, other: Any, /) -> Any: ...
+
+    def __isub__(self, other: Any, /) -> Any: ...
+
+    def __imul__(self, other: Any, /) -> Any: ...
+
+    def __add__(self, other: Any, /) -> Any: ...
+
+    def __mul__(self, other: Any, /) -> Any: ...
+
+    def __truediv__(self, other: Any, /) -> Any: ...
+
+    def __rtruediv__(self, other: Any, /) -> Any: ...
+
+    def __pow__(self, other: Any, /) -> Any: ...
+
+    def __lt__(self, other: Any, /) -> Any: ...
+
+
+class Summation(Protocol):
+    """A sum over ranks that never leaves their devices; :mod:`gcnmpi.kernels.nccl_` is one."""
+
+    def __call__(self, number: float, array: Any) -> float:
+        """Sum an array over ranks, in place, and the number, which is returned."""
+
+
+class Summations(Protocol):
+    """Makes a :class:`Summation`."""
+
+    def new_name(self) -> Any:
+        """A name under which ranks find each other, once."""
+
+    def __call__(self, size: int, name: Any, rank: int, count: int) -> Summation:
+        """Made by all ranks together, for arrays of ``count`` numbers."""
+
+
+A = TypeVar("A")
+
+
+class Memory(Protocol[A]):
+    """Where the arrays of a kernel, of type ``A``, are: they are made and moved here.
+
+    Attributes
+    ----------
+    name : str
+        Of the kernel, in the table of kernels.
+    dtype : dtype
+        float32 or float64.
+    threads : int
+        Threads of the host that the kernel may use.
+    host_visible : bool
+        Whether MPI reads and writes the kernel's arrays where they are.
+    device : str or None
+        Name of the device that computes, where it is not the host.
+    device_address : str or None
+        Where that device is on its host: ranks with equal ones share it.
+    """
+
+    name: str
+    dtype: np.dtype
+    threads: int
+    host_visible: bool
+    device: str | None
+    device_address: str | None
+
+    @classmethod
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> Self:
+        """The kernel of a rank.
+
+        Parameters
+        ----------
+        place : int
+            Which of its node's ranks it is: a kernel on devices chooses one by it.
+        direct : bool
+            Whether MPI reads and writes the memory of devices.
+        """
+
+    def summation(self) -> Summations | None:
+        """What sums over ranks on their devices; None: nothing can."""
+
+    def empty(self, *shape: int) -> A:
+        """An uninitialised array of the kernel's dtype, C-contiguous."""
+
+    def empty_integers(self, *shape: int) -> A:
+        """An uninitialised array of int32."""
+
+    def empty_columnwise(self, rows: int, columns: int) -> A:
+        """An uninitialised (rows, columns) array laid out column by column.
+
+        Row reductions over few columns, as in a softmax, are several times faster on it.
+        """
+
+    def zeros(self, *shape: int) -> A:
+        """An array of zeros of the kernel's dtype."""
+
+    def from_host(self, array: np.ndarray) -> A:
+        """A NumPy array as an array of this kernel (floating point: in its dtype).
+
+        It may be the same memory.
+        """
+
+    def to_host(self, array: A) -> np.ndarray:
+        """The NumPy array of a kernel's array; it may be the same memory."""
+
+    def copy(self, x: A, out: A) -> None:
+        """out = x, converting the dtype if need be."""
+
+    def finish(self) -> None:
+        """Wait until all that was begun is done."""
+
+    # Messages: what MPI sends and receives for an array.
+
+    def message(self, array: A) -> Any:
+        """Memory for what ``array`` is to send or receive: the array itself, where MPI sees it.
+
+        Nothing but MPI works on it until :meth:`from_message`.
+        """
+
+    def to_message(self, array: A, message: Any) -> None:
+        """message = array, once that is computed; nothing if they are the same."""
+
+    def from_message(self, message: Any, array: A) -> None:
+        """array = message, which may be overwritten then; nothing if they are the same."""

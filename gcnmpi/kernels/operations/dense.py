@@ -1,0 +1,92 @@
+"""Dense products, rows, and what loss and optimizers compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+A = TypeVar("A")
+A_in = TypeVar("A_in", contravariant=True)
+
+
+class DenseOperations(Protocol[A_in]):
+    """Products of dense matrices, and rows taken out of them; results go to ``out``."""
+
+    def gemm(
+        self,
+        a: A_in,
+        b: A_in,
+        out: A_in,
+        ta: bool = False,
+        tb: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        """out = op(a) · op(b), where op transposes if ``ta`` / ``tb``; or out += that."""
+
+    def column_sum(self, x: A_in, out: A_in) -> None:
+        """out = sum of the rows of x, (columns,)."""
+
+    def take_rows(self, x: A_in, rows: np.ndarray, out: A_in) -> None:
+        """out[i] = x[rows[i]]."""
+
+    def put_rows(self, x: A_in, rows: np.ndarray, out: A_in) -> None:
+        """out[rows[i]] = x[i]; rows are distinct."""
+
+
+class LossOperations(Protocol[A]):
+    """Softmax, one row at a time; sums over all entries are accumulated in float64."""
+
+    def row_max(self, x: A) -> A:
+        """Largest entry of each row, (rows, 1); −∞ where there are no columns."""
+
+    def row_argmax(self, x: A) -> A:
+        """Column of the largest entry of each row, the lowest one on a tie; 0 without columns."""
+
+    def exp_shifted(self, x: A, shift: A, out: A) -> A:
+        """out = exp(x − shift) and the sum of each of its rows, (rows, 1)."""
+
+    def log_sum(self, x: A) -> float:
+        """Sum of the logarithms of all entries of (rows, 1)."""
+
+    def total(self, x: A) -> float:
+        """Sum of all entries."""
+
+    def pick(self, x: A, columns: np.ndarray, first: int = 0) -> A:
+        """x[i, columns[i] − first], (rows, 1); 0 where x has no such column."""
+
+    def softmax_backward(
+        self, exponentials: A, sums: A, rows: np.ndarray, columns: np.ndarray, scale: float
+    ) -> None:
+        """In place: (exponentials / sums − onehot) · scale, with ones at (rows[i], columns[i])."""
+
+    @property
+    def softmax_cross_entropy(self) -> Callable[[A, np.ndarray, float, A], float] | None:
+        """Loss of whole rows and its gradient in one pass, where a kernel has it.
+
+        From logits (rows, classes), labels (rows,) int32 and a scale: the sum of
+        −log softmax(z)[label] over the rows of a label ≥ 0, and to the fourth argument
+        (softmax(z) − onehot(label)) · scale, 0 in other rows.
+        """
+
+
+class OptimizerSteps(Protocol[A_in]):
+    """Optimizer steps, on flat arrays; moving averages are in float64 and rounded once."""
+
+    def sgd_step(
+        self, param: A_in, grad: A_in, velocity: A_in | None, lr: float, mu: float
+    ) -> None:
+        """PyTorch's SGD: v = mu·v + g; p −= lr·v."""
+
+    def adam_step(
+        self,
+        param: A_in,
+        grad: A_in,
+        moments: tuple[A_in, A_in],
+        lr: float,
+        betas: tuple[float, ...],
+        eps: float,
+        step: int,
+    ) -> None:
+        """PyTorch's Adam (Kingma and Ba 2015, algorithm 1), step counted from 1."""

@@ -1,0 +1,116 @@
+"""Operations entry by entry: activations, dropout, sums of matrices, heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+A = TypeVar("A")
+
+
+class EntryOperations(Protocol[A]):
+    """What works on each entry by itself; a result may be one of the operands, unless said.
+
+    Keys of rows and columns are those of :mod:`gcnmpi.core.rng`; ``p`` is the probability of
+    being dropped. Derivatives at 0 are those from below, as in PyTorch.
+    """
+
+    def add_bias(self, x: A, bias: A) -> None:
+        """x += 1·biasᵀ."""
+
+    def relu(self, x: A) -> None:
+        """x = max(x, 0), in place."""
+
+    def relu_backward(self, grad: A, output: A, scale: float) -> None:
+        """Zero ``grad`` where ``output`` is 0 and multiply it by ``scale``, in place.
+
+        ``output`` is what ReLU and then dropout gave: it is positive exactly where the input was
+        and was kept, so the mask need not be stored.
+        """
+
+    def activate(self, x: A, bias: A | None, rows: A | None, columns: Any, p: float) -> None:
+        """x = dropout(max(x + 1·biasᵀ, 0)), in place: what follows a product in a hidden layer.
+
+        Parameters
+        ----------
+        bias : (columns,) array or None
+        rows, columns, p
+            As for :meth:`dropout`; without ``rows``, nothing is dropped.
+        """
+
+    def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> A:
+        """Keys of global vertices for ``dropout``; see :func:`gcnmpi.core.rng.row_keys`."""
+
+    def dropout(self, x: A, rows: A, columns: Any, p: float, out: A) -> None:
+        """out = x / (1 − p) where the hash of (row key, column key) keeps it, 0 elsewhere.
+
+        Parameters
+        ----------
+        rows : (rows,) uint64
+            Keys of the global rows of x, from :meth:`row_keys`.
+        columns : (columns,) uint32, on the host
+            Keys of the global columns of x.
+        """
+
+    def activation_backward(
+        self,
+        grad: A,
+        output: A | None,
+        kind: str,
+        slope: float,
+        scale: float,
+        rows: A | None,
+        columns: Any,
+        p: float,
+    ) -> None:
+        """In place, the gradient before activation and dropout.
+
+        See :class:`~gcnmpi.kernels.epilogues.ActivationBackward`.
+        """
+
+    def add(self, x: A, y: A, out: A) -> None:
+        """out = x + y."""
+
+    def scale(self, x: A, factor: float, out: A) -> None:
+        """out = factor · x."""
+
+    def axpy(self, x: A, factor: float, out: A) -> None:
+        """out += factor · x."""
+
+    def dot(self, x: A, y: A) -> float:
+        """Sum of x · y over all entries, accumulated in float64."""
+
+    def maximum(self, xs: Sequence[A], out: A) -> None:
+        """out = entry-wise maximum of all of ``xs``."""
+
+    def maximum_backward(self, grad: A, out: A, xs: Sequence[A], i: int, dx: A) -> None:
+        """dx = grad where xs[i] is the first of ``xs`` that is ``out``, 0 elsewhere."""
+
+    def elu(self, x: A, out: A) -> None:
+        """out = x where that is positive, eˣ − 1 elsewhere (Clevert et al. 2016, α = 1)."""
+
+    def gelu(self, x: A, out: A) -> None:
+        """out = x·Φ(x), with the normal distribution itself (Hendrycks and Gimpel 2016)."""
+
+    def gelu_backward(self, x: A, grad: A, out: A) -> None:
+        """out = grad·(Φ(x) + x·φ(x))."""
+
+    def leaky(self, x: A, slope: float, out: A) -> None:
+        """out = x where that is positive, slope · x elsewhere; slopes of any sign."""
+
+    def leaky_backward(self, x: A, grad: A, slope: float, out: A) -> float:
+        """out = grad where x is positive, slope · grad elsewhere.
+
+        Returns
+        -------
+        float
+            Gradient of the slope: the sum of grad · x where x is negative, in float64.
+        """
+
+    def mean_of_heads(self, x: A, heads: int, out: A) -> None:
+        """out = (x⁰ + x¹ + …) / heads, from x = [x⁰ | x¹ | …]."""
+
+    def mean_of_heads_backward(self, grad: A, heads: int, out: A) -> None:
+        """out = [grad | grad | …] / heads."""

@@ -1,0 +1,95 @@
+"""Norms: over the columns of a row (layer, L2) and over the rows of a column (batch).
+
+Norms over rows come in two forms: in one pass where a rank has whole rows, and split where the
+columns of a row are spread over ranks, whose sums the caller adds. In what follows x̂ is
+(x − mean)·rstd, with mean 0 where it is None; w, b and g are weight, bias and gradient.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+A = TypeVar("A")
+
+
+class NormOperations(Protocol[A]):
+    """Sums over rows and columns, and what becomes of x by them.
+
+    Where a result is an array of x's shape, it may be x itself, or the gradient. Numbers of rows
+    are (rows, 1) arrays of the kernel.
+    """
+
+    # Over the columns of a row.
+
+    def row_sum(self, x: A) -> A:
+        """Sum of each row, (rows, 1)."""
+
+    def row_square_sum(self, x: A, mean: A | None) -> A:
+        """Sum of (x − mean)² of each row, (rows, 1)."""
+
+    def normalise_rows(
+        self, x: A, mean: A | None, rstd: A, weight: A | None, bias: A | None, out: A
+    ) -> None:
+        """out = x̂·w + b; weight and bias (columns,) are those of x's columns."""
+
+    def normalise_rows_sums(self, x: A, mean: A | None, rstd: A, weight: A | None, grad: A) -> A:
+        """Sums of g·w and of g·w·x̂ of each row, (rows, 2)."""
+
+    def normalise_rows_backward(
+        self,
+        x: A,
+        mean: A | None,
+        rstd: A,
+        weight: A | None,
+        grad: A,
+        centre: A | None,
+        along: A,
+        out: A,
+    ) -> None:
+        """out = rstd·(g·w − centre − x̂·along), with centre (0 where None) and along (rows, 1).
+
+        For a layer norm over d columns they are the sums of :meth:`normalise_rows_sums`, over d;
+        they need not be contiguous.
+        """
+
+    def normalised_column_sums(
+        self, x: A, mean: A | None, rstd: A, grad: A, dweight: A, dbias: A
+    ) -> None:
+        """dweight = sum over rows of g·x̂, dbias = sum over rows of g, both (columns,)."""
+
+    def layer_norm(self, x: A, weight: A, bias: A, eps: float, out: A, mean: A, rstd: A) -> None:
+        """out = x̂·w + b over whole rows; mean and rstd = 1/√(variance + eps) of each, (rows, 1).
+
+        Ba, Kiros and Hinton 2016, with the biased variance.
+        """
+
+    def layer_norm_backward(
+        self, x: A, mean: A, rstd: A, weight: A, grad: A, out: A, dweight: A, dbias: A
+    ) -> None:
+        """Gradients of x (to ``out``), weight and bias of :meth:`layer_norm`, all overwritten."""
+
+    # Over the rows of a column. What ranks add to each other is float64 on the host.
+
+    def column_moments(self, x: A, pivot: np.ndarray, out: np.ndarray) -> None:
+        """Sums over rows of x − pivot and of (x − pivot)².
+
+        Parameters
+        ----------
+        pivot : (columns,) float64, on the host
+            About the mean, so that no digits cancel.
+        out : (2, columns) float64, on the host
+        """
+
+    def scale_columns(self, x: A, scale: A, shift: A, out: A) -> None:
+        """out = x·scale + shift, both (columns,) arrays of the kernel."""
+
+    def column_grad_sums(self, x: A, mean: A, rstd: A, grad: A, out: np.ndarray) -> None:
+        """Sums over rows of g and of g·x̂, to ``out``: (2, columns) float64, on the host.
+
+        ``mean`` and ``rstd`` are (columns,) arrays of the kernel.
+        """
+
+    def scale_columns_backward(self, grad: A, x: A, a: A, b: A, c: A, out: A) -> None:
+        """out = a·g + b·x + c, with a, b and c (columns,) arrays of the kernel."""

@@ -1,0 +1,60 @@
+"""What a rank computes and communicates with, where M comes from, and what a network needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.kernels.interface import Kernel
+from gcnmpi.mpi.comm import Comm
+from partition.graph.store import Partition, StoredGraph
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """What everything on a rank computes and communicates with.
+
+    With another communicator in ``comm``, it is the runtime of a group of ranks.
+    """
+
+    comm: Comm
+    kernel: Kernel
+    phases: Phases
+    traffic: Traffic
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where M comes from.
+
+    Attributes
+    ----------
+    stored : StoredGraph
+    partition : Partition or None
+        Without its part vector.
+    direction : {"in", "out"}
+        The direction of M.
+    """
+
+    stored: StoredGraph
+    partition: Partition | None
+    direction: str
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What a network asks of a scheme.
+
+    Attributes
+    ----------
+    depth : int
+        Number of layers of products with M: where layouts rotate, some layers need tiles of it.
+    products : bool
+        Whether there are such products at all.
+    rows : bool
+        Whether it needs whole rows of neighbours.
+    """
+
+    depth: int = 1
+    products: bool = True
+    rows: bool = False

@@ -1,0 +1,167 @@
+"""The schemes whose ranks own rows: ``p2p``, and ``bcast`` and ``replicated``, which copy them too.
+
+They differ in how the rows of others get to where they are multiplied, which is a
+:class:`RowProducts`, and in how own rows are chosen, which is a :class:`Rows`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.rows import Halo
+from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array
+from gcnmpi.layout.loading import Readable
+from gcnmpi.layout.place import Block, Place
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.collectives import Group
+from gcnmpi.mpi.comm import Comm, slice_of
+from gcnmpi.schemes.forecast import Forecast
+from gcnmpi.schemes.whole_rows import WholeRows
+
+Operand = TypeVar("Operand")
+Operand_in = TypeVar("Operand_in", contravariant=True)
+
+
+class Rows(Protocol):
+    """Which rows a rank owns, and how they come from files and go there."""
+
+    @property
+    def vertices(self) -> np.ndarray:
+        """Their global ids."""
+
+    @property
+    def copy(self) -> int:
+        """Which of the ranks with these rows it is."""
+
+    def load(self, comm: Comm, array: Readable, max_bytes: float) -> np.ndarray:
+        """These rows of an array on disk."""
+
+    def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:
+        """The inverse: this rank's contiguous 1/P of all rows, in the original order."""
+
+
+class RowProducts(Protocol[Operand_in]):
+    """How the rows of others get to where they are multiplied, with matrices of its own form."""
+
+    def empty(self, place: Place, width: int) -> Matrix:
+        """A matrix of own rows that will be multiplied."""
+
+    def release(self) -> None:
+        """Free what was kept for products that are made once."""
+
+    def multiply(
+        self, matrix: Operand_in, x: Matrix, out: Array, epilogue: Epilogue | None = None
+    ) -> None:
+        """out = epilogue(this rank's tile of a matrix times the rows of x it takes)."""
+
+
+class RowScheme(WholeRows, Generic[Operand]):
+    """The methods of such a scheme; see ``schemes.interface`` for their meaning.
+
+    Parameters
+    ----------
+    options : dict
+        What ``describe`` says, its name among it.
+    operands : sequence
+        This rank's tiles of M and of Mᵀ, as the products take them; empty: there are no products.
+    max_bytes : float
+        Bound of the buffers of files' rows.
+    replicas : Group or None
+        The ranks with the same rows, numbered by copy; None: there is one copy.
+    complete_on : int or None
+        The copy on which the transposed product is complete; None: it is the sum of all copies'.
+    halo : Halo or None
+        Whole rows of neighbours.
+    plan : Plan or None
+        As the interface says.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        options: dict[str, Any],
+        rows: Rows,
+        products: RowProducts[Operand],
+        operands: Sequence[Operand],
+        forecast: Forecast,
+        max_bytes: float,
+        *,
+        replicas: Group | None = None,
+        complete_on: int | None = None,
+        halo: Halo | None = None,
+        plan: Plan | None = None,
+    ) -> None:
+        super().__init__(runtime)
+        self.name, self._options = options["name"], options
+        self._rows, self._forecast = rows, forecast
+        self._products, self._operands = products, operands
+        self._replicas, self._complete_on, self._max_bytes = replicas, complete_on, max_bytes
+        self.halo, self.plan = halo, plan
+        self._vertices = rows.vertices
+        if replicas is not None:
+            self._summed = slice_of(len(rows.vertices), rows.copy, replicas.size)
+
+    def describe(self) -> dict[str, Any]:
+        """Options as they were resolved."""
+        return self._options
+
+    def block(self, place: Place, width: int) -> Block:
+        """Own rows, all columns, whatever the layer."""
+        return Block(self._vertices, slice(0, width), copy=self._rows.copy)
+
+    def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
+        """Own rows; those to be exchanged are the head of an ``[own | halo]`` buffer, if any is."""
+        if exchanged:
+            return (self.halo or self._products).empty(place, width)
+        return Matrix(place, self._kernel.empty(len(self._vertices), width))
+
+    def release(self) -> None:
+        """Free what was kept for a product that is made once."""
+        self._products.release()
+        if self.halo is not None:
+            self.halo.release()
+
+    def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
+        """The product of this copy; then the sum over copies, in place."""
+        self._multiply(self._operands[0], None, x, out, epilogue)
+
+    def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
+        """The same with Mᵀ; the copy on which the rows are complete gives them to the others."""
+        self._multiply(self._operands[1], self._complete_on, x, out, epilogue)
+
+    def load(self, place: Place, array: Readable) -> np.ndarray:
+        """Own rows of an array on disk."""
+        return self._rows.load(self._comm, array, self._max_bytes)
+
+    def original(self, place: Place, piece: np.ndarray, width: int) -> np.ndarray:
+        """This rank's contiguous 1/P of all rows, in the original order."""
+        return self._rows.original(self._comm, piece, width, self._max_bytes)
+
+    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+        """From the forecast."""
+        return self._forecast.volume(self._comm.rank, product, k, *sizes)
+
+    def _multiply(
+        self,
+        matrix: Operand,
+        complete_on: int | None,
+        x: Matrix,
+        out: Array,
+        epilogue: Epilogue | None,
+    ) -> None:
+        if self._replicas is None:
+            self._products.multiply(matrix, x, out, epilogue)
+            return
+        self._products.multiply(matrix, x, out)
+        if complete_on is None:
+            self._replicas.all_reduce(out)
+        else:
+            self._replicas.broadcast(out, complete_on)
+        self._kernel.follow(out, epilogue)
