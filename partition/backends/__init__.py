@@ -17,10 +17,11 @@ TOOLS = Registry(
         "random": "partition.backends.random_:TOOL",
         "block": "partition.backends.block:TOOL",
         "metis": "partition.backends.metis:TOOL",
+        "kaminpar": "partition.backends.kaminpar:TOOL",
         "mtkahypar": "partition.backends.mtkahypar:TOOL",
         "kahypar": "partition.backends.kahypar:TOOL",
     },
-    extras={"kahypar": "kahypar"},
+    extras={"kahypar": "kahypar", "kaminpar": "kaminpar"},
 )
 
 # Arcs of a graph beyond which tools are spared work that takes long and gains little there.

@@ -12,6 +12,7 @@ from partition.graph.graph import Graph
 from partition.graph.sampling import SAMPLERS
 from partition.models.graph import graph_model
 from partition.models.hypergraph import hypergraph_model
+from partition.models.medium_grain import medium_grain_model
 from partition.models.rows import row_model
 from partition.models.stochastic import MOST_BATCHES, THETA, settle, stochastic_model
 
@@ -32,6 +33,8 @@ class Model:
     settle : callable, optional
         ``settle(graph, direction, k, seed, options)`` → the options with everything decided that
         they left open; so they are recorded.
+    exchange : {"rows", "mixed"}
+        The exchange that the model's objective counts the rows of.
     """
 
     build: Callable[..., Any]
@@ -39,15 +42,23 @@ class Model:
     help: str
     options: Mapping[str, Option] = field(default_factory=dict)
     settle: Callable[..., dict[str, Any]] | None = None
+    exchange: str = "rows"
 
 
 MODELS = {
     "rp": Model(row_model, ("random",), "random rows, for comparison"),
     "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
-    "gp": Model(graph_model, ("metis",), "the symmetrised graph, partitioned within seconds"),
+    "gp": Model(
+        graph_model, ("metis", "kaminpar"), "the symmetrised graph, partitioned within seconds"
+    ),
     "hp": Model(
         hypergraph_model, ("mtkahypar", "kahypar"),
         "the column-net hypergraph, whose objective is the number of rows sent",
+    ),
+    "mg": Model(
+        medium_grain_model, ("mtkahypar", "kahypar"),
+        "the medium-grain hypergraph, whose objective is the volume of a mixed exchange",
+        exchange="mixed",
     ),
     "shp": Model(
         stochastic_model, ("mtkahypar", "kahypar"), "hypergraphs of sampled mini-batches, merged",
@@ -97,12 +108,13 @@ ALSO_CALLED = {
     "kmetis": "METIS is gp, or gp with --objective vol",
     "mtkahypar": "Mt-KaHyPar is hp",
     "mt-kahypar": "Mt-KaHyPar is hp",
+    "kaminpar": "KaMinPar is gp with --tool kaminpar",
     "kahypar": "KaHyPar is hp with --tool kahypar",
     "random": "random rows are rp",
     "graph": "the graph model is gp",
     "hypergraph": "the hypergraph model is hp",
     **dict.fromkeys(
-        ("patoh", "hmetis", "zoltan", "kahip", "kaminpar", "parmetis", "scotch"),
+        ("patoh", "hmetis", "zoltan", "kahip", "parmetis", "scotch"),
         "export-model writes its files, import-parts reads its result",
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,14 +30,14 @@ from partition.pipeline import adding, balance
 from partition.pipeline.portfolio import TIME_LIMIT, Network, add_best
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import MAPPINGS, NODES_FIRST, choose_tool
-from partition.refinement.objective import Objective
+from partition.refinement.objective import EXCHANGES, WEIGHTS, Objective
 from partition.reporting.describe import describe_partition
 
 
 def weigh_option(command: Callable) -> Callable:
     """--weigh, of commands that refine."""
     text = "Weight of a term of the objective of refinement; terms and default weights: "
-    text += ", ".join(f"{f.name} ({f.default:g})" for f in fields(Objective))
+    text += ", ".join(f"{name} ({getattr(Objective, name):g})" for name in WEIGHTS)
     text += ". May be repeated; add then also refines."
     return click.option("--weigh", metavar="NAME=WEIGHT", multiple=True, help=text)(command)
 
@@ -50,6 +50,7 @@ Examples:
   gcn-partition add G.graph --model hp -k 16 --set preset=quality --name best-16
   gcn-partition add G.graph --model hp -k 16 --balance nnz,rows --imbalance 0.03
   gcn-partition add G.graph --model gp -k 64 --refine --ranks-per-node 8
+  gcn-partition add G.graph --model mg -k 64 --refine
   gcn-partition add G.graph --model auto -k 64 --time-limit 120
   gcn-partition add G.graph --model shp -k 8 --set batch=20000 --set theta=0.01
 `gcn-partition models` lists models, tools and their options."""
@@ -94,7 +95,8 @@ Examples:
 @click.option(
     "--refine",
     is_flag=True,
-    help="Refine the result: fewer rows sent in total, and by the busiest rank.",
+    help="Refine the result: fewer rows sent in total, and by the busiest rank; in a mixed "
+    "exchange for --model mg.",
 )
 @weigh_option
 @click.option(
@@ -143,7 +145,8 @@ def add(
         if "objective" in options:
             raise UserError("--objective and --set objective=… say the same: give one of them")
         options["objective"] = objective
-    wanted = parse_objective(weigh) if refine or weigh else None
+    exchange = MODELS[model].exchange if model in MODELS else "rows"
+    wanted = parse_objective(weigh, exchange) if refine or weigh else None
     _refuse_unused(model, tool, wanted is not None)
     network = {"alpha": alpha, "beta": beta, "width": width}
     given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
@@ -209,11 +212,20 @@ def _found(graph: Path, name: str | None, k: int, force: bool) -> Partition | No
 Examples:
   gcn-partition refine G.graph gp-64
   gcn-partition refine G.graph theirs --name ours --weigh max_recv=1 --weigh total=0.5
+  gcn-partition refine G.graph gp-64 --objective mixed --name mixed-64
   gcn-partition refine G.graph hp-64 --effort 4 --time-limit 600"""
 )
 @click.argument("graph", metavar="G.graph", type=GRAPH)
 @click.argument("start", metavar="NAME")
-@click.option("--name", help="Name of the result.  [default: NAME+refined]")
+@click.option("--name", help="Name of the result.  [default: NAME+refined or NAME+mixed]")
+@click.option(
+    "--objective",
+    "exchange",
+    type=click.Choice(EXCHANGES),
+    default="rows",
+    show_default=True,
+    help="The exchange that is to take less: of rows alone, or mixed with partial sums.",
+)
 @weigh_option
 @click.option("--imbalance", type=float, help="As for add.  [default: that of NAME, or 0.01]")
 @click.option("--seed", type=int, default=0, show_default=True)
@@ -230,29 +242,28 @@ Examples:
 @force_option
 @json_option
 def refine(
-    graph: Path, start: str, weigh: tuple[str, ...], force: bool, as_json: bool, **arguments: Any
-) -> None:
+    graph: Path, start: str, exchange: str, weigh: tuple[str, ...], force: bool, as_json: bool,
+    **arguments: Any,
+) -> None:  # fmt: skip
     """Refine the partition NAME: move vertices so that fewer rows are sent.
 
     The rows of the busiest rank are reduced most. The balance is kept. NAME may be any partition,
     also one of another tool. The result is never worse.
     """
+    objective = parse_objective(weigh, exchange)
     with collected_warnings() as messages, working("refining"):
-        made = refine_partition(
-            graph, start, objective=parse_objective(weigh), overwrite=force, **arguments
-        )
+        made = refine_partition(graph, start, objective=objective, overwrite=force, **arguments)
     facts = describe_partition(made) | {"warnings": messages}
     emit(facts, as_json, show_added)
 
 
-def parse_objective(pairs: tuple[str, ...]) -> Objective:
+def parse_objective(pairs: tuple[str, ...], exchange: str) -> Objective:
     """An objective from ``--weigh NAME=WEIGHT``; what is not named keeps its default weight."""
-    names = [f.name for f in fields(Objective)]
-    weights = {}
+    weights: dict[str, Any] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
-        if equals and name not in names:
-            raise unknown_name("weight of the objective", name, names)
+        if equals and name not in WEIGHTS:
+            raise unknown_name("weight of the objective", name, WEIGHTS)
         if name in weights:
             raise UserError(f"--weigh {pair}: {name} is given twice")
         try:
@@ -261,7 +272,7 @@ def parse_objective(pairs: tuple[str, ...]) -> Objective:
             raise UserError(f"--weigh {pair}: this is not NAME=WEIGHT") from None
         if not 0 <= weights[name] < math.inf:
             raise UserError(f"--weigh {pair}: weights are not negative")
-    objective = Objective(**weights)
-    if not any(getattr(objective, name) for name in names):
+    objective = replace(Objective(exchange=exchange), **weights)
+    if not objective.sum():
         raise UserError("all weights of the objective are 0")
     return objective

@@ -66,6 +66,11 @@ class Metrics:
     recv_sums: list[int] | None = None
 
     @property
+    def exchange(self) -> str:
+        """Which exchange this is: "rows", or "mixed"."""
+        return "rows" if self.send_sums is None else "mixed"
+
+    @property
     def volume(self) -> int:
         """Rows sent by all parts together; if they are all rows of H, Σ over columns of λ−1."""
         return sum(self.send_rows)

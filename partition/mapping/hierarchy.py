@@ -90,7 +90,8 @@ def _hypergraph(model: HypergraphModel, weights: np.ndarray, number: np.ndarray)
     owners = number[nets if model.owners is None else np.asarray(model.owners)[nets]]
     owners = np.where(owners >= 0, owners, pins[indptr[:-1]])
     costs = None if model.costs is None else np.asarray(model.costs)[nets]
-    return HypergraphModel(weights, indptr, pins, costs, owners)
+    folds = None if model.folds is None else np.asarray(model.folds)[nets]
+    return HypergraphModel(weights, indptr, pins, costs, owners, folds)
 
 
 def _pointers(sizes: np.ndarray) -> np.ndarray:

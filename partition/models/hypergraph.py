@@ -24,6 +24,9 @@ class HypergraphModel:
         What net j costs in each part but one that it touches; 1 where None.
     owners : (nets,) integers, optional
         The vertex whose row net j stands for; where None there are n nets, and it is j.
+    folds : (nets,) bool, optional
+        Whether partial sums go from the other parts to the owner's along net j, rather than a row
+        from the owner's to the others; rows on all nets where None.
     """
 
     weights: np.ndarray
@@ -31,6 +34,7 @@ class HypergraphModel:
     pins: np.ndarray
     costs: np.ndarray | None = None
     owners: np.ndarray | None = None
+    folds: np.ndarray | None = None
 
     @property
     def nets(self) -> int:
@@ -70,4 +74,5 @@ def without_large_nets(model: HypergraphModel, limit: int) -> HypergraphModel:
     pins = np.asarray(model.pins)[np.repeat(sizes <= limit, sizes)]
     owners = kept if model.owners is None else np.asarray(model.owners)[kept]
     costs = None if model.costs is None else np.asarray(model.costs)[kept]
-    return HypergraphModel(model.weights, pointers(sizes[kept]), pins, costs, owners)
+    folds = None if model.folds is None else np.asarray(model.folds)[kept]
+    return HypergraphModel(model.weights, pointers(sizes[kept]), pins, costs, owners, folds)

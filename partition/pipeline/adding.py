@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from partition.refinement.objective import Objective
 
 
-REFINED = "+refined"  # what default names of refined partitions end in
+# What default names of refined partitions end in, and of those refined for a mixed exchange.
+REFINED, MIXED = "+refined", "+mixed"
 
 
 class PartitionWarning(UserWarning):
@@ -159,7 +160,7 @@ def add_partition(
         record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})
         if refine is not None:
             made = time.perf_counter()
-            before = measure(stored.graph, parts, k, direction)
+            before = measured(refine)(stored.graph, parts, k, direction)
             history.append(step(chosen, made - start, before))
             parts = refined(
                 stored.graph, parts, k, refine, imbalance=imbalance, seed=seed, direction=direction,
@@ -173,8 +174,11 @@ def add_partition(
         seconds = time.perf_counter() - start
 
         metrics = measure_both(stored.graph, stored.manifest, parts, k)
+        mixed = measure_both(stored.graph, stored.manifest, parts, k, mixed=True)
+        aim = MODELS[model].exchange if refine is None else refine.exchange
+        reached = (mixed if aim == "mixed" else metrics)[direction]
         if refine is not None:  # mapping only renumbers the parts
-            history.append(step("refine", refining, metrics[direction]))
+            history.append(step("refine", refining, reached))
         partition = Partition(
             name=name,
             parts=parts,
@@ -188,14 +192,14 @@ def add_partition(
             imbalance=imbalance if backend.balanced or refine is not None else None,
             options=record,
             metrics={key: asdict(value) for key, value in metrics.items()},
-            mixed=measure_mixed_both(stored.graph, stored.manifest, parts, k),
+            mixed={key: asdict(value) for key, value in mixed.items()},
             nodes=measure_nodes(stored.graph, stored.manifest, parts, k, ranks_per_node),
             history=history,
             seconds=seconds,
             deterministic=backend.deterministic(settings),
         )
         if backend.balanced or refine is not None:
-            warn_of_imbalance(stored.graph, metrics[direction], imbalance, names)
+            warn_of_imbalance(stored.graph, reached, imbalance, names)
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 
@@ -248,16 +252,16 @@ def import_parts(
 
 
 def measure_both(
-    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, how: Callable | None = None
+    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, mixed: bool = False
 ) -> dict[str, Metrics]:
     """The metrics in both directions; one measurement where the pattern is symmetric.
 
     Parameters
     ----------
-    how : callable, optional
-        ``measure``, for an exchange of rows, unless given: ``measure_mixed`` for the mixed one.
+    mixed : bool
+        Of the mixed exchange, not of that of rows.
     """
-    how = how or measure
+    how = measure_mixed if mixed else measure
     metrics = {"in": how(graph, parts, k, "in")}
     if manifest.symmetric_pattern:
         metrics["out"] = replace(metrics["in"], direction="out")
@@ -270,8 +274,13 @@ def measure_mixed_both(
     graph: Graph, manifest: Manifest, parts: np.ndarray, k: int
 ) -> dict[str, Any]:
     """The field ``mixed`` of a partition: metrics of the mixed exchange, in both directions."""
-    mixed = measure_both(graph, manifest, parts, k, measure_mixed)
+    mixed = measure_both(graph, manifest, parts, k, mixed=True)
     return {direction: asdict(value) for direction, value in mixed.items()}
+
+
+def measured(objective: Objective) -> Callable[..., Metrics]:
+    """The measurement of the exchange that a refinement is for."""
+    return measure_mixed if objective.exchange == "mixed" else measure
 
 
 def measure_nodes(
@@ -300,7 +309,8 @@ def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> 
 
 def step(name: str, seconds: float, metrics: Metrics) -> dict[str, Any]:
     """A row of a partition's history: the figures that partitions are compared by."""
-    return {"step": name, "seconds": seconds, "direction": metrics.direction} | metrics.summary()
+    facts = {"step": name, "seconds": seconds, "direction": metrics.direction}
+    return facts | {"exchange": metrics.exchange} | metrics.summary()
 
 
 USUAL_IMBALANCE = 0.01

@@ -22,6 +22,7 @@ CONSTRAINTS = {
     "train": "training vertices of a part, for mini-batches",
 }
 DEFAULT = "nnz"
+ENTRIES = ("nnz", "work")  # those that entries are part of
 # What dense products, loss and element-wise work cost a row of M, counted in entries that are
 # multiplied: 13 to 36 at three layers of 16, more where layers are wide (one core with AVX2).
 ROW_WORK = 32
@@ -75,11 +76,17 @@ def constraint_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> 
     return weights
 
 
+def fixed_weights(graph: Graph, direction: str, names: tuple[str, ...]) -> np.ndarray:
+    """What vertices weigh beside entries, which have no fixed place in a mixed exchange: (m, n)."""
+    entries = np.outer([name in ENTRIES for name in names], row_sizes(graph, direction))
+    return constraint_weights(graph, direction, names) - entries
+
+
 def part_loads(metrics: Metrics, name: str) -> list[int]:
     """What each part weighs under a constraint; empty for "train" without such vertices."""
-    both = zip(metrics.nnz, metrics.rows, strict=True)
+    both = zip(metrics.work, metrics.rows, strict=True)
     return {
-        "nnz": metrics.nnz,
+        "nnz": metrics.work,
         "rows": metrics.rows,
         "work": [nnz + ROW_WORK * rows for nnz, rows in both],
         "train": metrics.train or [],

@@ -9,17 +9,17 @@ from dataclasses import asdict
 from importlib.metadata import version
 
 from partition.errors import UserError
-from partition.graph.metrics import measure
 from partition.graph.store import Partition, open_graph, read_partition, write_partition
 from partition.pipeline.adding import (
+    MIXED,
     REFINED,
     USUAL_IMBALANCE,
     check_direction,
     check_imbalance,
     check_seed,
     measure_both,
-    measure_mixed_both,
     measure_nodes,
+    measured,
     name_of_numbers,
     new_partition,
     step,
@@ -53,8 +53,8 @@ def refine_partition(
     start : str
         Name of any partition, imported ones too.
     name : str, optional
-        Default: ``START+refined``; ``-s1`` and ``-e0.03`` follow for another seed than 0 and
-        another imbalance than that of ``start``.
+        Default: ``START+refined``, or ``START+mixed`` for a mixed exchange; ``-s1`` and
+        ``-e0.03`` follow for another seed than 0 and another imbalance than that of ``start``.
     objective : Objective, optional
         What is to be small: see :class:`partition.refinement.search.Objective`.
     imbalance : float, optional
@@ -94,7 +94,11 @@ def refine_partition(
     check_effort(effort, time_limit)
     if name is None:
         differs = USUAL_IMBALANCE if imbalance == usual else imbalance
-        name = start + REFINED + name_of_numbers(differs, seed)
+        name = (
+            start
+            + (MIXED if objective.exchange == "mixed" else REFINED)
+            + name_of_numbers(differs, seed)
+        )
     with new_partition(stored.path, name, "gcn-partition refine", overwrite):
         balance = before.options.get("balance", DEFAULT_BALANCE)
 
@@ -114,6 +118,9 @@ def refine_partition(
         seconds = time.perf_counter() - begun
 
         metrics = measure_both(graph, stored.manifest, parts, k)
+        mixed = measure_both(graph, stored.manifest, parts, k, mixed=True)
+        reached = (mixed if objective.exchange == "mixed" else metrics)[direction]
+        was = measured(objective)(graph, before.parts, k, direction)
         partition = Partition(
             name=name,
             parts=parts,
@@ -127,16 +134,16 @@ def refine_partition(
             imbalance=imbalance,
             options=record,
             metrics={key: asdict(value) for key, value in metrics.items()},
-            mixed=measure_mixed_both(graph, stored.manifest, parts, k),
+            mixed={key: asdict(value) for key, value in mixed.items()},
             nodes=measure_nodes(graph, stored.manifest, parts, k, per_node),
             history=[
-                step(start, before.seconds, measure(graph, before.parts, k, direction)),
-                step("refine", seconds, metrics[direction]),
+                step(start, before.seconds, was),
+                step("refine", seconds, reached),
             ],
             seconds=seconds,
             deterministic=before.deterministic and not cut,
         )
-        warn_of_imbalance(graph, metrics[direction], imbalance, parse_balance(balance))
+        warn_of_imbalance(graph, reached, imbalance, parse_balance(balance))
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 

@@ -7,7 +7,7 @@ import time
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,13 +22,19 @@ from partition.mapping.placement import map_to_nodes
 from partition.models.graph import graph_model
 from partition.models.hypergraph import hypergraph_model
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
-from partition.pipeline.balance import constraint_weights, parse_balance, repair, single_weight
-
-if TYPE_CHECKING:
-    from partition.refinement.objective import Objective
+from partition.pipeline.balance import (
+    ENTRIES,
+    constraint_weights,
+    fixed_weights,
+    parse_balance,
+    repair,
+    single_weight,
+)
+from partition.refinement.objective import Objective
 
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
+REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
 
 
 def make_parts(
@@ -96,6 +102,12 @@ def make_parts(
     if len(constraints) > 1:
         neighbours = graph_model(graph, direction)
         parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
+    if MODELS[model].exchange == "mixed":
+        # The assignment that the tool was shown is not the best one for what it made of it.
+        parts = refined(
+            graph, parts, k, Objective(exchange="mixed"), imbalance=imbalance, seed=seed,
+            direction=direction, balance=balance, effort=REASSIGNED,
+        )  # fmt: skip
     return parts
 
 
@@ -127,30 +139,32 @@ def refined(
     effort: float = 1.0,
     time_limit: float | None = None,
 ) -> np.ndarray:
-    """The parts after :func:`~partition.refinement.search.refine` on the hypergraph: (n,) int32.
+    """The parts after a refinement for the exchange that the objective names: (n,) int32.
 
     Parameters are those of :func:`partition.pipeline.adding.add_partition`; ``effort`` and
-    ``time_limit`` those of the refinement.
+    ``time_limit`` those of :func:`~partition.refinement.search.refine`.
     """
-    from partition.refinement.search import (
-        refine,  # the compiler behind it takes a second to import
-    )
+    # The compiler behind them takes a second to import.
+    from partition.refinement.mixed import refine_mixed
+    from partition.refinement.search import refine
 
     if k == 1:
         return parts
-    model = hypergraph_model(graph, direction)
-    weights = constraint_weights(graph, direction, parse_balance(balance))
-    return refine(
-        replace(model, weights=weights[0]),
-        parts,
-        k,
-        imbalance=imbalance,
-        objective=objective,
-        seed=seed,
-        effort=effort,
-        time_limit=time_limit,
-        extra_weights=weights[1:].T if len(weights) > 1 else None,
-    )
+    names = parse_balance(balance)
+    wanted: dict[str, Any] = {
+        "imbalance": imbalance, "objective": objective, "seed": seed, "effort": effort,
+        "time_limit": time_limit,
+    }  # fmt: skip
+    if objective.exchange == "mixed":
+        fixed = fixed_weights(graph, direction, names).T
+        counted = tuple(name in ENTRIES for name in names)
+        return refine_mixed(
+            graph, parts, k, direction=direction, fixed=fixed, counted=counted, **wanted
+        )
+    weights = constraint_weights(graph, direction, names)
+    model = replace(hypergraph_model(graph, direction), weights=weights[0])
+    extra = weights[1:].T if len(weights) > 1 else None
+    return refine(model, parts, k, extra_weights=extra, **wanted)
 
 
 def mapped(

@@ -29,6 +29,7 @@ NET = np.dtype(
         ("home", np.int32),
         ("touched", np.int32),
         ("table", np.bool_),
+        ("fold", np.bool_),
     ],
     align=True,
 )
@@ -56,7 +57,8 @@ class State(NamedTuple):
     facts : (nets,) NET
         Of each net its ``cost``; its ``owner``, the vertex whose part sends along it, one of its
         pins; ``home``, the part of the owner; ``touched``, how many parts hold pins of it: λ;
-        ``where`` its cells begin, and whether they are a ``table``, or a list.
+        ``where`` its cells begin, and whether they are a ``table``, or a list; whether it is a
+        ``fold``, along which the other parts send to the home.
     parts : (n,) int32
     cells : (cells,) int32
         Pins per part.
@@ -194,11 +196,21 @@ def listed(state, net, found):
 
 
 @compiled
-def send_to(state, home, part, nets):
-    """Let so many nets more, or less, go from one part to another."""
+def send_to(state, home, part, nets, fold):
+    """Let so many nets more, or less, go between a home and another part."""
+    if fold:
+        home, part = part, home
     before = state.pairs[home, part]
     state.pairs[home, part] = before + nets
     state.messages[0] += (before + nets > 0) - (before > 0)
+
+
+@compiled
+def ends(state, fold):
+    """What the homes of nets of a kind carry, and what the other parts do."""
+    if fold:
+        return state.recv, state.send
+    return state.send, state.recv
 
 
 @compiled
@@ -223,7 +235,8 @@ def fill(state):
             count[p] += 1
         home = np.int64(state.parts[facts.owner])
         facts.home, facts.touched = home, touched
-        state.send[home] += facts.cost * (touched - 1)
+        near, far = ends(state, facts.fold)
+        near[home] += facts.cost * (touched - 1)
         for i in range(touched):
             p = np.int64(found[i])
             if facts.table:
@@ -232,9 +245,9 @@ def fill(state):
                 cells[facts.where + 2 * i], cells[facts.where + 2 * i + 1] = p, count[p]
             count[p] = 0
             if p != home:
-                state.recv[p] += facts.cost
+                far[p] += facts.cost
                 if len(state.pairs):
-                    send_to(state, home, p, 1)
+                    send_to(state, home, p, 1, facts.fold)
 
 
 @compiled
@@ -250,37 +263,38 @@ def move(state, v, b, energy, found):
     for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
         net = np.int64(state.nets[i])
         facts = state.facts[net]
-        cost = facts.cost
+        cost, fold = facts.cost, facts.fold
+        near, far = ends(state, fold)
         if facts.owner == v:
             if len(state.pairs):
                 for j in range(listed(state, net, found)):
                     if found[j] != a:
-                        send_to(state, a, np.int64(found[j]), -1)
-            state.send[a] -= cost * (facts.touched - 1)
+                        send_to(state, a, np.int64(found[j]), -1, fold)
+            near[a] -= cost * (facts.touched - 1)
             if not remove_pin(state, net, a):
-                state.recv[a] += cost
+                far[a] += cost
             if not add_pin(state, net, b):
-                state.recv[b] -= cost
-            state.send[b] += cost * (facts.touched - 1)
+                far[b] -= cost
+            near[b] += cost * (facts.touched - 1)
             facts.home = b
             if len(state.pairs):
                 for j in range(listed(state, net, found)):
                     if found[j] != b:
-                        send_to(state, b, np.int64(found[j]), 1)
+                        send_to(state, b, np.int64(found[j]), 1, fold)
             continue
         home = np.int64(facts.home)
         left, new = remove_pin(state, net, a), add_pin(state, net, b)
         if left:
-            state.recv[a] -= cost
-            state.send[home] -= cost
+            far[a] -= cost
+            near[home] -= cost
         if new:
-            state.recv[b] += cost
-            state.send[home] += cost
+            far[b] += cost
+            near[home] += cost
         if len(state.pairs):
             if left:
-                send_to(state, home, a, -1)
+                send_to(state, home, a, -1, fold)
             if new:
-                send_to(state, home, b, 1)
+                send_to(state, home, b, 1, fold)
         if left != new:
             set_prices(state, home, energy)
     set_prices(state, a, energy)

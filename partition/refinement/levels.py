@@ -22,7 +22,7 @@ class Level:
         The vertices of each net.
     vertex_ptr, nets : (n + 1,) int64, (pins,) int32
         The nets of each vertex.
-    costs, owners : (nets,) int64, (nets,) int32
+    costs, owners, folds : (nets,) int64, (nets,) int32, (nets,) bool
     """
 
     weights: np.ndarray
@@ -32,6 +32,7 @@ class Level:
     nets: np.ndarray
     costs: np.ndarray
     owners: np.ndarray
+    folds: np.ndarray
 
 
 def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Level:
@@ -47,6 +48,8 @@ def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Le
     if extra_weights is not None:
         weights = np.hstack((weights, np.asarray(extra_weights, np.int64).reshape(n, -1)))
     costs, owners = getattr(model, "costs", None), getattr(model, "owners", None)
+    folds = getattr(model, "folds", None)
+    folds = np.zeros(nnets, bool) if folds is None else np.asarray(folds, bool)
     costs = np.ones(nnets, np.int64) if costs is None else np.asarray(costs, np.int64)
     owners = np.asarray(np.arange(nnets) if owners is None else owners, np.int32)
     pins = np.asarray(model.pins, np.int32)
@@ -57,13 +60,13 @@ def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Le
     pinned[net[owners[net] == pins]] = True
     if not pinned[sizes > 0].all():
         raise ValueError("a net does not pin its owner")
-    return _selected(indptr, pins, np.flatnonzero(sizes > 1), weights, costs, owners)
+    return _selected(indptr, pins, np.flatnonzero(sizes > 1), weights, costs, owners, folds)
 
 
 def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
     """The hypergraph of the clusters: nets of one pin vanish, equal nets of one owner merge.
 
-    Nets are taken for equal by a digest of 64 bits, their size and their owner.
+    Nets are taken for equal by a digest of 64 bits, their size, their owner and their kind.
     """
     nets = len(level.owners)
     indptr = np.zeros(nets + 1, np.int64)
@@ -73,9 +76,9 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
     sizes, owners = np.diff(indptr), labels[level.owners]
 
     kept = np.flatnonzero(sizes > 1)
-    kept = kept[np.lexsort((owners[kept], digest[kept]))]
+    kept = kept[np.lexsort((level.folds[kept], owners[kept], digest[kept]))]
     first = np.ones(len(kept), bool)
-    keys = (digest, owners, sizes)
+    keys = (digest, owners, sizes, level.folds)
     first[1:] = np.any([key[kept[1:]] != key[kept[:-1]] for key in keys], axis=0)
     costs = np.zeros(nets, np.int64)
     leaders = kept[first]
@@ -83,16 +86,25 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
 
     weights = np.zeros((clusters, level.weights.shape[1]), np.int64)
     np.add.at(weights, labels, level.weights)
-    return _selected(indptr, pins, np.sort(leaders), weights, costs, owners)
+    return _selected(indptr, pins, np.sort(leaders), weights, costs, owners, level.folds)
 
 
 def new_state(
-    level: Level, parts: np.ndarray, k: int, limits: np.ndarray, *, messages: bool
+    level: Level,
+    parts: np.ndarray,
+    k: int,
+    limits: np.ndarray,
+    *,
+    messages: bool,
+    burden: np.ndarray | None = None,
 ) -> State:
-    """The tables of :class:`partition.refinement.core.State` for a partition of a level."""
+    """The tables of :class:`partition.refinement.core.State` for a partition of a level.
+
+    ``burden``, (k, m), is what parts weigh beside their vertices.
+    """
     sizes = np.diff(level.indptr)
     facts = np.zeros(len(sizes), NET)
-    facts["cost"], facts["owner"] = level.costs, level.owners
+    facts["cost"], facts["owner"], facts["fold"] = level.costs, level.owners, level.folds
     facts["table"] = sizes * TABLE_SHARE >= k
     where = np.concatenate(([0], np.cumsum(np.where(facts["table"], k, 2 * sizes))))
     facts["where"] = where[:-1]
@@ -105,7 +117,7 @@ def new_state(
         parts=parts.astype(np.int32),
         cells=np.zeros(where[-1], np.int32),
         weights=level.weights,
-        loads=np.zeros((k, level.weights.shape[1]), np.int64),
+        loads=np.zeros((k, level.weights.shape[1]), np.int64) if burden is None else burden.copy(),
         limits=limits,
         sizes=np.zeros(k, np.int64),
         send=np.zeros(k, np.int64),
@@ -126,6 +138,7 @@ def _selected(
     weights: np.ndarray,
     costs: np.ndarray,
     owners: np.ndarray,
+    folds: np.ndarray,
 ) -> Level:
     """A level of some of the nets."""
     sizes = np.diff(indptr)[nets]
@@ -142,6 +155,7 @@ def _selected(
         nets=incidence.indices.astype(np.int32, copy=False),
         costs=costs[nets],
         owners=owners[nets],
+        folds=folds[nets],
     )
 
 

@@ -5,12 +5,14 @@ The search itself imports Numba, which takes longer than most commands.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 SWEEPS = 40  # on a level, while cooling
 WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
 LARGE = 5_000_000  # and fewer pins in all where there are more than these
 FEWEST = 2
+WEIGHTS = ("total", "max_send", "max_recv", "messages")
+EXCHANGES = ("rows", "mixed")
 
 
 @dataclass(frozen=True)
@@ -28,16 +30,23 @@ class Objective:
         Weights of the largest volume that a part sends, and receives.
     messages : float
         Weight of the number of messages: pairs of parts of which one sends to the other.
+    exchange : {"rows", "mixed"}
+        What is sent: rows of H alone, or partial sums too, where that makes fewer rows.
     """
 
     total: float = 1.0
     max_send: float = 0.5
     max_recv: float = 0.0
     messages: float = 0.0
+    exchange: str = "rows"
+
+    def weights(self) -> tuple[float, ...]:
+        """The weights in the order of ``WEIGHTS``."""
+        return tuple(getattr(self, name) for name in WEIGHTS)
 
     def sum(self) -> float:
         """The sum of the weights."""
-        return sum(astuple(self))
+        return sum(self.weights())
 
 
 def sweeps_for(pins: int) -> int:

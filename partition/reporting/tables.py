@@ -152,7 +152,8 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     """The steps that led to a partition, or what was tried: a line each, with what changed."""
     tried = any("chosen" in row for row in rows)
     direction = next((row["direction"] for row in rows if "direction" in row), "")
-    table = Table(title=f"one exchange, direction {direction}", title_justify="left")
+    mixed = "mixed " if any(row.get("exchange") == "mixed" for row in rows) else ""
+    table = Table(title=f"one {mixed}exchange, direction {direction}", title_justify="left")
     table.add_column("tried" if tried else "step", no_wrap=True)
     table.add_column("seconds", justify="right")
     for title in STEPS.values():

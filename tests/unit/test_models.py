@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs
 
 from partition.graph.graph import Graph, aggregation_matrix
-from partition.graph.metrics import measure
+from partition.graph.metrics import measure, measure_mixed
 from partition.models.graph import graph_model
 from partition.models.hypergraph import hypergraph_model, without_large_nets
+from partition.models.medium_grain import medium_grain_model
 from partition.models.rows import row_model
 
 directions = st.sampled_from(["in", "out"])
@@ -17,7 +18,7 @@ directions = st.sampled_from(["in", "out"])
 
 def connectivity(model, parts):
     """Σ over nets of the number of parts touched, less one."""
-    nets = np.split(model.pins, model.indptr[1:-1])
+    nets = np.split(model.pins, model.indptr[1:-1]) if model.nets else []
     return sum(len(set(parts[net].tolist())) - 1 for net in nets)
 
 
@@ -27,6 +28,37 @@ def test_connectivity_of_the_hypergraph_is_the_volume(case, direction):
     graph, parts, k = case
     model = hypergraph_model(graph, direction)
     assert connectivity(model, parts) == measure(graph, parts, k, direction).volume
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned_graphs(), directions)
+def test_connectivity_of_the_medium_grain_hypergraph_is_the_mixed_volume(case, direction):
+    graph, parts, k = case
+    any_assignment = medium_grain_model(graph, direction)
+    best = medium_grain_model(graph, direction, parts)
+    mixed = measure_mixed(graph, parts, k, direction)
+    assert connectivity(best, parts) == mixed.volume
+    assert connectivity(any_assignment, parts) >= mixed.volume
+    assert np.bincount(parts, weights=best.weights, minlength=k).tolist() == mixed.nnz
+    for model in (any_assignment, best):
+        assert model.weights.sum() == aggregation_matrix(graph, direction, normalize="none").nnz
+        first = model.pins[model.indptr[:-1]]
+        np.testing.assert_array_equal(first, model.owners)  # every net pins its owner
+        assert (np.diff(model.indptr) > 1).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(partitioned_graphs())
+def test_entries_belong_to_the_shorter_line(case):
+    graph, _, _ = case
+    model = medium_grain_model(graph)
+    matrix = graph.adjacency().T.toarray() != 0
+    np.fill_diagonal(matrix, False)
+    rows, columns = matrix.sum(axis=1), matrix.sum(axis=0)
+    work = np.ones(graph.n, int)
+    for i, j in zip(*np.nonzero(matrix), strict=True):
+        work[j if columns[j] < rows[i] else i] += 1
+    np.testing.assert_array_equal(model.weights, work)
 
 
 @settings(max_examples=100, deadline=None)

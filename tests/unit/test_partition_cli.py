@@ -96,6 +96,20 @@ def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
     assert "another graph" in run("add", other, *words[2:], code=2).stderr
 
 
+def test_refinement_for_the_mixed_exchange(demo):
+    made = as_json("add", demo, "--model", "mg", "-k", 3)
+    assert made["mixed_summary"]["in"]["imbalance"] <= 0.011
+    run("add", demo, "--model", "rp", "-k", 3)
+    better = as_json("refine", demo, "rp-3", "--objective", "mixed", "--effort", 0.5)
+    assert better["name"] == "rp-3+mixed"
+    assert better["options"]["refine"]["exchange"] == "mixed"
+    before, after = better["history"]
+    assert before["exchange"] == after["exchange"] == "mixed"
+    assert after["volume"] == better["mixed_summary"]["in"]["volume"] < before["volume"]
+    assert "one mixed exchange" in run("info", demo, "rp-3+mixed").output
+    assert "mixed" in run("refine", demo, "rp-3", "--objective", "sums", code=2).stderr
+
+
 def test_partitions_of_earlier_versions_have_no_mixed_figures(demo):
     run("add", demo, "--model", "rp", "-k", 3)
     file = demo / "partitions" / "rp-3.json"

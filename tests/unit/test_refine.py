@@ -18,7 +18,7 @@ from partition.models.hypergraph import hypergraph_model
 from partition.refinement import core
 from partition.refinement import search as refine_module
 from partition.refinement.levels import cluster, contract, finest_level, new_state
-from partition.refinement.moves import Desk, choose, survey
+from partition.refinement.moves import choose, new_desk, survey
 from partition.refinement.objective import Objective
 from partition.refinement.search import refine
 
@@ -83,11 +83,11 @@ def test_a_move_costs_what_it_was_said_to(case, seed):
     before = state.send.sum()
     random = np.array([seed + 1], np.uint64)
     vertex = seed % graph.n
-    desk = Desk(*(np.zeros(k) for _ in range(3)), np.zeros(k, bool), np.zeros(k, int), np.zeros(6))
+    desk = new_desk(k)
     for p in range(k):
         core.set_prices(state, p, energy)
-    n, sent = survey(state, vertex, desk, True, False, random)
-    b, delta = choose(state, vertex, desk, n, sent, True, energy, random)
+    n, sent, folded = survey(state, vertex, desk, True, False, random)
+    b, delta = choose(state, vertex, desk, n, sent, folded, True, energy, random)
     core.move(state, vertex, b, energy, np.empty(k, np.int32))
     assert state.send.sum() - before == pytest.approx(delta)
 

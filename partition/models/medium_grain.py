@@ -1,0 +1,128 @@
+"""The medium-grain hypergraph: rows of H and partial sums that travel (Pelt and Bisseling 2014).
+
+Every entry (i, j) of M belongs to the group of its row or to that of its column. Those of row
+groups are multiplied where row i lives, which needs row j of H there; those of column groups where
+row j of H lives, which sends a partial sum of row i. A vertex is a row group, the column group of
+the same number and the diagonal entry between them: what will be on one part.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from partition.graph.cover import summed_entries
+from partition.graph.graph import Graph, columns
+from partition.graph.hashing import key, mixed
+from partition.graph.sampling import pointers
+from partition.models.hypergraph import HypergraphModel
+
+LOOSE = 4  # one vertex in so many is
+
+
+def medium_grain_model(
+    graph: Graph, direction: str = "in", parts: np.ndarray | None = None, draw: int | None = None
+) -> HypergraphModel:
+    """The hypergraph whose connectivity−1 is the volume of an exchange of rows and partial sums.
+
+    Column net j pins j and the rows i whose groups have an entry (i, j); it is there if row j may
+    be sent. Row net i pins i and the columns j whose groups have an entry (i, j); ``folds`` marks
+    it: along it, partial sums go to its owner. A vertex weighs the entries of its groups, so the
+    work is counted where it will be done.
+
+    Parameters
+    ----------
+    parts : (n,) integers, optional
+        Make it for improving these parts: connectivity−1 is then, at these parts, the volume of
+        the mixed exchange. Without them, an entry belongs to the shorter one of its row and its
+        column, since a long one will be cut in any case.
+    draw : int, optional
+        With ``parts``: make some vertices loose, others for each number. See :func:`by_cover`.
+    """
+    row, column = _entries(graph, direction)
+    summed = by_length(row, column, graph.n)
+    if parts is not None:
+        loose = np.zeros(graph.n, bool)
+        if draw is not None:
+            loose = mixed(np.arange(graph.n), key(draw)) % np.uint64(LOOSE) == 0
+        summed = by_cover(row, column, np.asarray(parts), summed, loose)
+    return _hypergraph(row, column, summed, graph.n)
+
+
+def by_length(row: np.ndarray, column: np.ndarray, n: int) -> np.ndarray:
+    """Which entries belong to their column because it is shorter than their row: (m,) bool."""
+    row_length, column_length = np.bincount(row, minlength=n), np.bincount(column, minlength=n)
+    return column_length[column] < row_length[row]
+
+
+def by_cover(
+    row: np.ndarray,
+    column: np.ndarray,
+    parts: np.ndarray,
+    otherwise: np.ndarray,
+    loose: np.ndarray,
+) -> np.ndarray:
+    """Which entries belong to their column in the best assignment for these parts: (m,) bool.
+
+    For entries that are cut there is no choice: it is the cover. The others cost nothing as they
+    are, and should cost little once one of their ends moves away: an entry belongs to its column
+    if its row gets sums from more parts than its column's row of H is sent to, and to its row
+    if it is the other way round.
+
+    So a vertex that leaves its part has to pay for each neighbour that it leaves behind. A loose
+    one pays one row and one sum at most: its entries are on its own two nets, but for those that
+    the net of the other end, if that touches most parts and more than its own, will not miss.
+
+    Parameters
+    ----------
+    otherwise : (m,) bool
+        For entries where both are equal.
+    loose : (n,) bool
+    """
+    row_part, column_part = parts[row], parts[column]
+    cut = row_part != column_part
+    summed = summed_entries(row, column, row_part, column_part)
+    sums = _partners(row[summed], column_part[summed], len(parts))
+    sent = _partners(column[cut & ~summed], row_part[cut & ~summed], len(parts))
+    by_row, by_column = sent[column], sums[row]
+    free = np.where(by_column == by_row, otherwise, by_column > by_row)
+    most = parts.max() / 2
+    row_only, column_only = loose[row] & ~loose[column], loose[column] & ~loose[row]
+    free[row_only] = ((by_row < most) | (by_row <= by_column))[row_only]
+    free[column_only] = ((by_column >= most) & (by_column > by_row))[column_only]
+    return np.where(cut, summed, free)
+
+
+def _partners(vertices: np.ndarray, partners: np.ndarray, n: int) -> np.ndarray:
+    """The different partners of each vertex: (n,) integers."""
+    k = int(partners.max(initial=0)) + 1
+    return np.bincount(np.unique(vertices.astype(np.int64) * k + partners) // k, minlength=n)
+
+
+def _entries(graph: Graph, direction: str) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns of the entries of M beside the diagonal."""
+    indptr, rows = columns(graph, direction)
+    column = np.repeat(np.arange(graph.n, dtype=rows.dtype), np.diff(indptr))
+    proper = rows != column
+    return rows[proper], column[proper]
+
+
+def _hypergraph(row: np.ndarray, column: np.ndarray, summed: np.ndarray, n: int) -> HypergraphModel:
+    worker = np.where(summed, column, row)
+    net = np.where(summed, row.astype(np.int64) + n, column)
+    sizes = np.bincount(net, minlength=2 * n)
+    # Every net pins its owner first; those that pin nothing else are left out.
+    kept = np.flatnonzero(sizes)
+    number = np.full(2 * n, -1, np.int64)
+    number[kept] = np.arange(len(kept))
+    order = np.argsort(net, kind="stable")
+    indptr = pointers(sizes[kept] + 1)
+    pins = np.empty(indptr[-1], np.int32 if n < 2**31 else np.int64)
+    pins[indptr[:-1]] = kept % n
+    pins[np.arange(len(net)) + number[net[order]] + 1] = worker[order]
+    return HypergraphModel(
+        weights=1 + np.bincount(worker, minlength=n),
+        indptr=indptr,
+        pins=pins,
+        owners=kept % n,
+        folds=kept >= n,
+    )

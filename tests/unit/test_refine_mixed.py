@@ -1,0 +1,135 @@
+"""Refinement for the mixed exchange: its counts, its balance, and that it is never worse."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_refine import FREE, partitioned, random_parts, score
+
+from partition.graph.metrics import measure_mixed
+from partition.importing.synthetic import rmat, sbm
+from partition.models.medium_grain import medium_grain_model
+from partition.pipeline.solving import refined
+from partition.refinement import core
+from partition.refinement.levels import contract, finest_level, new_state
+from partition.refinement.mixed import refine_mixed
+from partition.refinement.moves import choose, new_desk, survey
+from partition.refinement.objective import Objective
+
+pytestmark = pytest.mark.slow
+MIXED = Objective(exchange="mixed")
+
+
+@settings(max_examples=50, deadline=None)
+@given(partitioned(), st.sampled_from(["in", "out"]), st.integers(0, 2**32))
+def test_counts_are_the_metrics_and_moves_keep_them(case, direction, seed):
+    graph, parts, k = case
+    level = finest_level(medium_grain_model(graph, direction, parts), None)
+    rng, found = np.random.default_rng(seed), np.empty(k, np.int32)
+
+    def counted(parts):
+        return new_state(level, parts, k, np.array([10**9]), messages=True)
+
+    # At the parts whose best assignment it is, the hypergraph counts what the metrics do.
+    state, expected = counted(parts), measure_mixed(graph, parts, k, direction)
+    assert state.send.tolist() == expected.send_rows
+    assert state.recv.tolist() == expected.recv_rows
+    assert state.loads[:, 0].tolist() == expected.nnz
+    assert state.messages[0] == expected.messages
+    for p in range(k):
+        core.set_prices(state, p, FREE)
+    for _ in range(40):
+        v, b = int(rng.integers(graph.n)), int(rng.integers(k))
+        if b != state.parts[v]:
+            core.move(state, v, b, FREE, found)
+    again = counted(state.parts)
+    for name in ("send", "recv", "loads", "sizes", "pairs", "messages", "cells"):
+        if name != "cells" or state.facts["table"].all():
+            assert np.array_equal(getattr(state, name), getattr(again, name)), name
+    # After moves, an upper bound.
+    assert measure_mixed(graph, state.parts, k, direction).volume <= state.send.sum()
+    prices = state.send_price.copy(), state.recv_price.copy()
+    for p in range(k):
+        core.set_prices(state, p, FREE)
+    assert np.allclose(prices, (state.send_price, state.recv_price))
+
+
+@settings(max_examples=50, deadline=None)
+@given(partitioned(), st.booleans(), st.integers(0, 2**32))
+def test_a_move_costs_what_it_was_said_to(case, wide, seed):
+    """Where only the total has a price, the estimate is exact."""
+    graph, parts, k = case
+    level = finest_level(medium_grain_model(graph), None)
+    state = new_state(level, parts, k, np.array([10**9]), messages=False)
+    energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0)
+    before = state.send.sum()
+    vertex = seed % graph.n
+    desk, random = new_desk(k), np.array([seed + 1], np.uint64)
+    for p in range(k):
+        core.set_prices(state, p, energy)
+    n, sent, folded = survey(state, vertex, desk, wide, False, random)
+    b, delta = choose(state, vertex, desk, n, sent, folded, wide, energy, random)
+    if b < 0:  # only with many parts, of which few are looked at
+        return
+    core.move(state, vertex, b, energy, np.empty(k, np.int32))
+    assert state.send.sum() - before == pytest.approx(delta)
+
+
+@settings(max_examples=20, deadline=None)
+@given(partitioned(), st.integers(0, 2**32))
+def test_clusters_send_what_their_vertices_send(case, seed):
+    graph, parts, k = case
+    level = finest_level(medium_grain_model(graph, "in", parts), None)
+    number = np.random.default_rng(seed).integers(0, 3, graph.n)
+    names, labels = np.unique(parts * 3 + number, return_inverse=True)
+    coarse = contract(level, labels.astype(np.int32), len(names))
+    limits = np.array([10**9])
+    fine = new_state(level, parts, k, limits, messages=True)
+    rough = new_state(coarse, (names // 3).astype(np.int32), k, limits, messages=True)
+    for name in ("send", "recv", "loads"):
+        assert np.array_equal(getattr(fine, name), getattr(rough, name)), name
+
+
+@settings(max_examples=15, deadline=None)
+@given(partitioned(), st.sampled_from([MIXED, Objective(max_recv=1, exchange="mixed")]))
+def test_never_worse_and_balanced(case, objective):
+    graph, parts, k = case
+    new = refine_mixed(graph, parts, k, objective=objective, effort=0.1)
+    old, after = (measure_mixed(graph, p, k) for p in (parts, new))
+    heaviest = medium_grain_model(graph, "in", new).weights.max()
+    allowed = max(1.01 * sum(after.work) / k, heaviest)
+    old_heaviest = medium_grain_model(graph, "in", parts).weights.max()
+    if max(old.work) <= max(1.01 * sum(old.work) / k, old_heaviest):
+        assert max(after.work) <= allowed
+        assert score(after, objective) <= score(old, objective) + 1e-9
+
+
+@pytest.fixture(scope="module")
+def hubs():
+    """Very unequal degrees, in and out."""
+    return rmat(11, 30_000, seed=1)
+
+
+@pytest.mark.parametrize("direction", ["in", "out"])
+def test_lowers_the_mixed_exchange_within_the_balance(hubs, direction):
+    start = random_parts(hubs.n, 8)
+    new = refine_mixed(hubs, start, 8, direction=direction, imbalance=0.02, effort=0.3)
+    old, after = (measure_mixed(hubs, parts, 8, direction) for parts in (start, new))
+    assert after.volume < 0.85 * old.volume
+    assert max(after.send_rows) < 0.9 * max(old.send_rows)
+    assert after.imbalance <= 0.02 + 1e-3
+    assert np.array_equal(
+        new, refine_mixed(hubs, start, 8, direction=direction, imbalance=0.02, effort=0.3)
+    )
+
+
+def test_other_weights_are_balanced_too():
+    graph = sbm(2000, 4, degree=8, intra=0.9, seed=2)
+    start = random_parts(graph.n, 4)
+    parts = refined(graph, start, 4, MIXED, imbalance=0.05, balance="rows,nnz", effort=0.2, seed=1)
+    after = measure_mixed(graph, parts, 4)
+    assert after.volume < 0.7 * measure_mixed(graph, start, 4).volume
+    assert max(after.rows) <= 1.05 * 500
+    assert after.imbalance <= 0.06
