@@ -74,7 +74,7 @@ The tool's part file comes back with gcn-partition import-parts.""",
     required=True,
     help="; ".join(f"{name}: {text}" for name, text in tool_files.FORMATS.items()) + ".",
 )
-@click.option("--model", metavar="gp|hp|shp", help="Model.  [default: gp for metis, else hp]")
+@click.option("--model", metavar="gp|hp|mg|shp", help="Model.  [default: gp for metis, else hp]")
 @click.option("-k", "--parts", "k", type=int, help="Number of parts, needed for shp.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of shp's mini-batches.")
 @click.option(

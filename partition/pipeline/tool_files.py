@@ -137,7 +137,9 @@ def write_model(
         raise unknown_name("format", format, FORMATS)
     kind = GraphModel if format == "metis" else HypergraphModel
     if not isinstance(model, kind):
-        wanted = "a graph (--model gp)" if format == "metis" else "a hypergraph (--model hp, shp)"
+        wanted = (
+            "a graph (--model gp)" if format == "metis" else "a hypergraph (--model hp, mg, shp)"
+        )
         raise UserError(f"a {format} file holds {wanted}")
     weights = model.weights[np.newaxis] if weights is None else weights
     if format == "hmetis" and len(weights) > 1:
