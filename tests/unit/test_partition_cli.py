@@ -258,7 +258,10 @@ def test_import_parts(demo, tmp_path):
         (["add", "DEMO", "--model", "rp", "-k", "2", "--imbalance", "0.1"], "does not balance"),
         (["add", "DEMO", "--model", "block", "-k", "2", "--seed", "1"], "nothing is random"),
         (["add", "DEMO", "--model", "gp", "-k", "2", "--imbalance", "3"], "0.03 for 3 percent"),
-        (["add", "DEMO", "--model", "dp", "-k", "2"], "hint: known: auto, block, gp, hp, rp, shp"),
+        (
+            ["add", "DEMO", "--model", "dp", "-k", "2"],
+            "hint: known: auto, block, gp, hp, mg, rp, shp",
+        ),
     ],
 )
 def test_mistakes_end_in_a_message_and_code_2(demo, tmp_path, monkeypatch, words, message):
@@ -404,7 +407,7 @@ def test_every_command_has_help(command):
 
 def test_models_as_json():
     rows = as_json("models")
-    assert {row["model"] for row in rows} == {"rp", "block", "gp", "hp", "shp"}
+    assert {row["model"] for row in rows} == {"rp", "block", "gp", "hp", "mg", "shp"}
     (metis,) = [row for row in rows if row["tool"] == "metis"]
     assert metis["options"]["objective"]["choices"] == ["cut", "vol"]
 
