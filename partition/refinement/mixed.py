@@ -102,6 +102,7 @@ def refine_mixed(
     limit = None if time_limit is None else time_limit / 4
     now = stand(refine(**now.hypergraph(), **common, seed=seed, effort=share, time_limit=limit))
     temperature, step = COLDEST, (HOTTEST / COLDEST) ** (4 / rounds)
+    kept = now
     ceiling = min(start.smooth, now.smooth) + TOLERANCE * objective.sum()
     common["sweeps"] = SWEEPS
     while rounds >= HEATED and temperature < HOTTEST and spent() < 0.4:
@@ -109,12 +110,14 @@ def refine_mixed(
         if now.smooth > ceiling:
             break
         temperature *= step
-    # Down; faster where the time would not do. And cold ones in the end.
+    # Down; faster where the time would not do. And cold ones in the end, from what was better.
     done = 1 / rounds
     while done < 1 and spent() < 0.9:
         falling = temperature * (COLDEST / temperature) ** done
         now = stand(shake(**now.hypergraph(), **common, seed=draw, temperature=falling))
         done = max(done + 1 / rounds, (spent() - 0.4) / 0.5)
+    if now.cost > kept.cost:  # of web graphs, single vertices cannot find the way back
+        now = kept
     for _ in range(min(FLAT, max(1, rounds // 3))):
         if spent() < 1:
             now = stand(shake(**now.hypergraph(), **common, seed=draw, temperature=0.0))
