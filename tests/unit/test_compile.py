@@ -393,7 +393,9 @@ class Noting(SciPyKernel):
 
 
 class OwnRows:
-    """The halo of one process: there is none."""
+    """The halo of one process: there is none. It is folded all the same."""
+
+    alone = False
 
     def __init__(self, pattern):
         self.pattern, self.ids, self.phases = pattern, np.arange(pattern.rows), Phases()
@@ -418,7 +420,7 @@ def test_attention_has_the_scratch_that_a_kernel_wants_and_that_is_forecast(name
     scheme.halo = OwnRows(pattern)
     settings = {"name": name, "hidden": [], "out_heads": 2}
     model = model_of(scheme, kernel, settings, random.standard_normal((N, D_IN)), D_OUT)
-    assert (pattern.entries + 4 * N, 2) in kernel.made
+    assert ((pattern.entries + 4 * N) * 2, 1) in kernel.made
     steps = (*model.program.forward, *model.program.backward)
     forecast = sum(kept(model.program, step, N, N, pattern.entries) for step in steps)
     made = sum(rows * columns for rows, columns in kernel.made)

@@ -35,7 +35,10 @@ def max_kept(step: Step, rows: int, columns: int, entries: int) -> int:
 
 
 def attend_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Scores, maxima and sums of each head; gradients of scores, and scratch, for its gradient."""
+    """Scores, maxima and sums of each head; gradients of scores, and scratch, for its gradient.
+
+    Scratch is one for all layers: where several attend, this counts it too often.
+    """
     heads = getattr(step.operator, "heads", 1)
     return heads * (3 * rows + columns) + heads * (rows + columns + scratch_rows(rows, entries))
 
