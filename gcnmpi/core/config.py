@@ -37,6 +37,7 @@ from gcnmpi.schemes import (
     MixedOptions,
     OverlapOptions,
     PanelOptions,
+    PrecisionOptions,
     RowsOptions,
     Tensor3DOptions,
 )
@@ -131,7 +132,7 @@ class LoadingConfig(RowsOptions):
 
 
 @dataclass(frozen=True)
-class CommConfig(DeviceOptions):
+class CommConfig(PrecisionOptions, DeviceOptions):
     """``[comm]``: time-out of the job, and how messages are sent."""
 
     timeout: float = key(

@@ -6,6 +6,7 @@ And the options that they own, the transports of those that exchange rows, and o
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gcnmpi.core.precision import EXACT, PRECISIONS
 from gcnmpi.core.settings import key
 from partition.registry import Registry
 
@@ -68,6 +69,19 @@ class ExchangeOptions:
         4,
         "p2p, replicated: row blocks of the own product; between blocks messages progress",
         low=1,
+        needs=_SPARSE,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionOptions:
+    """The same, of their messages."""
+
+    section: ClassVar[str] = "comm"
+    precision: str = key(
+        EXACT,
+        "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
+        choices=PRECISIONS,
         needs=_SPARSE,
     )
 
@@ -151,9 +165,15 @@ SCHEMES = Registry(
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={
-        "p2p": (RowsOptions, ExchangeOptions, MixedOptions),
+        "p2p": (RowsOptions, ExchangeOptions, PrecisionOptions, MixedOptions),
         "bcast": (RowsOptions, OverlapOptions),
-        "replicated": (RowsOptions, ExchangeOptions, CopiesOptions, OverlapOptions),
+        "replicated": (
+            RowsOptions,
+            ExchangeOptions,
+            PrecisionOptions,
+            CopiesOptions,
+            OverlapOptions,
+        ),
         "summa": (GridOptions, PanelOptions),
         "split3d": (GridOptions, PanelOptions),
         "tensor3d": (GridOptions, Tensor3DOptions),

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
@@ -49,6 +50,8 @@ class Facts:
         lists with one number a part: ``rows``, ``nnz``, ``send_rows`` … None without a partition.
     mixed : bool
         Whether they are those of the mixed exchange, which is to be used.
+    precision : str
+        ``comm.precision``, of schemes that have it.
     """
 
     n: int
@@ -59,6 +62,20 @@ class Facts:
     itemsize: int
     metrics: Mapping[str, Any] | None = None
     mixed: bool = False
+    precision: str = EXACT
+
+    def row_bytes(self, width: int) -> int:
+        """Bytes of a row of so many columns."""
+        return width * self.itemsize
+
+    def message_bytes(self, width: int) -> int:
+        """Bytes of such a row in a message of an exchange of rows."""
+        return row_bytes(self.precision, width, self.itemsize)
+
+    def buffer_bytes(self, rows: int, width: int) -> int:
+        """Bytes of so many packed and received rows, and of their messages."""
+        memory, message = self.row_bytes(width), self.message_bytes(width)
+        return rows * (memory if message == memory else memory + message)
 
 
 @dataclass(frozen=True)
@@ -179,6 +196,7 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         itemsize=np.dtype(config.dtype).itemsize,
         metrics=metrics,
         mixed=mixed,
+        precision=config.comm.precision,
     )
 
 
@@ -228,12 +246,14 @@ def alone(facts: Facts) -> dict[str, list[int]]:
     return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
 
 
-def exchange_volume(metrics: Mapping[str, Any], part: int, row_bytes: int, back: bool) -> Volume:
+def exchange_volume(
+    metrics: Mapping[str, Any], part: int, message_bytes: int, back: bool
+) -> Volume:
     """What a part sends and receives in an expand of its needed rows, or in a fold (``back``)."""
     out, into = ("recv", "send") if back else ("send", "recv")
     return Volume(
-        metrics[f"{out}_rows"][part] * row_bytes,
-        metrics[f"{into}_rows"][part] * row_bytes,
+        metrics[f"{out}_rows"][part] * message_bytes,
+        metrics[f"{into}_rows"][part] * message_bytes,
         metrics[f"{out}_messages"][part],
     )
 
