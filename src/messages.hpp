@@ -112,11 +112,13 @@ inline void encode_int8(
     if (!finite) return clear(out, width);
     const float factor = tiny ? 0.0f : (float)TOP / largest;
     const std::uint32_t low = (std::uint32_t)key, high = (std::uint32_t)(key >> 32);
+    // Copies: bytes that are written might be those of `hash`.
+    const std::uint32_t *columns = hash.columns, mix1 = hash.mix1, mix2 = hash.mix2;
 #pragma omp simd
     for (Size j = 0; j < width; ++j) {
-        std::uint32_t h = low ^ hash.columns[j];
-        h = (h ^ (h >> 16)) * hash.mix1 + high;
-        h = (h ^ (h >> 15)) * hash.mix2;
+        std::uint32_t h = low ^ columns[j];
+        h = (h ^ (h >> 16)) * mix1 + high;
+        h = (h ^ (h >> 15)) * mix2;
         std::int32_t v = (std::int32_t)((float)from[j] * factor);
         v = v > TOP ? TOP : v < -TOP ? -TOP : v;
         out[j] = (std::uint8_t)((v + (std::int32_t)((h ^ (h >> 16)) >> 16)) >> 16);

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from gcnmpi.core import rng
-from gcnmpi.core.precision import Format
+from gcnmpi.core.config import Config
+from gcnmpi.core.precision import Format, format_of
 from gcnmpi.core.timing import Error, Traffic
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.comm import Comm, sum_in_place
@@ -70,6 +71,13 @@ class Rounding:
 
     format: Format
     seed: int
+
+
+def rounding_of(config: Config, width: int) -> Rounding | None:
+    """How rows of some width are rounded; None: they are sent as they are."""
+    itemsize = np.dtype(config.dtype).itemsize
+    found = format_of(config.comm.precision, width, itemsize)
+    return None if found is None else Rounding(found, config.train.seed)
 
 
 class Encoded:

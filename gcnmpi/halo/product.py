@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
-from gcnmpi.core.precision import format_of
 from gcnmpi.halo.exchange import Buffers, Exchange, addition_matrix
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.halo.messages import Rounding
+from gcnmpi.halo.messages import rounding_of
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Transport
 from gcnmpi.kernels.epilogues import Epilogue
@@ -84,7 +83,7 @@ class HaloProduct:
         self.kept = self._transport.kept
         self._chunks = config.scheme.progress_chunks if comm.size > 1 else 1
         self._comm, self._plan, self._kernel = comm, plan, kernel
-        self._precision, self._seed = config.comm.precision, config.train.seed
+        self._config = config
         self._phases, self._traffic = runtime.phases, runtime.traffic
         self._add = kernel.sparse(addition_matrix(plan))
         self._exchanges: weakref.WeakSet[Exchange] = weakref.WeakSet()  # all that are in use
@@ -225,8 +224,7 @@ class HaloProduct:
             shared = (exchange.buffers for exchange in self._exchanges)
             buffers = next((one for one in shared if one.packed.shape[1] == width), None)
         if buffers is None:
-            found = format_of(self._precision, width, self._kernel.dtype.itemsize)
-            rounding = None if found is None else Rounding(found, self._seed)
+            rounding = rounding_of(self._config, width)
             buffers = Buffers(self._transport, width, rounding)
         transport, traffic, phases = self._transport, self._traffic, self._phases
         exchange = Exchange(transport, width, traffic, phases, buffers, own, timed)

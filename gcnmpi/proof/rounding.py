@@ -32,9 +32,9 @@ class Tolerances:
 
 
 TOLERANCES = {
-    "bf16": Tolerances(0.05, 0.02),
-    "fp16": Tolerances(0.01, 0.005),
-    "int8": Tolerances(0.3, 0.1),
+    "bf16": Tolerances(0.05, 0.01),
+    "fp16": Tolerances(0.01, 0.002),
+    "int8": Tolerances(0.1, 0.03),
 }
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from networks import settings_of
-from test_schemes import NUMBERS, make_graph
+from test_schemes import make_graph
 from words import latest, sets
 
 from gcnmpi.core.precision import FORMATS
@@ -58,7 +58,7 @@ def test_verify_says_what_rounding_changes(mpirun, schemes_folder, tmp_path, nra
     assert done.returncode == 0, done.stdout + done.stderr
     for case, result in zip(cases, json.loads(done.stdout.splitlines()[-1]), strict=True):
         assert (result["code"], result["missed"]) == (0, []), case
-        assert set(result["checks"]) >= NUMBERS | ROUNDED
+        assert set(result["checks"]) >= ROUNDED | {"loss curve", "first gradient", "logits"}
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_the_same_bits_again_with_more_threads_and_after_a_resume(mpirun, path, 
     assert other != once
     parts = "train.checkpoint_every=3"
     run(mpirun, path, tmp_path / "parts", "int8", "threads=1", "train.epochs=3", parts)
-    words = ["train", path, "--partition", "rp-2", "--out", tmp_path / "parts", "--resume"]
+    words = ["train", path, "--partition", "rp-2", "--out", tmp_path / "parts", "--resume", "auto"]
     settings = sets(*WORDS, "train.epochs=6", "comm.precision=int8", "threads=1", parts)
     done = mpirun(2, "gcnmpi", *words, *settings)
     assert done.returncode == 0, done.stdout + done.stderr
