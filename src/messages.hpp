@@ -11,6 +11,7 @@ namespace gcnmpi::TARGET {
 typedef std::uint16_t Half __attribute__((aligned(1), may_alias));
 
 inline constexpr std::uint32_t INFINITE = 0x7f800000u;  // bits of a float: above are NaNs
+inline constexpr std::uint32_t NOT_A_NUMBER = 0x7fc00000u;
 inline constexpr std::int32_t TOP = 127 << 16;          // the largest number of a row, in 1/2^16
 
 inline std::uint32_t bits_of(float x) {
@@ -88,7 +89,7 @@ inline void encode_fp16(const T* from, std::uint8_t* out, Size width) {
 template <class T>
 inline void decode_fp16(const std::uint8_t* in, T* to, Size width) {
     const int exponent = (std::int8_t)in[2 * width];
-    const float factor = exponent < -112 ? float_of(INFINITE | 0x400000u) : power_of_2(exponent - 14);
+    const float factor = exponent < -112 ? float_of(NOT_A_NUMBER) : power_of_2(exponent - 14);
     const Half* from = (const Half*)in;
 #pragma omp simd
     for (Size j = 0; j < width; ++j) {
@@ -107,7 +108,7 @@ inline void encode_int8(
 ) {
     const std::uint32_t bits = largest_bits(from, width);
     const bool finite = bits < INFINITE, tiny = bits < (27u << 23);  // 2^-100: 1/x has no float
-    const float largest = tiny ? 0.0f : finite ? float_of(bits) : float_of(INFINITE | 0x400000u);
+    const float largest = tiny ? 0.0f : finite ? float_of(bits) : float_of(NOT_A_NUMBER);
     __builtin_memcpy(out + width, &largest, sizeof largest);
     if (!finite) return clear(out, width);
     const float factor = tiny ? 0.0f : (float)TOP / largest;

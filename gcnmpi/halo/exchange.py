@@ -48,8 +48,6 @@ class Buffers:
     Attributes
     ----------
     packed : (nsend, width) array
-    outer, inner : Encoded
-        Packed rows and halo in messages, if they are rounded; made when first asked for.
     """
 
     def __init__(self, transport: Transport, width: int, rounding: Rounding | None = None) -> None:
@@ -58,10 +56,12 @@ class Buffers:
 
     @cached_property
     def outer(self) -> Encoded:
+        """Packed rows as they are in messages, where they are rounded; made when asked for."""
         return self._encoded(self._transport.plan.nsend)
 
     @cached_property
     def inner(self) -> Encoded:
+        """The same of the halo."""
         return self._encoded(self._transport.plan.nhalo)
 
     def _encoded(self, rows: int) -> Encoded:

@@ -52,9 +52,11 @@ class Exact:
         self._kernel, self.array, self.message = kernel, array, kernel.message(array)
 
     def write(self, traffic: Traffic) -> None:
+        """As it is."""
         self._kernel.to_message(self.array, self.message)
 
     def read(self) -> None:
+        """As it is."""
         self._kernel.from_message(self.message, self.array)
 
 
@@ -124,6 +126,7 @@ class Rounded:
         self.array, self.message = array, encoded.message
 
     def write(self, traffic: Traffic) -> None:
+        """Encode; and measure what that changed, where it is asked for."""
         encoded, kernel = self._encoded, self._kernel
         how, number = encoded.rounding.format, traffic.round()
         keys = None
@@ -139,6 +142,7 @@ class Rounded:
         kernel.to_message(encoded.bytes, self.message)
 
     def read(self) -> None:
+        """Decode."""
         encoded, kernel = self._encoded, self._kernel
         kernel.from_message(self.message, encoded.bytes)
         for piece in self._pieces:

@@ -43,7 +43,6 @@ from functools import partial
 import numpy as np
 
 from gcnmpi.core.config import Config
-from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels import resolve
 from gcnmpi.layout.loading import PERMUTED_AT_ONCE
@@ -56,7 +55,7 @@ from gcnmpi.nn.model import input_pieces
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Finish, Product, Program, Step, Value
 from gcnmpi.planner.machine import Machine
-from gcnmpi.schemes.forecast import EXCHANGES, Forecast, Span, Sparse
+from gcnmpi.schemes.forecast import EXCHANGES, Forecast, Span, Sparse, halo_bytes
 from partition.errors import UserError
 from partition.graph.graph import Graph, index_dtype, training_vertices
 from partition.graph.store import StoredGraph
@@ -373,10 +372,7 @@ def _training_memory(case: Case, rank: int) -> int:
         exchanged = Counter(v.width for v in matrices(program) if v.exchanged)
         counted = Counter(sizes[0] for name, *sizes in distinct if name in EXCHANGES)
         for width, number in exchanged.items():
-            # Received in messages, and as long as the matrix lives in memory.
-            message = row_bytes(work.config.comm.precision, width, work.itemsize)
-            received = forecast.volume(rank, "aggregate", 1, width).received
-            halo = received * width * work.itemsize // message
+            halo = halo_bytes(forecast, work.config, rank, width)
             buffers += max(0, number - counted[width]) * halo
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
     train, reduced = work.config.train, reduced_bytes(case, rank)

@@ -258,6 +258,13 @@ def exchange_volume(
     )
 
 
+def halo_bytes(forecast: Forecast, config: Config, rank: int, width: int) -> int:
+    """Bytes in memory of what a product receives from others, which may be fewer in messages."""
+    itemsize = np.dtype(config.dtype).itemsize
+    received = forecast.volume(rank, "aggregate", 1, width).received
+    return received * width * itemsize // row_bytes(config.comm.precision, width, itemsize)
+
+
 def whole_row_work(rows: int, product: str, d_in: int, d_out: int) -> Sequence[Dense]:
     """The dense products where rows are whole and weights on every rank."""
     return {
