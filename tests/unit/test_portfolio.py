@@ -16,14 +16,8 @@ from partition.graph.store import list_partitions, open_graph, read_partition, w
 from partition.importing.synthetic import sbm
 from partition.pipeline import portfolio, solving
 from partition.pipeline.adding import add_partition
-from partition.pipeline.portfolio import (
-    AS_FAST,
-    CANDIDATES,
-    Network,
-    add_best,
-    affordable,
-    refine_seconds,
-)
+from partition.pipeline.estimates import CANDIDATES, Network, affordable, refine_seconds
+from partition.pipeline.portfolio import AS_FAST, add_best
 from partition.pipeline.refining import refine_partition
 from partition.refinement.objective import Objective
 
