@@ -29,8 +29,9 @@ def summed_entries(
     Part s sends part r the rows j of the pair's entries that are not marked, and the partial sums
     of the rows i of those that are: the distinct ones of both are together a minimum vertex cover.
 
-    Of several minimum covers, the one of most rows of H and fewest partial sums is taken: a row can
-    leave at once and is not added where it arrives. An entry whose row *and* column are in the
+    All minimum covers of a pair have the same size: which one is taken decides where work is done,
+    but not how much any part sends. It is the one of most rows of H and fewest partial sums: a row
+    can leave at once and is not added where it arrives. An entry whose row *and* column are in the
     cover is served by the row of H. There is one such cover (Dulmage and Mendelsohn 1958), so the
     result depends on neither the order of the entries nor how rows, columns and parts are
     numbered. The entries of a pair alone decide on them: both ends of an exchange, who know

@@ -254,8 +254,11 @@ class _Run:
         for candidate in CANDIDATES:
             if candidate not in (CANDIDATES[0], *others):
                 seconds = candidate.seconds(pins, k) * locality(cut)
-                why = "about {seconds:.0f} s" if candidate in useful else "mixed, it gains nothing"
-                row = _row(candidate, f"not tried: {why.format(seconds=seconds)}")
+                why = f"about {seconds:.0f} s"
+                if candidate not in useful:
+                    gains = "" if self.exchange == "rows" else ", which gains nothing"
+                    why = f"it is for the mixed exchange{gains}"
+                row = _row(candidate, f"not tried: {why}")
                 trials.append(_Trial(candidate, row))
         return trials
 
