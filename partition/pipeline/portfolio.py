@@ -229,7 +229,7 @@ class _Run:
         # By estimates: what is tried, and how hard, does not depend on the clock.
         cut = trials[0].row.get("volume", self.graph.n) / self.graph.n
         first = CANDIDATES[0].seconds(pins, k)
-        useful = [c for c in CANDIDATES[1:] if not self._useless(c, trials[0])]
+        useful = [c for c in CANDIDATES[1:] if not self._why_not(c, trials[0])]
         others = affordable(pins, k, TOOLS_SHARE * planned - first, cut, useful)
         trials += [self._make(candidate, tools_end) for candidate in others]
         expected = first + sum(c.seconds(pins, k) * locality(cut) for c in others)
@@ -254,28 +254,29 @@ class _Run:
         for candidate in CANDIDATES:
             if candidate not in (CANDIDATES[0], *others):
                 seconds = candidate.seconds(pins, k) * locality(cut)
-                why = f"about {seconds:.0f} s"
-                if candidate not in useful:
-                    gains = "" if self.exchange == "rows" else ", which gains nothing"
-                    why = f"it is for the mixed exchange{gains}"
+                why = self._why_not(candidate, trials[0]) or f"about {seconds:.0f} s"
                 row = _row(candidate, f"not tried: {why}")
                 trials.append(_Trial(candidate, row))
         return trials
 
     def aim(self, candidate: Candidate) -> Objective:
         """The objective of a candidate's refinement."""
-        of_model = MODELS[candidate.model].exchange
-        exchange = of_model if self.exchange == "auto" else self.exchange
+        exchange = candidate.exchange if self.exchange == AUTO else self.exchange
         return replace(self.objective, exchange=exchange)
 
-    def _useless(self, candidate: Candidate, first: _Trial) -> bool:
-        """Whether a candidate is for the mixed exchange, and that is not wanted or gains nothing.
+    def _why_not(self, candidate: Candidate, first: _Trial) -> str:
+        """Why a candidate for the mixed exchange is not tried, where that is so.
 
         What it gains on the parts of another candidate is close to what it gains on its own.
         """
-        if MODELS[candidate.model].exchange != "mixed" or self.exchange == "mixed":
-            return False
-        return self.exchange == "rows" or first.mixed_share > GAINS
+        if candidate.exchange == "rows":
+            return ""
+        if self.exchange == "mixed":  # all are refined for it
+            again = (candidate.model, candidate.options) == (first.candidate.model, {})
+            return f"the same as {first.candidate.name}" if again else ""
+        if self.exchange == "rows":
+            return "it is for the mixed exchange"
+        return "it is for the mixed exchange, which gains nothing" * (first.mixed_share > GAINS)
 
     def _make(self, candidate: Candidate, end: float | None) -> _Trial:
         """Run the tool, until ``end`` if there is one."""
