@@ -34,7 +34,6 @@ from gcnmpi.schemes import (
     CopiesOptions,
     ExchangeOptions,
     GridOptions,
-    MixedOptions,
     OverlapOptions,
     PanelOptions,
     PrecisionOptions,
@@ -107,7 +106,6 @@ class TrainConfig(SGDOptions, AdamOptions):
 @dataclass(frozen=True)
 class SchemeConfig(
     ExchangeOptions,
-    MixedOptions,
     GridOptions,
     CopiesOptions,
     OverlapOptions,
@@ -119,7 +117,7 @@ class SchemeConfig(
     name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
     machine: str = key(
         "",
-        "file of 'gcnmpi calibrate' for grid = 'auto'; empty: default constants",
+        "file of 'gcnmpi calibrate', for what is 'auto'; empty: default constants",
         example="machine.json",
     )
 

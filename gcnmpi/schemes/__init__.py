@@ -59,6 +59,12 @@ class ExchangeOptions:
         choices=("auto", "expand", "fold"),
         needs=_SPARSE,
     )
+    exchange: str = key(
+        "auto",
+        "p2p, replicated: what is sent; mixed: rows or partial sums, the fewest of two ranks",
+        choices=("auto", "rows", "mixed"),
+        needs=_SPARSE,
+    )
     transport: str = key(
         "persistent",
         "p2p, replicated: how rows are exchanged",
@@ -83,18 +89,6 @@ class PrecisionOptions:
         "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
         choices=PRECISIONS,
         needs=_SPARSE,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MixedOptions:
-    """Of schemes that may send partial sums in place of rows."""
-
-    section: ClassVar[str] = "scheme"
-    exchange: str = key(
-        "auto",
-        "p2p: what is sent; mixed: rows or partial sums, whichever are fewer for two ranks",
-        choices=("auto", "rows", "mixed"),
     )
 
 
@@ -165,7 +159,7 @@ SCHEMES = Registry(
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={
-        "p2p": (RowsOptions, ExchangeOptions, PrecisionOptions, MixedOptions),
+        "p2p": (RowsOptions, ExchangeOptions, PrecisionOptions),
         "bcast": (RowsOptions, OverlapOptions),
         "replicated": (
             RowsOptions,

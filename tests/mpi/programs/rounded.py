@@ -156,9 +156,9 @@ def main(comm) -> int:
     check_once(comm, folder / f"directed-{comm.size}.graph", "random")
     if comm.size == 4:
         # Copies: exchanges within process columns, and copies that stay equal.
-        mpi.from_root(comm, lambda: prepare(folder, 2))
-        replicated = {"name": "replicated", "replication": 2}
-        for kind in ("directed", "symmetric"):
+        mpi.from_root(comm, lambda: (prepare(folder, 2), add_mixed(folder, 2)))
+        for kind, exchange in product(("directed", "symmetric"), ("rows", "mixed")):
+            replicated = {"name": "replicated", "replication": 2, "exchange": exchange}
             check(comm, folder / f"{kind}-2.graph", "random", replicated, others)
     if comm.size > 2:
         # Ranks 0 and 1 on one node, the others on another: only rows between nodes are rounded.
