@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse import csgraph
 
 from partition.graph.graph import index_dtype
 
@@ -152,6 +151,8 @@ def _by_matching(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) -
     that a largest matching leaves alone: then every minimum cover has its neighbours instead. Left
     vertices without edges are not in it.
     """
+    from scipy.sparse import csgraph  # takes 0.2 s, which most small graphs are spared
+
     ones = np.ones(len(left), np.int8)
     graph = sp.coo_array((ones, (left, right)), shape=(nleft, nright)).tocsr()
     mate = csgraph.maximum_bipartite_matching(graph, perm_type="column")  # of left; −1: none
