@@ -36,6 +36,7 @@ from gcnmpi.schemes import (
     GridOptions,
     OverlapOptions,
     PanelOptions,
+    PrecisionOptions,
     RowsOptions,
     Tensor3DOptions,
 )
@@ -129,7 +130,7 @@ class LoadingConfig(RowsOptions):
 
 
 @dataclass(frozen=True)
-class CommConfig(DeviceOptions):
+class CommConfig(PrecisionOptions, DeviceOptions):
     """``[comm]``: time-out of the job, and how messages are sent."""
 
     timeout: float = key(

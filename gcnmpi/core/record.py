@@ -152,7 +152,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "config": (dict,), "hosts": (list,), "warnings": (list,),
     "epoch": (int,), "epochs": (int,), "epochs_run": (int,), "signal": (int,),
     "checkpoint": (str,), "seconds_per_epoch": (int, float), "bytes_sent": (list,),
-    "messages_sent": (list,), "phases": (dict,),
+    "messages_sent": (list,), "rounding": (list,), "phases": (dict,),
 }  # fmt: skip
 
 
@@ -169,6 +169,9 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
             for name, kinds in _KINDS.items():
                 if name in record and type(record[name]) not in kinds:
                     raise ValueError(f"{name} is {str(record[name])[:80]!r}")
+            for one in record.get("rounding", []):
+                if not isinstance(one, dict) or not _is_number(one.get("error")):
+                    raise ValueError(f"rounding has {str(one)[:80]!r}")
             train = record.get("config", {}).get("train", {})
             if not isinstance(train, dict) or type(train.get("epochs", 1)) is not int:
                 raise ValueError(f"config has train {str(train)[:80]!r}")

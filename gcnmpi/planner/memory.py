@@ -20,7 +20,7 @@ from gcnmpi.planner.case import (
     reduced_bytes,
     train_rows,
 )
-from gcnmpi.schemes.forecast import EXCHANGES, Sparse
+from gcnmpi.schemes.forecast import EXCHANGES, Sparse, halo_bytes
 from partition.graph.graph import index_dtype
 
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
@@ -104,7 +104,7 @@ def _training_memory(case: Case, rank: int) -> int:
         exchanged = Counter(v.width for v in matrices(program) if v.exchanged)
         counted = Counter(sizes[0] for name, *sizes in distinct if name in EXCHANGES)
         for width, number in exchanged.items():
-            halo = forecast.volume(rank, "aggregate", 1, width).received
+            halo = halo_bytes(forecast, work.config, rank, width)
             buffers += max(0, number - counted[width]) * halo
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
     train, reduced = work.config.train, reduced_bytes(case, rank)

@@ -19,6 +19,7 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.core.config import Config
+from gcnmpi.core.precision import EXACT
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array
@@ -27,7 +28,9 @@ from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.proof import oracle
 from gcnmpi.proof.differences import finite_differences
+from gcnmpi.proof.rounding import rounding_checks
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
+from gcnmpi.proof.traffic import traffic_checks
 from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.trainer import Result, Step, train
@@ -94,7 +97,8 @@ def verify(
     Parameters
     ----------
     config : Config
-        Obeyed, but for ``train.epochs``, at most 20 here, and ``train.eval_every``, never 0.
+        Obeyed, but for ``train.epochs``, at most 20 here, and ``train.eval_every``, never 0. With a
+        ``comm.precision`` that rounds, a second run has it, which is held against the first.
     moved : callable
         Called while a rank waits for rank 0, which works alone.
 
@@ -112,7 +116,8 @@ def verify(
     short = dataclasses.replace(
         config.train, epochs=epochs, eval_every=config.train.eval_every or epochs
     )
-    config = dataclasses.replace(config, train=short)
+    asked = dataclasses.replace(config, train=short)
+    config = dataclasses.replace(asked, comm=dataclasses.replace(asked.comm, precision=EXACT))
     tolerances = TOLERANCES[config.dtype]
     problem = open_problem(comm, graph, partition, config)
     result = train(problem)
@@ -126,7 +131,8 @@ def verify(
     classes = _whole(problem, last, classes, width)
     weights = _canonical(problem, model, model.parameters.flat)
     step = Step(problem)
-    gradient = _canonical(problem, step.model, step.gradient(1)[1])
+    flat = np.array(problem.kernel.to_host(step.gradient(1)[1]), np.float64)
+    gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
     gathered = _gathered(problem) if model.program.needs_halo else None
     difference = None
@@ -134,6 +140,9 @@ def verify(
         difference = finite_differences(problem, step, tolerances.difference, DIRECTIONS)
     plans = comm.gather(_plan_figures(problem)) or []
     steps = _optimizer_steps(problem)
+    rounded = []
+    if asked.comm.precision != EXACT:
+        rounded = rounding_checks(comm, graph, partition, asked, result, flat)
 
     checks: list[Check] = []
     if comm.rank == 0:
@@ -155,8 +164,9 @@ def verify(
         if difference is not None:
             checks.append(Check("finite differences", difference, tolerances.difference))
         checks += steps
-        checks += _traffic(result.end)
+        checks += traffic_checks(result.end)
         checks += _metrics(problem, plans)
+        checks += rounded
     # The others sleep while rank 0 works.
     rest_until_all(comm, moved)
     checks = comm.bcast(checks)
@@ -351,24 +361,6 @@ def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> 
     yield Check("M·x", _worst(forward), tolerance, widths)
     yield Check("Mᵀ·y", _worst(backward), tolerance, widths)
     yield Check("⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", _worst(dots), tolerance, widths)
-
-
-# What is predicted, and the field of the record that counts it.
-_COUNTED = {
-    "bytes": "bytes_sent",
-    "received": "bytes_received",
-    "messages": "messages_sent",
-    "shared": "shared_bytes",
-}
-
-
-def _traffic(end: Mapping[str, Any]) -> Iterator[Check]:
-    """Counted against predicted, the largest difference of a rank."""
-    for purpose, prefix in (("training", ""), ("evaluation", "eval_")):
-        for what, counted in _COUNTED.items():
-            sent, predicted = end[f"{prefix}{counted}"], end[f"{prefix}{what}_predicted"]
-            errors = [abs(s - p) for s, p in zip(sent, predicted, strict=True)]
-            yield Check(f"{purpose} {what}", max(errors), 0, f"{sum(sent):,} by all ranks")
 
 
 def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[Check]:

@@ -30,6 +30,9 @@ def print_run(
     found = [epoch for epoch in epochs if epoch.epoch == end.get("best_epoch")]
     if found:
         print(f"best    {_figures(found[0])} (highest validation accuracy)")
+    if rounding := end.get("rounding"):
+        worst = max(exchange["error"] for exchange in rounding)
+        print(f"rounded rows in messages: by {worst:.2g} of their size, in the worst exchange")
     print(f"record  {folder / RECORD}")
     files = [
         f"{path} ({which})"

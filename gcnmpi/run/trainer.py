@@ -22,6 +22,7 @@ from gcnmpi import __version__
 from gcnmpi.core.config import TrainConfig
 from gcnmpi.core.record import Epoch, Writer, continued_record, is_finished, new_record
 from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.halo.messages import relative_errors
 from gcnmpi.kernels.interface import Array
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maxima, versions
 from gcnmpi.mpi.hosts import host_names, slurm_job
@@ -235,7 +236,9 @@ class Step:
     def __call__(self, epoch: int) -> float:
         """Run an epoch and return its loss, equal on every rank."""
         problem = self._problem
-        with problem.traffic.during("train"), problem.phases("other"):
+        measured = epoch in (1, problem.config.train.epochs)
+        during = problem.traffic.during("train", epoch, measured)
+        with during, problem.phases("other"):
             loss, gradient = self.gradient(epoch)
             with problem.phases("update"):
                 self.optimizer.step(gradient)
@@ -423,6 +426,7 @@ def _end_record(
         "seconds_per_epoch": statistics.median(epoch.seconds for epoch in epochs),
         "orders": list(model.program.orders),
         **{key: [numbers[key] for numbers, _ in every] for key in mine},
+        "rounding": relative_errors(comm, traffic.errors),
         "phases": phases,
     }
 

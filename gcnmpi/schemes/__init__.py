@@ -6,6 +6,7 @@ And the options that they own, the transports of those that exchange rows, and o
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gcnmpi.core.precision import EXACT, PRECISIONS
 from gcnmpi.core.settings import key
 from partition.registry import Registry
 
@@ -79,6 +80,19 @@ class ExchangeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PrecisionOptions:
+    """The same, of their messages."""
+
+    section: ClassVar[str] = "comm"
+    precision: str = key(
+        EXACT,
+        "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
+        choices=PRECISIONS,
+        needs=_SPARSE,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class GridOptions:
     """Of schemes whose ranks form a grid."""
 
@@ -145,9 +159,15 @@ SCHEMES = Registry(
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={
-        "p2p": (RowsOptions, ExchangeOptions),
+        "p2p": (RowsOptions, ExchangeOptions, PrecisionOptions),
         "bcast": (RowsOptions, OverlapOptions),
-        "replicated": (RowsOptions, ExchangeOptions, CopiesOptions, OverlapOptions),
+        "replicated": (
+            RowsOptions,
+            ExchangeOptions,
+            PrecisionOptions,
+            CopiesOptions,
+            OverlapOptions,
+        ),
         "summa": (GridOptions, PanelOptions),
         "split3d": (GridOptions, PanelOptions),
         "tensor3d": (GridOptions, Tensor3DOptions),

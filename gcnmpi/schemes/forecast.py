@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
@@ -51,6 +52,8 @@ class Facts:
         Whether they are those of the mixed exchange, which is to be used.
     owned : sequence of int or None
         With ``mixed``: entries of the rows of each part, wherever they are multiplied.
+    precision : str
+        ``comm.precision``, of schemes that have it.
     """
 
     n: int
@@ -62,6 +65,20 @@ class Facts:
     metrics: Mapping[str, Any] | None = None
     mixed: bool = False
     owned: Sequence[int] | None = None
+    precision: str = EXACT
+
+    def row_bytes(self, width: int) -> int:
+        """Bytes of a row of so many columns."""
+        return width * self.itemsize
+
+    def message_bytes(self, width: int) -> int:
+        """Bytes of such a row in a message of an exchange of rows."""
+        return row_bytes(self.precision, width, self.itemsize)
+
+    def buffer_bytes(self, rows: int, width: int) -> int:
+        """Bytes of so many packed and received rows, and of their messages."""
+        memory, message = self.row_bytes(width), self.message_bytes(width)
+        return rows * (memory if message == memory else memory + message)
 
 
 @dataclass(frozen=True)
@@ -188,6 +205,7 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         metrics=metrics,
         mixed=owned is not None,
         owned=owned,
+        precision=config.comm.precision,
     )
 
 
@@ -222,14 +240,23 @@ def alone(facts: Facts) -> dict[str, list[int]]:
     return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
 
 
-def exchange_volume(metrics: Mapping[str, Any], part: int, row_bytes: int, back: bool) -> Volume:
+def exchange_volume(
+    metrics: Mapping[str, Any], part: int, message_bytes: int, back: bool
+) -> Volume:
     """What a part sends and receives in an expand of its needed rows, or in a fold (``back``)."""
     out, into = ("recv", "send") if back else ("send", "recv")
     return Volume(
-        metrics[f"{out}_rows"][part] * row_bytes,
-        metrics[f"{into}_rows"][part] * row_bytes,
+        metrics[f"{out}_rows"][part] * message_bytes,
+        metrics[f"{into}_rows"][part] * message_bytes,
         metrics[f"{out}_messages"][part],
     )
+
+
+def halo_bytes(forecast: Forecast, config: Config, rank: int, width: int) -> int:
+    """Bytes in memory of what a product receives from others, which may be fewer in messages."""
+    itemsize = np.dtype(config.dtype).itemsize
+    received = forecast.volume(rank, "aggregate", 1, width).received
+    return received * width * itemsize // row_bytes(config.comm.precision, width, itemsize)
 
 
 def mixed_ones(facts: Facts, part: int) -> int:

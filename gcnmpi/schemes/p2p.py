@@ -92,7 +92,7 @@ def load(
         both = [forward] if backward is None or backward is forward else [forward, backward]
         plan, both, packings = mixed(comm, plan, parts[plan.halo], both, max_bytes)
         forward, backward = both[0], None if facts.folds else both[-1]
-    products = HaloProduct(runtime, plan, config.scheme)
+    products = HaloProduct(runtime, plan, config)
     operands = products.both(forward, backward, packings) if demand.products else ()
     forecast = P2PForecast(comm.size, facts, {comm.rank: products.kept})
     options = {
@@ -148,13 +148,13 @@ class P2PForecast:
         return sorted({int(np.argmax(figure)) for figure in figures})
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
-        """Rows × width × size of a number."""
+        """Rows × bytes of a row in a message."""
         if product not in EXCHANGES or self.facts.metrics is None:
             return NOTHING
         back = product == "fold" or (product == "aggregate_t" and self.facts.folds)
-        row_bytes = sizes[0] * self.facts.itemsize
-        volume = exchange_volume(self._metrics, rank, row_bytes, back)
-        return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
+        message, row = self.facts.message_bytes(sizes[0]), self.facts.row_bytes(sizes[0])
+        volume = exchange_volume(self._metrics, rank, message, back)
+        return self.kept.get(rank, Kept()).off(volume, message, row, back)
 
     def span(self, product: str, k: int) -> Sequence[Span]:
         """All ranks, each with any other."""
@@ -185,7 +185,7 @@ class P2PForecast:
         if product not in EXCHANGES:
             return 0
         rows = self._metrics["recv_rows"][rank] + self._metrics["send_rows"][rank]
-        return rows * sizes[0] * self.facts.itemsize
+        return self.facts.buffer_bytes(rows, sizes[0])
 
     def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Sums over ranks are those of rows that were exchanged."""

@@ -19,7 +19,8 @@ the q ≠ i of its share; over the c copies they add up to what part i receives 
 bounds it by P/c²·cut, the largest such number times the stages. ``aggregate_t`` expands in the same
 way with the values of Mᵀ where the pattern is symmetric (``scheme.backward``). Else it folds:
 partial sums of Mᵀ·G go back to (q, j), whose copy is then complete and is broadcast to the other
-c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d.
+c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d. What copies
+send each other is not rounded (``comm.precision``).
 
 A pair of parts meets on one copy only, with all of its entries: so these exchanges can be mixed
 (``scheme.exchange``), and send what those of 1D send.
@@ -119,7 +120,7 @@ def load(
         owners = block_of(plan.halo, tiling)
         plan, both, packings = mixed(column.comm, plan, owners, both, max_bytes)
         local, transposed = both[0], None if facts.folds else both[-1]
-    products = HaloProduct(dataclasses.replace(runtime, comm=column.comm), plan, config.scheme)
+    products = HaloProduct(dataclasses.replace(runtime, comm=column.comm), plan, config)
     operands = products.both(local, transposed, packings)
     received = {comm.rank: (plan.nhalo, len(plan.recv_peers))}
     kept = {comm.rank: products.kept}
@@ -191,33 +192,35 @@ class NeededForecast(BlockRowsForecast):
         if product in ROWS:
             block = rank // self.copies
             rows = self._metrics["send_rows"][block] + self._metrics["recv_rows"][block]
-            return rows * sizes[0] * self.facts.itemsize
+            return self.facts.buffer_bytes(rows, sizes[0])
         if not product.startswith("aggregate"):
             return 0
         rows = self._received(rank)[0] + self._sent(rank)[0]
-        return rows * sizes[0] * self.facts.itemsize
+        return self.facts.buffer_bytes(rows, sizes[0])
 
-    def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _stages(self, rank: int, product: str, width: int) -> Volume:
         sent, received = self._sent(rank), self._received(rank)
         back = product == "aggregate_t" and self.facts.folds
         if back:
             sent, received = received, sent
-        volume = Volume(sent[0] * row_bytes, received[0] * row_bytes, sent[1])
-        return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
+        message, row = self.facts.message_bytes(width), self.facts.row_bytes(width)
+        volume = Volume(sent[0] * message, received[0] * message, sent[1])
+        return self.kept.get(rank, Kept()).off(volume, message, row, back)
 
-    def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _rows(self, rank: int, product: str, width: int) -> Volume:
         """All that a part sends and receives in 1D, on each copy of it."""
         block, back = rank // self.copies, product == "fold"
-        volume = exchange_volume(self._metrics, block, row_bytes, back)
-        return self.halo_kept.get(rank, Kept()).off(volume, row_bytes, back)
+        message, row = self.facts.message_bytes(width), self.facts.row_bytes(width)
+        volume = exchange_volume(self._metrics, block, message, back)
+        return self.halo_kept.get(rank, Kept()).off(volume, message, row, back)
 
-    def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _sum(self, rank: int, product: str, width: int) -> Volume:
         """An all-reduce; after a fold the broadcast of the copy that is complete."""
         block, copy = divmod(rank, self.copies)
         if product == "aggregate" or not self.facts.folds or self.copies == 1:
-            return super()._sum(rank, product, row_bytes)
+            return super()._sum(rank, product, width)
         root = copy == copy_of(self.count, self.copies, block)
-        return broadcast(self.rows(block) * row_bytes, self.copies, root)
+        return broadcast(self.rows(block) * self.facts.row_bytes(width), self.copies, root)
 
     def _multiplied(self, rank: int, width: int) -> Sequence[Sparse]:
         """One product with the rows of the share that are there."""

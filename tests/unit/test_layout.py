@@ -35,7 +35,8 @@ ROOMS = {
     ],
 }  # fmt: skip
 GROUND = {
-    "gcnmpi.core.settings", "gcnmpi.kernels", "gcnmpi.nn", "gcnmpi.nn.networks", "gcnmpi.schemes",
+    "gcnmpi.core.precision", "gcnmpi.core.settings", "gcnmpi.kernels", "gcnmpi.nn",
+    "gcnmpi.nn.networks", "gcnmpi.schemes",
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
     "partition.records", "partition.registry", "partition.startup",
 }  # fmt: skip
