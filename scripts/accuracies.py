@@ -34,7 +34,7 @@ def main(comm: Any) -> int:
         config = load_config(asked.config, [*asked.set, f"train.seed={seed}"])
         result = train(open_problem(comm, asked.graph, asked.partition, config))
         best = result.epochs[result.best.epoch - 1]
-        found.append(100 * (best.test_accuracy or 0.0))
+        found.append(100 * (best.of("test", "accuracy") or 0.0))
         if comm.rank == 0:
             print(f"seed {seed}: {found[-1]:.1f} (epoch {best.epoch})", flush=True)
     if comm.rank == 0:

@@ -50,14 +50,14 @@ from gcnmpi.layout.place import Place
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.instructions import INSTRUCTIONS, kept, products
-from gcnmpi.nn.loss import loss_products
 from gcnmpi.nn.model import input_pieces
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Finish, Product, Program, Step, Value
+from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import EXCHANGES, Forecast, Span, Sparse
 from partition.errors import UserError
-from partition.graph.graph import Graph, index_dtype, training_vertices
+from partition.graph.graph import Graph, index_dtype, of_split, training_vertices
 from partition.graph.store import StoredGraph
 
 # How often an operation reads or writes each number of its matrix.
@@ -146,14 +146,14 @@ def workload(
         If the graph has no features or no labels, and none are given.
     """
     manifest = stored.manifest
-    ends = (features or manifest.features, classes or manifest.classes)
+    ends = (features or manifest.features, classes or outputs(config.task.name, manifest))
     for what, width in zip(("features", "labels"), ends, strict=True):
         if not width:
             raise UserError(
                 f"{stored.path} has no {what}",
                 f"import it with --{what} FILE.npy, or --{what} random:16 for an experiment",
             )
-    trained = training_vertices(stored.graph)
+    trained = training_vertices(of_split(stored.graph, config.train.split))
     share = 1.0 if trained is None else float(np.mean(trained))
     config = replace(config, graph=graph_of(config))
     network = network_of(config.model, *ends)
@@ -445,4 +445,5 @@ def _train_rows(case: Case, rank: int) -> int:
 
 
 def _loss_products(case: Case, rank: int) -> list[Product]:
-    return loss_products(case.program.place.layer, _train_rows(case, rank))
+    options, k = case.work.config.task, case.program.place.layer
+    return TASKS.get(options.name).products(options, k, _train_rows(case, rank))

@@ -15,6 +15,7 @@ import numpy as np
 from gcnmpi.core.config import Config, SchemeConfig, section_fields
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.nn.tasks import outputs
 from gcnmpi.planner.costmodel import Case, Cost, Workload, memory, predict, workload
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.schemes import SCHEMES
@@ -253,7 +254,7 @@ def resolved_grid(
         return grids[0] if grids else wanted
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
     # A graph without labels may be meant for inference: a width that is missing decides nothing.
-    ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
+    ends = (stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1)
     setting = Setting(stored, config, machine, ranks_per_node, *ends)
 
     def seconds(scheme: SchemeConfig) -> float:

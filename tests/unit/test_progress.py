@@ -24,7 +24,7 @@ def progress(capsys, epochs, seconds, first=1):
     with Progress(problem, quiet=False, clock=lambda: now[0]) as shown:
         for epoch in range(first, epochs + 1):
             now[0] += seconds
-            shown.epoch(Epoch(epoch, 1.5, None, 0.5, None, seconds))
+            shown.epoch(Epoch(epoch, 1.5, {"val_accuracy": 0.5}, seconds))
     err = capsys.readouterr().err
     assert "\x1b" not in err  # whatever the graph is called
     return err.splitlines()[1:]
