@@ -1,4 +1,4 @@
-"""The ``gcnmpi`` command: train, infer, verify, plan, info. Launch it with mpirun or srun."""
+"""The ``gcnmpi`` command: train, infer, verify, info, config. Launch it with mpirun or srun."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli import bench, cluster, schemes
+from gcnmpi.cli import bench, cluster, repeated, schemes
 from gcnmpi.cli.common import Job, common, of_split, same_words, split_option, watched
 from gcnmpi.core.config import (
     MODELS,
@@ -378,6 +378,8 @@ for command in (
     schemes.calibrate,
     schemes.bench_schemes,
     bench.bench,
+    repeated.repeat,
+    repeated.sweep,
     cluster.doctor,
     cluster.submit,
     cluster.status,

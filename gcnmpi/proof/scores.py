@@ -22,7 +22,9 @@ def score(metric: str, logits: np.ndarray, labels: np.ndarray) -> float | None:
     logits : (m, c) numbers
     labels : (m,) classes, or (m, c) numbers, NaN where unknown
     """
-    return SCORES[metric](np.asarray(logits, np.float64), np.asarray(labels))
+    labels = np.asarray(labels)
+    labels = labels if labels.ndim == 1 else labels.astype(np.float64)
+    return SCORES[metric](np.asarray(logits, np.float64), labels)
 
 
 def _columns(z: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -210,9 +210,12 @@ def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str
     before : mapping
         The configuration as a record or a checkpoint keeps it.
     """
-    values = dict(_flat(before))
+    values, train = dict(_flat(before)), config.train
+    # Where evaluations decide, it matters when they are made.
+    decides = train.patience or train.schedule == "plateau"
     for name, value in _flat(_plain(asdict(config))):
-        if not name.startswith(FREE) and value != values.get(name):
+        free = name.startswith(FREE) and not (decides and name == "train.eval_every")
+        if not free and value != values.get(name):
             yield name, values.get(name), value
 
 

@@ -59,14 +59,13 @@ def describe_data(stored: StoredGraph) -> dict[str, Any]:
         labels = int(sizes.sum())
     targets = None
     if graph.targets is not None and graph.n:
-        known = ~np.isnan(graph.targets)
-        values = np.where(known, graph.targets, 0)
+        values = graph.targets[~np.isnan(graph.targets)]
         targets = {
             "columns": int(graph.targets.shape[1]),
-            "min": float(np.nanmin(graph.targets, initial=np.inf)),
-            "max": float(np.nanmax(graph.targets, initial=-np.inf)),
-            "unknown": 1 - float(np.mean(known)),
-            "ones": float(np.mean(values[known] == 1)) if known.any() else 0.0,
+            "min": float(values.min()) if len(values) else 0.0,
+            "max": float(values.max()) if len(values) else 0.0,
+            "unknown": 1 - len(values) / graph.targets.size,
+            "ones": float(np.mean(values == 1)) if len(values) else 0.0,
         }
     ids = None
     if graph.ids is not None and graph.n:

@@ -123,6 +123,13 @@ def test_only_training_vertices_count(options, labels):
     assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(np.sum(gradient * step), rel=1e-8)
 
 
+def test_labels_of_float32_are_as_good_as_others_in_float64():
+    options = {"name": "labels", "label_smoothing": 0.1, "class_weights": "1,1.1,1.2"}
+    found = [loss_and_gradient(options, labels) for labels in (LABELS, LABELS.astype(np.float32))]
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
 def test_huge_logits_make_no_overflow():
     with np.errstate(all="raise", under="ignore"):
         for labels, options in ((CLASSES, WEIGHTS), (LABELS, {"name": "labels"})):

@@ -37,7 +37,9 @@ class MeanOfEntries:
         known = ~np.isnan(labels) & made.targets.masks["train"][:, np.newaxis]
         self._rows = np.flatnonzero(known.any(axis=1))
         self._known = known[self._rows]
-        self._labels = np.where(self._known, labels[self._rows], 0)
+        # What is made of them is as exact as the output at least.
+        dtype = np.result_type(labels.dtype, made.kernel.dtype)
+        self._labels = np.where(self._known, labels[self._rows], 0).astype(dtype)
         self._step = max(1, _AT_ONCE // max(1, labels.shape[1]))
 
     def products(self) -> list[Product]:
