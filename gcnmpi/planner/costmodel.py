@@ -57,7 +57,7 @@ from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import EXCHANGES, Forecast, Span, Sparse
 from partition.errors import UserError
-from partition.graph.graph import Graph, index_dtype, of_split, training_vertices
+from partition.graph.graph import Graph, index_dtype, training_vertices
 from partition.graph.store import StoredGraph
 
 # How often an operation reads or writes each number of its matrix.
@@ -153,7 +153,7 @@ def workload(
                 f"{stored.path} has no {what}",
                 f"import it with --{what} FILE.npy, or --{what} random:16 for an experiment",
             )
-    trained = training_vertices(of_split(stored.graph, config.train.split))
+    trained = training_vertices(stored.graph)
     share = 1.0 if trained is None else float(np.mean(trained))
     config = replace(config, graph=graph_of(config))
     network = network_of(config.model, *ends)

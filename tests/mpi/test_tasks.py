@@ -52,7 +52,7 @@ def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("tasks") / "g.graph"
     write_graph(path, make_graph(), source={})
     for k in (2, 3, 4):
-        add_partition(path, "rp", k, seed=1)
+        add_partition(path, "rp", k)
     return path
 
 
@@ -116,7 +116,7 @@ def test_runs_that_watch_the_validation_metric(gcnmpi_lines, folder, tmp_path):
             train(folder, tmp_path / "no", *LONG, words=["--split", "2"]),
             train(none, tmp_path / "no", *WATCHED),
             train(none, tmp_path / "no", *LONG, "train.schedule=plateau"),
-            train(folder, whole, *LONG, "train.patience=5"),
+            train(folder, whole, *WATCHED, "train.patience=5"),
             train(folder, tmp_path / "numbers", *LONG, *NUMBERS),
         ],
     )

@@ -48,7 +48,8 @@ def average_precision(comm: Comm, scored: Scored) -> float | None:
     hits, misses = ones - order.ones_below, zeros - order.zeros_below  # at or above the score
     some = order.ones > 0
     share = order.ones[some] * (hits[some] / (hits[some] + misses[some]))
-    sums = np.bincount(order.columns[some], share, order.width)
+    sums = np.zeros(order.width)
+    np.add.at(sums, order.columns[some], share)
     sum_in_place(comm, sums)
     there = order.totals[0]
     # A column without negatives says as little as one without positives, but is defined.

@@ -33,7 +33,8 @@ def main(comm):
                 if found is not None and expected is not None:
                     error = abs(found - expected) / max(1.0, abs(expected))
                     apart[metric] = max(apart[metric], error)
-                assert len({*comm.allgather(found)}) == 1
+                every = comm.allgather(found)
+                assert len({*every}) == 1, (seed, kind, metric, every)
     worst = share_of_the_fullest(comm)
     if comm.rank == 0:
         print(json.dumps({"apart": apart, "fullest": worst}))
