@@ -45,7 +45,7 @@ class Evaluation:
         return found
 
     def __call__(self) -> dict[str, float | None]:
-        """All values, equal on every rank; None where there is no such mask."""
+        """All values, equal on every rank; None where there is no such mask, or no number."""
         problem = self._problem
         values: dict[str, float | None] = dict.fromkeys(self.names)
         with problem.traffic.during("eval"), problem.phases.as_one("eval"):
@@ -59,7 +59,8 @@ class Evaluation:
                     for metric in self._others:
                         if self._targets.counts[mask]:
                             value = METRICS.get(metric)(problem.comm, scored)
-                            values[f"{mask}_{metric}"] = value
+                            if value is not None and np.isfinite(value):
+                                values[f"{mask}_{metric}"] = value
         return values
 
     def _accuracies(self, logits: Array) -> dict[str, float]:
