@@ -334,16 +334,19 @@ def config(name: str | None) -> int:
 
     \b
       gcnmpi config gcn > my.toml
+      gcnmpi config tuned/physics-sage > my.toml
     """
+    folder = files("gcnmpi").joinpath("configs")
     there = {
-        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
-        for file in files("gcnmpi").joinpath("configs").iterdir()
+        f"{prefix}{file.name.removesuffix('.toml')}": file.read_text(encoding="utf-8")
+        for prefix, place in (("", folder), ("tuned/", folder.joinpath("tuned")))
+        for file in place.iterdir()
         if file.name.endswith(".toml")
     }
     if name is None:
         for each, text in sorted(there.items()):
             about = text.splitlines()[0].removeprefix("# ")
-            print(f"{each:14} {re.split('[:.] |[:.]$', about)[0]}")
+            print(f"{each:22} {re.split('[:.] |[:.]$', about)[0]}")
     elif name.removesuffix(".toml") not in there:
         raise unknown_name("configuration", name, there)
     else:

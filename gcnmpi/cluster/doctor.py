@@ -21,8 +21,8 @@ from gcnmpi.core.config import Config
 from gcnmpi.kernels import AUTO, resolve
 from gcnmpi.mpi.comm import Comm, cuda_aware, from_root, versions
 from gcnmpi.mpi.hosts import most_ranks_a_node
-from gcnmpi.planner.costmodel import memory
 from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError

@@ -37,7 +37,6 @@ from gcnmpi.schemes import (
     CopiesOptions,
     ExchangeOptions,
     GridOptions,
-    MixedOptions,
     OverlapOptions,
     PanelOptions,
     RowsOptions,
@@ -62,7 +61,6 @@ class GraphConfig(MatrixOptions):
 @dataclass(frozen=True)
 class SchemeConfig(
     ExchangeOptions,
-    MixedOptions,
     GridOptions,
     CopiesOptions,
     OverlapOptions,
@@ -74,7 +72,7 @@ class SchemeConfig(
     name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
     machine: str = key(
         "",
-        "file of 'gcnmpi calibrate' for grid = 'auto'; empty: default constants",
+        "file of 'gcnmpi calibrate', for what is 'auto'; empty: default constants",
         example="machine.json",
     )
 

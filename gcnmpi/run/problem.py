@@ -29,7 +29,8 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.nn.tasks.interface import Targets, Task
-from gcnmpi.planner.ranking import resolved_direction, resolved_grid
+from gcnmpi.planner.auto import resolved_exchange, resolved_grid
+from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
@@ -341,4 +342,6 @@ def _check(
             takes = f"this run has {size} ranks"
             hint = f"start it with mpirun -n {partition.k}, or {hint}"
         raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
+    resolved = dataclasses.replace(config, scheme=scheme)
+    scheme = resolved_exchange(stored, partition, resolved, size, ranks_per_node)
     return partition, manifest, config, scheme

@@ -58,6 +58,12 @@ class ExchangeOptions:
         choices=("auto", "expand", "fold"),
         needs=_SPARSE,
     )
+    exchange: str = key(
+        "auto",
+        "p2p, replicated: what is sent; mixed: rows or partial sums, the fewest of two ranks",
+        choices=("auto", "rows", "mixed"),
+        needs=_SPARSE,
+    )
     transport: str = key(
         "persistent",
         "p2p, replicated: how rows are exchanged",
@@ -69,18 +75,6 @@ class ExchangeOptions:
         "p2p, replicated: row blocks of the own product; between blocks messages progress",
         low=1,
         needs=_SPARSE,
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MixedOptions:
-    """Of schemes that may send partial sums in place of rows."""
-
-    section: ClassVar[str] = "scheme"
-    exchange: str = key(
-        "auto",
-        "p2p: what is sent; mixed: rows or partial sums, whichever are fewer for two ranks",
-        choices=("auto", "rows", "mixed"),
     )
 
 
@@ -151,7 +145,7 @@ SCHEMES = Registry(
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={
-        "p2p": (RowsOptions, ExchangeOptions, MixedOptions),
+        "p2p": (RowsOptions, ExchangeOptions),
         "bcast": (RowsOptions, OverlapOptions),
         "replicated": (RowsOptions, ExchangeOptions, CopiesOptions, OverlapOptions),
         "summa": (GridOptions, PanelOptions),

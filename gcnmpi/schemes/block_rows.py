@@ -192,6 +192,14 @@ class BlockRowsForecast(ABC):
         """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
         return self._tile_entries(rank) * (2 if self._keeps_transpose else 1)
 
+    def loaded(self, rank: int) -> int:
+        """The same, and those that move."""
+        if self.facts.owned is None:
+            return self.entries(rank)
+        block, copy = divmod(rank, self.copies)
+        mine = self.facts.owned[block] * self._share_rows(copy) // max(1, self.facts.n)
+        return mine * (2 if self._keeps_transpose else 1)
+
     def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """The sum over copies, which after a fold is none."""
         if not product.startswith("aggregate") or self.copies == 1:

@@ -15,8 +15,8 @@ from pathlib import Path
 from gcnmpi.core.config import load_config
 from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.planner.costmodel import memory
 from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem
