@@ -16,7 +16,7 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.planner.costmodel import ARITHMETIC
 from gcnmpi.run.problem import Problem, open_problem
-from gcnmpi.run.trainer import Step
+from gcnmpi.run.step import Step
 from gcnmpi.schemes.forecast import Sparse, make_facts
 from gcnmpi.schemes.p2p import P2PForecast
 from partition.errors import UserError

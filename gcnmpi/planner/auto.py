@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.nn.tasks import outputs
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
@@ -49,7 +50,7 @@ def resolved_grid(
         return grids[0] if grids else wanted
     machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
     # A graph without labels may be meant for inference: a width that is missing decides nothing.
-    ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
+    ends = (stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1)
     setting = Setting(stored, config, machine, ranks_per_node, *ends)
 
     def seconds(scheme: SchemeConfig) -> float:
@@ -79,7 +80,7 @@ def resolved_exchange(
     wanted = config.scheme
     if wanted.name not in MIXING or wanted.exchange != "auto":
         return wanted
-    ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
+    ends = (stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1)
     setting = Setting(stored, config, Machine(), ranks_per_node, *ends, locality=False)
     found = setting.exchanges(Candidate(wanted, {}, size, partition), size)
     if not found:

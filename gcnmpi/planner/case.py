@@ -13,6 +13,7 @@ from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.instructions import products
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Product, Program, Step
+from gcnmpi.nn.tasks import outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast
 from partition.errors import UserError
@@ -105,7 +106,7 @@ def workload(
         If the graph has no features or no labels, and none are given.
     """
     manifest = stored.manifest
-    ends = (features or manifest.features, classes or manifest.classes)
+    ends = (features or manifest.features, classes or outputs(config.task.name, manifest))
     for what, width in zip(("features", "labels"), ends, strict=True):
         if not width:
             raise UserError(

@@ -41,8 +41,8 @@ from functools import partial
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.nn.instructions import INSTRUCTIONS, products
-from gcnmpi.nn.loss import loss_products
 from gcnmpi.nn.program import Finish, Product
+from gcnmpi.nn.tasks import TASKS
 from gcnmpi.planner.case import (
     Case,
     parameter_numbers,
@@ -169,4 +169,5 @@ def _passes_seconds(case: Case, rank: int) -> float:
 
 
 def _loss_products(case: Case, rank: int) -> list[Product]:
-    return loss_products(case.program.place.layer, train_rows(case, rank))
+    options, k = case.work.config.task, case.program.place.layer
+    return TASKS.get(options.name).products(options, k, train_rows(case, rank))

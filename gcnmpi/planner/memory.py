@@ -108,7 +108,7 @@ def _training_memory(case: Case, rank: int) -> int:
             buffers += max(0, number - counted[width]) * halo
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
     train, reduced = work.config.train, reduced_bytes(case, rank)
-    copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)
+    copies = 4 if train.optimizer in ("adam", "adamw") else 2 + (train.momentum > 0)
     state = copies * parameter_numbers(case, rank) * work.itemsize + reduced
     scratch = [forecast.reduction_scratch(rank, *product) for product in distinct.values()]
     return dense * work.itemsize + buffers + state + max([reduction_scratch(reduced), *scratch])

@@ -237,7 +237,8 @@ class _Run:
         made = [trial for trial in trials if trial.parts is not None]
         pace = sum(trial.row["seconds"] for trial in trials) / (1 + expected)
 
-        queue = sorted(made, key=self._promise)
+        # Of equals, the one that is refined for the fewest rows first.
+        queue = sorted(made, key=lambda t: (self._promise(t), t.candidate.exchange == "rows"))
         while queue:
             trial = queue.pop(0)
             cost = refine_seconds(pins, k, cut)
@@ -329,6 +330,7 @@ class _Run:
 
     def _shortest(self, trial: _Trial) -> tuple[Metrics, float]:
         """The exchange that is predicted to be shortest, or the one asked for; and its seconds."""
+        assert trial.parts is not None
         what = self.graph, trial.parts, self.k, self.common["direction"]
         rows = measure(*what)
         as_rows = rows, self.network.seconds(rows)

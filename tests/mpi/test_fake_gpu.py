@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 from test_schemes import MODULES, check_schemes
+from test_tasks import make_graph
 from words import sets
 
 from gcnmpi.core.record import read_run
 from gcnmpi.kernels import cuda
+from partition.graph.store import write_graph
+from partition.pipeline.adding import add_partition
 
 ROOT = Path(__file__).parents[2]
 
@@ -173,3 +176,20 @@ def test_nvidias_compiler_takes_the_source(tmp_path, dtype):
     (tmp_path / "kernels.cu").write_text(cuda.source(dtype))
     command = ["nvcc", "-std=c++17", "-Werror", "all-warnings", "-ptx", "kernels.cu"]
     subprocess.run(command, cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        ("task.name=labels", "task.label_smoothing=0.1", "train.optimizer=adamw"),
+        ("task.class_weights=balanced", "task.metrics=roc_auc", "train.schedule=plateau"),
+    ],
+    ids=lambda task: task[0],
+)
+def test_tasks_compute_on_the_host_what_a_kernel_lacks(mpirun, tmp_path, task):
+    write_graph(tmp_path / "g.graph", make_graph(), source={})
+    add_partition(tmp_path / "g.graph", "rp", 2)
+    settings = ("kernel=cupy", "train.epochs=4", "train.clip_norm=0.1", *task)
+    words = ["verify", tmp_path / "g.graph", "--partition", "rp-2", *sets(*settings)]
+    done = mpirun(2, "gcnmpi", *words, timeout=120, env=fake())
+    assert done.returncode == 0, done.stdout + done.stderr

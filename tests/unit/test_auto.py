@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from gcnmpi.core.config import from_table
+from gcnmpi.layout import runtime as layout
 from gcnmpi.planner.auto import resolved_exchange
 from gcnmpi.planner.machine import Machine, write_machine
 from gcnmpi.planner.ranking import Candidate, Setting, rank_schemes
+from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.store import open_graph, read_partition, write_graph
@@ -42,12 +44,12 @@ def stored(tmp_path_factory):
     return open_graph(path)
 
 
-def resolve(stored, machine=None, per_node=1, partition=None, model=None, **scheme):
+def resolve(stored, machine=None, per_node=1, partition=None, model=None, size=2, **scheme):
     if machine is not None:
         scheme["machine"] = str(stored.path.with_name(machine))
     config = from_table({"scheme": scheme, "model": {"name": model} if model else {}})
     partition = partition or read_partition(stored.path, "block-2")
-    return resolved_exchange(stored, partition, config, 2, per_node)
+    return resolved_exchange(stored, partition, config, size, per_node)
 
 
 def test_the_shorter_epoch_is_taken(stored):
@@ -74,6 +76,18 @@ def test_what_cannot_mix_takes_rows(stored):
     assert resolve(stored, "slow", partition=old).exchange == "rows"
     other = from_table({"scheme": {"name": "summa"}})
     assert resolved_exchange(stored, None, other, 2, 1) == other.scheme
+
+
+def test_copies_mix_where_they_send_rows(stored):
+    copies = {"name": "replicated", "size": 4}
+    assert resolve(stored, "slow", **copies).exchange == "mixed"
+    assert resolve(stored, "fast", **copies).exchange == "rows"
+    assert resolve(stored, "slow", sparse=False, **copies).exchange == "rows"
+    config = from_table({"scheme": {"name": "replicated", "exchange": "mixed"}})
+    config = dataclasses.replace(config, scheme=dataclasses.replace(config.scheme, sparse=False))
+    source = layout.Source(stored, read_partition(stored.path, "block-2"), "in")
+    with pytest.raises(UserError, match="sends whole blocks"):
+        make_facts(source, config, layout.Demand())
 
 
 def test_a_plan_has_both(stored):

@@ -23,6 +23,7 @@ from partition.refinement.objective import Objective
 
 pytestmark = pytest.mark.slow
 
+BY_NAME = {candidate.name: candidate for candidate in CANDIDATES}
 FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance", "seconds")
 
 
@@ -69,7 +70,7 @@ def test_predicted_time_by_hand():
 
 
 def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
-    monkeypatch.setattr(portfolio, "CANDIDATES", CANDIDATES[:2])
+    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["gp-vol"]))
     made = add_best(folder, 4, network=Network(width=8))
     assert (made.name, made.model) == ("auto-4", "auto")
     assert made.deterministic
@@ -91,8 +92,7 @@ def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
 
 
 def test_a_partition_for_either_exchange(tmp_path, monkeypatch):
-    by_name = {candidate.name: candidate for candidate in CANDIDATES}
-    monkeypatch.setattr(portfolio, "CANDIDATES", (by_name["gp"], by_name["mg"]))
+    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
     path = tmp_path / "hubs.graph"
     write_graph(path, rmat(9, 3000, seed=2), source={})
     network = Network(alpha=0, beta=1e-6)
@@ -113,8 +113,7 @@ def test_a_partition_for_either_exchange(tmp_path, monkeypatch):
 
 
 def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, monkeypatch):
-    by_name = {candidate.name: candidate for candidate in CANDIDATES}
-    monkeypatch.setattr(portfolio, "CANDIDATES", (by_name["gp"], by_name["mg"]))
+    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
     path = tmp_path / "ring.graph"
     around = np.arange(300)
     write_graph(path, from_arcs(300, list(zip(around, np.roll(around, 1), strict=True))), source={})
