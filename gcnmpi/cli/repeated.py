@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -144,7 +145,8 @@ def _job(
         def begin(planned: Any, problem: Any) -> Callable[[Any], None]:
             hidden = quiet or comm.rank != 0
             if not hidden:
-                print(f"run {runs.index(planned) + 1} of {total}: {planned.name}", flush=True)
+                text = f"run {runs.index(planned) + 1} of {total}: {planned.name}"
+                print(text, file=sys.stderr, flush=True)
             progress = Progress(problem, quiet=hidden)
 
             def on_epoch(epoch: Any) -> None:
@@ -156,7 +158,7 @@ def _job(
         found = run_all(comm, graph, partition, runs, out, purpose, begin, stop)
         if found is None:
             if comm.rank == 0:
-                click.echo("stopped as asked; the same command goes on", err=True)
+                print("stopped as asked; the same command goes on", file=sys.stderr)
             return EXIT_REQUEUE
         if comm.rank == 0:
             print_repeated(found, as_json)

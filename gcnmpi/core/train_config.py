@@ -60,7 +60,10 @@ class CosineOptions:
 
     section: ClassVar[str] = "train"
     period: int = key(
-        0, "cosine: epochs to the lowest learning rate; 0: all after the warm-up", low=0
+        0,
+        "cosine: epochs to the lowest learning rate; 0: all after the warm-up",
+        low=0,
+        example=100,
     )
 
 

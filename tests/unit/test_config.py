@@ -142,7 +142,7 @@ def test_settings_are_toml_or_as_people_write_them(setting, name, value):
     ("setting", "says"),
     [
         ("lr=3", "unknown config key 'lr'\n  hint: did you mean 'train.lr'?"),
-        ("name=3", "did you mean 'model.name' or 'scheme.name'?"),
+        ("name=3", "did you mean 'model.name' or 'task.name' or 'scheme.name'?"),
         ("modle.hidden=3", "did you mean 'model.hidden'?"),
         ("train.colour=3", "hint: keys of train: epochs, seed, "),
         ("trian=3", "did you mean 'train'?"),
@@ -323,6 +323,9 @@ def _with_owner(name, *settings):
         owners = registry.owners(name)
         if owners:
             settings = (f"{selector}={owners[0]}", *settings)
+    needed = {key: entry.metadata["needs"] for key, entry, _ in key_fields()}[name]
+    if needed is not None:
+        settings = (f"{needed[0]}={spelled(needed[1])}", *settings)
     if name == "scheme.overlap":
         assert "scheme.name=bcast" in settings
     return load_config(None, settings)

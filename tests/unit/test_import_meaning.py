@@ -216,7 +216,7 @@ def test_a_column_of_ids_says_whose_row_it_is(place):
     (place / "x.csv").write_text("id,a\n3,1\n1,1\n")
     assert "there is none for vertex 0" in refused("--features", "x.csv")
     (place / "x.csv").write_text("".join(f"{i},0.5\n" for i in range(6)))
-    assert "ids, or a feature?" in refused("--features", "x.csv")
+    assert "ids, or features?" in refused("--features", "x.csv")
 
 
 def test_ids_permute_rows_of_formats_that_number_their_vertices(place):

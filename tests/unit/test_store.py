@@ -42,6 +42,7 @@ def full_graph(n=12):
         labels=rng.integers(-1, 4, n).astype(np.int32),
         masks={"train": np.arange(n) < 4, "test": np.arange(n) >= 8},
         ids=np.arange(n, dtype=np.int64) * 7,
+        targets=rng.random((n, 2)).astype(np.float32),
     )
 
 
