@@ -161,7 +161,8 @@ def choose(state, v, desk, lost, energy, random):
 def sweep(state, vertices, temperature, energy, random, imbalance, every):
     """Offer each vertex of a list, in random order, its best other part.
 
-    As :func:`partition.refinement.moves.sweep`; all is counted anew when ``every`` entries have
+    As :func:`partition.refinement.moves.sweep`; with a negative temperature, only moves that gain
+    more than its amount are made. All is counted anew when ``every`` entries have
     been looked at since the last time, and at the end.
     """
     k = len(state.sizes)
@@ -181,7 +182,9 @@ def sweep(state, vertices, temperature, energy, random, imbalance, every):
         if b < 0:
             continue
         # A random tolerance for Δ, with the probabilities above.
-        tolerance = -temperature * np.log(1.0 - draw(random)) if temperature > 0 else 0.0
+        tolerance = temperature
+        if temperature > 0:
+            tolerance *= -np.log(1.0 - draw(random))
         if delta > tolerance:
             continue
         messages = state.messages[0]

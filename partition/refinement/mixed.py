@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from partition.graph.graph import Graph, columns
 from partition.models.medium_grain import medium_grain_model
 from partition.refinement.exact import sweep
 from partition.refinement.matching import Matching, boundary, new_matching, place, settle
-from partition.refinement.objective import Objective
+from partition.refinement.objective import OBJECTIVES, Objective
 from partition.refinement.search import (
     COLDEST,
     HOTTEST,
@@ -30,13 +31,17 @@ from partition.refinement.search import (
     value,
 )
 
-CLUSTERS = 0.15  # effort of the first step
-LOOKS = 5_000_000_000  # at ends of entries, while annealing: about a minute,
+CLUSTERS = 0.15  # effort of each round of the first step: not enough to heat, so parts hold
+ROUNDS = 2  # of them
+LEFT = 0.6  # of a time limit, for annealing
+LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
 FEWEST, MOST = 4, 200  # and sweeps
-FLAT = 3  # of them at temperature 0, at most
+FLAT = 3  # of them that only make moves that gain, at most
 TOLERANCE = 0.04  # how much worse heating may make the partition, per unit of weight
 SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes
 CELLS = 1 << 28  # vertices times parts beyond which there is no memory to match them
+LAST = 3  # further sweeps, each after the balance is restored
+GAIN = 1e-6  # what their moves gain at least: others would change the balance for nothing
 REPAIRS = 8  # rounds that restore the balance, at most
 RELIEF = (0.1, 0.5, 2.0, 100.0)  # what a unit of weight beyond the limit costs in them
 
@@ -78,26 +83,29 @@ def refine_mixed(
     start = np.asarray(parts, np.int32)
     if k == 1 or not graph.nnz:
         return start
-    objective = objective or Objective(exchange="mixed")
-    weights = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
-    matching = None
-    if graph.n * k <= CELLS:
-        matching = new_matching(*columns(graph, direction), start, k, weights, counted, imbalance)
-        weights = matching.weights
-    model = medium_grain_model(graph, direction, start)
-    if matching is None:
-        weights = weights + np.outer(model.weights, counted)
-    clusters = refine(
-        replace(model, weights=weights[:, 0]), start, k, extra_weights=weights[:, 1:],
-        imbalance=imbalance, objective=objective, seed=seed,
-        effort=effort if matching is None else CLUSTERS * min(1.0, effort),
-        time_limit=None if time_limit is None else time_limit / 4,
-    )  # fmt: skip
-    if matching is None:
-        return clusters
+    objective = objective or OBJECTIVES["mixed"]
+    base = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
+    common: dict[str, Any] = {"imbalance": imbalance, "objective": objective, "seed": seed}
+
+    def clusters(parts: np.ndarray, weights: np.ndarray | None, share: float) -> np.ndarray:
+        model = medium_grain_model(graph, direction, parts)
+        if weights is None:
+            weights = base + np.outer(model.weights, counted)
+        return refine(
+            replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:], **common,
+            effort=effort * share, time_limit=None if time_limit is None else time_limit * share,
+        )  # fmt: skip
+
+    if graph.n * k > CELLS:
+        return clusters(start, None, 1.0)
+    matching = new_matching(*columns(graph, direction), start, k, base, counted, imbalance)
     search = _Search(matching, objective, imbalance, seed)
-    search.place(clusters)
-    search.anneal(effort, None if time_limit is None else 0.75 * time_limit)
+    for _ in range(ROUNDS):
+        search.place(clusters(matching.parts, matching.weights, CLUSTERS))
+    search.anneal(effort, None if time_limit is None else LEFT * time_limit)
+    for _ in range(LAST):
+        search.relieve()
+        search.improve()
     search.relieve()
     return search.best
 
@@ -125,6 +133,7 @@ class _Search:
             looks = (int(state.looks[0]) - first) / (LOOKS * effort)
             return max(clock, looks, sweeps / max(FEWEST, MOST * effort))
 
+        kept, before = state.parts.copy(), value(self.objective, state)
         temperature, ceiling = COLDEST, self._smooth() + TOLERANCE * self.objective.sum()
         while temperature < HOTTEST and spent() < 0.25:
             self._sweep(temperature)
@@ -137,9 +146,12 @@ class _Search:
             cooled = (spent() - hot) / (0.9 - hot)
             self._sweep(temperature * (COLDEST / temperature) ** cooled)
             sweeps += 1
+        if value(self.objective, state) > before:
+            # Of web graphs, single vertices cannot find the way back.
+            self.place(kept)
         for _ in range(FLAT):
             if spent() < 1:
-                self._sweep(0.0)
+                self._sweep(-GAIN)
                 sweeps += 1
         self._settle()
 
@@ -159,12 +171,17 @@ class _Search:
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
                 if len(vertices):
                     energy = energy_at(self.state, self.objective, pressure)
-                    sweep(self.state, vertices, 0.0, energy, self.random, float(asked), every)
+                    sweep(self.state, vertices, -GAIN, energy, self.random, float(asked), every)
             self._settle()
+
+    def improve(self) -> None:
+        """A sweep that makes only moves that gain something: others would change the balance."""
+        self._sweep(-GAIN)
+        self._settle()
 
     def _sweep(self, temperature: float) -> None:
         vertices = boundary(self.state)
-        energy = energy_at(self.state, self.objective, PRESSURE[temperature == 0])
+        energy = energy_at(self.state, self.objective, PRESSURE[temperature <= 0])
         every = SETTLED * len(self.state.rows)
         unit = self.objective.sum()
         sweep(self.state, vertices, unit * temperature, energy, self.random, self.imbalance, every)

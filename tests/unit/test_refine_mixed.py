@@ -163,9 +163,9 @@ def test_never_worse_and_balanced(case, objective):
     graph, parts, k = case
     new = refine_mixed(graph, parts, k, objective=objective, effort=0.1)
     old, after = (measure_mixed(graph, p, k) for p in (parts, new))
-    heaviest = medium_grain_model(graph, "in", new).weights.max()
+    heaviest = matched(graph, new, k).weights.max()
     allowed = max(1.01 * sum(after.work) / k, heaviest)
-    old_heaviest = medium_grain_model(graph, "in", parts).weights.max()
+    old_heaviest = matched(graph, parts, k).weights.max()
     if max(old.work) <= max(1.01 * sum(old.work) / k, old_heaviest):
         assert max(after.work) <= allowed
         assert score(after, objective) <= score(old, objective) + 1e-9
