@@ -31,7 +31,7 @@ from partition.pipeline.estimates import Network
 from partition.pipeline.portfolio import AIMS, TIME_LIMIT, add_best
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import MAPPINGS, NODES_FIRST, choose_tool
-from partition.refinement.objective import EXCHANGES, WEIGHTS, Objective
+from partition.refinement.objective import EXCHANGES, OBJECTIVES, WEIGHTS, Objective
 from partition.reporting.describe import describe_partition
 
 
@@ -39,7 +39,8 @@ def weigh_option(command: Callable) -> Callable:
     """--weigh, of commands that refine."""
     text = "Weight of a term of the objective of refinement; terms and default weights: "
     text += ", ".join(f"{name} ({getattr(Objective, name):g})" for name in WEIGHTS)
-    text += ". May be repeated; add then also refines."
+    text += f"; max_send ({OBJECTIVES['mixed'].max_send:g}) in a mixed exchange. "
+    text += "May be repeated; add then also refines."
     return click.option("--weigh", metavar="NAME=WEIGHT", multiple=True, help=text)(command)
 
 
@@ -280,7 +281,7 @@ def parse_objective(pairs: tuple[str, ...], exchange: str) -> Objective:
             raise UserError(f"--weigh {pair}: this is not NAME=WEIGHT") from None
         if not 0 <= weights[name] < math.inf:
             raise UserError(f"--weigh {pair}: weights are not negative")
-    objective = replace(Objective(exchange=exchange), **weights)
+    objective = replace(OBJECTIVES[exchange], **weights)
     if not objective.sum():
         raise UserError("all weights of the objective are 0")
     return objective

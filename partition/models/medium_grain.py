@@ -12,15 +12,12 @@ import numpy as np
 
 from partition.graph.cover import summed_entries
 from partition.graph.graph import Graph, columns
-from partition.graph.hashing import key, mixed
 from partition.graph.sampling import pointers
 from partition.models.hypergraph import HypergraphModel
 
-LOOSE = 4  # one vertex in so many is
-
 
 def medium_grain_model(
-    graph: Graph, direction: str = "in", parts: np.ndarray | None = None, draw: int | None = None
+    graph: Graph, direction: str = "in", parts: np.ndarray | None = None
 ) -> HypergraphModel:
     """The hypergraph whose connectivity−1 is the volume of an exchange of rows and partial sums.
 
@@ -35,16 +32,11 @@ def medium_grain_model(
         Make it for improving these parts: connectivity−1 is then, at these parts, the volume of
         the mixed exchange. Without them, an entry belongs to the shorter one of its row and its
         column, since a long one will be cut in any case.
-    draw : int, optional
-        With ``parts``: make some vertices loose, others for each number. See :func:`by_cover`.
     """
     row, column = _entries(graph, direction)
     summed = by_length(row, column, graph.n)
     if parts is not None:
-        loose = np.zeros(graph.n, bool)
-        if draw is not None:
-            loose = mixed(np.arange(graph.n), key(draw)) % np.uint64(LOOSE) == 0
-        summed = by_cover(row, column, np.asarray(parts), summed, loose)
+        summed = by_cover(row, column, np.asarray(parts), summed)
     return _hypergraph(row, column, summed, graph.n)
 
 
@@ -59,7 +51,6 @@ def by_cover(
     column: np.ndarray,
     parts: np.ndarray,
     otherwise: np.ndarray,
-    loose: np.ndarray,
 ) -> np.ndarray:
     """Which entries belong to their column in the best assignment for these parts: (m,) bool.
 
@@ -68,15 +59,10 @@ def by_cover(
     if its row gets sums from more parts than its column's row of H is sent to, and to its row
     if it is the other way round.
 
-    So a vertex that leaves its part has to pay for each neighbour that it leaves behind. A loose
-    one pays one row and one sum at most: its entries are on its own two nets, but for those that
-    the net of the other end, if that touches most parts and more than its own, will not miss.
-
     Parameters
     ----------
     otherwise : (m,) bool
         For entries where both are equal.
-    loose : (n,) bool
     """
     row_part, column_part = parts[row], parts[column]
     cut = row_part != column_part
@@ -85,10 +71,6 @@ def by_cover(
     sent = _partners(column[cut & ~summed], row_part[cut & ~summed], len(parts))
     by_row, by_column = sent[column], sums[row]
     free = np.where(by_column == by_row, otherwise, by_column > by_row)
-    most = parts.max() / 2
-    row_only, column_only = loose[row] & ~loose[column], loose[column] & ~loose[row]
-    free[row_only] = ((by_row < most) | (by_row <= by_column))[row_only]
-    free[column_only] = ((by_column >= most) & (by_column > by_row))[column_only]
     return np.where(cut, summed, free)
 
 

@@ -155,7 +155,7 @@ def add_partition(
         parts = make_parts(
             stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen,
             direction=direction, balance=balance, ranks_per_node=ranks_per_node, mapping=mapping,
-            **settings,
+            reassign=refine is None or refine.exchange == "rows", **settings,
         )  # fmt: skip
         history = []
         record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})

@@ -30,7 +30,7 @@ from partition.pipeline.balance import (
     repair,
     single_weight,
 )
-from partition.refinement.objective import Objective
+from partition.refinement.objective import OBJECTIVES, Objective
 
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
@@ -50,6 +50,7 @@ def make_parts(
     ranks_per_node: int | None = None,
     mapping: str = NODES_FIRST,
     timeout: float | None = None,
+    reassign: bool = True,
     **options: Any,
 ) -> np.ndarray:
     """Partition a graph in memory: (n,) int32 part numbers, no part empty.
@@ -60,6 +61,9 @@ def make_parts(
     ----------
     timeout : float, optional
         Seconds after which the tool is stopped.
+    reassign : bool
+        Whether models of a mixed exchange end with a short refinement for it; not needed where
+        another one follows.
 
     Raises
     ------
@@ -102,10 +106,10 @@ def make_parts(
     if len(constraints) > 1:
         neighbours = graph_model(graph, direction)
         parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
-    if MODELS[model].exchange == "mixed":
+    if MODELS[model].exchange == "mixed" and reassign:
         # The assignment that the tool was shown is not the best one for what it made of it.
         parts = refined(
-            graph, parts, k, Objective(exchange="mixed"), imbalance=imbalance, seed=seed,
+            graph, parts, k, OBJECTIVES["mixed"], imbalance=imbalance, seed=seed,
             direction=direction, balance=balance, effort=REASSIGNED,
         )  # fmt: skip
     return parts

@@ -90,18 +90,9 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
 
 
 def new_state(
-    level: Level,
-    parts: np.ndarray,
-    k: int,
-    limits: np.ndarray,
-    *,
-    messages: bool,
-    burden: np.ndarray | None = None,
+    level: Level, parts: np.ndarray, k: int, limits: np.ndarray, *, messages: bool
 ) -> State:
-    """The tables of :class:`partition.refinement.core.State` for a partition of a level.
-
-    ``burden``, (k, m), is what parts weigh beside their vertices.
-    """
+    """The tables of :class:`partition.refinement.core.State` for a partition of a level."""
     sizes = np.diff(level.indptr)
     facts = np.zeros(len(sizes), NET)
     facts["cost"], facts["owner"], facts["fold"] = level.costs, level.owners, level.folds
@@ -117,7 +108,7 @@ def new_state(
         parts=parts.astype(np.int32),
         cells=np.zeros(where[-1], np.int32),
         weights=level.weights,
-        loads=np.zeros((k, level.weights.shape[1]), np.int64) if burden is None else burden.copy(),
+        loads=np.zeros((k, level.weights.shape[1]), np.int64),
         limits=limits,
         sizes=np.zeros(k, np.int64),
         send=np.zeros(k, np.int64),

@@ -1,45 +1,49 @@
-"""Refinement for the mixed exchange: best assignment of entries, refine, repeat.
+"""Refinement for the mixed exchange: annealing at what moves really cost.
 
-Which entries partial sums serve is a minimum vertex cover for each pair of parts, and one move may
-change it anywhere. So a round fixes it: connectivity−1 of the medium-grain hypergraph of the best
-assignment is the mixed volume at these parts, and an upper bound of it after every move. Then the
-cover is computed anew, which makes no pair of parts send more.
-
-The first round moves clusters too, by :mod:`partition.refinement.search`. The others are a few
-sweeps at one temperature each, which rises until the partition is a little worse than it was at
-first and then falls, as there: an assignment holds on to the parts that it was made for, so that
-annealing all the way down on one finds less.
+First clusters of vertices move, in the hypergraph that fixes which entries partial sums serve: the
+medium-grain one of the minimum covers at the start, whose connectivity−1 is the mixed volume there
+and an upper bound of it after every move. Then single vertices move, by
+:mod:`partition.refinement.exact`, which keeps the covers' sizes. The temperature rises until the
+partition is a little worse than it was, and falls to 0, as in
+:mod:`partition.refinement.search`.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from partition.graph.graph import Graph
-from partition.models.hypergraph import HypergraphModel
+from partition.graph.graph import Graph, columns
 from partition.models.medium_grain import medium_grain_model
-from partition.refinement.levels import finest_level, new_state
-from partition.refinement.objective import Objective, sweeps_for
+from partition.refinement.exact import sweep
+from partition.refinement.matching import Matching, boundary, new_matching, place, settle
+from partition.refinement.objective import OBJECTIVES, Objective
 from partition.refinement.search import (
     COLDEST,
-    FLAT,
     HOTTEST,
+    PRESSURE,
+    energy_at,
     norm,
-    rebalance,
     refine,
-    shake,
     value,
 )
 
-CLUSTERS = 0.15  # effort of the first round
-SWEEPS = 2  # in each of the others
-HEATED = 12  # rounds from which on it pays to heat
+CLUSTERS = 0.15  # effort of each round of the first step: not enough to heat, so parts hold
+ROUNDS = 2  # of them
+LEFT = 0.6  # of a time limit, for annealing
+LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
+FEWEST, MOST = 4, 200  # and sweeps
+FLAT = 3  # of them that only make moves that gain, at most
 TOLERANCE = 0.04  # how much worse heating may make the partition, per unit of weight
-REPAIRS = 8  # rounds that restore the balance afterwards, at most
+SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes
+CELLS = 1 << 28  # vertices times parts beyond which there is no memory to match them
+LAST = 3  # further sweeps, each after the balance is restored
+GAIN = 1e-6  # what their moves gain at least: others would change the balance for nothing
+REPAIRS = 8  # rounds that restore the balance, at most
+RELIEF = (0.1, 0.5, 2.0, 100.0)  # what a unit of weight beyond the limit costs in them
 
 
 def refine_mixed(
@@ -76,124 +80,124 @@ def refine_mixed(
     (n,) int32
         Not worse than the start by the objective, unless the start was out of balance.
     """
-    objective = objective or Objective(exchange="mixed")
-    begun = time.monotonic()
-    base = np.zeros((graph.n, 1), np.int64) if fixed is None else fixed
-    draw = seed
+    start = np.asarray(parts, np.int32)
+    if k == 1 or not graph.nnz:
+        return start
+    objective = objective or OBJECTIVES["mixed"]
+    base = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
+    common: dict[str, Any] = {"imbalance": imbalance, "objective": objective, "seed": seed}
 
-    def stand(parts: np.ndarray) -> _Standing:
-        nonlocal draw
-        draw += 1
-        model = medium_grain_model(graph, direction, parts, draw)
-        return _standing(model, parts, k, imbalance, objective, base, counted)
+    def clusters(parts: np.ndarray, weights: np.ndarray | None, share: float) -> np.ndarray:
+        model = medium_grain_model(graph, direction, parts)
+        if weights is None:
+            weights = base + np.outer(model.weights, counted)
+        return refine(
+            replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:], **common,
+            effort=effort * share, time_limit=None if time_limit is None else time_limit * share,
+        )  # fmt: skip
 
-    def spent() -> float:
-        return 0.0 if time_limit is None else (time.monotonic() - begun) / time_limit
-
-    start = now = stand(np.asarray(parts, np.int32))
-    if k == 1 or not now.model.nets:
-        return now.parts
-    common: dict[str, Any] = {"imbalance": imbalance, "objective": objective}
-    rounds = max(2, round(sweeps_for(len(now.model.pins)) * effort))
-
-    # Clusters first; then hotter and hotter, in a quarter of the rounds at most, or not at all
-    # where there are too few to come down again.
-    share = CLUSTERS * min(1.0, effort)
-    limit = None if time_limit is None else time_limit / 4
-    now = stand(refine(**now.hypergraph(), **common, seed=seed, effort=share, time_limit=limit))
-    temperature, step = COLDEST, (HOTTEST / COLDEST) ** (4 / rounds)
-    kept = now
-    ceiling = min(start.smooth, now.smooth) + TOLERANCE * objective.sum()
-    common["sweeps"] = SWEEPS
-    while rounds >= HEATED and temperature < HOTTEST and spent() < 0.4:
-        now = stand(shake(**now.hypergraph(), **common, seed=draw, temperature=temperature))
-        if now.smooth > ceiling:
-            break
-        temperature *= step
-    # Down; faster where the time would not do. And cold ones in the end, from what was better.
-    done = 1 / rounds
-    while done < 1 and spent() < 0.9:
-        falling = temperature * (COLDEST / temperature) ** done
-        now = stand(shake(**now.hypergraph(), **common, seed=draw, temperature=falling))
-        done = max(done + 1 / rounds, (spent() - 0.4) / 0.5)
-    if now.cost > kept.cost:  # of web graphs, single vertices cannot find the way back
-        now = kept
-    for _ in range(min(FLAT, max(1, rounds // 3))):
-        if spent() < 1:
-            now = stand(shake(**now.hypergraph(), **common, seed=draw, temperature=0.0))
-
-    # What is moved for the balance changes assignments and so the work again, so a little more
-    # is asked for each time.
-    best = min(start, now, key=_Standing.rank)
-    for asked in np.linspace(imbalance, 0, REPAIRS + 1)[:-1]:
-        if now.excess > 0:
-            now = stand(
-                rebalance(
-                    **now.hypergraph(), imbalance=float(asked), objective=objective, seed=draw
-                )
-            )
-            best = min(best, now, key=_Standing.rank)
-    return best.parts
+    if graph.n * k > CELLS:
+        return clusters(start, None, 1.0)
+    matching = new_matching(*columns(graph, direction), start, k, base, counted, imbalance)
+    search = _Search(matching, objective, imbalance, seed)
+    for _ in range(ROUNDS):
+        search.place(clusters(matching.parts, matching.weights, CLUSTERS))
+    search.anneal(effort, None if time_limit is None else LEFT * time_limit)
+    for _ in range(LAST):
+        search.relieve()
+        search.improve()
+    search.relieve()
+    return search.best
 
 
-@dataclass(frozen=True)
-class _Standing:
-    """Parts, the hypergraph of their best assignment, and how good they are.
+class _Search:
+    """A matching, what it is improved by, and the best parts it has had."""
 
-    Attributes
-    ----------
-    burden : (k, m) int64
-        The sums that arrive at each part, where they weigh.
-    excess : float
-        The heaviest load over its limit, less 1; 0 within the limits.
-    cost, smooth : float
-        The objective, and with norms for the maxima.
-    """
+    def __init__(self, state: Matching, objective: Objective, imbalance: float, seed: int) -> None:
+        self.state, self.objective, self.imbalance = state, objective, imbalance
+        self.random = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
+        self.best, self.rank = state.parts.copy(), self._rank()
 
-    parts: np.ndarray
-    k: int
-    model: HypergraphModel
-    extra: np.ndarray
-    burden: np.ndarray
-    excess: float
-    cost: float
-    smooth: float
+    def place(self, parts: np.ndarray) -> None:
+        """Begin with other parts."""
+        place(self.state, parts)
+        self._settle()
 
-    def hypergraph(self) -> dict[str, Any]:
-        """The first arguments of a refinement from here."""
-        return {
-            "model": self.model, "parts": self.parts, "k": self.k,
-            "extra_weights": self.extra, "burden": self.burden,
-        }  # fmt: skip
+    def anneal(self, effort: float, time_limit: float | None) -> None:
+        """Up, in a quarter of the sweeps at most; slowly down, or faster where time is short."""
+        state, begun = self.state, time.monotonic()
+        first, sweeps = int(state.looks[0]), 0
 
-    def rank(self) -> tuple[float, float]:
-        """Of two, the one with the lower rank is better."""
-        return self.excess, self.cost
+        def spent() -> float:
+            clock = 0.0 if time_limit is None else (time.monotonic() - begun) / time_limit
+            looks = (int(state.looks[0]) - first) / (LOOKS * effort)
+            return max(clock, looks, sweeps / max(FEWEST, MOST * effort))
 
+        kept, before = state.parts.copy(), value(self.objective, state)
+        temperature, ceiling = COLDEST, self._smooth() + TOLERANCE * self.objective.sum()
+        while temperature < HOTTEST and spent() < 0.25:
+            self._sweep(temperature)
+            sweeps += 1
+            if self._smooth() > ceiling:
+                break
+            temperature = COLDEST * (HOTTEST / COLDEST) ** (4 * spent())
+        hot = spent()
+        while spent() < 0.9:
+            cooled = (spent() - hot) / (0.9 - hot)
+            self._sweep(temperature * (COLDEST / temperature) ** cooled)
+            sweeps += 1
+        if value(self.objective, state) > before:
+            # Of web graphs, single vertices cannot find the way back.
+            self.place(kept)
+        for _ in range(FLAT):
+            if spent() < 1:
+                self._sweep(-GAIN)
+                sweeps += 1
+        self._settle()
 
-def _standing(
-    model: HypergraphModel,
-    parts: np.ndarray,
-    k: int,
-    imbalance: float,
-    objective: Objective,
-    fixed: np.ndarray,
-    counted: tuple[bool, ...],
-) -> _Standing:
-    weights = fixed + np.outer(model.weights, counted)
-    model, extra = replace(model, weights=weights[:, 0]), weights[:, 1:]
-    level = finest_level(model, extra)
-    average = level.weights.sum(axis=0) / k
-    state = new_state(level, parts, k, average.astype(np.int64), messages=objective.messages > 0)
-    folds = state.facts[state.facts["fold"]]
-    sums = np.bincount(folds["home"], folds["cost"] * (folds["touched"] - 1), minlength=k)
-    burden = np.outer(sums, counted).astype(np.int64)
-    limits = (1 + imbalance) * (average + burden.sum(axis=0) / k)
-    limits = np.maximum(limits, level.weights.max(axis=0, initial=0))
-    excess = ((state.loads + burden) / np.maximum(limits, 1)).max() - 1
-    return _Standing(
-        parts, k, model, extra, burden,
-        excess=max(0.0, float(excess)),
-        cost=value(objective, state),
-        smooth=value(objective, state, norm),
-    )  # fmt: skip
+    def relieve(self) -> None:
+        """Move vertices out of the parts that are too heavy, as cheaply as may be.
+
+        What is moved changes covers, and so the work of others: a little more is asked for each
+        time.
+        """
+        every = len(self.state.rows) // 4
+        for asked in np.linspace(self.imbalance, 0, REPAIRS + 1)[:-1]:
+            if not self._rank()[0]:
+                return
+            settle(self.state, float(asked))
+            for pressure in RELIEF:  # cheap moves first
+                heavy = (self.state.loads > self.state.limits).any(axis=1)
+                vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
+                if len(vertices):
+                    energy = energy_at(self.state, self.objective, pressure)
+                    sweep(self.state, vertices, -GAIN, energy, self.random, float(asked), every)
+            self._settle()
+
+    def improve(self) -> None:
+        """A sweep that makes only moves that gain something: others would change the balance."""
+        self._sweep(-GAIN)
+        self._settle()
+
+    def _sweep(self, temperature: float) -> None:
+        vertices = boundary(self.state)
+        energy = energy_at(self.state, self.objective, PRESSURE[temperature <= 0])
+        every = SETTLED * len(self.state.rows)
+        unit = self.objective.sum()
+        sweep(self.state, vertices, unit * temperature, energy, self.random, self.imbalance, every)
+
+    def _settle(self) -> None:
+        """Count what no longer changes, and keep it if it is the best."""
+        settle(self.state, self.imbalance)
+        rank = self._rank()
+        if rank < self.rank:
+            self.best, self.rank = self.state.parts.copy(), rank
+
+    def _rank(self) -> tuple[float, float]:
+        """How far the heaviest part is over its limit, and the objective: less is better."""
+        state = self.state
+        excess = float((state.loads / np.maximum(state.limits, 1)).max()) - 1
+        return max(0.0, excess), value(self.objective, state)
+
+    def _smooth(self) -> float:
+        return value(self.objective, self.state, norm)

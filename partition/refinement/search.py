@@ -24,6 +24,7 @@ import numpy as np
 from partition.models.hypergraph import HypergraphModel
 from partition.refinement.core import Energy, State, boundary
 from partition.refinement.levels import Level, cluster, contract, finest_level, new_state
+from partition.refinement.matching import Matching
 from partition.refinement.moves import sweep
 from partition.refinement.objective import Objective, sweeps_for
 
@@ -39,7 +40,6 @@ SHRINK = 0.9  # coarsening ends when it shrinks less
 RATED = 100  # nets of more pins do not tie vertices together
 DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
 PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
-RELIEF = (0.1, 0.5, 2.0, 100.0)  # the same, where nothing but the balance is to be restored
 
 
 def refine(
@@ -53,7 +53,6 @@ def refine(
     effort: float = 1.0,
     time_limit: float | None = None,
     extra_weights: np.ndarray | None = None,
-    burden: np.ndarray | None = None,
 ) -> np.ndarray:
     """Move rows between the parts so that the communication falls, within the balance.
 
@@ -79,8 +78,6 @@ def refine(
         where they are short the search cools faster.
     extra_weights : (n, m) integers, optional
         Further weights of the vertices, balanced like the model's own.
-    burden : (k, 1 + m) int64, optional
-        What the parts weigh beside their vertices.
 
     Returns
     -------
@@ -103,52 +100,28 @@ def refine(
     level = finest_level(model, extra_weights)
     if k == 1 or not len(level.owners):
         return start
-    search = _Search(objective or Objective(), k, imbalance, seed, effort, time_limit, burden)
+    search = _Search(objective or Objective(), k, imbalance, seed, effort, time_limit)
     return search.run(level, start)
 
 
-def shake(
-    model: HypergraphModel,
-    parts: np.ndarray,
-    k: int,
-    *,
-    temperature: float,
-    sweeps: int,
-    imbalance: float,
-    objective: Objective,
-    seed: int,
-    extra_weights: np.ndarray | None = None,
-    burden: np.ndarray | None = None,
-) -> np.ndarray:
-    """A few sweeps over single vertices at one temperature, in net costs.
-
-    Other parameters are those of :func:`refine`.
-    """
-    search = _Search(objective, k, imbalance, seed, 1.0, None, burden)
-    level = finest_level(model, extra_weights)
-    return search.shake(level, np.asarray(parts, np.int32), temperature, sweeps)
+def energy_at(state: State | Matching, objective: Objective, pressure: float) -> Energy:
+    """The objective's slopes at a partition, times the volume: what one more row costs in rows."""
+    total = max(1.0, float(state.send.sum()))
+    send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
+    k = len(state.send)
+    return Energy(
+        total=float(objective.total),  # another type would be compiled anew
+        send_strength=objective.max_send * total / (k * send),
+        send_norm=send,
+        recv_strength=objective.max_recv * total / (k * recv),
+        recv_norm=recv,
+        doublings=DOUBLINGS,
+        pressure=float(pressure * objective.sum()),
+        messages=objective.messages * total / max(1, state.messages[0]),
+    )
 
 
-def rebalance(
-    model: HypergraphModel,
-    parts: np.ndarray,
-    k: int,
-    *,
-    imbalance: float,
-    objective: Objective,
-    seed: int,
-    extra_weights: np.ndarray | None = None,
-    burden: np.ndarray | None = None,
-) -> np.ndarray:
-    """Move vertices out of the parts that are too heavy, as few and as cheaply as may be.
-
-    Parameters are those of :func:`refine`. What cannot be moved stays.
-    """
-    search = _Search(objective, k, imbalance, seed, 1.0, None, burden)
-    return search.relieve(finest_level(model, extra_weights), np.asarray(parts, np.int32))
-
-
-def value(objective: Objective, state: State, largest: Callable = np.max) -> float:
+def value(objective: Objective, state: State | Matching, largest: Callable = np.max) -> float:
     """The objective of a partition: see :class:`~partition.refinement.objective.Objective`.
 
     Parameters
@@ -187,16 +160,19 @@ class _Search:
         seed: int,
         effort: float,
         time_limit: float | None,
-        burden: np.ndarray | None,
     ) -> None:
-        self.burden = burden
         self.objective, self.k, self.imbalance, self.effort = objective, k, imbalance, effort
         self.random = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
         self.end = np.inf if time_limit is None else time.monotonic() + time_limit
 
     def run(self, finest: Level, start: np.ndarray) -> np.ndarray:
         """Down to a coarse level and back; the start where that was for nothing."""
-        self._measure(finest)
+        average = finest.weights.sum(axis=0) / self.k
+        limits = np.maximum((1 + self.imbalance) * average, finest.weights.max(axis=0))
+        self.limits = limits.astype(np.int64)
+        self.grain = np.maximum(average / (2 * COARSEST), 1).astype(np.int64)
+        self.unit = float(finest.costs.mean()) * self.objective.sum()
+
         state = self._state(finest, start, 0)
         before, heaviest = self._value(state), state.loads.max(axis=0)
         for _ in range(max(1, round(self.effort))):
@@ -207,36 +183,6 @@ class _Search:
         # A start out of balance is left whatever that costs.
         lighter = (heaviest > self.limits).any() and (reached < heaviest).any()
         return state.parts if lighter or self._value(state) <= before else start
-
-    def shake(self, level: Level, start: np.ndarray, temperature: float, sweeps: int) -> np.ndarray:
-        """The parts after some sweeps, better or worse."""
-        self._measure(level)
-        state = self._state(level, start, 0)
-        for _ in range(sweeps):
-            self._sweep(state, temperature)
-        return state.parts
-
-    def relieve(self, level: Level, start: np.ndarray) -> np.ndarray:
-        """The start without what its parts weigh too much, as far as that can be moved."""
-        self._measure(level)
-        state = self._state(level, start, 0)
-        for pressure in RELIEF:  # cheap moves first
-            heavy = (state.loads > self.limits).any(axis=1)
-            vertices = np.flatnonzero(heavy[state.parts]).astype(np.int32)
-            if len(vertices):
-                sweep(state, vertices, 0.0, self._energy(state, pressure), self.random)
-        return state.parts
-
-    def _measure(self, finest: Level) -> None:
-        """What depends on the size of the hypergraph: limits, clusters, and the unit of costs."""
-        total = finest.weights.sum(axis=0)
-        if self.burden is not None:
-            total = total + self.burden.sum(axis=0)
-        average = total / self.k
-        limits = np.maximum((1 + self.imbalance) * average, finest.weights.max(axis=0))
-        self.limits = limits.astype(np.int64)
-        self.grain = np.maximum(average / (2 * COARSEST), 1).astype(np.int64)
-        self.unit = float(finest.costs.mean()) * self.objective.sum()
 
     def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
@@ -290,24 +236,8 @@ class _Search:
 
     def _sweep(self, state: State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
-        energy = self._energy(state, PRESSURE[temperature == 0])
+        energy = energy_at(state, self.objective, PRESSURE[temperature == 0])
         sweep(state, boundary(state), self.unit * temperature, energy, self.random)
-
-    def _energy(self, state: State, pressure: float) -> Energy:
-        """The objective's slopes here, times the volume: what one more row costs in rows."""
-        total = max(1.0, float(state.send.sum()))
-        send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
-        wants = self.objective
-        return Energy(
-            total=float(wants.total),  # another type would be compiled anew
-            send_strength=wants.max_send * total / (self.k * send),
-            send_norm=send,
-            recv_strength=wants.max_recv * total / (self.k * recv),
-            recv_norm=recv,
-            doublings=DOUBLINGS,
-            pressure=float(pressure * wants.sum()),
-            messages=wants.messages * total / max(1, state.messages[0]),
-        )
 
     def _value(self, state: State, smooth: bool = False) -> float:
         """The objective; or a smooth one, with norms for the maxima."""
@@ -321,7 +251,7 @@ class _Search:
         slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
         messages = self.objective.messages > 0
-        return new_state(level, parts, self.k, limits, messages=messages, burden=self.burden)
+        return new_state(level, parts, self.k, limits, messages=messages)
 
 
 def norm(volumes: np.ndarray) -> float:

@@ -64,7 +64,7 @@ def test_verify_says_what_rounding_changes(mpirun, schemes_folder, tmp_path, nra
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("precision") / "small.graph"
-    write_graph(path, make_graph(symmetric=False), source={})
+    write_graph(path, make_graph("directed"), source={})
     add_partition(path, "rp", 2)
     return path
 

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_refine import FREE, partitioned, random_parts, score
 
+from partition.graph.graph import columns
 from partition.graph.metrics import measure_mixed
 from partition.importing.synthetic import rmat, sbm
 from partition.models.medium_grain import medium_grain_model
 from partition.pipeline.solving import refined
-from partition.refinement import core
+from partition.refinement import core, exact, matching
 from partition.refinement.levels import contract, finest_level, new_state
 from partition.refinement.mixed import refine_mixed
 from partition.refinement.moves import choose, new_desk, survey
@@ -77,6 +78,70 @@ def test_a_move_costs_what_it_was_said_to(case, wide, seed):
     assert state.send.sum() - before == pytest.approx(delta)
 
 
+def matched(graph, parts, k, direction="in"):
+    fixed, matrix = np.zeros((graph.n, 1), np.int64), columns(graph, direction)
+    return matching.new_matching(*matrix, parts, k, fixed, (True,), 0.01)
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned(), st.sampled_from(["in", "out"]), st.integers(0, 2**32))
+def test_a_matching_counts_what_the_metrics_do(case, direction, seed):
+    graph, parts, k = case
+    state = matched(graph, parts, k, direction)
+    for p in range(k):
+        core.set_prices(state, p, FREE)
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+        v, b = int(rng.integers(graph.n)), int(rng.integers(k))
+        if b != state.parts[v]:
+            matching.move(state, v, b, FREE)
+    matching.settle(state, 0.01)
+    expected = measure_mixed(graph, state.parts, k, direction)
+    assert state.send.tolist() == expected.send_rows
+    assert state.recv.tolist() == expected.recv_rows
+    assert state.messages[0] == expected.messages
+    assert state.loads[:, 0].tolist() == expected.work
+    assert state.sizes.tolist() == expected.rows
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned(), st.integers(0, 2**32))
+def test_a_move_between_complete_marks_is_counted_at_once(case, seed):
+    graph, parts, k = case
+    state = matched(graph, parts, k)
+    rng = np.random.default_rng(seed)
+    for _ in range(5):
+        v, b = int(rng.integers(graph.n)), int(rng.integers(k))
+        if b != state.parts[v]:
+            matching.move(state, v, b, FREE)
+            assert state.send.tolist() == measure_mixed(graph, state.parts, k).send_rows
+            matching.settle(state, 0.01)
+
+
+@settings(max_examples=100, deadline=None)
+@given(partitioned(), st.integers(0, 2**32))
+def test_a_move_costs_what_the_marks_say(case, seed):
+    """But for the two parts themselves, whose pairs lose a vertex and get another."""
+    graph, parts, k = case
+    state = matched(graph, parts, k)
+    energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0)
+    for p in range(k):
+        core.set_prices(state, p, energy)
+    v, random = seed % graph.n, np.array([seed + 1], np.uint64)
+    desk = exact.new_desk(k, state.sums.shape[1])
+    state.limits[:] = 10**9
+    lost = exact.survey(state, v, desk, 1)
+    b, delta = exact.choose(state, v, desk, lost, energy, random)
+    if b < 0:
+        return
+    before, a = state.pairs.copy(), state.parts[v]
+    matching.move(state, v, b, energy)
+    change = state.pairs - before
+    assert abs(change.sum() - delta) <= 2
+    if not before[[a, b], [b, a]].any() and not state.pairs[[a, b], [b, a]].any():
+        assert change.sum() == delta
+
+
 @settings(max_examples=20, deadline=None)
 @given(partitioned(), st.integers(0, 2**32))
 def test_clusters_send_what_their_vertices_send(case, seed):
@@ -98,9 +163,9 @@ def test_never_worse_and_balanced(case, objective):
     graph, parts, k = case
     new = refine_mixed(graph, parts, k, objective=objective, effort=0.1)
     old, after = (measure_mixed(graph, p, k) for p in (parts, new))
-    heaviest = medium_grain_model(graph, "in", new).weights.max()
+    heaviest = matched(graph, new, k).weights.max()
     allowed = max(1.01 * sum(after.work) / k, heaviest)
-    old_heaviest = medium_grain_model(graph, "in", parts).weights.max()
+    old_heaviest = matched(graph, parts, k).weights.max()
     if max(old.work) <= max(1.01 * sum(old.work) / k, old_heaviest):
         assert max(after.work) <= allowed
         assert score(after, objective) <= score(old, objective) + 1e-9

@@ -1,0 +1,202 @@
+"""The compiled search of the refinement for a mixed exchange: moves at what they really cost."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partition.refinement.core import below, compiled, draw, height, set_prices
+from partition.refinement.matching import bit, move, settle
+
+
+class Desk(NamedTuple):
+    """Scratch memory of :func:`survey`.
+
+    Attributes
+    ----------
+    common : (k, words) uint64
+        For a part that the vertex has entries with: the parts where its own row, or column, would
+        be sent at no cost.
+    touched : (k,) int64
+        Those parts.
+    mark : (k,) int64
+        Which entry of ``common`` is of which visit.
+    near, sends, receives : (k,) float64, (k,) int64, (k,) int64
+        If the vertex were on that part: the price of what others would send and receive more, and
+        how many rows the part itself would.
+    """
+
+    common: np.ndarray
+    touched: np.ndarray
+    mark: np.ndarray
+    near: np.ndarray
+    sends: np.ndarray
+    receives: np.ndarray
+
+
+@compiled
+def new_desk(k, words):
+    """An empty desk."""
+    return Desk(
+        np.zeros((k, words), np.uint64), np.zeros(k, np.int64), np.zeros(k, np.int64),
+        np.zeros(k), np.zeros(k, np.int64), np.zeros(k, np.int64),
+    )  # fmt: skip
+
+
+@compiled
+def gather(ptr, others, needed, v, desk, visit, state):
+    """For each part that the vertex has entries with, where all their other ends are needed."""
+    n, words = 0, desk.common.shape[1]
+    state.looks[0] += ptr[v + 1] - ptr[v]
+    for e in range(ptr[v], ptr[v + 1]):
+        y = others[e]
+        p = state.parts[y]
+        if desk.mark[p] != visit:
+            desk.mark[p] = visit
+            desk.touched[n] = p
+            n += 1
+            for w in range(words):
+                desk.common[p, w] = needed[y, w]
+        else:
+            for w in range(words):
+                desk.common[p, w] &= needed[y, w]
+    return n
+
+
+@compiled
+def survey(state, v, desk, visit):
+    """What the vertex would cost on each part; and what its own part would be rid of."""
+    k, a = len(state.sizes), np.int64(state.parts[v])
+    near, sends, receives = desk.near, desk.sends, desk.receives
+    near[:] = 0.0
+    sends[:] = 0
+    receives[:] = 0
+    gain, fewer_sent, fewer_received = 0.0, 0, 0
+
+    n = gather(state.column_ptr, state.rows, state.row_needed, v, desk, visit, state)
+    for t in range(n):
+        r = desk.touched[t]
+        price = state.recv_price[r]
+        for b in range(k):
+            if b != r and not desk.common[r, b >> 6] & bit(b):
+                near[b] += price
+                sends[b] += 1
+        if r != a and state.column_needed[v, r >> 6] & bit(r):
+            gain += price
+            fewer_sent += 1
+
+    n = gather(state.row_ptr, state.columns, state.column_needed, v, desk, visit + 1, state)
+    for t in range(n):
+        s = desk.touched[t]
+        price = state.send_price[s]
+        for b in range(k):
+            if b != s and not desk.common[s, b >> 6] & bit(b):
+                near[b] += price
+                receives[b] += 1
+        if s != a and state.row_needed[v, s >> 6] & bit(s):
+            gain += price
+            fewer_received += 1
+    return gain, fewer_sent, fewer_received
+
+
+@compiled
+def has_room(state, v, b):
+    """Whether the part can take the vertex within every limit."""
+    for m in range(len(state.limits)):
+        if state.loads[b, m] + state.weights[v, m] > state.limits[m]:
+            return False
+    return True
+
+
+@compiled
+def rise(volume, rows, strength, norm, doublings):
+    """What so many rows more, or less, cost a part beside the total."""
+    if strength == 0 or rows == 0:
+        return 0.0
+    return height(volume + rows, strength, norm, doublings) - height(
+        volume, strength, norm, doublings
+    )
+
+
+@compiled
+def choose(state, v, desk, lost, energy, random):
+    """The best other part that has room, −1 if there is none, and what the move would cost."""
+    a = np.int64(state.parts[v])
+    gain, fewer_sent, fewer_received = lost
+    base = -gain - energy.total * fewer_sent
+    base += rise(
+        state.send[a], -fewer_sent, energy.send_strength, energy.send_norm, energy.doublings
+    )
+    base += rise(
+        state.recv[a], -fewer_received, energy.recv_strength, energy.recv_norm, energy.doublings
+    )
+    for m in range(len(state.limits)):
+        over = state.loads[a, m] - state.limits[m]
+        base -= energy.pressure * max(0, min(over, state.weights[v, m]))
+    best, least, ties = np.int64(-1), np.inf, 0
+    for b in range(len(state.sizes)):
+        if b == a:
+            continue
+        delta = base + desk.near[b] + energy.total * desk.sends[b]
+        if delta > least:  # the rest only adds
+            continue
+        delta += rise(
+            state.send[b], desk.sends[b], energy.send_strength, energy.send_norm, energy.doublings
+        )
+        delta += rise(
+            state.recv[b], desk.receives[b], energy.recv_strength, energy.recv_norm,
+            energy.doublings,
+        )  # fmt: skip
+        if delta > least or not has_room(state, v, b):
+            continue
+        # Of equals a random one, so that plateaus are crossed in all directions.
+        ties = ties + 1 if delta == least else 1
+        if ties == 1 or below(random, ties) == 0:
+            best, least = np.int64(b), delta
+    return best, least
+
+
+@compiled
+def sweep(state, vertices, temperature, energy, random, imbalance, every):
+    """Offer each vertex of a list, in random order, its best other part.
+
+    As :func:`partition.refinement.moves.sweep`; with a negative temperature, only moves that gain
+    more than its amount are made. All is counted anew when ``every`` entries have
+    been looked at since the last time, and at the end.
+    """
+    k = len(state.sizes)
+    desk = new_desk(k, state.sums.shape[1])
+    moves = 0
+    for p in range(k):
+        set_prices(state, p, energy)
+    for position in range(len(vertices)):
+        other = position + below(random, len(vertices) - position)
+        v = np.int64(vertices[other])
+        vertices[other] = vertices[position]
+        a = np.int64(state.parts[v])
+        if state.sizes[a] == 1:
+            continue
+        lost = survey(state, v, desk, 2 * position + 1)
+        b, delta = choose(state, v, desk, lost, energy, random)
+        if b < 0:
+            continue
+        # A random tolerance for Δ, with the probabilities above.
+        tolerance = temperature
+        if temperature > 0:
+            tolerance *= -np.log(1.0 - draw(random))
+        if delta > tolerance:
+            continue
+        messages = state.messages[0]
+        move(state, v, b, energy)
+        moves += 1
+        if energy.messages > 0:
+            delta += energy.messages * (state.messages[0] - messages)
+            if delta > tolerance:
+                move(state, v, a, energy)
+        if state.looks[0] - state.looks[1] > every:
+            settle(state, imbalance)
+            for p in range(k):
+                set_prices(state, p, energy)
+    settle(state, imbalance)
+    return moves

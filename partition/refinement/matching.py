@@ -1,0 +1,433 @@
+"""The mixed exchange of a partition that changes: largest matchings, kept while vertices move.
+
+A pair of parts (s, r) sends as many rows and sums as a largest matching has edges in the bipartite
+graph of its entries (``partition.graph.cover``). In all these graphs together, column j of M is a
+vertex (j, r) for each part r that has entries of it, and row i a vertex (i, s) for each part s that
+owns columns of them. One that leaves its graph takes its edge of the matching along, and a search
+for an augmenting path from the mate it leaves says whether the matching gets smaller; one that
+comes makes it larger if there is an augmenting path from it. So the counts are exact after every
+move of a vertex of the graph, which is a column and a row.
+
+To guess what a move will cost, *needed* vertices are marked, which all largest matchings
+touch (Dulmage and Mendelsohn 1958). One that leaves makes the matching smaller if and only if it is
+needed; one that comes makes it larger if and only if one of its neighbours is not. Marks that no
+longer hold are found in passing; those that are missing, since vertices have become needed
+meanwhile, by :func:`settle`: until then, moves seem to cost more than they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from partition.refinement.core import compiled, set_prices
+
+
+class Matching(NamedTuple):
+    """A partition of the rows and columns of M, and what its mixed exchange sends.
+
+    Masks have a bit for each part, in words of 64.
+
+    Attributes
+    ----------
+    column_ptr, rows, row_ptr, columns : (n + 1,) int64, (m,) int32
+        The entries of M beside the diagonal, by columns and by rows.
+    parts : (n,) int32
+        −1 for a vertex between two parts.
+    column_mate, row_mate : (n, k) int32
+        The row of part r that column j is matched with, and the column of part s that row i is
+        matched with; −1: none.
+    column_needed, row_needed : (n, words) uint64
+        Parts r for which (j, r) is needed, and parts s for which (i, s) is. A bit may be missing.
+    sums : (n, words) uint64
+        Of row i, the parts s whose partial sum was received when the marks were last complete.
+    work : (n,) int64
+        Entries of M that are multiplied where vertex i is, and sums that are added, at that time.
+    fixed, counted : (n, m) int64, (m,) int64
+        ``weights`` without the work, and how often it counts there.
+    weights, loads, limits : (n, m), (k, m), (m,) int64
+    sizes, send, recv, pairs, messages, send_price, recv_price
+        Those of :class:`partition.refinement.core.State`.
+    stamp, came, queue, mark, clock
+        Scratch memory of searches.
+    looks : (2,) int64
+        Ends of entries looked at so far, a measure of time that is the same everywhere; and when
+        everything was last counted anew.
+    """
+
+    column_ptr: np.ndarray
+    rows: np.ndarray
+    row_ptr: np.ndarray
+    columns: np.ndarray
+    parts: np.ndarray
+    column_mate: np.ndarray
+    row_mate: np.ndarray
+    column_needed: np.ndarray
+    row_needed: np.ndarray
+    sums: np.ndarray
+    work: np.ndarray
+    fixed: np.ndarray
+    counted: np.ndarray
+    weights: np.ndarray
+    loads: np.ndarray
+    limits: np.ndarray
+    sizes: np.ndarray
+    send: np.ndarray
+    recv: np.ndarray
+    pairs: np.ndarray
+    messages: np.ndarray
+    send_price: np.ndarray
+    recv_price: np.ndarray
+    stamp: np.ndarray
+    came: np.ndarray
+    queue: np.ndarray
+    mark: np.ndarray
+    clock: np.ndarray
+    looks: np.ndarray
+
+
+@compiled
+def bit(part):
+    """The bit of a part in its word of a mask."""
+    return np.uint64(1) << np.uint64(part & 63)
+
+
+@compiled
+def augment(ptr, others, parts, mate, other_mate, closed, closing, start, here, there, state):
+    """Look for an augmenting path from an unmatched vertex ``start``, and use it.
+
+    ``start`` is a row or a column of part ``here``, in the graph of its entries in ``there``;
+    ``ptr``, ``others`` and ``mate`` are those of its kind, ``other_mate`` that of the other kind.
+    Vertices of the other kind that are ``closed`` lead nowhere. With ``closing``, those that were
+    found to do so are marked.
+
+    Returns
+    -------
+    int
+        0 if the matching has grown. Otherwise how many vertices of the kind of ``start``, itself
+        included, were found: the first of ``state.queue``.
+    """
+    state.clock[0] += 1
+    now = state.clock[0]
+    queue, stamp, came = state.queue, state.stamp, state.came
+    word, flag = here >> 6, bit(here)
+    queue[0], head, tail = start, 0, 1
+    while head < tail:
+        x = queue[head]
+        head += 1
+        state.looks[0] += ptr[x + 1] - ptr[x]
+        for e in range(ptr[x], ptr[x + 1]):
+            y = others[e]
+            if parts[y] != there or stamp[y] == now or closed[y, word] & flag:
+                continue
+            stamp[y] = now
+            came[y] = x
+            z = other_mate[y, here]
+            if z >= 0:
+                queue[tail] = z
+                tail += 1
+                continue
+            while True:
+                x = came[y]
+                before = mate[x, there]
+                mate[x, there], other_mate[y, here] = y, x
+                if x == start:
+                    return 0
+                y = before
+    if closing:
+        for t in range(1, tail):
+            closed[mate[queue[t], there], word] |= flag
+    return tail
+
+
+@compiled
+def spread(ptr, others, parts, other_mate, needed, start, here, there, state):
+    """Clear the marks of ``start``, which stays unmatched, and of what such paths join to it.
+
+    Parameters are those of :func:`augment`.
+    """
+    word, flag, queue = there >> 6, bit(there), state.queue
+    needed[start, word] &= ~flag
+    queue[0], head, tail = start, 0, 1
+    while head < tail:
+        x = queue[head]
+        head += 1
+        state.looks[0] += ptr[x + 1] - ptr[x]
+        for e in range(ptr[x], ptr[x + 1]):
+            y = others[e]
+            if parts[y] != there:
+                continue
+            z = other_mate[y, here]
+            if z >= 0 and needed[z, word] & flag:
+                needed[z, word] &= ~flag
+                queue[tail] = z
+                tail += 1
+
+
+@compiled
+def complete(ptr, others, parts, mate, other_mate, needed, closed, state):
+    """Make the matching a largest one, and the marks of one kind complete.
+
+    ``closed`` receives the vertices of the other kind that are in a cover instead of those of this
+    kind that are not needed.
+    """
+    n, k = mate.shape
+    needed[:] = np.uint64(0)
+    closed[:] = np.uint64(0)
+    for x in range(n):
+        here = parts[x]
+        for e in range(ptr[x], ptr[x + 1]):
+            p = parts[others[e]]
+            if p != here:
+                needed[x, p >> 6] |= bit(p)
+    for x in range(n):
+        here = np.int64(parts[x])
+        for w in range(needed.shape[1]):
+            if not needed[x, w]:
+                continue
+            for p in range(64 * w, min(k, 64 * w + 64)):
+                if mate[x, p] >= 0 or not needed[x, w] & bit(p):
+                    continue
+                tail = augment(
+                    ptr, others, parts, mate, other_mate, closed, True, np.int64(x), here, p, state
+                )
+                for t in range(tail):
+                    needed[state.queue[t], w] &= ~bit(p)
+
+
+@compiled
+def settle(state, imbalance):
+    """Count everything anew: matching, marks, volumes, work and loads."""
+    parts, k = state.parts, len(state.sizes)
+    complete(
+        state.row_ptr, state.columns, parts, state.row_mate, state.column_mate,
+        state.row_needed, state.sums, state,
+    )  # fmt: skip
+    # The columns last: rows that cover columns which are not needed get sums.
+    complete(
+        state.column_ptr, state.rows, parts, state.column_mate, state.row_mate,
+        state.column_needed, state.sums, state,
+    )  # fmt: skip
+    state.pairs[:] = 0
+    state.send[:] = 0
+    state.recv[:] = 0
+    state.messages[0] = 0
+    state.sizes[:] = 0
+    state.loads[:] = 0
+    state.work[:] = 1
+    for j in range(len(parts)):
+        s = parts[j]
+        state.sizes[s] += 1
+        for e in range(state.column_ptr[j], state.column_ptr[j + 1]):
+            i = state.rows[e]
+            r = parts[i]
+            if r == s or state.column_needed[j, r >> 6] & bit(r):
+                state.work[i] += 1
+            else:
+                state.work[j] += 1
+        for r in range(k):
+            if state.column_mate[j, r] >= 0:
+                state.pairs[s, r] += 1
+        for w in range(state.sums.shape[1]):
+            mask = state.sums[j, w]
+            while mask:
+                mask &= mask - np.uint64(1)
+                state.work[j] += 1
+    state.looks[0] += 3 * (len(state.rows) + len(parts))
+    state.looks[1] = state.looks[0]
+    for s in range(k):
+        for r in range(k):
+            state.send[s] += state.pairs[s, r]
+            state.recv[r] += state.pairs[s, r]
+            state.messages[0] += state.pairs[s, r] > 0
+    for m in range(len(state.limits)):
+        heaviest, total = np.int64(0), np.int64(0)
+        for v in range(len(parts)):
+            weight = state.fixed[v, m] + state.counted[m] * state.work[v]
+            state.weights[v, m] = weight
+            state.loads[parts[v], m] += weight
+            heaviest = max(heaviest, weight)
+            total += weight
+        state.limits[m] = max(np.int64((1 + imbalance) * total / k), heaviest)
+
+
+@compiled
+def count(state, s, r, rows):
+    """Let a pair of parts send so many rows more, or less."""
+    before = state.pairs[s, r]
+    state.pairs[s, r] = before + rows
+    state.send[s] += rows
+    state.recv[r] += rows
+    state.messages[0] += (before + rows > 0) - (before > 0)
+
+
+@compiled
+def take_out(
+    ptr, others, other_ptr, those, mate, other_mate, needed, other_needed, by_row, v, a, state
+):
+    """Remove a row or a column from the graphs of part a, which ``parts`` no longer names."""
+    parts = state.parts
+    state.clock[0] += 1
+    state.looks[0] += ptr[v + 1] - ptr[v]
+    mark, now = state.mark, state.clock[0]
+    for e in range(ptr[v], ptr[v + 1]):
+        p = np.int64(parts[others[e]])
+        if p == a or mark[p] == now:
+            continue
+        mark[p] = now
+        y = np.int64(mate[v, p])
+        if y < 0:
+            continue
+        mate[v, p] = -1
+        other_mate[y, a] = -1
+        if not needed[v, p >> 6] & bit(p) and not augment(
+            other_ptr, those, parts, other_mate, mate, needed, False, y, p, a, state
+        ):
+            continue
+        spread(other_ptr, those, parts, mate, other_needed, y, p, a, state)
+        if by_row:
+            count(state, p, a, -1)
+        else:
+            count(state, a, p, -1)
+    needed[v, :] = np.uint64(0)
+
+
+@compiled
+def put_in(ptr, others, mate, other_mate, needed, other_needed, by_row, v, b, state):
+    """Add a row or a column to the graphs of its new part b."""
+    parts = state.parts
+    state.clock[0] += 1
+    state.looks[0] += ptr[v + 1] - ptr[v]
+    mark, now = state.mark, state.clock[0]
+    for e in range(ptr[v], ptr[v + 1]):
+        y = others[e]
+        p = np.int64(parts[y])
+        if p == b:
+            continue
+        if mark[p] != now:
+            mark[p] = now
+            needed[v, p >> 6] |= bit(p)
+        if mate[v, p] < 0 and other_mate[y, b] < 0:
+            mate[v, p], other_mate[y, b] = y, v
+    for p in range(len(mark)):
+        if mark[p] != now:
+            continue
+        if mate[v, p] < 0 and augment(
+            ptr, others, parts, mate, other_mate, other_needed, False, v, b, p, state
+        ):
+            spread(ptr, others, parts, other_mate, needed, v, b, p, state)
+        elif by_row:
+            count(state, p, b, 1)
+        else:
+            count(state, b, p, 1)
+
+
+@compiled
+def move(state, v, b, energy):
+    """Move a vertex to part b; every count and price follows, and marks that no longer hold."""
+    a = np.int64(state.parts[v])
+    state.sizes[a] -= 1
+    state.sizes[b] += 1
+    for m in range(len(state.limits)):
+        state.loads[a, m] -= state.weights[v, m]
+        state.loads[b, m] += state.weights[v, m]
+    state.parts[v] = -1
+    take_out(
+        state.column_ptr, state.rows, state.row_ptr, state.columns, state.column_mate,
+        state.row_mate, state.column_needed, state.row_needed, False, v, a, state,
+    )  # fmt: skip
+    take_out(
+        state.row_ptr, state.columns, state.column_ptr, state.rows, state.row_mate,
+        state.column_mate, state.row_needed, state.column_needed, True, v, a, state,
+    )  # fmt: skip
+    state.parts[v] = b
+    put_in(
+        state.column_ptr, state.rows, state.column_mate, state.row_mate, state.column_needed,
+        state.row_needed, False, v, b, state,
+    )  # fmt: skip
+    put_in(
+        state.row_ptr, state.columns, state.row_mate, state.column_mate, state.row_needed,
+        state.column_needed, True, v, b, state,
+    )  # fmt: skip
+    for p in range(len(state.sizes)):
+        set_prices(state, p, energy)
+
+
+@compiled
+def boundary(state):
+    """The vertices with an entry whose other end is on another part."""
+    marked = np.zeros(len(state.parts), np.bool_)
+    for j in range(len(state.parts)):
+        for e in range(state.column_ptr[j], state.column_ptr[j + 1]):
+            if state.parts[state.rows[e]] != state.parts[j]:
+                marked[j] = marked[state.rows[e]] = True
+    return np.flatnonzero(marked).astype(np.int32)
+
+
+def new_matching(
+    column_ptr: np.ndarray,
+    rows: np.ndarray,
+    parts: np.ndarray,
+    k: int,
+    fixed: np.ndarray,
+    counted: Sequence[bool],
+    imbalance: float,
+) -> Matching:
+    """The tables of :class:`Matching`, settled.
+
+    Parameters
+    ----------
+    column_ptr, rows : (n + 1,), (nnz,) integers
+        M by columns; entries of the diagonal are left out.
+    """
+    n = len(parts)
+    column = np.repeat(np.arange(n, dtype=np.int32), np.diff(column_ptr))
+    proper = rows != column
+    shape, ones = (n, n), np.ones(int(proper.sum()), np.int8)
+    by_column = sp.coo_array((ones, (column[proper], rows[proper])), shape=shape).tocsr()
+    by_row = by_column.T.tocsr()
+    words = -(-k // 64)
+    weights = np.zeros(fixed.shape, np.int64)
+    state = Matching(
+        column_ptr=by_column.indptr.astype(np.int64),
+        rows=by_column.indices.astype(np.int32, copy=False),
+        row_ptr=by_row.indptr.astype(np.int64),
+        columns=by_row.indices.astype(np.int32, copy=False),
+        parts=parts.astype(np.int32),
+        column_mate=np.full((n, k), -1, np.int32),
+        row_mate=np.full((n, k), -1, np.int32),
+        column_needed=np.zeros((n, words), np.uint64),
+        row_needed=np.zeros((n, words), np.uint64),
+        sums=np.zeros((n, words), np.uint64),
+        work=np.zeros(n, np.int64),
+        fixed=fixed.astype(np.int64),
+        counted=np.asarray(counted, np.int64),
+        weights=weights,
+        loads=np.zeros((k, weights.shape[1]), np.int64),
+        limits=np.zeros(weights.shape[1], np.int64),
+        sizes=np.zeros(k, np.int64),
+        send=np.zeros(k, np.int64),
+        recv=np.zeros(k, np.int64),
+        pairs=np.zeros((k, k), np.int64),
+        messages=np.zeros(1, np.int64),
+        send_price=np.zeros(k),
+        recv_price=np.zeros(k),
+        stamp=np.zeros(n, np.int64),
+        came=np.zeros(n, np.int32),
+        queue=np.zeros(n + 1, np.int64),
+        mark=np.zeros(k, np.int64),
+        clock=np.zeros(1, np.int64),
+        looks=np.zeros(2, np.int64),
+    )
+    settle(state, imbalance)
+    return state
+
+
+def place(state: Matching, parts: np.ndarray) -> None:
+    """Other parts for all vertices: what is matched has to be found anew, by :func:`settle`."""
+    state.parts[:] = parts
+    state.column_mate[:] = -1
+    state.row_mate[:] = -1
