@@ -39,6 +39,8 @@ class Binding:
         Value → matrix, of one pass.
     kept : dict
         What steps leave for those of their gradient, by number and name; both passes share it.
+    once : bool
+        Whether it is for one evaluation, which takes as little memory as it can.
     """
 
     def __init__(
@@ -52,9 +54,10 @@ class Binding:
         gradients: Mapping[str, Array],
         matrices: Mapping[int, Matrix],
         kept: dict[tuple[int, str], Any],
+        once: bool = False,
     ) -> None:
         self.scheme, self.kernel, self.program, self.seed = scheme, kernel, program, seed
-        self.n = n
+        self.n, self.once = n, once
         self.parameters, self.gradients = parameters, gradients
         self._matrices, self._kept = matrices, kept
 

@@ -19,6 +19,7 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import Product, Program, Step
+from gcnmpi.nn.shards import fill, shapes_of
 from gcnmpi.schemes.interface import Scheme
 
 FEATURES = "0.features"
@@ -176,13 +177,8 @@ class Model:
 
     def fill(self, flat: Array, whole: Mapping[str, np.ndarray]) -> None:
         """The inverse of :meth:`whole`: parameters, or their moments, into ``flat``."""
-        for name, parameter in self.network.parameters.items():
-            piece = whole[name]
-            if parameter.is_weight:
-                piece = self._scheme.shard(self.program.weight_layers[name], piece)
-            view = self.parameters[name]
-            target = flat[self.parameters.slices[name]].reshape(view.shape)
-            self._kernel.copy(self._kernel.from_host(piece), target)
+        tools = self._scheme, self._kernel, self.network, self.program
+        fill(*tools, self.parameters, flat, whole)
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Set all parameters from whole ones."""
@@ -206,19 +202,10 @@ class Model:
 
     def _shapes(self, features: Array) -> tuple[dict, dict]:
         """Shapes of what this rank has a piece of, and of what it has whole."""
-        own: dict[str, tuple[int, ...]] = {}
-        whole: dict[str, tuple[int, ...]] = {}
+        own, whole = shapes_of(self._scheme, self.network, self.program)
         if self.program.trained_features:
-            own[FEATURES] = features.shape
-        weights, vectors = {}, {}
-        for name, parameter in self.network.parameters.items():
-            if parameter.is_weight:
-                k = self.program.weight_layers[name]
-                weights[name] = self._scheme.weight_shape(k, *parameter.shape)
-            else:
-                vectors[name] = parameter.shape
-        (own if self._scheme.sharded else whole).update(weights)
-        return own, whole | vectors
+            own = {FEATURES: features.shape} | own
+        return own, whole
 
 
 def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:

@@ -314,7 +314,7 @@ def _passes_seconds(case: Case, rank: int) -> float:
             numbers += INSTRUCTIONS[step.name].passes * piece
     logits = values[case.program.logits]
     numbers += LOSS * work.train_share * _numbers(case, rank, logits.place, logits.width)
-    numbers += UPDATE * _parameters(case, rank)
+    numbers += UPDATE * parameter_count(case, rank)
     seconds = case.machine.copy_seconds(numbers * work.itemsize)
     return seconds + dropped * case.machine.dropout_number
 
@@ -323,23 +323,32 @@ def _passes_seconds(case: Case, rank: int) -> float:
 
 
 def _memory(case: Case, rank: int) -> int:
-    forecast, work = case.forecast, case.work
-    entries = forecast.entries(rank)
-    parts = forecast.work(rank, "aggregate", 1, 1)
+    kept = (features_memory, _first_memory, _training_memory)
+    held = matrix_memory(case, rank) + max(memory_of(case, rank) for memory_of in kept)
+    return max(loading_memory(case, rank), held)
+
+
+def matrix_memory(case: Case, rank: int) -> int:
+    """Bytes of a rank's tiles of M and Mᵀ."""
+    entries = case.forecast.entries(rank)
+    parts = case.forecast.work(rank, "aggregate", 1, 1)
     tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
-    index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
+    index = INDEX_BYTES.get(resolve(case.work.config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
-    sparse = entries * (index + work.itemsize) + 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
+    starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
+    return entries * (index + case.work.itemsize) + starts
 
-    arc = 2 * np.dtype(index_dtype(work.n)).itemsize + WEIGHT_BYTES
-    limit = int(work.config.loading.max_buffer_mb * 2**20)
+
+def loading_memory(case: Case, rank: int) -> int:
+    """The rank's arcs on their way, and the buffers for reading and sending them."""
+    entries = case.forecast.entries(rank)
+    arc = 2 * np.dtype(index_dtype(case.work.n)).itemsize + WEIGHT_BYTES
+    limit = int(case.work.config.loading.max_buffer_mb * 2**20)
     # What is sent at once is packed; before that, as much of the files is in memory.
-    loading = LOADING_COPIES * entries * arc + 2 * min(limit, entries * arc)
-    kept = (_features_memory, _first_memory, _training_memory)
-    return max(loading, sparse + max(memory_of(case, rank) for memory_of in kept))
+    return LOADING_COPIES * entries * arc + 2 * min(limit, entries * arc)
 
 
-def _features_memory(case: Case, rank: int) -> int:
+def features_memory(case: Case, rank: int) -> int:
     """H⁰ as it arrives; then brought in order, a part of its columns at a time, and converted.
 
     If some columns of a file are sent, its whole rows are in memory.
@@ -363,7 +372,7 @@ def _training_memory(case: Case, rank: int) -> int:
     logits = program.values[program.logits]
     _, columns = forecast.shape(rank, logits.place, logits.width)
     dense += 2 * _train_rows(case, rank) * columns
-    dense += sum(kept(program, step, *_arcs(case, rank)) for step in case.steps)
+    dense += sum(kept(program, step, *arcs_of(case, rank)) for step in case.steps)
     # Buffers of one product and width serve all layers.
     distinct = {(product[0], *product[2:]): product for product in case.products(rank)}
     buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
@@ -377,7 +386,7 @@ def _training_memory(case: Case, rank: int) -> int:
     # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
     train, reduced = work.config.train, reduced_bytes(case, rank)
     copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)
-    state = copies * _parameters(case, rank) * work.itemsize + reduced
+    state = copies * parameter_count(case, rank) * work.itemsize + reduced
     scratch = [forecast.reduction_scratch(rank, *product) for product in distinct.values()]
     return dense * work.itemsize + buffers + state + max([reduction_scratch(reduced), *scratch])
 
@@ -400,7 +409,7 @@ def _first_memory(case: Case, rank: int) -> int:
     if pieces > 1:
         held += (rows + result_rows) * -(-columns // pieces)
     product = "aggregate", 1, -(-width // pieces)
-    state = 2 * _parameters(case, rank) * itemsize
+    state = 2 * parameter_count(case, rank) * itemsize
     scratch = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
     return held * itemsize + state + scratch
 
@@ -408,7 +417,7 @@ def _first_memory(case: Case, rank: int) -> int:
 # Sizes.
 
 
-def _parameters(case: Case, rank: int) -> int:
+def parameter_count(case: Case, rank: int) -> int:
     """Numbers of weights and biases, and of features where they are trained."""
     numbers = 0
     for name, parameter in case.program.parameters.items():
@@ -426,7 +435,7 @@ def _weight_numbers(case: Case, rank: int, name: str) -> int:
     return case.forecast.weight_numbers(rank, k, *shape)
 
 
-def _arcs(case: Case, rank: int) -> tuple[int, int, int]:
+def arcs_of(case: Case, rank: int) -> tuple[int, int, int]:
     """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
     product = "expand" if case.program.needs_halo else "aggregate"
     tiles = [p for p in case.forecast.work(rank, product, 1, 1) if isinstance(p, Sparse)]

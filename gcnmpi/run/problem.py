@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,9 @@ def open_problem(
     partition: str | None,
     config: Config,
     widths: tuple[int, int] | None = None,
+    *,
+    trains: bool = True,
+    before: Callable[[Source, Config], None] = lambda source, config: None,
 ) -> Problem:
     """Open a graph and bring its rows to their owners.
 
@@ -105,6 +108,10 @@ def open_problem(
     ----------
     widths : (int, int), optional
         Of features and logits, where they are not the graph's features and classes.
+    trains : bool
+        Without it, the program is one evaluation, and nothing of the backward pass is made.
+    before : callable
+        Called by all ranks together before the graph is loaded, with what will be.
 
     Raises
     ------
@@ -134,8 +141,9 @@ def open_problem(
         direction = resolved_direction(stored, config)
         source = Source(stored, found, direction)
         network = network_of(config.model, *(widths or ends(manifest)))
-        program, demand = program_on(network, source, config, comm.size)
+        program, demand = program_on(network, source, config, comm.size, trains)
         scheme_entry: Entry = SCHEMES.get(config.scheme.name)
+    before(source, config)
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     warnings = [] if warning is None else [warning]

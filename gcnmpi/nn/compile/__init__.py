@@ -42,13 +42,18 @@ class Target:
     whole_rows: bool = True
 
 
-def compile_network(network: Network, target: Target, model: ModelConfig) -> Program:
+def compile_network(
+    network: Network, target: Target, model: ModelConfig, trains: bool = True
+) -> Program:
     """The program of a network on a scheme.
 
     Parameters
     ----------
     model : ModelConfig
         Its ``order``, ``cache_input`` and ``train_features``.
+    trains : bool
+        Without it there is one evaluation and nothing else: no gradients, no buffers, and nothing
+        is kept for a second time.
 
     Raises
     ------
@@ -57,8 +62,10 @@ def compile_network(network: Network, target: Target, model: ModelConfig) -> Pro
     """
     operators: list[Operator] = list(network.operators)
     outputs = list(network.outputs)
+    if not trains:
+        model = replace(model, cache_input=False)
     fixed = rewrite.constants(operators, model)
-    wanted = rewrite.differentiated(operators, model)
+    wanted = rewrite.differentiated(operators, model, trains)
     operators = rewrite.choose_orders(operators, fixed, wanted, model, target.orders)
     operators = rewrite.merge_finishes(operators, outputs)
     alive = rewrite.without_dead(operators, outputs[-1])
@@ -68,7 +75,7 @@ def compile_network(network: Network, target: Target, model: ModelConfig) -> Pro
     outputs = [new[i] for i in outputs]
     logits = outputs[-1]
     fixed = rewrite.constants(operators, model)
-    wanted = rewrite.differentiated(operators, model)
+    wanted = rewrite.differentiated(operators, model, trains)
 
     values = [Value(at, op.width) for op, at in zip(operators, places, strict=True)]
     every = [forward_step(op, i, places[i]) for i, op in enumerate(operators)]
@@ -86,19 +93,20 @@ def compile_network(network: Network, target: Target, model: ModelConfig) -> Pro
     evaluation = attach(evaluation, seen_outputs)
     loss = Step("loss", operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
+    whole = whole if trains else []
     read = {value for step in (*whole, *evaluation) for value in step.values}
     kept = tuple(i for i, constant in enumerate(fixed) if constant and i in read)
     once = [step for step in every if fixed[step.number] and step.name != "features"]
     values = mark_exchanged(values, [*whole, *evaluation])
     pool = Pool(values, target.layout)
-    memory = pool.assign(whole, kept, ())
+    memory = pool.assign(whole, kept, ()) if trains else {}
     evaluated = pool.assign(evaluation, kept, (seen,))
     return Program(
         operators=tuple(operators),
         values=tuple(values),
         constants=tuple(once),
         kept=kept,
-        forward=tuple(training),
+        forward=tuple(training) if trains else (),
         backward=tuple(backward),
         evaluation=tuple(evaluation),
         logits=logits,

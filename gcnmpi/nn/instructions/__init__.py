@@ -61,10 +61,14 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
         neighbours.max_aggregate, neighbours.expand, 0, neighbours.max_kept
     ),
     "max_aggregate_backward": Instruction(neighbours.max_aggregate_backward, neighbours.fold),
-    "attend": Instruction(neighbours.attend, neighbours.expand, 0, neighbours.attend_kept),
-    "attend_backward": Instruction(neighbours.attend_backward, neighbours.fold),
-    "attend_v2": Instruction(neighbours.attend_v2, neighbours.expand, 0, neighbours.attend_kept),
-    "attend_v2_backward": Instruction(neighbours.attend_v2_backward),
+    "attend": Instruction(neighbours.attend, neighbours.expand, 0, neighbours.scores_kept),
+    "attend_backward": Instruction(
+        neighbours.attend_backward, neighbours.fold, 0, neighbours.arcs_grad_kept
+    ),
+    "attend_v2": Instruction(neighbours.attend_v2, neighbours.expand, 0, neighbours.arcs_kept),
+    "attend_v2_backward": Instruction(
+        neighbours.attend_v2_backward, kept=neighbours.scores_grad_kept
+    ),
     "attend_v2_source": Instruction(neighbours.attend_v2_source, neighbours.fold),
 }
 
