@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from gcnmpi.core.config import GraphConfig
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, node_array, once_a_node, redistribute, slice_of
 from partition.errors import UserError
 from partition.graph.graph import Graph, check_arcs, entry_values, index_dtype, row_sums, with_loops
+from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # vertices that are looked at at once
@@ -181,6 +183,46 @@ class OwnRows:
     def original(self, comm: Comm, tile: np.ndarray, width: int, max_bytes: float) -> np.ndarray:
         """The inverse: this rank's contiguous 1/P of all rows, original order."""
         return original_rows(comm, self.vertices, tile, len(self.parts), max_bytes)
+
+
+def load_sparse(
+    comm: Comm, rows: SparseRows, own: np.ndarray, max_bytes: float, normalised: bool
+) -> sp.csr_array:
+    """Own rows of a sparse matrix on disk, (own, width): each rank asks those that map them.
+
+    Parameters
+    ----------
+    own : (own,) integers
+        Global ids, in the order of the result; a row may go to several ranks.
+    normalised : bool
+        Divide each row by its sum in float64; one that sums to 0 becomes 0.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the matrix is damaged.
+    """
+    n = len(rows)
+    mine = slice_of(n, comm.rank, comm.size)
+    with agreed(comm):
+        wrong = check_rows(rows, mine.start, mine.stop)
+        if wrong is not None:
+            raise UserError(f"the graph folder is damaged: {wrong}")
+    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
+    reader = np.searchsorted(bounds, own, side="right")
+    asks = [own, np.full(len(own), comm.rank, np.int32), np.arange(len(own))]
+    (asked, who, where), _ = redistribute(comm, reader, asks, max_bytes)
+    counts, columns, values = rows.picked(asked)
+    if normalised:
+        number = np.repeat(np.arange(len(asked)), counts)
+        sums = np.bincount(number, values, len(asked))[number]
+        values = np.divide(values, sums, out=np.zeros(len(sums)), where=sums != 0)
+    arrays = [np.repeat(where, counts), columns, values]
+    (place, column, value), _ = redistribute(comm, np.repeat(who, counts), arrays, max_bytes)
+    order = np.argsort(place, kind="stable")  # a row's entries come from one rank, in their order
+    starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(own)))))
+    shape = len(own), rows.width
+    return sp.csr_array((value[order], column[order], starts.astype(np.int64)), shape=shape)
 
 
 def permute(rows: np.ndarray, first: np.ndarray) -> None:

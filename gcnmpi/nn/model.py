@@ -20,6 +20,7 @@ from gcnmpi.nn.operators import Aggregate
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import Product, Program, Step
 from gcnmpi.nn.shards import fill, shapes_of
+from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.schemes.interface import Scheme
 
 FEATURES = "0.features"
@@ -38,9 +39,10 @@ class Model:
         Its ``train``: the seed, and what decays.
     n : int
         Vertices of the graph.
-    features : array
+    features : array or SparseInput
         This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained. It
-        belongs to the model, which may put something else there.
+        belongs to the model, which may put something else there. A sparse matrix where that is
+        what the program takes.
 
     Attributes
     ----------
@@ -58,7 +60,7 @@ class Model:
         program: Program,
         config: Config,
         n: int,
-        features: Array,
+        features: Array | SparseInput,
     ) -> None:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.network = network
@@ -70,7 +72,11 @@ class Model:
         if program.trained_features:
             kernel.copy(features, self.parameters[FEATURES])
 
-        constants = _constants(scheme, kernel, program, features)
+        sparse: dict[int, SparseInput] = {}
+        if isinstance(features, SparseInput):
+            first, *dropped = program.sparse
+            sparse = {first: features} | {value: features.copy() for value in dropped}
+        constants = {} if sparse else _constants(scheme, kernel, program, features)
         memory = [scheme.empty(v.place, v.width, v.exchanged) for v in program.buffers]
         kept: dict[tuple[int, str], Any] = {}
 
@@ -78,7 +84,8 @@ class Model:
             places = {value: program.values[value].place for value in buffers}
             matrices = constants | {v: memory[b].at(places[v]) for v, b in buffers.items()}
             views = self.parameters, self.gradients
-            return Binding(scheme, kernel, program, config.train.seed, n, *views, matrices, kept)
+            facts = scheme, kernel, program, config.train.seed, n
+            return Binding(*facts, *views, matrices, kept, sparse=sparse)
 
         training, evaluation = (
             binding(program.training_buffers), binding(program.evaluation_buffers),

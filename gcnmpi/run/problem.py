@@ -18,6 +18,7 @@ from gcnmpi.halo.transports import usable
 from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.layout.loading import load_sparse
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
@@ -28,11 +29,13 @@ from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
+from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.planner.ranking import resolved_direction, resolved_grid
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import MASKS, UNLABELLED
+from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
 
 
@@ -186,22 +189,22 @@ def check_trainable(stored: StoredGraph) -> None:
     _there(stored, "labels", stored.graph.labels, "random:8")
 
 
-def load_features(problem: Problem) -> Array:
+def load_features(problem: Problem) -> Array | SparseInput:
     """This rank's piece of H⁰, normalised as configured, as an array of the kernel.
 
-    Its share, where features are trained.
+    Its share, where features are trained; a sparse matrix, where the program takes one.
     """
     scheme = problem.scheme
     with agreed(problem.comm):
         features = _there(problem.stored, "features", problem.stored.graph.features, "random:16")
     normalised = problem.config.graph.feature_norm == "row"
+    if problem.program.sparse and isinstance(features, SparseRows):
+        return _sparse_features(problem, features, normalised)
     with problem.phases.as_one("load"):
         dtype = problem.kernel.dtype
         rows = scheme.load(Place(0), RowNormalised(features, dtype) if normalised else features)
     with agreed(problem.comm):
-        # A sum in float64 finds every NaN and infinity, and allocates nothing.
-        if not np.isfinite(rows.sum(dtype=np.float64)):
-            raise UserError(f"{problem.stored.path} is damaged: its features are not all finite")
+        _check_finite(problem, rows)
     piece = problem.kernel.from_host(rows)
     if not problem.config.model.train_features:
         return piece
@@ -209,6 +212,23 @@ def load_features(problem: Problem) -> Array:
     share = problem.kernel.empty(len(block.rows), block.columns.stop - block.columns.start)
     scheme.share_input(piece, share)
     return share
+
+
+def _sparse_features(problem: Problem, features: SparseRows, normalised: bool) -> SparseInput:
+    comm, scheme, kernel = problem.comm, problem.scheme, problem.kernel
+    max_bytes = problem.config.loading.max_buffer_mb * 2**20
+    with problem.phases.as_one("load"):
+        own = scheme.block(Place(0), features.width).rows
+        matrix = load_sparse(comm, features, own, max_bytes, normalised).astype(kernel.dtype)
+        with agreed(comm):
+            _check_finite(problem, matrix.data)
+        return SparseInput(kernel, problem.phases, matrix, scheme.summed)
+
+
+def _check_finite(problem: Problem, numbers: np.ndarray) -> None:
+    # A sum in float64 finds every NaN and infinity, and allocates nothing.
+    if not np.isfinite(numbers.sum(dtype=np.float64)):
+        raise UserError(f"{problem.stored.path} is damaged: its features are not all finite")
 
 
 def _there(stored: StoredGraph, what: str, array: np.ndarray | None, example: str) -> np.ndarray:

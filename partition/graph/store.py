@@ -4,7 +4,8 @@
 
     NAME.graph/
         manifest.json
-        indptr.npy indices.npy [weights.npy] [features.npy] [labels.npy]
+        indptr.npy indices.npy [weights.npy] [labels.npy]
+        [features.npy, or features_indptr.npy features_indices.npy features_data.npy]
         [train_mask.npy val_mask.npy test_mask.npy] [ids.npy]
         partitions/NAME.npz  NAME.json
 
@@ -36,6 +37,8 @@ from partition.graph.graph import (
 from partition.graph.manifest import (
     PARTITION_FORMAT,
     PARTITION_VERSION,
+    SPARSE_VERSION,
+    VERSION,
     Manifest,
     Partition,
     content_id,
@@ -47,6 +50,7 @@ from partition.graph.manifest import (
     vertex_arrays,
     write_json,
 )
+from partition.graph.sparse_rows import SparseRows, kept_form
 from partition.locks import folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
@@ -94,6 +98,8 @@ def write_graph(
     path = Path(path)
     check_target(path, overwrite)
     pattern, values = symmetry(graph)
+    graph = replace(graph, features=kept_form(graph.features))
+    entries = graph.features.entries if isinstance(graph.features, SparseRows) else 0
     manifest = Manifest(
         id=content_id(graph),
         name=path.stem,
@@ -110,6 +116,8 @@ def write_graph(
         source=dict(source),
         data_id=data_id(graph),
         class_names=graph.class_names or (),
+        feature_entries=entries,
+        version=SPARSE_VERSION if entries else VERSION,
     )
     arrays = _arrays(graph)
     _check_room(path, sum(array.nbytes for array in arrays.values()))
@@ -192,7 +200,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         indptr=load("indptr", (n + 1,), "i"),
         indices=load("indices", (nnz,), "i"),
         weights=load("weights", (nnz,), "f") if manifest.weighted else None,
-        features=load("features", (n, manifest.features), "f") if manifest.features else None,
+        features=_features(manifest, load),
         labels=load("labels", (n,), "i") if manifest.classes else None,
         masks={name: load(f"{name}_mask", (n,), "b") for name in manifest.masks},
         ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
@@ -384,7 +392,39 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
 def _arrays(graph: Graph) -> dict[str, np.ndarray]:
     arcs = {"indptr": graph.indptr, "indices": graph.indices, "weights": graph.weights}
     named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
-    return named | vertex_arrays(graph)
+    named |= vertex_arrays(graph)
+    features = named.get("features")
+    if isinstance(features, SparseRows):
+        del named["features"]
+        first, last = int(features.indptr[0]), int(features.indptr[-1])
+        named |= {
+            "features_indptr": np.asarray(features.indptr) - first,
+            "features_indices": features.indices[first:last],
+            "features_data": features.data[first:last],
+        }
+    return named
+
+
+def _features(
+    manifest: Manifest, load: Callable[..., np.ndarray]
+) -> np.ndarray | SparseRows | None:
+    """The features of a folder, as they are kept."""
+    n, width, entries = manifest.n, manifest.features, manifest.feature_entries
+    if not width:
+        return None
+    if not entries:
+        return load("features", (n, width), "f")
+    indptr = load("features_indptr", (n + 1,), "i")
+    if indptr[0] != 0 or indptr[-1] != entries:
+        raise UserError(
+            f"the row pointers of the features do not go from 0 to {entries}",
+            "import the graph again",
+        )
+    indices, data = (
+        load("features_indices", (entries,), "i"),
+        load("features_data", (entries,), "f"),
+    )
+    return SparseRows(indptr, indices, data, width)
 
 
 def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:

@@ -30,7 +30,8 @@ def program_on(
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     target = Target(forecast.orders, forecast.layout_of, forecast.whole_rows)
-    program = compile_network(network, target, config.model, trains)
+    sparse = source.stored.manifest.feature_entries > 0
+    program = compile_network(network, target, config.model, trains, sparse)
     if program.needs_halo and not entry.gives_rows:
         able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
         raise UserError(

@@ -24,6 +24,7 @@ def choose_orders(
     differentiated: Sequence[bool],
     model: ModelConfig,
     possible: tuple[str, ...],
+    sparse: bool = False,
 ) -> list[Operator]:
     """M·(H·W) instead of (M·H)·W where it moves fewer columns in an epoch.
 
@@ -38,6 +39,8 @@ def choose_orders(
         Of each operator's value: whether it never changes; whether its gradient is needed.
     possible : tuple of str
         ``orders`` of the scheme: "combine", "aggregate".
+    sparse : bool
+        Whether features are a sparse matrix, whose aggregate would be a dense one.
 
     Raises
     ------
@@ -63,11 +66,21 @@ def choose_orders(
             order = model.order if model.order != "auto" else possible[0]
             if model.order == "auto" and len(possible) > 1:
                 order = "aggregate" if narrower else "combine"
+            if sparse and _are_features(operators, aggregate.inputs[0]):
+                order = "combine"
             if order == "combine":
                 operators[below] = replace(linear, inputs=aggregate.inputs)
                 operators[number] = Aggregate((below,), linear.width, linear.layer)
                 changed = True
     return operators
+
+
+def _are_features(operators: Sequence[Operator], number: int) -> bool:
+    """Whether a value is the features, or dropout of them."""
+    operator = operators[number]
+    if isinstance(operator, Drop):
+        operator = operators[operator.inputs[0]]
+    return isinstance(operator, Features)
 
 
 def check_order(wanted: str, possible: tuple[str, ...]) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.instructions import dense, elementwise, neighbours, norms
+from gcnmpi.nn.instructions import dense, elementwise, neighbours, norms, sparse
 from gcnmpi.nn.program import Product, Program, Step
 
 
@@ -34,6 +34,9 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     "combine": Instruction(dense.combine, dense.combine_products),
     "combine_t": Instruction(dense.combine_t, dense.combine_t_products),
     "weight_grad": Instruction(dense.weight_grad, dense.weight_grad_products),
+    "sparse_combine": Instruction(sparse.combine),
+    "sparse_weight_grad": Instruction(sparse.weight_grad),
+    "sparse_drop": Instruction(sparse.drop),
     "column_sum": Instruction(dense.column_sum, passes=1),
     "aggregate": Instruction(dense.aggregate, dense.aggregate_products),
     "aggregate_t": Instruction(dense.aggregate_t, dense.aggregate_t_products),
