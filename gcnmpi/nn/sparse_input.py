@@ -16,6 +16,7 @@ from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface import Array, Kernel, Sparse
+from partition.graph.graph import index_dtype
 
 
 class SparseInput:
@@ -28,21 +29,22 @@ class SparseInput:
         Where the time of the products is counted.
     matrix : (own, width) csr_array
         With numbers of the kernel's dtype.
-    summed : slice
-        Which of the rows this rank sums up for gradients.
+    summed : slice or None
+        Which of the rows this rank sums up for gradients; None: there are no gradients.
 
     """
 
     def __init__(self, kernel: Kernel, phases: Phases, matrix: sp.csr_array, summed: slice) -> None:
         self._kernel, self._phases = kernel, phases
         self._matrix, self._summed = matrix, summed
-        first, last = matrix.indptr[[summed.indices(matrix.shape[0])[i] for i in (0, 1)]]
-        self._entries = slice(int(first), int(last))
-        part = matrix[summed]
-        numbered = sp.csr_array((np.arange(part.nnz), part.indices, part.indptr), part.shape)
-        turned = numbered.T.tocsr()
-        self._order = turned.data
-        self._pattern = turned.indices, turned.indptr, turned.shape
+        if summed is not None:
+            first, last, _ = summed.indices(matrix.shape[0])
+            part = matrix[summed]
+            # Where each entry of the transpose comes from, so that dropout need not sort again.
+            numbers = np.arange(part.nnz, dtype=index_dtype(part.nnz))
+            turned = sp.csr_array((numbers, part.indices, part.indptr), part.shape).T.tocsr()
+            self._order, self._entries = turned.data, slice(*matrix.indptr[[first, last]].tolist())
+            self._pattern = turned.indices, turned.indptr, turned.shape
         self._fill(matrix.data)
 
     def combine(self, weight: Array, out: Array, add: bool, epilogue: Epilogue | None) -> None:
@@ -52,6 +54,7 @@ class SparseInput:
 
     def weight_grad(self, grad: Array, out: Array, sums: Array | None) -> None:
         """out = xᵀ·grad over the rows that are summed up, and the column sums of grad there."""
+        assert self._summed is not None, "made without gradients"
         grad = grad[self._summed]
         with self._phases("spmm"):
             self._kernel.spmm(self._transposed, grad, out)
@@ -82,8 +85,9 @@ class SparseInput:
 
     def _fill(self, values: np.ndarray) -> None:
         matrix, kernel = self._matrix, self._kernel
-        indices, indptr, shape = self._pattern
         own = (values, matrix.indices, matrix.indptr)
-        turned = (values[self._entries][self._order], indices, indptr)
         self._rows: Sparse = kernel.sparse(sp.csr_array(own, shape=matrix.shape))
-        self._transposed: Sparse = kernel.sparse(sp.csr_array(turned, shape=shape))
+        if self._summed is not None:
+            indices, indptr, shape = self._pattern
+            turned = (values[self._entries][self._order], indices, indptr)
+            self._transposed: Sparse = kernel.sparse(sp.csr_array(turned, shape=shape))

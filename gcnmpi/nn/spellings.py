@@ -86,7 +86,7 @@ def fitted(state: Spelled, shapes: Mapping[str, tuple[int, ...]]) -> Spelled:
         if called.get(name, "").endswith(AVERAGED) and wanted and array.ndim == len(wanted):
             heads = len(array) // max(1, wanted[0])
             if heads > 1 and array.shape == (heads * wanted[0], *wanted[1:]):
-                found[name] = array.reshape(heads, *wanted).mean(axis=0)
+                found[name] = array.reshape(heads, *wanted).mean(axis=0, dtype=np.float64)
     for name, shape in shapes.items():
         match = re.fullmatch(r"(convs|residuals)\.(\d+)\.bias", name)
         if not match or name in found:

@@ -71,6 +71,8 @@ WIDE_INDEX = 8
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
+ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
+SPARSE_LOADING = 48  # bytes of an entry of that as it arrives and is brought in order
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Workload:
         Share of the vertices that train.
     distances : (quantiles,) array or None
         How far apart the ends of arcs are in the graph's order: see ``Machine.sparse_seconds``.
+    feature_entries : int
+        Entries of features that are kept as a sparse matrix; 0: they are dense.
     """
 
     config: Config
@@ -94,6 +98,7 @@ class Workload:
     network: Network
     train_share: float
     distances: np.ndarray | None = field(default=None, compare=False)
+    feature_entries: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -157,7 +162,9 @@ def workload(
     share = 1.0 if trained is None else float(np.mean(trained))
     config = replace(config, graph=graph_of(config))
     network = network_of(config.model, *ends)
-    return Workload(config, manifest.n, network, share, arc_distances(stored.graph))
+    distances = arc_distances(stored.graph)
+    entries = manifest.feature_entries if features in (None, manifest.features) else 0
+    return Workload(config, manifest.n, network, share, distances, entries)
 
 
 def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:
@@ -217,6 +224,8 @@ def predict(case: Case) -> Cost:
             if step is not None:
                 made = products(case.program, [step], partial(case.rows, rank))
             seconds, volume = _step(case, rank, made)
+            if step is not None:
+                seconds["sparse"] += _sparse_seconds(case, rank, step)
             volumes[rank] += volume
             slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
         for name, value in slowest.items():
@@ -291,6 +300,17 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
     return seconds, moved
 
 
+def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
+    """Seconds of a product with features as a sparse matrix, or with its transpose."""
+    if step.name not in ("sparse_combine", "sparse_weight_grad"):
+        return 0.0
+    rows, inner = case.forecast.shape(rank, Place(0), case.program.values[0].width)
+    if step.name == "sparse_weight_grad":
+        rows, inner = inner, rows
+    product = Sparse(rows, inner, input_entries(case, rank), step.operator.width, shuffled=True)
+    return case.machine.sparse_seconds(product, case.work.itemsize)
+
+
 def _passes_seconds(case: Case, rank: int) -> float:
     """Seconds of all element-wise and row-wise passes over dense matrices.
 
@@ -353,6 +373,8 @@ def features_memory(case: Case, rank: int) -> int:
 
     If some columns of a file are sent, its whole rows are in memory.
     """
+    if case.program.sparse:
+        return SPARSE_LOADING * input_entries(case, rank)
     work, width = case.work, case.program.values[0].width
     rows, columns = case.forecast.shape(rank, Place(0), width)
     stored = rows * columns * FEATURE_BYTES
@@ -372,6 +394,7 @@ def _training_memory(case: Case, rank: int) -> int:
     logits = program.values[program.logits]
     _, columns = forecast.shape(rank, logits.place, logits.width)
     dense += 2 * _train_rows(case, rank) * columns
+    sparse = len(program.sparse) * input_memory(case, rank, transposed=True)
     dense += sum(kept(program, step, *arcs_of(case, rank)) for step in case.steps)
     # Buffers of one product and width serve all layers.
     distinct = {(product[0], *product[2:]): product for product in case.products(rank)}
@@ -388,7 +411,8 @@ def _training_memory(case: Case, rank: int) -> int:
     copies = 4 if train.optimizer == "adam" else 2 + (train.momentum > 0)
     state = copies * parameter_count(case, rank) * work.itemsize + reduced
     scratch = [forecast.reduction_scratch(rank, *product) for product in distinct.values()]
-    return dense * work.itemsize + buffers + state + max([reduction_scratch(reduced), *scratch])
+    most = max([reduction_scratch(reduced), *scratch])
+    return dense * work.itemsize + sparse + buffers + state + most
 
 
 def _first_memory(case: Case, rank: int) -> int:
@@ -415,6 +439,22 @@ def _first_memory(case: Case, rank: int) -> int:
 
 
 # Sizes.
+
+
+def input_entries(case: Case, rank: int) -> int:
+    """Entries of a rank's rows of features that are a sparse matrix, if they are spread evenly."""
+    rows = case.rows(rank, Place(0))
+    return case.work.feature_entries * rows // max(1, case.work.n)
+
+
+def input_memory(case: Case, rank: int, transposed: bool) -> int:
+    """Bytes of such a matrix; with its transpose, and where the entries of that come from."""
+    entries, width = input_entries(case, rank), case.program.values[0].width
+    each = ENTRY_INDEX + case.work.itemsize
+    starts = WIDE_INDEX * case.rows(rank, Place(0))
+    return (
+        entries * each + starts + transposed * (entries * (each + ENTRY_INDEX) + WIDE_INDEX * width)
+    )
 
 
 def parameter_count(case: Case, rank: int) -> int:

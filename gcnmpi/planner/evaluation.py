@@ -12,6 +12,7 @@ from gcnmpi.planner.costmodel import (
     Case,
     arcs_of,
     features_memory,
+    input_memory,
     loading_memory,
     matrix_memory,
     parameter_count,
@@ -55,7 +56,10 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
         halo = forecast.buffers(rank, "expand", 1, width) if gathered else 0
         return rows * columns * itemsize + halo
 
-    live = {FEATURES: size(FEATURES, gathers_features(moments))}
+    if program.sparse:
+        live = {FEATURES: input_memory(case, rank, transposed=False)}
+    else:
+        live = {FEATURES: size(FEATURES, gathers_features(moments))}
     peak = live[FEATURES]
     for moment in moments:
         step = moment.step
@@ -64,7 +68,7 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
             live[step.writes], live[moment.over] = live[moment.over], 0
         peak = max(peak, sum(live.values()) + _taken(case, rank, moment))
         for value in moment.ended:
-            del live[value]
+            live.pop(value, None)
     limit = int(case.work.config.loading.max_buffer_mb * 2**20)
     result = live.get(program.outputs[depth - 1], live.get(FEATURES, 0))
     peak = max(peak, result + RESULT_BUFFERS * min(limit, result))

@@ -222,7 +222,8 @@ def _sparse_features(problem: Problem, features: SparseRows, normalised: bool) -
         matrix = load_sparse(comm, features, own, max_bytes, normalised).astype(kernel.dtype)
         with agreed(comm):
             _check_finite(problem, matrix.data)
-        return SparseInput(kernel, problem.phases, matrix, scheme.summed)
+        summed = scheme.summed if problem.program.backward else None
+        return SparseInput(kernel, problem.phases, matrix, summed)
 
 
 def _check_finite(problem: Problem, numbers: np.ndarray) -> None:
@@ -231,7 +232,7 @@ def _check_finite(problem: Problem, numbers: np.ndarray) -> None:
         raise UserError(f"{problem.stored.path} is damaged: its features are not all finite")
 
 
-def _there(stored: StoredGraph, what: str, array: np.ndarray | None, example: str) -> np.ndarray:
+def _there(stored: StoredGraph, what: str, array: Any, example: str) -> Any:
     if array is None:
         raise UserError(
             f"{stored.path} has no {what}",
