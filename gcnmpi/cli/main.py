@@ -270,6 +270,7 @@ def infer(
 
         options: dict[str, Any] = {"given": given, "layer": layer, "rows": rows_file}
         options |= {"what": "classes" if classes else what, "force": force}
+        options["tell"] = lambda line: print(line, file=sys.stderr, flush=True)
         with Claims(comm, "gcnmpi infer") as claims:
             claims.graph(graph, partition)
             done = run(comm, graph, partition, config, weights, out, **options)

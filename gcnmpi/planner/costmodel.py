@@ -37,28 +37,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from gcnmpi.core.config import Config
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels import resolve
 from gcnmpi.layout.loading import PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.collectives import reduction_scratch
-from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.instructions import INSTRUCTIONS, kept, products
 from gcnmpi.nn.loss import loss_products
 from gcnmpi.nn.model import input_pieces
-from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Finish, Product, Program, Step, Value
-from gcnmpi.planner.machine import Machine
-from gcnmpi.schemes.forecast import EXCHANGES, Forecast, Span, Sparse
-from partition.errors import UserError
-from partition.graph.graph import Graph, index_dtype, training_vertices
-from partition.graph.store import StoredGraph
+from gcnmpi.planner.case import Case
+from gcnmpi.schemes.forecast import EXCHANGES, Span, Sparse
+from partition.graph.graph import index_dtype
 
 # How often an operation reads or writes each number of its matrix.
 BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
@@ -73,37 +68,6 @@ LOADING_COPIES, WEIGHT_BYTES = 3, 8
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
 SPARSE_LOADING = 48  # bytes of an entry of that as it arrives and is brought in order
-
-
-@dataclass(frozen=True)
-class Workload:
-    """What is trained.
-
-    Attributes
-    ----------
-    config : Config
-    n : int
-        Vertices.
-    network : Network
-    train_share : float
-        Share of the vertices that train.
-    distances : (quantiles,) array or None
-        How far apart the ends of arcs are in the graph's order: see ``Machine.sparse_seconds``.
-    feature_entries : int
-        Entries of features that are kept as a sparse matrix; 0: they are dense.
-    """
-
-    config: Config
-    n: int
-    network: Network
-    train_share: float
-    distances: np.ndarray | None = field(default=None, compare=False)
-    feature_entries: int = 0
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of a number."""
-        return np.dtype(self.config.dtype).itemsize
 
 
 @dataclass(frozen=True)
@@ -133,83 +97,6 @@ class Cost:
     reduced_bytes: int
     memory: int
     phases: dict[str, float] = field(default_factory=dict)
-
-
-def workload(
-    stored: StoredGraph, config: Config, features: int | None = None, classes: int | None = None
-) -> Workload:
-    """What training a configuration on a graph is.
-
-    Parameters
-    ----------
-    features, classes : int, optional
-        Other widths than the graph's, or where it has none.
-
-    Raises
-    ------
-    UserError
-        If the graph has no features or no labels, and none are given.
-    """
-    manifest = stored.manifest
-    ends = (features or manifest.features, classes or manifest.classes)
-    for what, width in zip(("features", "labels"), ends, strict=True):
-        if not width:
-            raise UserError(
-                f"{stored.path} has no {what}",
-                f"import it with --{what} FILE.npy, or --{what} random:16 for an experiment",
-            )
-    trained = training_vertices(stored.graph)
-    share = 1.0 if trained is None else float(np.mean(trained))
-    config = replace(config, graph=graph_of(config))
-    network = network_of(config.model, *ends)
-    distances = arc_distances(stored.graph)
-    entries = manifest.feature_entries if features in (None, manifest.features) else 0
-    return Workload(config, manifest.n, network, share, distances, entries)
-
-
-def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:
-    """Quantiles of |source − target| over arcs spread evenly over the graph; None without arcs."""
-    if not graph.nnz:
-        return None
-    places = np.unique(np.linspace(0, graph.nnz - 1, min(sampled, graph.nnz)).astype(np.int64))
-    source = np.searchsorted(graph.indptr, places, side="right") - 1
-    apart = np.abs(source - np.asarray(graph.indices[places], np.int64))
-    return np.quantile(apart, np.linspace(0, 1, quantiles))
-
-
-@dataclass(frozen=True)
-class Case:
-    """What is predicted: the forecast of a scheme, the training, and the machine.
-
-    Attributes
-    ----------
-    forecast : Forecast
-        The scheme on ``size`` ranks.
-    ranks_per_node : int
-        Ranks fill the nodes one after the other.
-    program : Program
-        The network on that scheme.
-    """
-
-    forecast: Forecast
-    size: int
-    work: Workload
-    machine: Machine
-    ranks_per_node: int
-    program: Program
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """Steps of an epoch, without the loss."""
-        return (*self.program.forward, *self.program.backward)
-
-    def products(self, rank: int) -> list[Product]:
-        """Products of an epoch, without those of the loss."""
-        return products(self.program, self.steps, partial(self.rows, rank))
-
-    def rows(self, rank: int, place: Place) -> int:
-        """Rows of a rank's piece of a matrix at a place."""
-        return self.forecast.shape(rank, place, 1)[0]
 
 
 def predict(case: Case) -> Cost:

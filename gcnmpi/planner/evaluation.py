@@ -8,8 +8,8 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile.lifetimes import FEATURES, Moment, gathers_features, lifetimes
 from gcnmpi.nn.instructions import kept, products
 from gcnmpi.nn.instructions.dense import BLOCK_NUMBERS
+from gcnmpi.planner.case import Case
 from gcnmpi.planner.costmodel import (
-    Case,
     arcs_of,
     features_memory,
     input_memory,

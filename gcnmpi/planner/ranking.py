@@ -15,7 +15,8 @@ import numpy as np
 from gcnmpi.core.config import Config, SchemeConfig, section_fields
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
-from gcnmpi.planner.costmodel import Case, Cost, Workload, memory, predict, workload
+from gcnmpi.planner.case import Case, Workload, workload
+from gcnmpi.planner.costmodel import Cost, memory, predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import make_facts

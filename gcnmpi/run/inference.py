@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,6 +70,7 @@ def infer(
     what: str = "logits",
     rows: str | os.PathLike | None = None,
     force: bool = False,
+    tell: Callable[[str], None] = lambda line: None,
 ) -> Inference:
     """Run a network with given weights over the whole graph and write one row a vertex.
 
@@ -96,6 +97,8 @@ def infer(
         :func:`gcnmpi.run.vertices.read_vertices`.
     force : bool
         Start although a node has less memory than was forecast.
+    tell : callable
+        Called on rank 0 with what is to be said before the start.
 
     Returns
     -------
@@ -132,7 +135,7 @@ def infer(
 
     def before(source: Source, config: Config) -> None:
         nonlocal memory
-        memory = check_evaluation(comm, source, config, ends, depth, force)
+        memory = check_evaluation(comm, source, config, ends, depth, force, tell)
 
     problem = open_problem(comm, graph, partition, config, ends, trains=False, before=before)
     if trained:

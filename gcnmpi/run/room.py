@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Callable
 from dataclasses import replace
 
 from gcnmpi.core.config import Config
@@ -25,6 +25,7 @@ def check_evaluation(
     ends: tuple[int, int],
     layer: int,
     force: bool,
+    tell: Callable[[str], None],
 ) -> int:
     """Say what one evaluation needs, and refuse it where a node has less.
 
@@ -36,6 +37,8 @@ def check_evaluation(
         The layer whose output is wanted, from 1.
     force : bool
         Only say it.
+    tell : callable
+        Called on rank 0 with a line for the user.
 
     Returns
     -------
@@ -62,7 +65,7 @@ def check_evaluation(
         each = "" if comm.size == 1 else f" on each of {comm.size} ranks"
         has = f"{host} has {left / GIGA:.3g} GB free"
         has += "" if crowd == 1 else f" for {crowd} of them"
-        print(f"memory: needs {needed / GIGA:.3g} GB{each}; {has}", file=sys.stderr, flush=True)
+        tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {has}")
         if not enough and not force:
             more = _ranks_that_suffice(setting, comm.size, layer, room + process)
             hint = f"use {more} ranks, {crowd} on each node" if more else "more ranks do not help"

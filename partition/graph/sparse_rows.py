@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from partition.errors import UserError
+
 # Features are kept as CSR from this width on where at most this share of them is not 0: it takes
 # less room then, and products with it less time.
 LEAST_WIDTH = 128
 MOST_FILLED = 0.05
+FILES = ("features_indptr", "features_indices", "features_data")
 AT_ONCE = 1 << 24  # numbers that are looked at at once
 
 
@@ -102,6 +106,12 @@ class SparseRows:
         """Bytes of the dense array."""
         return np.asarray(self).tobytes()
 
+    def files(self) -> dict[str, np.ndarray]:
+        """The arrays that a graph folder keeps, of all columns, by the names of their files."""
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        arrays = (np.asarray(self.indptr) - first, self.indices[first:last], self.data[first:last])
+        return dict(zip(FILES, arrays, strict=True))
+
     def picked(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Entries of some rows, one after the other: how many each has, columns and numbers."""
         starts = np.asarray(self.indptr[:-1])[rows]
@@ -115,6 +125,27 @@ class SparseRows:
         dense = np.zeros((len(rows), self.width), self.dtype)
         dense[np.repeat(np.arange(len(rows)), counts), columns] = values
         return dense
+
+
+def read_rows(
+    load: Callable[[str, tuple[int, ...], str], np.ndarray], shape: tuple[int, int], entries: int
+) -> SparseRows:
+    """The matrix of a graph folder; ``load(name, shape, kind)`` maps one of its arrays.
+
+    Raises
+    ------
+    UserError
+        If the row pointers do not have so many entries.
+    """
+    (n, width), lengths = shape, (shape[0] + 1, entries, entries)
+    files = zip(FILES, lengths, "iif", strict=True)
+    indptr, indices, data = (load(name, (length,), kind) for name, length, kind in files)
+    if indptr[0] != 0 or indptr[n] != entries:
+        raise UserError(
+            f"the row pointers of the features do not go from 0 to {entries}",
+            "import the graph again",
+        )
+    return SparseRows(indptr, indices, data, width)
 
 
 def kept_form(features: Any) -> Any:

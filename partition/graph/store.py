@@ -50,7 +50,7 @@ from partition.graph.manifest import (
     vertex_arrays,
     write_json,
 )
-from partition.graph.sparse_rows import SparseRows, kept_form
+from partition.graph.sparse_rows import SparseRows, kept_form, read_rows
 from partition.locks import folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
@@ -396,12 +396,7 @@ def _arrays(graph: Graph) -> dict[str, np.ndarray]:
     features = named.get("features")
     if isinstance(features, SparseRows):
         del named["features"]
-        first, last = int(features.indptr[0]), int(features.indptr[-1])
-        named |= {
-            "features_indptr": np.asarray(features.indptr) - first,
-            "features_indices": features.indices[first:last],
-            "features_data": features.data[first:last],
-        }
+        named |= features.files()
     return named
 
 
@@ -409,22 +404,10 @@ def _features(
     manifest: Manifest, load: Callable[..., np.ndarray]
 ) -> np.ndarray | SparseRows | None:
     """The features of a folder, as they are kept."""
-    n, width, entries = manifest.n, manifest.features, manifest.feature_entries
-    if not width:
-        return None
-    if not entries:
-        return load("features", (n, width), "f")
-    indptr = load("features_indptr", (n + 1,), "i")
-    if indptr[0] != 0 or indptr[-1] != entries:
-        raise UserError(
-            f"the row pointers of the features do not go from 0 to {entries}",
-            "import the graph again",
-        )
-    indices, data = (
-        load("features_indices", (entries,), "i"),
-        load("features_data", (entries,), "f"),
-    )
-    return SparseRows(indptr, indices, data, width)
+    shape = manifest.n, manifest.features
+    if manifest.feature_entries:
+        return read_rows(load, shape, manifest.feature_entries)
+    return load("features", shape, "f") if manifest.features else None
 
 
 def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:

@@ -154,7 +154,7 @@ def complaints(folder, gcnmpi_lines):
     network = (FOREIGN / "sage.toml").read_text()
     (folder / "whole.toml").write_text(f"dtype = 'float64'\n{network}[train]\nlr = 0.1\n")
     (folder / "graph.toml").write_text("[graph]\nnormalize = 'sym'\n")
-    (folder / "config.toml").write_text("dtype = 'float64'\n[graph]\nfeature_norm = 'row'\n")
+    (folder / "config.toml").write_text("dtype = 'float64'\n[model]\nhidden = [6, 6]\n")
     write_state(folder / "missing.pt", {n: a for n, a in state.items() if n != "norms.1.bias"})
     first = {n: a for n, a in state.items() if not n.startswith("convs.0.lin_l")}
     write_state(folder / "first.pt", first)
@@ -192,7 +192,7 @@ def complaints(folder, gcnmpi_lines):
 @pytest.mark.parametrize(
     ("name", "says"),
     {
-        "missing.pt": ["missing.pt", "norms.1.bias (norms.1.module.bias) is missing", "(6,)"],
+        "missing.pt": ["missing.pt", "norms.1.module.bias is missing", "(6,)"],
         "first.pt": ["convs.0.lin_l.weight is missing"],
         "extra.pt": ["'convs.1.gate' is not a parameter"],
         "wrong.pt": ["residuals.1.weight is float64 (6, 5)", "(6, 6)"],
@@ -200,8 +200,8 @@ def complaints(folder, gcnmpi_lines):
         "evil.pt": ["evil.pt names os.system", "nothing of it was run"],
         "no model": ["graph.toml has no table [model]"],
         "no network": ["is not a weight of a GCNConv layer"],
-        "other network": ["not those of the configured gin", "is missing"],
-        "config": ["both have a table [graph]"],
+        "other network": ["sage.pt: convs.0.eps is missing"],
+        "config": ["both have a table [model]"],
         "no rows": ["none.txt, line 2: 'seven' is no vertex"],
         "both": ["exclude each other"],
     }.items(),

@@ -10,14 +10,8 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.planner.calibrate import Sample, fit_sparse
-from gcnmpi.planner.costmodel import (
-    Case,
-    Workload,
-    _features_memory,
-    _first_memory,
-    memory,
-    predict,
-)
+from gcnmpi.planner.case import Case, Workload
+from gcnmpi.planner.costmodel import _first_memory, features_memory, memory, predict
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
 from gcnmpi.schemes.forecast import Dense, Span, Sparse
 from partition.errors import UserError
@@ -184,10 +178,10 @@ def wide(features=320, **changes):
 def test_features_as_they_arrive_by_hand():
     stored = 10 * 320 * 4
     # In float64 they are converted once they are there; in float32 they are packed and mapped.
-    assert _features_memory(wide(), 0) == stored + 2 * stored
-    assert _features_memory(wide(dtype="float32"), 0) == stored + 2 * stored
+    assert features_memory(wide(), 0) == stored + 2 * stored
+    assert features_memory(wide(dtype="float32"), 0) == stored + 2 * stored
     tiny = LoadingConfig(max_buffer_mb=1 / 2**20)  # a byte
-    assert _features_memory(wide(dtype="float32", loading=tiny), 0) == stored + stored // 16
+    assert features_memory(wide(dtype="float32", loading=tiny), 0) == stored + stored // 16
 
 
 def test_the_product_of_wide_features_by_hand():
