@@ -10,10 +10,11 @@ import numpy as np
 
 from partition.errors import UserError
 
-# Features are kept as CSR from this width on where at most this share of them is not 0: it takes
-# less room then, and products with it less time.
-LEAST_WIDTH = 128
+# Features are kept as CSR where at most this share of them is not 0, and they would take so many
+# bytes: small ones are better aggregated once, and the result, which is dense, kept.
 MOST_FILLED = 0.05
+LEAST_BYTES = 1 << 26
+FORMS = ("auto", "dense", "sparse")
 FILES = ("features_indptr", "features_indices", "features_data")
 AT_ONCE = 1 << 24  # numbers that are looked at at once
 
@@ -148,9 +149,21 @@ def read_rows(
     return SparseRows(indptr, indices, data, width)
 
 
-def kept_form(features: Any) -> Any:
-    """Features as they are stored: CSR where few of them are not 0, unchanged elsewhere."""
-    if features is None or isinstance(features, SparseRows) or features.shape[1] < LEAST_WIDTH:
+def kept_form(features: Any, form: str = "auto") -> Any:
+    """Features as a folder keeps them: CSR or a dense array.
+
+    Parameters
+    ----------
+    form : {"auto", "dense", "sparse"}
+        "auto": what is sparse stays so, and what is dense becomes it where that is worth it.
+    """
+    if features is None or form == "dense":
+        return None if features is None else np.asarray(features)
+    if isinstance(features, SparseRows):
+        return features
+    if form == "sparse":
+        return from_dense(features) if features[:].any() else features
+    if features.nbytes < LEAST_BYTES:
         return features
     step = max(1, AT_ONCE // features.shape[1])
     pieces = range(0, len(features), step)

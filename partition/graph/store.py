@@ -74,6 +74,7 @@ def write_graph(
     direction: str = "in",
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
+    keep_features: str = "auto",
 ) -> Manifest:
     """Write a graph folder: all of it, or nothing.
 
@@ -89,6 +90,8 @@ def write_graph(
         Replace a folder of that name. The partitions in it are kept if the arcs are the same.
     report : callable
         Told which partitions were kept, and which were not.
+    keep_features : {"auto", "dense", "sparse"}
+        See :func:`partition.graph.sparse_rows.kept_form`.
 
     Raises
     ------
@@ -98,7 +101,7 @@ def write_graph(
     path = Path(path)
     check_target(path, overwrite)
     pattern, values = symmetry(graph)
-    graph = replace(graph, features=kept_form(graph.features))
+    graph = replace(graph, features=kept_form(graph.features, keep_features))
     entries = graph.features.entries if isinstance(graph.features, SparseRows) else 0
     manifest = Manifest(
         id=content_id(graph),

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 
-import partition.graph.sparse_rows as sparse_rows
 from partition.graph.graph import Graph
 from partition.graph.store import write_graph
 from partition.pipeline.adding import add_partition
@@ -50,10 +49,9 @@ def folder(tmp_path_factory):
         features.astype(np.float32),
         random.integers(0, CLASSES, N).astype(np.int32),
     )
-    with pytest.MonkeyPatch.context() as patch:
-        assert write_graph(root / "sparse.graph", graph, source={}).feature_entries
-        patch.setattr(sparse_rows, "MOST_FILLED", 0.0)
-        assert not write_graph(root / "dense.graph", graph, source={}).feature_entries
+    for form in ("sparse", "dense"):
+        written = write_graph(root / f"{form}.graph", graph, source={}, keep_features=form)
+        assert bool(written.feature_entries) == (form == "sparse")
     for name in ("sparse", "dense"):
         for k in RANKS[1:]:
             add_partition(root / f"{name}.graph", "rp", k)

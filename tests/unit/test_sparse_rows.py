@@ -9,6 +9,7 @@ from gcnmpi.core.config import from_table
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from partition.errors import UserError
+from partition.graph import sparse_rows
 from partition.graph.graph import Graph
 from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
 from partition.graph.store import open_graph, write_graph
@@ -53,12 +54,17 @@ def test_it_reads_like_the_dense_array():
 
 
 @pytest.mark.parametrize(
-    ("n", "width", "filled", "sparse"),
-    [(50, 200, 0.03, True), (50, 200, 0.2, False), (50, 100, 0.03, False), (50, 200, 0.0, False)],
+    ("filled", "least", "sparse"),
+    [(0.03, 0, True), (0.2, 0, False), (0.03, 1 << 20, False), (0.0, 0, False)],
 )
-def test_what_is_kept_sparse(n, width, filled, sparse):
-    dense = random_rows(n, width, filled)
+def test_what_is_kept_sparse(monkeypatch, filled, least, sparse):
+    monkeypatch.setattr(sparse_rows, "LEAST_BYTES", least)
+    dense = random_rows(filled=filled)
     assert isinstance(kept_form(dense), SparseRows) == sparse
+    assert isinstance(kept_form(dense, "sparse"), SparseRows) == bool(filled)
+    for form in (dense, from_dense(random_rows())):
+        assert isinstance(kept_form(form, "dense"), np.ndarray)
+    assert isinstance(kept_form(from_dense(dense)), SparseRows)
     assert kept_form(None) is None
 
 
@@ -69,7 +75,9 @@ def graph_with(features):
 
 def test_a_folder_keeps_them_and_gives_them_back(tmp_path):
     dense = random_rows()
-    manifest = write_graph(tmp_path / "g.graph", graph_with(dense), source={})
+    manifest = write_graph(
+        tmp_path / "g.graph", graph_with(dense), source={}, keep_features="sparse"
+    )
     assert manifest.feature_entries == np.count_nonzero(dense)
     files = {path.name for path in (tmp_path / "g.graph").glob("features*")}
     assert files == {f"features_{part}.npy" for part in ("indptr", "indices", "data")}
@@ -85,7 +93,7 @@ def test_a_folder_keeps_them_and_gives_them_back(tmp_path):
      ("indices", -1, "outside of them")],
 )  # fmt: skip
 def test_damage_is_found(tmp_path, part, value, says):
-    write_graph(tmp_path / "g.graph", graph_with(random_rows()), source={})
+    write_graph(tmp_path / "g.graph", graph_with(random_rows()), source={}, keep_features="sparse")
     path = tmp_path / "g.graph" / f"features_{part}.npy"
     array = np.load(path)
     array[-1] = value
