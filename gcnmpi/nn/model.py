@@ -65,18 +65,22 @@ class Model:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.network = network
         self.program = program
-        own, whole = self._shapes(features)
-        self.parameters = Parameters(kernel, own, whole)
-        self.gradients = Parameters(kernel, own, whole)
-        self.fill(self.parameters.flat, dict(self._initial()))
-        if program.trained_features:
-            kernel.copy(features, self.parameters[FEATURES])
-
         sparse: dict[int, SparseInput] = {}
+        constants: dict[int, Matrix] = {}
+        own, whole = shapes_of(scheme, network, program)
         if isinstance(features, SparseInput):
             first, *dropped = program.sparse
             sparse = {first: features} | {value: features.copy() for value in dropped}
-        constants = {} if sparse else _constants(scheme, kernel, program, features)
+        elif program.trained_features:
+            own = {FEATURES: features.shape} | own
+        self.parameters = Parameters(kernel, own, whole)
+        self.gradients = Parameters(kernel, own, whole)
+        self.fill(self.parameters.flat, dict(self._initial()))
+        if not isinstance(features, SparseInput):
+            if program.trained_features:
+                kernel.copy(features, self.parameters[FEATURES])
+            constants = _constants(scheme, kernel, program, features)
+
         memory = [scheme.empty(v.place, v.width, v.exchanged) for v in program.buffers]
         kept: dict[tuple[int, str], Any] = {}
 
@@ -206,13 +210,6 @@ class Model:
     def _initial(self) -> Iterator[tuple[str, np.ndarray]]:
         for name, parameter in self.network.parameters.items():
             yield name, initial(parameter, self._config.train.seed)
-
-    def _shapes(self, features: Array) -> tuple[dict, dict]:
-        """Shapes of what this rank has a piece of, and of what it has whole."""
-        own, whole = shapes_of(self._scheme, self.network, self.program)
-        if self.program.trained_features:
-            own = {FEATURES: features.shape} | own
-        return own, whole
 
 
 def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:

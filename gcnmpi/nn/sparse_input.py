@@ -34,7 +34,9 @@ class SparseInput:
 
     """
 
-    def __init__(self, kernel: Kernel, phases: Phases, matrix: sp.csr_array, summed: slice) -> None:
+    def __init__(
+        self, kernel: Kernel, phases: Phases, matrix: sp.csr_array, summed: slice | None
+    ) -> None:
         self._kernel, self._phases = kernel, phases
         self._matrix, self._summed = matrix, summed
         if summed is not None:

@@ -46,7 +46,7 @@ def spelled(state: Mapping[str, np.ndarray]) -> Spelled:
     within = [match for name in names.values() if (match := _numbered(name)) and match[1] == stack]
     # A list of modules counts from 0; names such as "conv1" may begin at 1.
     first = 0 if stack.endswith(".") else min(1, *(int(match[2]) for match in within))
-    others = STACKS
+    others: Mapping[str, tuple[str, ...]] = STACKS
     if any(match[3] == "weight1" for match in within):  # GCNII has linear layers around its stack
         others = others | {"residuals": ("residuals.",)}
     found: dict[str, np.ndarray] = {}
@@ -126,11 +126,11 @@ OWN_RESIDUALS = tuple(f".{name}" for name in RESIDUALS)
 AVERAGED = (".bias", ".res_fc.weight", ".res_fc.bias")
 # Stacks whose ``weight`` is that of a GraphConv of DGL, (d_in, d_out), and not of a Linear.
 GRAPH_CONVS = ("convs.", "conv", "layers.", "layer", "gcn_layers.", "local_convs.")
-STACKS = {
+STACKS: dict[str, tuple[str, ...]] = {
     "norms": ("norms.", "norm", "bns.", "bn", "batch_norms.", "lns.", "ln", "layer_norms."),
     "residuals": ("residuals.", "skips.", "lins."),
 }
-PARTS = {"lin": ("pred_local.", "classifier.")}
+PARTS: dict[str, tuple[str, ...]] = {"lin": ("pred_local.", "classifier.")}
 
 
 def _numbered(name: str) -> re.Match[str] | None:
