@@ -47,7 +47,7 @@ def train_with_ours(case: dict[str, Any]) -> NoReturn:
     from gcnmpi.core.config import from_table
     from gcnmpi.mpi import comm
     from gcnmpi.run.problem import open_problem
-    from gcnmpi.run.trainer import Step
+    from gcnmpi.run.step import Step
 
     def job(world: Any) -> int:
         imports = resident_bytes()

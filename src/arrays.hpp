@@ -117,6 +117,8 @@ template <class T>
 void bind_neighbours(nb::class_<Kernel<T>>& kernel);
 template <class T>
 void bind_norms(nb::class_<Kernel<T>>& kernel);
+template <class T>
+void bind_messages(nb::class_<Kernel<T>>& kernel);
 void bind_pattern(nb::module_& module);
 
 // An array, never converted: a result would go to the copy.

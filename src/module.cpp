@@ -204,6 +204,7 @@ void bind(nb::module_& module, const char* name, const char* epilogue) {
     nb::class_<Kernel<T>> base(module, (std::string(name) + "Base").c_str());
     bind_neighbours(base);
     bind_norms(base);
+    bind_messages(base);
     using K = Native<T>;
     nb::class_<K, Kernel<T>>(module, name)
         .def(nb::init<const std::string&, int>(), "target"_a, "threads"_a)

@@ -40,6 +40,7 @@ struct Dropout {
 };
 
 enum Kind : int { NONE, RELU, ELU, LEAKY_RELU };
+enum Format : int { BF16, FP16, INT8 };  // of the rows in messages: see messages.hpp
 
 // What follows a product, entry by entry: x = dropout(f(x + bias)) with f of a kind, without bias
 // where it is null and so on; or, where there is an `output` of that, its backward pass, times
@@ -199,6 +200,14 @@ struct Operations {
     void (*mean_of_heads)(Rows<const T> x, Size heads, Rows<T> out, int threads);
     void (*mean_of_heads_backward)(Rows<const T> grad, Size heads, Rows<T> out, int threads);
     void (*gelu)(Rows<const T> x, Rows<const T> grad, Rows<T> out, int threads);
+
+    // Rows of messages, `row_bytes` apart. Of the dropout, `rows`, `columns` and the multipliers.
+    void (*encode_rows)(
+        Rows<const T> x, Format, Dropout<T> hash, std::uint8_t* out, Size row_bytes, int threads
+    );
+    void (*decode_rows)(
+        const std::uint8_t* in, Size row_bytes, Format, Rows<T> out, int threads
+    );
 };
 
 #define GCNMPI_DECLARE(target)                     \

@@ -5,6 +5,7 @@
 #include "elementwise.hpp"
 #include "gemm.hpp"
 #include "maximum.hpp"
+#include "messages.hpp"
 #include "norms.hpp"
 #include "softmax.hpp"
 #include "spmm.hpp"
@@ -24,6 +25,7 @@ constexpr Operations<T> table() {
         column_moments<T>, column_grad_sums<T>, scale_columns<T>,
         combine<T>, dot_of_all<T>, leaky_backward<T>, maximum<T>, maximum_backward<T>,
         mean_of_heads<T>, mean_of_heads_backward<T>, gelu<T>,
+        encode_rows<T>, decode_rows<T>,
     };
 }
 

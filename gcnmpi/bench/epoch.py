@@ -16,7 +16,7 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.planner.costmodel import ARITHMETIC
 from gcnmpi.run.problem import Problem, open_problem
-from gcnmpi.run.trainer import Step
+from gcnmpi.run.step import Step
 from gcnmpi.schemes.forecast import Sparse, make_facts
 from gcnmpi.schemes.p2p import P2PForecast
 from partition.errors import UserError
@@ -96,7 +96,7 @@ def least_work(problem: Problem, step: Step) -> Work:
     """
     source = Source(problem.stored, problem.partition, problem.direction)
     facts = make_facts(source, problem.config, Demand(problem.program.depth))
-    forecast = P2PForecast(1, dataclasses.replace(facts, metrics=None))
+    forecast = P2PForecast(1, dataclasses.replace(facts, metrics=None, mixed=False))
     flops = moved = 0
     for name, k, *sizes in step.model.products(backward=True):
         for part in forecast.work(0, name, k, *sizes) if name in ARITHMETIC else ():

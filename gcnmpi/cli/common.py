@@ -82,6 +82,19 @@ def configured(function: Callable) -> Callable:
     return function
 
 
+def split_option(function: Callable) -> Callable:
+    """Add the option that chooses a split."""
+    add = click.option(
+        "--split", type=int, metavar="K", help="Split of the masks, from 0: the key train.split."
+    )
+    return add(function)
+
+
+def of_split(split: int | None) -> tuple[str, ...]:
+    """The setting that the option stands for."""
+    return () if split is None else (f"train.split={split}",)
+
+
 def common(function: Callable) -> Callable:
     """Add the arguments that every command on a graph takes."""
     partition = click.option(

@@ -1,4 +1,4 @@
-"""The ``gcnmpi`` command: train, infer, verify, plan, info. Launch it with mpirun or srun."""
+"""The ``gcnmpi`` command: train, infer, verify, info, config. Launch it with mpirun or srun."""
 
 from __future__ import annotations
 
@@ -16,9 +16,17 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli import bench, cluster, schemes
-from gcnmpi.cli.common import Job, common, same_words, watched
-from gcnmpi.core.config import MODELS, OPTIMIZERS, keys, load_config, read_config
+from gcnmpi.cli import bench, cluster, repeated, schemes
+from gcnmpi.cli.common import Job, common, of_split, same_words, split_option, watched
+from gcnmpi.core.config import (
+    MODELS,
+    OPTIMIZERS,
+    SCHEDULES,
+    TASKS,
+    keys,
+    load_config,
+    read_config,
+)
 from gcnmpi.core.outputs import (
     RESULTS,
     WEIGHTS,
@@ -29,6 +37,7 @@ from gcnmpi.core.outputs import (
 )
 from gcnmpi.core.watch import EXIT_REQUEUE, stop_requests, watchdog
 from gcnmpi.kernels import KERNELS
+from gcnmpi.nn.metrics import METRICS
 from gcnmpi.schemes import SCHEMES
 from partition.commands import Commands
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
@@ -80,6 +89,7 @@ def cli() -> None:
 
 @cli.command(short_help="Train on GRAPH and write the record of the run.")
 @common
+@split_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -96,7 +106,7 @@ def cli() -> None:
     "--save-best",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="W.npz",
-    help="Write the weights of the epoch with the highest validation accuracy.",
+    help="Write the weights of the epoch with the best validation metric (task.metric).",
 )
 @click.option(
     "--resume",
@@ -111,6 +121,7 @@ def train(
     partition: str | None,
     config_file: Path | None,
     settings: tuple[str, ...],
+    split: int | None,
     out: Path | None,
     save_weights: Path | None,
     save_best: Path | None,
@@ -124,7 +135,7 @@ def train(
     After SIGUSR1, SIGTERM or a first Ctrl-C, the run finishes the epoch, writes a checkpoint and
     ends with exit code 75. The same command then continues from the checkpoint.
     """
-    config = load_config(config_file, settings)
+    config = load_config(config_file, settings, of_split(split))
     asked = Training(graph, partition, config, out, save_weights, save_best, resume)
     files = {"--save-weights": save_weights, "--save-best": save_best}
     for option, path in files.items():
@@ -283,12 +294,14 @@ def infer(
 
 @cli.command(short_help="Check that a run equals one serial process.")
 @common
+@split_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
     graph: Path,
     partition: str | None,
     config_file: Path | None,
     settings: tuple[str, ...],
+    split: int | None,
     as_json: bool,
 ) -> Job:
     """Check that this run equals one serial process on GRAPH; exit code 1 if it does not.
@@ -298,7 +311,7 @@ def verify(
     compares counted with predicted bytes. Rank 0 holds the whole graph. It computes in float64,
     unless --set dtype=float32 selects float32 and larger tolerances.
     """
-    config = load_config(config_file, ("dtype=float64",), over=settings)
+    config = load_config(config_file, ("dtype=float64",), over=(*settings, *of_split(split)))
 
     check = same_words(config)
 
@@ -321,7 +334,8 @@ def info(as_json: bool) -> int:
     """Show available kernels and schemes, and every configuration key with its default."""
     from gcnmpi.mpi.comm import versions
 
-    tables = {r.kind: r.available() for r in (KERNELS, SCHEMES, MODELS, OPTIMIZERS)}
+    registries = (KERNELS, SCHEMES, MODELS, TASKS, METRICS, OPTIMIZERS, SCHEDULES)
+    tables = {r.kind: r.available() for r in registries}
     native = _native_facts() if tables["kernel"]["native"] is None else {}
     if as_json:
         config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
@@ -355,16 +369,19 @@ def config(name: str | None) -> int:
 
     \b
       gcnmpi config gcn > my.toml
+      gcnmpi config tuned/physics-sage > my.toml
     """
+    folder = files("gcnmpi").joinpath("configs")
     there = {
-        file.name.removesuffix(".toml"): file.read_text(encoding="utf-8")
-        for file in files("gcnmpi").joinpath("configs").iterdir()
+        f"{prefix}{file.name.removesuffix('.toml')}": file.read_text(encoding="utf-8")
+        for prefix, place in (("", folder), ("tuned/", folder.joinpath("tuned")))
+        for file in place.iterdir()
         if file.name.endswith(".toml")
     }
     if name is None:
         for each, text in sorted(there.items()):
             about = text.splitlines()[0].removeprefix("# ")
-            print(f"{each:14} {re.split('[:.] |[:.]$', about)[0]}")
+            print(f"{each:22} {re.split('[:.] |[:.]$', about)[0]}")
     elif name.removesuffix(".toml") not in there:
         raise unknown_name("configuration", name, there)
     else:
@@ -399,6 +416,8 @@ for command in (
     schemes.calibrate,
     schemes.bench_schemes,
     bench.bench,
+    repeated.repeat,
+    repeated.sweep,
     cluster.doctor,
     cluster.submit,
     cluster.status,

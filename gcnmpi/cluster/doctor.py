@@ -22,8 +22,8 @@ from gcnmpi.core.resident import free_bytes
 from gcnmpi.kernels import AUTO, resolve
 from gcnmpi.mpi.comm import Comm, cuda_aware, from_root, versions
 from gcnmpi.mpi.hosts import most_ranks_a_node
-from gcnmpi.planner.costmodel import memory
 from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError

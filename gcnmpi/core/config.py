@@ -1,9 +1,9 @@
 """The configuration: TOML and ``--set key=value`` into frozen dataclasses.
 
-Every key, its default and what it means stand once: in the classes below, or where only some
-schemes, networks, optimizers or kernels have it, in a dataclass of options that their registry
-names for them. An unknown key, a value of the wrong type or out of range is a :class:`UserError`
-that names the key and shows how it is spelled.
+Every key, its default and what it means stand once: in the classes of the sections, or where only
+some schemes, networks, tasks, optimizers or kernels have it, in a dataclass of options that their
+registry names for them. An unknown key, a value of the wrong type or out of range is a
+:class:`UserError` that names the key and shows how it is spelled.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, get_type_hints
 
 from gcnmpi.core.model_config import MODELS, ModelConfig
 from gcnmpi.core.settings import (
@@ -27,46 +27,24 @@ from gcnmpi.core.settings import (
     spelled_in_toml,
     unknown_key,
 )
+from gcnmpi.core.task_config import TaskConfig, check_task
+from gcnmpi.core.train_config import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
 from gcnmpi.kernels import AUTO, KERNELS, DeviceOptions
 from gcnmpi.nn.networks import MatrixOptions
+from gcnmpi.nn.tasks import TASKS
 from gcnmpi.schemes import (
     SCHEMES,
     CopiesOptions,
     ExchangeOptions,
     GridOptions,
-    MixedOptions,
     OverlapOptions,
     PanelOptions,
+    PrecisionOptions,
     RowsOptions,
     Tensor3DOptions,
 )
 from partition.errors import UserError
 from partition.graph.graph import DIRECTIONS
-from partition.registry import Registry
-
-
-@dataclass(frozen=True, kw_only=True)
-class SGDOptions:
-    """Of stochastic gradient descent."""
-
-    section: ClassVar[str] = "train"
-    momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AdamOptions:
-    """Of Adam."""
-
-    section: ClassVar[str] = "train"
-    betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
-    eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
-
-
-OPTIMIZERS = Registry(
-    "optimizer",
-    {"adam": "gcnmpi.nn.optim:Adam", "sgd": "gcnmpi.nn.optim:SGD"},
-    options={"adam": (AdamOptions,), "sgd": (SGDOptions,)},
-)
 
 
 @dataclass(frozen=True)
@@ -82,31 +60,8 @@ class GraphConfig(MatrixOptions):
 
 
 @dataclass(frozen=True)
-class TrainConfig(SGDOptions, AdamOptions):
-    """``[train]``: the optimisation."""
-
-    epochs: int = key(200, "number of epochs", low=1)
-    seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
-    optimizer: str = key("adam", "optimizer, as in PyTorch", choices=OPTIMIZERS)
-    lr: float = key(0.01, "learning rate", low=0)
-    weight_decay: float = key(0.0, "L2 penalty, added to the gradient", low=0, example=5e-4)
-    weight_decay_layers: str = key(
-        "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
-    )
-    weight_decay_convs: float = key(
-        0.0, "L2 penalty of parameters 'convs.…', as GCNII has one; 0: weight_decay", low=0
-    )
-    eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
-    checkpoint_every: int = key(0, "epochs between checkpoints; 0: none", low=0)
-    checkpoint_minutes: float = key(
-        15.0, "minutes after which the next checkpoint is written; 0: none", low=0
-    )
-
-
-@dataclass(frozen=True)
 class SchemeConfig(
     ExchangeOptions,
-    MixedOptions,
     GridOptions,
     CopiesOptions,
     OverlapOptions,
@@ -118,7 +73,7 @@ class SchemeConfig(
     name: str = key("p2p", "distributed algorithm", choices=SCHEMES)
     machine: str = key(
         "",
-        "file of 'gcnmpi calibrate' for grid = 'auto'; empty: default constants",
+        "file of 'gcnmpi calibrate', for what is 'auto'; empty: default constants",
         example="machine.json",
     )
 
@@ -131,7 +86,7 @@ class LoadingConfig(RowsOptions):
 
 
 @dataclass(frozen=True)
-class CommConfig(DeviceOptions):
+class CommConfig(PrecisionOptions, DeviceOptions):
     """``[comm]``: time-out of the job, and how messages are sent."""
 
     timeout: float = key(
@@ -153,6 +108,7 @@ class Config:
     threads: int = key(0, "threads per rank; 0: its share of the available cores", low=0)
     graph: GraphConfig = field(default_factory=GraphConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
+    task: TaskConfig = field(default_factory=TaskConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     scheme: SchemeConfig = field(default_factory=SchemeConfig)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
@@ -162,7 +118,9 @@ class Config:
 # The keys that choose an entry of a registry.
 SELECTORS = {
     "scheme.name": SCHEMES,
+    "task.name": TASKS,
     "train.optimizer": OPTIMIZERS,
+    "train.schedule": SCHEDULES,
     "model.name": MODELS,
     "kernel": KERNELS,
 }
@@ -188,7 +146,7 @@ def load_config(
     ------
     UserError
         If the file is missing or no TOML, a key or value is not one there is, a key is given twice,
-        or the chosen scheme, optimizer, model or kernel does not read it.
+        or the chosen scheme, task, optimizer, schedule, model or kernel does not read it.
     """
     return read_config(path, settings, over)[0]
 
@@ -353,8 +311,13 @@ def _build(cls: type, table: Mapping[str, Any], prefix: str) -> Any:
 
 def _completed(config: Config) -> Config:
     """The configuration with the widths of all hidden layers, if its values go together."""
-    if len(config.train.betas) != 2 or max(config.train.betas) >= 1:
-        raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
+    check_train(config.train)
+    check_task(config.task)
+    train = config.train
+    if train.schedule == "cosine" and not train.period:
+        # Known from now on: a run that is given more epochs must not change those that it had.
+        train = dataclasses.replace(train, period=max(1, train.epochs - train.warmup))
+        config = dataclasses.replace(config, train=train)
     hidden, layers = config.model.hidden, config.model.layers
     if not layers:
         return config

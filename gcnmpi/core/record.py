@@ -10,9 +10,10 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +27,35 @@ PREVIOUS = "run.previous.jsonl"
 
 @dataclass(frozen=True)
 class Epoch:
-    """What one epoch of training gave; accuracies are None where they were not evaluated.
+    """What one epoch of training gave.
 
     Attributes
     ----------
     epoch : int
         From 1.
     loss : float
-        Mean cross-entropy over the training vertices, with this epoch's dropout, before its
-        update, without the weight-decay term.
+        The loss of the training vertices, with this epoch's dropout, before its update, without
+        the weight-decay term.
+    metrics : mapping of str to float or None
+        "val_accuracy": of each mask and metric; None where it was not evaluated.
     seconds : float
         Forward, backward and update, of the slowest rank; no evaluation.
     """
 
     epoch: int
     loss: float
-    train_accuracy: float | None
-    val_accuracy: float | None
-    test_accuracy: float | None
+    metrics: Mapping[str, float | None]
     seconds: float
+
+    def record(self) -> dict[str, Any]:
+        """As files have it: metrics between the other fields."""
+        return {
+            "epoch": self.epoch, "loss": self.loss, **self.metrics, "seconds": self.seconds,
+        }  # fmt: skip
+
+    def of(self, mask: str, metric: str) -> float | None:
+        """A metric of "train", "val" or "test"; None where it was not evaluated."""
+        return self.metrics.get(f"{mask}_{metric}")
 
 
 @dataclass(frozen=True)
@@ -132,27 +143,33 @@ def to_epoch(record: Any) -> Epoch:
     ValueError
         If a field is missing, or not what it should be.
     """
-    values: list[Any] = []
-    if isinstance(record, dict):
-        values = [record.get(name) for name in _EPOCH_FIELDS]
-    number, loss, *accuracies, seconds = values or (None, None, None)
+    facts: dict[str, Any] = record if isinstance(record, dict) else {}
+    values: list[Any] = [facts.get(name) for name in ("epoch", "loss", "seconds")]
+    number, loss, seconds = values
     if type(number) is not int or number < 1 or not _is_number(loss) or not _is_number(seconds):
         raise ValueError(f"no epoch: {str(record)[:80]}")
-    if not all(value is None or _is_number(value) for value in accuracies):
-        raise ValueError(f"no accuracies: {str(record)[:80]}")
-    return Epoch(*values)
+    metrics = {name: value for name, value in facts.items() if _METRIC.fullmatch(name)}
+    if not all(value is None or _is_number(value) for value in metrics.values()):
+        raise ValueError(f"no metrics: {str(record)[:80]}")
+    return Epoch(number, loss, metrics, seconds)
 
 
-_EPOCH_FIELDS = [field.name for field in fields(Epoch)]
+_METRIC = re.compile("(train|val|test)_[a-z0-9_]+")
+
+
+def metric_of(start: Mapping[str, Any]) -> str:
+    """The metric that chose a run's best weights; records of earlier versions do not say it."""
+    return start.get("metric", "accuracy")
+
 
 # Of records of a start, a resume, a stop and an end, where they have them.
 _KINDS: dict[str, tuple[type, ...]] = {
-    "graph": (str,), "graph_id": (str,), "data_id": (str,), "scheme": (str,),
+        "metric": (str,), "graph": (str,), "graph_id": (str,), "data_id": (str,), "scheme": (str,),
     "partition": (str, type(None)), "kernel": (str,), "ranks": (int,),
     "config": (dict,), "hosts": (list,), "warnings": (list,),
     "epoch": (int,), "epochs": (int,), "epochs_run": (int,), "signal": (int,),
     "checkpoint": (str,), "seconds_per_epoch": (int, float), "bytes_sent": (list,),
-    "messages_sent": (list,), "phases": (dict,),
+    "messages_sent": (list,), "rounding": (list,), "phases": (dict,),
 }  # fmt: skip
 
 
@@ -164,11 +181,14 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
         if record.get("event") == "epoch":
             if not _is_number(record.get("time", 0.0)):
                 raise ValueError(f"time is {record['time']!r}")
-            return record | asdict(to_epoch(record))
+            return record | to_epoch(record).record()
         if record.get("event") in ("start", "resume", "stop", "end"):
             for name, kinds in _KINDS.items():
                 if name in record and type(record[name]) not in kinds:
                     raise ValueError(f"{name} is {str(record[name])[:80]!r}")
+            for one in record.get("rounding", []):
+                if not isinstance(one, dict) or not _is_number(one.get("error")):
+                    raise ValueError(f"rounding has {str(one)[:80]!r}")
             train = record.get("config", {}).get("train", {})
             if not isinstance(train, dict) or type(train.get("epochs", 1)) is not int:
                 raise ValueError(f"config has train {str(train)[:80]!r}")
@@ -296,7 +316,7 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
             there[record["epoch"]] = to_epoch(record)
         elif record.get("event") == "resume":
             there = _until(there, record)
-    kept += [{"event": "epoch", **asdict(e)} for e in epochs if there.get(e.epoch) != e]
+    kept += [{"event": "epoch", **e.record()} for e in epochs if there.get(e.epoch) != e]
     with atomic_file(path, "w") as file:
         file.writelines(json.dumps(record, default=to_json) + "\n" for record in kept)
     return path

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from gcnmpi.core.volume import Volume
@@ -68,15 +69,48 @@ class _Phase:
 _NOTHING = contextlib.nullcontext()
 
 
+@dataclass
+class Error:
+    """What rounding did to the rows that a rank sent in one exchange.
+
+    Attributes
+    ----------
+    epoch : int
+    exchange : int
+        Which exchange of the epoch, from 1.
+    width : int
+        Columns of the rows.
+    changed, size : float
+        Sums of squares: of what rounding changed, and of all numbers.
+    """
+
+    epoch: int
+    exchange: int
+    width: int
+    changed: float
+    size: float
+
+
 class Traffic:
     """What this rank handed to MPI, by purpose, and how much of the exchanges' time was hidden.
 
     ``purpose`` says what traffic is for at the moment: "setup", "train" or "eval" for exchanges;
     reductions are counted apart, under "train_reduce" and so on.
+
+    Attributes
+    ----------
+    epoch : int
+        Of training; 0 in an evaluation.
+    measured : bool
+        Whether errors of rounded messages are to be measured.
+    errors : list of Error
+        What was measured.
     """
 
     def __init__(self) -> None:
-        self.purpose = "setup"
+        self.purpose, self.epoch, self.measured = "setup", 0, False
+        self.errors: list[Error] = []
+        self._rounded = 0
         self._volumes: defaultdict[str, Volume] = defaultdict(Volume)
         self._timed: defaultdict[str, Any] = defaultdict(weakref.WeakKeyDictionary)
 
@@ -108,10 +142,27 @@ class Traffic:
         return max(0.0, 1 - exposed / alone) if alone else None
 
     @contextlib.contextmanager
-    def during(self, purpose: str) -> Iterator[None]:
+    def during(self, purpose: str, epoch: int = 0, measured: bool = False) -> Iterator[None]:
         """Count what is sent in a block under ``purpose``."""
-        before, self.purpose = self.purpose, purpose
+        before = self.purpose, self.epoch, self.measured
+        self.purpose, self.epoch, self.measured, self._rounded = purpose, epoch, measured, 0
         try:
             yield
         finally:
-            self.purpose = before
+            self.purpose, self.epoch, self.measured = before
+
+    # Messages in fewer bits: ``comm.precision``.
+
+    @property
+    def rounds(self) -> bool:
+        """Whether messages may be rounded: not what is sent once, as for M·H⁰ or inference."""
+        return self.purpose != "setup"
+
+    def round(self) -> int:
+        """The number of the rounded exchange that begins, of an epoch or an evaluation, from 1."""
+        self._rounded += 1
+        return self._rounded
+
+    def add_error(self, exchange: int, width: int, changed: float, size: float) -> None:
+        """Keep what rounding did; fields of :class:`Error`."""
+        self.errors.append(Error(self.epoch, exchange, width, changed, size))

@@ -58,13 +58,19 @@ class Kept:
     recv_rows: int = 0
     recv_messages: int = 0
 
-    def off(self, volume: Volume, row_bytes: int, back: bool) -> Volume:
-        """What is left of a volume of messages; ``back``: of a fold, the way back."""
-        out = self.send_rows * row_bytes, self.send_messages
-        into = self.recv_rows * row_bytes, self.recv_messages
+    def off(self, volume: Volume, message_bytes: int, row_bytes: int, back: bool) -> Volume:
+        """What is left of a volume of messages; ``back``: of a fold, the way back.
+
+        Parameters
+        ----------
+        message_bytes, row_bytes : int
+            Of a row in a message, and in memory.
+        """
+        out, into = (self.send_rows, self.send_messages), (self.recv_rows, self.recv_messages)
         if back:
             out, into = into, out
-        return volume + Volume(-out[0], -into[0], -out[1], into[0])
+        sent, received = out[0] * message_bytes, into[0] * message_bytes
+        return volume + Volume(-sent, -received, -out[1], into[0] * row_bytes)
 
 
 def broadcast(nbytes: int, size: int, root: bool) -> Volume:

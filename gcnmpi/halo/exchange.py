@@ -4,23 +4,70 @@ An :class:`Exchange` owns one buffer ``[own | halo]``, or its halo only. **Expan
 the rows that others need and every neighbour's rows land in its slice of the halo. **Fold**, the
 adjoint: the halo holds partial sums, which travel back and are added to the owners' rows, in the
 order of ranks whatever the order of arrival. So all transports (:mod:`gcnmpi.halo.transports`),
-which carry the rows, give the same bits.
+which carry the rows, give the same bits. In messages, rows may be rounded
+(:mod:`gcnmpi.halo.messages`); the rows that a rank multiplies itself never are.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.halo.messages import Encoded, End, Exact, Rounded, Rounding
 from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.transports import Route, Rows, Transport
 from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.mpi.comm import Comm, redistribute
 
 TRIALS = 3  # exchanges that are timed alone
+
+
+@dataclass(frozen=True, eq=False)
+class _Way:
+    """One direction of an exchange: what carries the rows, where they come from, where they go."""
+
+    route: Route
+    source: End
+    target: End
+    packs: bool
+
+
+class Buffers:
+    """What exchanges of one width may share, one after the other.
+
+    Parameters
+    ----------
+    rounding : Rounding, optional
+        How the rows that are sent are rounded.
+
+    Attributes
+    ----------
+    packed : (nsend, width) array
+    """
+
+    def __init__(self, transport: Transport, width: int, rounding: Rounding | None = None) -> None:
+        self._transport, self._width, self.rounding = transport, width, rounding
+        self.packed = transport.kernel.empty(transport.plan.nsend, width)
+
+    @cached_property
+    def outer(self) -> Encoded:
+        """Packed rows as they are in messages, where they are rounded; made when asked for."""
+        return self._encoded(self._transport.plan.nsend)
+
+    @cached_property
+    def inner(self) -> Encoded:
+        """The same of the halo."""
+        return self._encoded(self._transport.plan.nhalo)
+
+    def _encoded(self, rows: int) -> Encoded:
+        assert self.rounding is not None, "rows are sent as they are"
+        rank = self._transport.comm.rank
+        return Encoded(self._transport.kernel, rank, rows, self._width, self.rounding)
 
 
 class Exchange:
@@ -32,8 +79,8 @@ class Exchange:
         Carries the rows of its plan.
     width : int
         Columns of the buffer.
-    packed : (nsend, width) array, optional
-        A buffer for the packed rows, which exchanges of one width may share.
+    buffers : Buffers, optional
+        Those of another exchange of this width; they say whether rows are rounded.
     own : (nown, width) array, optional
         Own rows that lie elsewhere; others may take their place between two exchanges. Only where
         the transport takes them from anywhere.
@@ -44,6 +91,7 @@ class Exchange:
     Attributes
     ----------
     transport : Transport
+    buffers : Buffers
     whole, own, halo : arrays of nown + nhalo, nown and nhalo rows
         The buffer and its two halves (views); with ``own``, the buffer is the halo.
     packed : (nsend, width) array
@@ -57,44 +105,44 @@ class Exchange:
         width: int,
         traffic: Traffic,
         phases: Phases,
-        packed: Array | None = None,
+        buffers: Buffers | None = None,
         own: Array | None = None,
         timed: bool = False,
     ) -> None:
-        plan, kernel = transport.plan, transport.kernel
-        self.transport, self._kernel = transport, kernel
+        plan = transport.plan
+        self.transport, self._kernel = transport, transport.kernel
         self._traffic, self._phases = traffic, phases
         head = plan.nown if own is None else 0
         self.whole, self.near = transport.buffer(head + plan.nhalo, width)
         self.halo = self.whole[head:]
         self.own = self.whole[:head] if own is None else own
-        self.packed = kernel.empty(plan.nsend, width) if packed is None else packed
-        # What MPI works on: these arrays, or a copy on the host where it does not see them.
-        self._packed_message, self._halo_message = map(kernel.message, (self.packed, self.halo))
-        outer = Rows.of(self._packed_message, plan.send_peers, plan.send_offsets)
-        inner = Rows.of(self._halo_message, plan.recv_peers, plan.recv_offsets)
-        self._expand, self._fold = transport.routes(self, outer, inner)
+        self.buffers = Buffers(transport, width) if buffers is None else buffers
+        self.packed = self.buffers.packed
         self._timed, self._exposed = timed and transport.comm.size > 1, 0.0
         self._packing: Sparse | None = None
+        # There and back, with rows as they are and rounded; what may not be needed is made later.
+        self._made: dict[bool, tuple[_Way, _Way]] = {}
+        if self.buffers.rounding is None:
+            self._ways(rounded=False)
 
     def start_expand(self, packing: Sparse | None = None) -> None:
         """Send the own rows that others need, or ``packing`` times the own rows."""
         self._packing = packing
-        self._start(self._expand)
+        self._start(0)
 
     def finish_expand(self) -> None:
         """Wait until the halo is complete and the own rows may be overwritten."""
-        self._finish(self._expand)
+        self._finish()
 
     def start_fold(self) -> None:
         """Send the partial sums in the halo to the owners of their rows."""
-        self._start(self._fold)
+        self._start(1)
 
     def finish_fold(self) -> None:
         """Wait for the partial sums of others; they lie in ``packed``, grouped by rank."""
-        self._finish(self._fold)
+        self._finish()
 
-    def time_alone(self, route: Route) -> float:
+    def time_alone(self, way: _Way) -> float:
         """Seconds from start to end when all start together and nobody computes: the best try.
 
         What travels is what happens to be there; the own rows stay as they are.
@@ -103,44 +151,66 @@ class Exchange:
         for _ in range(TRIALS):
             self.transport.comm.Barrier()
             began = time.perf_counter()
-            self._begin(route)
-            route.wait()
-            self._unpack(route)
+            self._begin(way)
+            way.route.wait()
+            way.target.read()
             times.append(time.perf_counter() - began)
-        self._traffic.count(route.moved * TRIALS, "timing")
+        self._traffic.count(way.route.moved * TRIALS, "timing")
         return min(times)
 
-    def _start(self, route: Route) -> None:
+    def _start(self, direction: int) -> None:
         began = time.perf_counter()
+        rounded = self.buffers.rounding is not None and self._traffic.rounds
+        self._under_way = self._ways(rounded)[direction]
         with self._phases("pack"):
-            self._begin(route)
-        self._traffic.count(route.moved)
+            self._begin(self._under_way)
+        self._traffic.count(self._under_way.route.moved)
         self._exposed = time.perf_counter() - began
 
-    def _finish(self, route: Route) -> None:
-        began = time.perf_counter()
+    def _finish(self) -> None:
+        began, way = time.perf_counter(), self._under_way
         with self._phases("wait"):
-            route.wait()
+            way.route.wait()
         with self._phases("pack"):
-            self._unpack(route)
+            way.target.read()
         if self._timed:
-            self._traffic.took(self, route, self._exposed + time.perf_counter() - began)
+            self._traffic.took(self, way, self._exposed + time.perf_counter() - began)
 
-    def _begin(self, route: Route) -> None:
+    def _begin(self, way: _Way) -> None:
         self._kernel.finish()  # with what was received before
-        route.receive()
-        if route is self._expand:
+        way.route.receive()
+        if way.packs:
             self.transport.pack(self, self._packing)
-            self._kernel.to_message(self.packed, self._packed_message)
-        else:
-            self._kernel.to_message(self.halo, self._halo_message)
-        route.send()
+        way.source.write(self._traffic)
+        way.route.send()
 
-    def _unpack(self, route: Route) -> None:
-        if route is self._expand:
-            self._kernel.from_message(self._halo_message, self.halo)
-        else:
-            self._kernel.from_message(self._packed_message, self.packed)
+    def _ways(self, rounded: bool) -> tuple[_Way, _Way]:
+        """Expand and fold."""
+        if rounded not in self._made:
+            plan = self.transport.plan
+            packed, halo = self._ends(rounded)
+            outer = Rows.of(packed.message, plan.send_peers, plan.send_offsets)
+            inner = Rows.of(halo.message, plan.recv_peers, plan.recv_offsets)
+            expand, fold = self.transport.routes(self, outer, inner)
+            there, back = _Way(expand, packed, halo, True), _Way(fold, halo, packed, False)
+            self._made[rounded] = there, back
+        return self._made[rounded]
+
+    def _ends(self, rounded: bool) -> tuple[End, End]:
+        kernel, plan, buffers = self._kernel, self.transport.plan, self.buffers
+        if not rounded:
+            return Exact(kernel, self.packed), Exact(kernel, self.halo)
+        sent, needed = (
+            self.transport.in_messages(peers, offsets)
+            for peers, offsets in (
+                (plan.send_peers, plan.send_offsets),
+                (plan.recv_peers, plan.recv_offsets),
+            )
+        )
+        return (
+            Rounded(kernel, self.packed, buffers.outer, sent),
+            Rounded(kernel, self.halo, buffers.inner, needed),
+        )
 
 
 def agree_on_plan(

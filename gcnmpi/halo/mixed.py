@@ -2,7 +2,7 @@
 
 An entry (i, j) of M whose row i is rank r's and whose row j of H is rank s's is served by row j,
 which s sends and r multiplies, or by the partial sum of row i over columns of s, which s computes
-and r adds. Which, :func:`partition.graph.cover.summed_entries` says: for each pair of ranks the
+and r adds. Which, :func:`partition.graph.cover.rows_in_cover` says: for each pair of ranks the
 fewest rows are sent, never more than if all were rows of H (hybrid aggregation of SuperGNN, ICS
 2025; semi-2D partitioning of Kayaaslan, Aykanat and Uçar, 2018).
 
@@ -15,14 +15,15 @@ roles of rows and sums are swapped without a word.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.halo.plan import Plan, local_numbers
+from gcnmpi.halo.plan import Plan
+from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.mpi.comm import Comm, redistribute
-from partition.graph.cover import summed_entries
-from partition.graph.graph import from_coordinates
+from partition.graph.cover import rows_in_cover
 
 
 def mixed(
@@ -55,62 +56,111 @@ def mixed(
     packings : list of (nsend, nown) csr_array
         What own rows are multiplied by to give those that are sent, for each matrix.
     """
-    first, nown = matrices[0], plan.nown
-    row = np.repeat(np.arange(nown), np.diff(first.indptr))
-    cut = np.flatnonzero(first.indices >= nown)
-    column = first.indices[cut] - nown
-    owner = owners[column].astype(np.int64)
-    here = np.full(len(cut), comm.rank)
-    summed = summed_entries(plan.own[row[cut]], plan.halo[column], here, owner)
+    entries = _halo_entries(matrices[0], plan, owners)
+    as_row = rows_in_cover(entries.column, entries.sum, plan.nhalo, len(entries.sum_row))
+    summed = ~as_row[entries.column]
+    rows = np.flatnonzero(as_row)
+    sums = np.flatnonzero(np.bincount(entries.sum[summed], minlength=len(entries.sum_row)))
 
     # The new halo: of each owner the rows, then the sums, by vertex.
-    rows = np.unique(column[~summed])
-    keys, sum_of = np.unique(owner[summed] * nown + row[cut[summed]], return_inverse=True)
-    sum_owners, sum_rows = np.divmod(keys, max(1, nown))
-    ids = np.concatenate([plan.halo[rows], plan.own[sum_rows]])
-    of = np.concatenate([owners[rows], sum_owners])
+    ids = np.concatenate([plan.halo[rows], plan.own[entries.sum_row[sums]]])
+    of = np.concatenate([owners[rows], entries.sum_owner[sums]])
     order = np.lexsort((ids, np.arange(len(ids)) >= len(rows), of))
-    place = np.empty(len(order), np.int64)
+    place = np.empty(len(order), entries.column.dtype)
     place[order] = np.arange(len(order))
+    place_of_row = np.empty_like(place, shape=plan.nhalo)
+    place_of_sum = np.empty_like(place, shape=len(entries.sum_row))
+    place_of_row[rows], place_of_sum[sums] = place[: len(rows)], place[len(rows) :]
     counts = np.bincount(of, minlength=comm.size).astype(np.int64)
     sent = np.empty_like(counts)
     comm.Alltoall(counts, sent)
+    new = _plan_of(plan, ids[order], counts, sent)
+
+    # Each owner learns what its packed rows are made of: places among those of the pair, columns
+    # as places among the rows that it would send, and values. A row of H is one entry, 1.
+    number = np.concatenate([place[: len(rows)], place_of_sum[entries.sum[summed]]])
+    asked = np.concatenate([rows.astype(place.dtype), entries.column[summed]])
+    towards = owners[asked]
+    number -= (np.cumsum(counts) - counts)[towards].astype(number.dtype)
+    asked -= _begins(plan.recv_peers, plan.recv_offsets, comm.size)[towards].astype(asked.dtype)
+    ones = np.ones(len(rows), matrices[0].dtype)
+    values = [np.concatenate([ones, m.data[entries.where[summed]]]) for m in matrices]
+    received, items = redistribute(comm, towards, [number, asked, *values], max_bytes)
+    del number, asked, towards, values
+    packed_row = received[0] + np.repeat(np.cumsum(sent) - sent, items)
+    would = np.repeat(_begins(plan.send_peers, plan.send_offsets, comm.size), items)
+    packed_column = plan.send_rows[received[1] + would]
+    pattern = EntryPattern.of(packed_row, packed_column, (new.nsend, plan.nown))
+    packings = [pattern.matrix(data) for data in received[2:]]
+    del received, packed_row, packed_column, would, pattern
+
+    # The own rows keep the other entries, and a 1 for each sum that arrives.
+    first, nown = matrices[0], plan.nown
+    kept = np.ones(first.nnz, bool)
+    kept[entries.where[summed]] = False
+    column = first.indices.copy()
+    column[entries.where] = nown + place_of_row[entries.column]
+    row = np.repeat(np.arange(nown, dtype=column.dtype), np.diff(first.indptr))
+    row = np.concatenate([row[kept], entries.sum_row[sums]])
+    column = np.concatenate([column[kept], nown + place_of_sum[sums]])
+    pattern = EntryPattern.of(row, column, (nown, nown + new.nhalo))
+    del row, column, entries
+    ones = np.ones(len(sums), first.dtype)
+    return new, [pattern.matrix(np.append(m.data[kept], ones)) for m in matrices], packings
+
+
+@dataclass(frozen=True)
+class _HaloEntries:
+    """The m entries of M in columns of the halo, by row and owner of the column.
+
+    Attributes
+    ----------
+    where : (m,) int64
+        Places among all entries.
+    column : (m,) integers
+        0..nhalo−1.
+    sum : (m,) integers
+        The partial sum that could serve the entry: of its row, over columns of one owner.
+    sum_row, sum_owner : (sums,) integers
+        These two.
+    """
+
+    where: np.ndarray
+    column: np.ndarray
+    sum: np.ndarray
+    sum_row: np.ndarray
+    sum_owner: np.ndarray
+
+
+def _halo_entries(matrix: sp.csr_array, plan: Plan, owners: np.ndarray) -> _HaloEntries:
+    where = np.flatnonzero(matrix.indices >= plan.nown)
+    column = matrix.indices[where] - plan.nown
+    row = np.repeat(np.arange(plan.nown, dtype=column.dtype), np.diff(matrix.indptr))[where]
+    # Columns increase within a row, and owners with columns.
+    owner = owners[column]
+    begins = np.ones(len(row), bool)
+    begins[1:] = (row[1:] != row[:-1]) | (owner[1:] != owner[:-1])
+    number = np.cumsum(begins, dtype=column.dtype)
+    number -= 1
+    return _HaloEntries(where, column, number, row[begins], owner[begins])
+
+
+def _plan_of(plan: Plan, halo: np.ndarray, counts: np.ndarray, sent: np.ndarray) -> Plan:
+    """A plan without ``send_rows``, of so many rows from and to each rank."""
     recv_peers, send_peers = np.flatnonzero(counts), np.flatnonzero(sent)
-    begin, send_begin = np.cumsum(counts) - counts, np.cumsum(sent) - sent
-    new = Plan(
+    return Plan(
         own=plan.own,
-        halo=ids[order],
+        halo=halo,
         recv_peers=recv_peers,
-        recv_offsets=np.append(begin[recv_peers], len(order)),
+        recv_offsets=np.append(0, np.cumsum(counts[recv_peers])),
         send_peers=send_peers,
-        send_offsets=np.append(send_begin[send_peers], sent.sum()),
+        send_offsets=np.append(0, np.cumsum(sent[send_peers])),
         send_rows=np.zeros(0, np.int64),
     )
 
-    # Each owner learns what its packed rows are made of: places among those of the pair, columns
-    # and values. A row of H is one entry, 1.
-    number = np.concatenate([place[: len(rows)], place[len(rows) :][sum_of]])
-    towards = np.concatenate([owners[rows], owner[summed]])
-    vertex = np.concatenate([plan.halo[rows], plan.halo[column[summed]]])
-    ones = np.ones(len(rows), first.dtype)
-    values = [np.concatenate([ones, m.data[cut[summed]]]) for m in matrices]
-    received, asked = redistribute(
-        comm, towards, [number - begin[towards], vertex, *values], max_bytes
-    )
-    packed_row = received[0] + np.repeat(send_begin, asked)
-    packed_column = local_numbers(plan.own, plan.own[:0], received[1])
 
-    kept = np.ones(first.nnz, bool)
-    kept[cut[summed]] = False
-    new_column = first.indices.astype(np.int64)
-    new_column[cut[~summed]] = nown + place[np.searchsorted(rows, column[~summed])]
-    new_row = np.concatenate([row[kept], sum_rows])
-    new_column = np.concatenate([new_column[kept], nown + place[len(rows) :]])
-    added = np.ones(len(keys), first.dtype)
-    shape, packed_shape = (nown, nown + new.nhalo), (new.nsend, nown)
-    multiplied, packings = [], []
-    for matrix, packed in zip(matrices, received[2:], strict=True):
-        data = np.concatenate([matrix.data[kept], added])
-        multiplied.append(from_coordinates(new_row, new_column, data, shape))
-        packings.append(from_coordinates(packed_row, packed_column, packed, packed_shape))
-    return new, multiplied, packings
+def _begins(peers: np.ndarray, offsets: np.ndarray, size: int) -> np.ndarray:
+    """Where the rows of each rank begin, (size,) int64; 0 for those without."""
+    begins = np.zeros(size, np.int64)
+    begins[peers] = offsets[:-1]
+    return begins

@@ -3,7 +3,7 @@
 Matrices to be exchanged live in memory that the ranks of a node have all mapped. Nothing is packed
 and no message carries rows: the receiver takes the rows from its neighbour's memory, in one copy.
 Two empty notes a pair of neighbours keep order: "my rows are there" and "I have read them". Rows
-of other nodes travel in persistent messages as ever.
+of other nodes travel in persistent messages as ever; only those ``comm.precision`` rounds.
 
 The memory is that of files that never had a name: the system takes it back with the last process
 that has it mapped, however that ends, and the size of ``/dev/shm`` does not matter. A window of
@@ -80,9 +80,15 @@ class Shared(Transport):
             if peer not in self._near:
                 self.kernel.take_rows(exchange.own, rows.array[place], exchange.packed[place])
 
+    def in_messages(self, peers: np.ndarray, offsets: np.ndarray) -> list[slice]:
+        """Those of other nodes."""
+        places = Rows.of(offsets, peers, offsets).places
+        return [place for peer, place in places.items() if peer not in self._near]
+
     def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
         """Expand: single rows of the neighbour's own ones; fold: a block of its halo."""
         near, there, kernel = exchange.near, self._there, self.kernel
+        halo, packed = Rows(exchange.halo, inner.places), Rows(exchange.packed, outer.places)
 
         def expand(peer: int, block: Array) -> None:
             kernel.take_rows(near[peer], there[peer][0], block)
@@ -91,8 +97,8 @@ class Shared(Transport):
             kernel.copy(near[peer][there[peer][1]], block)
 
         return (
-            _SharedRoute(self.comm, outer, inner, self._near, expand),
-            _SharedRoute(self.comm, inner, outer, self._near, fold),
+            _SharedRoute(self.comm, outer, inner, halo, self._near, expand),
+            _SharedRoute(self.comm, inner, outer, packed, self._near, fold),
         )
 
 
@@ -101,6 +107,8 @@ class _SharedRoute:
 
     Parameters
     ----------
+    rows : Rows
+        Where the rows of the target are in the end.
     near : list of int
         Neighbours of this node.
     read : callable
@@ -112,12 +120,13 @@ class _SharedRoute:
         comm: Comm,
         source: Rows,
         target: Rows,
+        rows: Rows,
         near: list[int],
         read: Callable[[int, Array], None],
     ) -> None:
         far = [peer for peer in {**source.places, **target.places} if peer not in near]
         self._far = PersistentRoute(comm, source.only(far), target.only(far))
-        self._target, self._read = target.only(near), read
+        self._target, self._read = rows.only(near), read
         self.moved = self._far.moved + Volume(shared=self._target.nbytes)
         readers, owners = source.only(near).places, self._target.places
         self._said_ready, self._say_ready = _notes(comm, READY_TAG, owners, readers)

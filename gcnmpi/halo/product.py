@@ -17,9 +17,10 @@ from dataclasses import dataclass
 
 import scipy.sparse as sp
 
-from gcnmpi.core.config import SchemeConfig
-from gcnmpi.halo.exchange import Exchange, addition_matrix
+from gcnmpi.core.config import Config
+from gcnmpi.halo.exchange import Buffers, Exchange, addition_matrix
 from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.messages import rounding_of
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Transport
 from gcnmpi.kernels.epilogues import Epilogue
@@ -61,8 +62,9 @@ class HaloProduct:
     runtime : Runtime
         Its communicator is that of the ranks that the plan numbers.
     plan : Plan
-    config : SchemeConfig
-        Its ``transport`` and ``progress_chunks``.
+    config : Config
+        Of which ``scheme.transport``, ``scheme.progress_chunks``, ``comm.precision`` and
+        ``train.seed``.
 
     Attributes
     ----------
@@ -74,13 +76,14 @@ class HaloProduct:
         self,
         runtime: Runtime,
         plan: Plan,
-        config: SchemeConfig,
+        config: Config,
     ) -> None:
         comm, kernel = runtime.comm, runtime.kernel
-        self._transport: Transport = TRANSPORTS.get(config.transport)(comm, plan, kernel)
+        self._transport: Transport = TRANSPORTS.get(config.scheme.transport)(comm, plan, kernel)
         self.kept = self._transport.kept
-        self._chunks = config.progress_chunks if comm.size > 1 else 1
+        self._chunks = config.scheme.progress_chunks if comm.size > 1 else 1
         self._comm, self._plan, self._kernel = comm, plan, kernel
+        self._config = config
         self._phases, self._traffic = runtime.phases, runtime.traffic
         self._add = kernel.sparse(addition_matrix(plan))
         self._exchanges: weakref.WeakSet[Exchange] = weakref.WeakSet()  # all that are in use
@@ -216,11 +219,15 @@ class HaloProduct:
         return self._whole[width]
 
     def _new_exchange(self, width: int, own: Array | None = None, timed: bool = False) -> Exchange:
-        packed = None
+        buffers = None
         if self._transport.shares_packed:
-            shared = (exchange.packed for exchange in self._exchanges)
-            packed = next((array for array in shared if array.shape[1] == width), None)
-        exchange = Exchange(self._transport, width, self._traffic, self._phases, packed, own, timed)
+            shared = (exchange.buffers for exchange in self._exchanges)
+            buffers = next((one for one in shared if one.packed.shape[1] == width), None)
+        if buffers is None:
+            rounding = rounding_of(self._config, width)
+            buffers = Buffers(self._transport, width, rounding)
+        transport, traffic, phases = self._transport, self._traffic, self._phases
+        exchange = Exchange(transport, width, traffic, phases, buffers, own, timed)
         self._exchanges.add(exchange)
         return exchange
 

@@ -77,6 +77,7 @@ class Ends(Protocol):
     """What an exchange moves rows between: see :class:`gcnmpi.halo.exchange.Exchange`."""
 
     own: Array
+    halo: Array
     packed: Array
     near: Mapping[int, Array]
 
@@ -136,9 +137,16 @@ class Transport(ABC):
         else:
             self.kernel.spmm(packing, exchange.own, exchange.packed)
 
+    def in_messages(self, peers: np.ndarray, offsets: np.ndarray) -> list[slice]:
+        """Which rows travel in messages; those of rank ``peers[i]`` begin at ``offsets[i]``."""
+        return [slice(0, int(offsets[-1]))]
+
     @abstractmethod
     def routes(self, exchange: Ends, outer: Rows, inner: Rows) -> tuple[Route, Route]:
-        """The way of packed rows (``outer``) to halos (``inner``), and the way back."""
+        """The way of packed rows (``outer``) to halos (``inner``), and the way back.
+
+        Both are what MPI works on: see :mod:`gcnmpi.halo.messages`.
+        """
 
 
 class TwoWay(Transport):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from gcnmpi.core import rng
-from gcnmpi.kernels import cuda_neighbours, cuda_norms
+from gcnmpi.kernels import cuda_messages, cuda_neighbours, cuda_norms
 
 PARTIALS = 1024  # partial sums of a column, in float64: enough threads, few to add in the end
 
@@ -24,6 +24,7 @@ def source(dtype_name: str) -> str:
 typedef {_TYPES[dtype_name]} T;
 typedef long long I;
 typedef int S32;
+typedef unsigned char U8;
 typedef unsigned int U32;
 typedef unsigned long long U64;
 #define MIX1 {rng.MIX1:#x}u
@@ -31,7 +32,7 @@ typedef unsigned long long U64;
 #define GOLDEN {rng.GOLDEN:#x}ull
 #define SPLIT1 {rng.SPLIT1:#x}ull
 #define SPLIT2 {rng.SPLIT2:#x}ull
-{_sources()}"""
+{cuda_messages.DEFINES}{_sources()}"""
 
 
 def names() -> list[str]:
@@ -40,7 +41,7 @@ def names() -> list[str]:
 
 
 def _sources() -> str:
-    return _KERNELS + cuda_neighbours.KERNELS + cuda_norms.KERNELS
+    return _KERNELS + cuda_messages.KERNELS + cuda_neighbours.KERNELS + cuda_norms.KERNELS
 
 
 _KERNELS = r"""

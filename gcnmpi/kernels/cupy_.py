@@ -24,6 +24,7 @@ try:
     import cupyx
     from cupy_backends.cuda.libs import cublas
 
+    from gcnmpi.kernels.cupy_messages import CupyMessages
     from gcnmpi.kernels.cupy_neighbours import CupyNeighbours, DevicePattern
     from gcnmpi.kernels.cupy_norms import CupyNorms
     from gcnmpi.kernels.cusparse_ import SparseMatrix
@@ -45,7 +46,7 @@ THREADS = 256  # in a block
 WARP = 32  # threads that read memory together
 
 
-class CupyKernel(CupyNeighbours, CupyNorms, Epilogues):
+class CupyKernel(CupyNeighbours, CupyNorms, CupyMessages, Epilogues):
     """The operations of :mod:`gcnmpi.kernels.interface`, on a GPU.
 
     Parameters

@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.kernels.elementwise import Elementwise
 from gcnmpi.kernels.epilogues import Epilogues
+from gcnmpi.kernels.messages import Messages
 from gcnmpi.kernels.neighbours import Neighbours
 from gcnmpi.kernels.norms import Norms
 
@@ -23,7 +24,7 @@ _CACHE_LINE = 64  # bytes
 _BLOCK = 1 << 16  # entries of a dropout mask that are hashed at a time: fits the L2 cache
 
 
-class DenseArithmetic(Neighbours, Norms, Elementwise, Epilogues, ABC):
+class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
     """All operations of :mod:`gcnmpi.kernels.interface`, where their meaning is, but two.
 
     A kernel adds ``sparse`` and ``spmm``.

@@ -17,6 +17,7 @@ from gcnmpi.core.arrays import Array, Memory
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.operations.dense import DenseOperations, LossOperations, OptimizerSteps
 from gcnmpi.kernels.operations.entries import EntryOperations
+from gcnmpi.kernels.operations.messages import MessageOperations
 from gcnmpi.kernels.operations.neighbours import AttentionDropout, NeighbourOperations, Pattern
 from gcnmpi.kernels.operations.norms import NormOperations
 from gcnmpi.kernels.operations.sparse import SparseProducts
@@ -60,6 +61,7 @@ class KernelOf(
     EntryOperations[A],
     NormOperations[A],
     NeighbourOperations[A, P],
+    MessageOperations[A],
     LossOperations[A],
     OptimizerSteps[A],
     SparseProducts[A, S],

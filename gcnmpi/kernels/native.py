@@ -18,6 +18,7 @@ from gcnmpi.core import rng
 from gcnmpi.kernels.dense import Array, DenseArithmetic
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue
 from gcnmpi.kernels.interface import KernelOf
+from gcnmpi.kernels.native_messages import NativeMessages
 from gcnmpi.kernels.native_neighbours import NativeNeighbours, NativePattern
 from gcnmpi.kernels.native_norms import NativeNorms
 from partition.errors import UserError
@@ -38,7 +39,7 @@ try:
 except ImportError as error:
     raise UserError(*_reason(error)) from error
 
-if not hasattr(_native, "pattern"):  # an editable installation
+if not hasattr(_native.Float32, "encode_rows"):  # an editable installation
     raise UserError("was built from older sources", "install gcnmpi again")
 
 _SMALL_WEIGHTS = 1 << 14  # entries: above, BLAS is as fast on one thread, and scales too
@@ -62,7 +63,7 @@ class SparseMatrix:
     columns: int
 
 
-class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
+class NativeKernel(NativeNeighbours, NativeNorms, NativeMessages, DenseArithmetic):
     """What is written in C++, mostly in one pass over memory; the rest is inherited.
 
     Parameters

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gcnmpi.core.config import OPTIMIZERS, TrainConfig
+from gcnmpi.core.train_config import OPTIMIZERS, TrainConfig
 from gcnmpi.kernels.interface import Array, Kernel
 
 
@@ -73,8 +73,14 @@ class Optimizer(Protocol):
     def state(self) -> dict[str, Array]:
         """Arrays in the layout of the parameters, by name: with ``steps`` all that it remembers."""
 
-    def step(self, grad: Array) -> None:
-        """Update the parameters with the gradient of the loss, which is overwritten."""
+    def step(self, grad: Array, lr: float) -> None:
+        """Update the parameters with the gradient of the loss, which is overwritten.
+
+        Parameters
+        ----------
+        lr : float
+            Learning rate of this step.
+        """
 
 
 def make_optimizer(
@@ -85,7 +91,7 @@ def make_optimizer(
     Parameters
     ----------
     penalties : mapping of str to float
-        Weight decay of each parameter, which is added to its gradient.
+        Weight decay of each parameter.
     """
     decay = np.zeros(parameters.flat.shape)
     for name, piece in parameters.slices.items():
@@ -108,12 +114,11 @@ class SGD:
         """The velocity, with momentum."""
         return {} if self.velocity is None else {"velocity": self.velocity}
 
-    def step(self, grad: Array) -> None:
+    def step(self, grad: Array, lr: float) -> None:
         """See :class:`Optimizer`."""
         _decay(grad, self._flat, self._penalty)
         self.steps += 1
-        config = self._config
-        self._kernel.sgd_step(self._flat, grad, self.velocity, config.lr, config.momentum)
+        self._kernel.sgd_step(self._flat, grad, self.velocity, lr, self._config.momentum)
 
 
 class Adam:
@@ -130,14 +135,28 @@ class Adam:
         """Both moments."""
         return dict(zip(("first_moment", "second_moment"), self.moments, strict=True))
 
-    def step(self, grad: Array) -> None:
+    def step(self, grad: Array, lr: float) -> None:
         """See :class:`Optimizer`."""
         _decay(grad, self._flat, self._penalty)
+        self._update(grad, lr)
+
+    def _update(self, grad: Array, lr: float) -> None:
         self.steps += 1
         config = self._config
         self._kernel.adam_step(
-            self._flat, grad, self.moments, config.lr, config.betas, config.eps, self.steps
+            self._flat, grad, self.moments, lr, config.betas, config.eps, self.steps
         )
+
+
+class AdamW(Adam):
+    """PyTorch's ``torch.optim.AdamW`` (Loshchilov and Hutter 2019): p −= lr·λ·p, then Adam."""
+
+    def step(self, grad: Array, lr: float) -> None:
+        """See :class:`Optimizer`."""
+        if self._penalty is not None:
+            decay = (self._penalty * self._flat).reshape((1, -1))
+            self._kernel.axpy(decay, -lr, self._flat.reshape((1, -1)))
+        self._update(grad, lr)
 
 
 def _decay(grad: Array, flat: Array, penalty: Array | None) -> None:

@@ -1,4 +1,4 @@
-"""What the cost model is asked about: a network that is trained, on a scheme, on a machine."""
+"""What the cost model is asked of: a network, trained under a scheme on a machine."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.instructions import products
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Product, Program, Step
+from gcnmpi.nn.tasks import outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast
 from partition.errors import UserError
@@ -51,48 +52,6 @@ class Workload:
         return np.dtype(self.config.dtype).itemsize
 
 
-def workload(
-    stored: StoredGraph, config: Config, features: int | None = None, classes: int | None = None
-) -> Workload:
-    """What training a configuration on a graph is.
-
-    Parameters
-    ----------
-    features, classes : int, optional
-        Other widths than the graph's, or where it has none.
-
-    Raises
-    ------
-    UserError
-        If the graph has no features or no labels, and none are given.
-    """
-    manifest = stored.manifest
-    ends = (features or manifest.features, classes or manifest.classes)
-    for what, width in zip(("features", "labels"), ends, strict=True):
-        if not width:
-            raise UserError(
-                f"{stored.path} has no {what}",
-                f"import it with --{what} FILE.npy, or --{what} random:16 for an experiment",
-            )
-    trained = training_vertices(stored.graph)
-    share = 1.0 if trained is None else float(np.mean(trained))
-    config = replace(config, graph=graph_of(config))
-    network = network_of(config.model, *ends)
-    distances = arc_distances(stored.graph)
-    entries = manifest.feature_entries if features in (None, manifest.features) else 0
-    return Workload(config, manifest.n, network, share, distances, entries)
-
-
-def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:
-    """Quantiles of |source − target| over arcs spread evenly over the graph; None without arcs."""
-    if not graph.nnz:
-        return None
-    places = np.unique(np.linspace(0, graph.nnz - 1, min(sampled, graph.nnz)).astype(np.int64))
-    source = np.searchsorted(graph.indptr, places, side="right") - 1
-    apart = np.abs(source - np.asarray(graph.indices[places], np.int64))
-    return np.quantile(apart, np.linspace(0, 1, quantiles))
-
-
 @dataclass(frozen=True)
 class Case:
     """What is predicted: the forecast of a scheme, the training, and the machine.
@@ -126,3 +85,99 @@ class Case:
     def rows(self, rank: int, place: Place) -> int:
         """Rows of a rank's piece of a matrix at a place."""
         return self.forecast.shape(rank, place, 1)[0]
+
+
+def workload(
+    stored: StoredGraph,
+    config: Config,
+    features: int | None = None,
+    classes: int | None = None,
+    locality: bool = True,
+) -> Workload:
+    """What training a configuration on a graph is.
+
+    Parameters
+    ----------
+    features, classes : int, optional
+        Other widths than the graph's, or where it has none.
+    locality : bool
+        Whether ``distances`` is to be there.
+
+    Raises
+    ------
+    UserError
+        If the graph has no features or no labels, and none are given.
+    """
+    manifest = stored.manifest
+    ends = (features or manifest.features, classes or outputs(config.task.name, manifest))
+    for what, width in zip(("features", "labels"), ends, strict=True):
+        if not width:
+            raise UserError(
+                f"{stored.path} has no {what}",
+                f"import it with --{what} FILE.npy, or --{what} random:16 for an experiment",
+            )
+    trained = training_vertices(stored.graph)
+    share = 1.0 if trained is None else float(np.mean(trained))
+    config = replace(config, graph=graph_of(config))
+    network = network_of(config.model, *ends)
+    distances = arc_distances(stored.graph) if locality else None
+    entries = manifest.feature_entries if features in (None, manifest.features) else 0
+    return Workload(config, manifest.n, network, share, distances, entries)
+
+
+def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:
+    """Quantiles of |source − target| over arcs spread evenly over the graph; None without arcs."""
+    if not graph.nnz:
+        return None
+    places = np.unique(np.linspace(0, graph.nnz - 1, min(sampled, graph.nnz)).astype(np.int64))
+    source = np.searchsorted(graph.indptr, places, side="right") - 1
+    apart = np.abs(source - np.asarray(graph.indices[places], np.int64))
+    return np.quantile(apart, np.linspace(0, 1, quantiles))
+
+
+# Sizes of what a rank holds.
+
+
+def parameter_numbers(case: Case, rank: int) -> int:
+    """Numbers of weights and biases, and of features where they are trained."""
+    numbers = 0
+    for name, parameter in case.program.parameters.items():
+        whole = int(np.prod(parameter.shape))
+        numbers += weight_numbers(case, rank, name) if parameter.is_weight else whole
+    features = case.program.values[0]
+    trained = case.program.trained_features
+    return numbers + trained * piece_numbers(case, rank, features.place, features.width)
+
+
+def input_entries(case: Case, rank: int) -> int:
+    """Entries of a rank's rows of features that are a sparse matrix, if they are spread evenly."""
+    rows = case.rows(rank, Place(0))
+    return case.work.feature_entries * rows // max(1, case.work.n)
+
+
+def weight_numbers(case: Case, rank: int, name: str) -> int:
+    """Numbers of a weight that a rank holds."""
+    program = case.program
+    k, shape = program.weight_layers[name], program.parameters[name].shape
+    return case.forecast.weight_numbers(rank, k, *shape)
+
+
+def piece_numbers(case: Case, rank: int, place: Place, width: int) -> int:
+    """Numbers of a rank's piece of a dense matrix."""
+    rows, columns = case.forecast.shape(rank, place, width)
+    return rows * columns
+
+
+def train_rows(case: Case, rank: int) -> int:
+    """Training vertices of a rank, if they are spread evenly."""
+    return round(case.rows(rank, case.program.place) * case.work.train_share)
+
+
+def reduced_bytes(case: Case, rank: int) -> int:
+    """Size of what is summed over ranks: gradients of what is whole everywhere, and the loss."""
+    numbers = 1
+    for name, parameter in case.program.parameters.items():
+        whole = int(np.prod(parameter.shape))
+        if not parameter.is_weight or weight_numbers(case, rank, name) == whole:
+            numbers += whole
+    return 8 * numbers

@@ -8,14 +8,13 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile.lifetimes import FEATURES, Moment, gathers_features, lifetimes
 from gcnmpi.nn.instructions import kept, products
 from gcnmpi.nn.instructions.dense import BLOCK_NUMBERS
-from gcnmpi.planner.case import Case
-from gcnmpi.planner.costmodel import (
+from gcnmpi.planner.case import Case, parameter_numbers
+from gcnmpi.planner.memory import (
     arcs_of,
     features_memory,
     input_memory,
     loading_memory,
     matrix_memory,
-    parameter_count,
 )
 
 RESULT_BUFFERS = 3  # what is picked, sent and received of a result, of a buffer's size each
@@ -72,7 +71,7 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
     limit = int(case.work.config.loading.max_buffer_mb * 2**20)
     result = live.get(program.outputs[depth - 1], live.get(FEATURES, 0))
     peak = max(peak, result + RESULT_BUFFERS * min(limit, result))
-    return peak + parameter_count(case, rank) * itemsize
+    return peak + parameter_numbers(case, rank) * itemsize
 
 
 def _taken(case: Case, rank: int, moment: Moment) -> int:

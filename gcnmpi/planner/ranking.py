@@ -16,10 +16,11 @@ from gcnmpi.core.config import Config, SchemeConfig, section_fields
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.planner.case import Case, Workload, workload
-from gcnmpi.planner.costmodel import Cost, memory, predict
-from gcnmpi.planner.machine import Machine, read_machine
+from gcnmpi.planner.costmodel import Cost, predict
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import memory
 from gcnmpi.schemes import SCHEMES
-from gcnmpi.schemes.forecast import make_facts
+from gcnmpi.schemes.forecast import MIXING, make_facts, why_not_mixed
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
@@ -83,6 +84,8 @@ class Setting:
         Widths to assume instead of the graph's.
     given : collection of str
         Full names of the keys that the user gave: variants with other values are left out.
+    locality : bool
+        Whether arcs all over the graph are read, to see how near its neighbours are.
 
     Raises
     ------
@@ -99,11 +102,12 @@ class Setting:
         features: int | None = None,
         classes: int | None = None,
         given: Collection[str] = (),
+        locality: bool = True,
     ) -> None:
         self.stored, self.config, self.given = stored, config, given
         self.machine, self.ranks_per_node = machine, ranks_per_node
         self.direction = resolved_direction(stored, config)
-        self.work: Workload = workload(stored, config, features, classes)
+        self.work: Workload = workload(stored, config, features, classes, locality)
         self._needs: tuple[np.ndarray, np.ndarray] | None = None
 
     def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
@@ -114,6 +118,30 @@ class Setting:
         facts = make_facts(source, config, demand)
         forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
         return Case(forecast, size, self.work, self.machine, self.ranks_per_node, program)
+
+    def exchanges(self, candidate: Candidate, size: int) -> list[Candidate]:
+        """A candidate with rows and with the mixed exchange, where it has the choice; or none."""
+        scheme, partition = candidate.scheme, candidate.partition
+        if scheme.name not in MIXING or scheme.exchange != "auto" or partition is None:
+            return []
+        config = replace(self.work.config, scheme=scheme)
+        source = Source(self.stored, partition, self.direction)
+        try:
+            demand = program_on(self.work.network, source, config, size)[1]
+        except UserError:  # which the candidate raises too
+            return []
+        if why_not_mixed(partition, scheme, demand) is not None:
+            return []
+        if not any(partition.mixed[self.direction]["send_sums"]):  # both are the same
+            return []
+        return [
+            replace(
+                candidate,
+                scheme=replace(scheme, exchange=exchange),
+                options=candidate.options | {"exchange": exchange},
+            )
+            for exchange in ("rows", "mixed")
+        ]
 
     def random_partition(self, k: int) -> Partition:
         """A partition that is not there, with the metrics that random rows are expected to have."""
@@ -211,7 +239,9 @@ def candidates(
                 found.append(Candidate(scheme, options, parts, None))
                 continue
             fitting = [partition for partition in stored if partition.k == parts]
-            found += [Candidate(scheme, options, parts, partition) for partition in fitting]
+            for partition in fitting:
+                plain = Candidate(scheme, options, parts, partition)
+                found += setting.exchanges(plain, size) or [plain]
             if estimate == "always" or (not fitting and estimate == "missing"):
                 random = setting.random_partition(parts)
                 found.append(Candidate(scheme, options, parts, random, estimated=True))
@@ -227,40 +257,6 @@ def candidates(
                 f"give one with -k {size}, or none",
             )
     return found, skipped
-
-
-def resolved_grid(
-    stored: StoredGraph,
-    partition: Partition | None,
-    config: Config,
-    size: int,
-    ranks_per_node: int,
-) -> SchemeConfig:
-    """The options with ``grid = "auto"`` replaced by the fastest grid by the cost model.
-
-    Other options stay as they are. The machine is that of ``scheme.machine``, or the default one.
-
-    Raises
-    ------
-    UserError
-        If no grid fits so many ranks, or the machine's file cannot be read.
-    """
-    wanted = config.scheme
-    if wanted.grid != "auto":
-        return wanted
-    options: list[SchemeConfig] = SCHEMES.get(wanted.name).variants(wanted, size)
-    grids = [o for o in options if replace(o, grid="auto") == wanted]
-    if len(grids) < 2:
-        return grids[0] if grids else wanted
-    machine = read_machine(wanted.machine)[0] if wanted.machine else Machine()
-    # A graph without labels may be meant for inference: a width that is missing decides nothing.
-    ends = (stored.manifest.features or 1, stored.manifest.classes or 1)
-    setting = Setting(stored, config, machine, ranks_per_node, *ends)
-
-    def seconds(scheme: SchemeConfig) -> float:
-        return predict(setting.case(Candidate(scheme, {}, 0, partition), size)).seconds
-
-    return min(grids, key=seconds)
 
 
 def random_partition(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.trainer import Step
+from gcnmpi.run.step import Step
 
 
 def finite_differences(

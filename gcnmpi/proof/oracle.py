@@ -2,29 +2,30 @@
 
 What a distributed run must equal. It takes the network's description, the matrix M, the initial
 parameters and the hash behind dropout from this program, and nothing else: values and gradients of
-operators come from :mod:`gcnmpi.proof.rules`, loss and optimizers from here. It is short rather
-than fast, and keeps every matrix of a pass.
-
-The loss is the mean over the training vertices of log Σ exp(z) − z[label], and its gradient with
-respect to the logits (softmax(z) − onehot(label)) / count in training rows, else 0.
+operators come from :mod:`gcnmpi.proof.rules`, losses from :mod:`gcnmpi.proof.losses`, optimizers
+and learning rates from :mod:`gcnmpi.proof.updates`. It is short rather than fast, and keeps every
+matrix of a pass.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config, TrainConfig
+from gcnmpi.core.config import Config
+from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
+from gcnmpi.proof.losses import labels_of, loss_of
 from gcnmpi.proof.rules import RULES, Backward, Pass
+from gcnmpi.proof.scores import score
+from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
 from partition.graph.graph import UNLABELLED, Graph, aggregation_matrix
 
-Weights = dict[str, np.ndarray]  # by the names and with the shapes of the network's parameters
 FEATURES = "0.features"  # among them where they are trained, (n, width)
 
 
@@ -40,8 +41,8 @@ class Curve:
         Gradient of the loss at the initial weights, with the dropout of epoch 1.
     weights : mapping of str to array
         After the last epoch, with running moments.
-    logits : (n, classes) float64
-        Logits with the final weights, in an evaluation.
+    logits : (n, columns) float64
+        Output with the final weights, in an evaluation.
     matrix : (n, n) csr_array
         M.
     """
@@ -59,23 +60,28 @@ def train(graph: Graph, direction: str, config: Config, epochs: int) -> Curve:
     Parameters
     ----------
     graph : Graph
-        With features and labels.
+        With features and labels, and the masks of one split.
     direction : {"in", "out"}
         The direction of M.
     config : Config
-        ``graph``, ``model`` and ``train`` are obeyed; dtype, kernel, scheme, the order of the
-        products and caching are not.
+        ``graph``, ``model``, ``task`` and ``train`` are obeyed, but for the end of training;
+        dtype, kernel, scheme, the order of the products and caching are not.
     """
     problem = Problem(graph, direction, config)
     weights = problem.initial()
     update = UPDATES[config.train.optimizer](config.train, problem.first_layer)
     losses: list[float] = []
     first: Weights = {}
+    values: list[float | None] = []
     for epoch in range(1, epochs + 1):
         loss, gradient, moments = problem.gradient(weights, epoch)
         losses.append(loss)
         first = first or gradient
-        weights = update(weights, gradient) | moments
+        metric = chosen_metrics(config.task)[0]
+        lr = rate(config.train, epoch, values, metric in ("mae", "rmse"))
+        weights = update(weights, clipped(config.train, gradient), lr) | moments
+        if config.train.schedule == "plateau":
+            values.append(problem.validation(metric, weights))
     return Curve(losses, first, weights, problem.logits(weights), problem.matrix)
 
 
@@ -100,17 +106,16 @@ class Problem:
         self, graph: Graph, direction: str, config: Config, network: Network | None = None
     ) -> None:
         assert graph.features is not None
-        assert graph.labels is not None
         self.config, options = config, graph_of(config)
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, options.normalize)
         self.features = np.asarray(graph.features, np.float64)
         if options.feature_norm == "row":
             sums = self.features.sum(axis=1, keepdims=True)
             self.features = self.features / np.where(sums == 0, np.inf, sums)
-        labels = np.asarray(graph.labels)
-        self.train = np.flatnonzero(graph.masks.get("train", True) & (labels != UNLABELLED))
-        self.labels = labels[self.train]
-        ends = self.features.shape[1], graph.classes
+        self._labels, self._loss = labels_of(graph, config.task), loss_of(graph, config.task)
+        self._validation = graph.masks.get("val", np.zeros(graph.n, bool))
+        width = graph.classes if self._labels.ndim == 1 else self._labels.shape[1]
+        ends = self.features.shape[1], width
         self.network = network or network_of(config.model, *ends)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
@@ -149,8 +154,15 @@ class Problem:
         return loss, gradient, moments
 
     def logits(self, weights: Mapping[str, np.ndarray]) -> np.ndarray:
-        """The logits of an evaluation, (n, classes)."""
+        """The output of an evaluation, (n, columns)."""
         return self._forward(weights, None)[0][-1]
+
+    def validation(self, metric: str, weights: Mapping[str, np.ndarray]) -> float | None:
+        """A metric of the validation vertices in an evaluation."""
+        some = np.array(self._validation)
+        if self._labels.ndim == 1:
+            some &= self._labels != UNLABELLED
+        return score(metric, self.logits(weights)[some], self._labels[some])
 
     def _forward(
         self, weights: Mapping[str, np.ndarray], epoch: int | None
@@ -165,61 +177,3 @@ class Problem:
             values.append(value)
             backwards.append(backward)
         return values, backwards, run.moments
-
-    def _loss(self, logits: np.ndarray) -> tuple[float, np.ndarray]:
-        """Softmax cross-entropy, and its gradient with respect to the logits."""
-        count, z = len(self.train), logits[self.train]
-        exponentials = np.exp(z - z.max(axis=1, keepdims=True))
-        softmax = exponentials / exponentials.sum(axis=1, keepdims=True)
-        right = np.arange(count), self.labels
-        # −log softmax from the shifted exponentials would be −log 0 for a hopeless label.
-        logsumexp = z.max(axis=1) + np.log(exponentials.sum(axis=1))
-        softmax[right] -= 1
-        grad = np.zeros_like(logits)
-        grad[self.train] = softmax / count
-        return float(np.sum(logsumexp - z[right]) / count), grad
-
-
-def _decayed(
-    config: TrainConfig, weights: Weights, gradient: Weights, name: str, first: Container[str]
-) -> np.ndarray:
-    if config.weight_decay_layers == "first" and name not in first:
-        return gradient[name]
-    of_convs = config.weight_decay_convs if name.startswith("convs.") else 0.0
-    return gradient[name] + (of_convs or config.weight_decay) * weights[name]
-
-
-def _sgd(config: TrainConfig, first: Container[str] = ()) -> Callable[[Weights, Weights], Weights]:
-    """``torch.optim.SGD``: v = μ·v + g; p = p − lr·v."""
-    velocity: Weights = {}
-
-    def update(weights: Weights, gradient: Weights) -> Weights:
-        for name in gradient:
-            g = _decayed(config, weights, gradient, name, first)
-            velocity[name] = config.momentum * velocity.get(name, 0.0) + g
-        return weights | {name: weights[name] - config.lr * velocity[name] for name in gradient}
-
-    return update
-
-
-def _adam(config: TrainConfig, first: Container[str] = ()) -> Callable[[Weights, Weights], Weights]:
-    """``torch.optim.Adam``: p = p − lr·m̂ / (√v̂ + ε), m̂ = m/(1−β₁ᵗ), v̂ = v/(1−β₂ᵗ)."""
-    moments: tuple[Weights, Weights] = ({}, {})
-    (beta1, beta2), t = config.betas, 0
-
-    def update(weights: Weights, gradient: Weights) -> Weights:
-        nonlocal t
-        t += 1
-        new = dict(weights)
-        for name in gradient:
-            g = _decayed(config, weights, gradient, name, first)
-            for moment, beta, term in zip(moments, config.betas, (g, g**2), strict=True):
-                moment[name] = beta * moment.get(name, 0.0) + (1 - beta) * term
-            m, v = moments[0][name] / (1 - beta1**t), moments[1][name] / (1 - beta2**t)
-            new[name] = weights[name] - config.lr * m / (np.sqrt(v) + config.eps)
-        return new
-
-    return update
-
-
-UPDATES = {"sgd": _sgd, "adam": _adam}

@@ -14,7 +14,7 @@ import numpy as np
 from gcnmpi.core.config import TrainConfig
 from gcnmpi.kernels.interface import Kernel
 from gcnmpi.nn.optim import Parameters, make_optimizer
-from gcnmpi.proof import oracle
+from gcnmpi.proof.updates import UPDATES
 
 STEPS = 50
 STEPS_TOLERANCES = {"float64": 1e-12, "float32": 2e-6}
@@ -39,13 +39,13 @@ def steps_apart(kernel: Kernel, config: TrainConfig) -> float:
     config = dataclasses.replace(config, weight_decay_layers="all", weight_decay_convs=0.0)
     parameters = Parameters(kernel, {}, {_NAME: _SHAPE})
     step = make_optimizer(kernel, parameters, {_NAME: config.weight_decay}, config).step
-    update = oracle.UPDATES[config.optimizer](config)
+    update = UPDATES[config.optimizer](config)
     expected = {_NAME: np.zeros(_SHAPE)}
     for gradient in _gradients(kernel.dtype):
         mine = kernel.empty(gradient.size)
         kernel.copy(kernel.from_host(gradient.ravel()), mine)
-        step(mine)
-        expected = update(expected, {_NAME: gradient})
+        step(mine, config.lr)
+        expected = update(expected, {_NAME: gradient}, config.lr)
     found = np.asarray(kernel.to_host(parameters[_NAME]), np.float64)
     size = np.abs(expected[_NAME]).max()
     return float(np.abs(found - expected[_NAME]).max() / (size or 1.0))

@@ -19,6 +19,7 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.core.config import Config
+from gcnmpi.core.precision import EXACT
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array
@@ -27,13 +28,18 @@ from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.proof import oracle
 from gcnmpi.proof.differences import finite_differences
+from gcnmpi.proof.losses import labels_of
+from gcnmpi.proof.rounding import rounding_checks
+from gcnmpi.proof.scores import score
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
+from gcnmpi.proof.traffic import traffic_checks
 from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.run.problem import Problem, open_problem
-from gcnmpi.run.trainer import Result, Step, train
+from gcnmpi.run.step import Step
+from gcnmpi.run.trainer import Result, train
 from partition.graph.graph import UNLABELLED, Graph
 from partition.graph.metrics import measure, measure_mixed
-from partition.graph.store import read_partition
+from partition.graph.store import open_graph, read_partition
 
 EPOCHS = 20  # trained at most
 DIRECTIONS = 4  # of finite differences
@@ -94,7 +100,8 @@ def verify(
     Parameters
     ----------
     config : Config
-        Obeyed, but for ``train.epochs``, at most 20 here, and ``train.eval_every``, never 0.
+        Obeyed, but for ``train.epochs``, at most 20 here, and ``train.eval_every``, never 0. With a
+        ``comm.precision`` that rounds, a second run has it, which is held against the first.
     moved : callable
         Called while a rank waits for rank 0, which works alone.
 
@@ -112,7 +119,8 @@ def verify(
     short = dataclasses.replace(
         config.train, epochs=epochs, eval_every=config.train.eval_every or epochs
     )
-    config = dataclasses.replace(config, train=short)
+    asked = dataclasses.replace(config, train=short)
+    config = dataclasses.replace(asked, comm=dataclasses.replace(asked.comm, precision=EXACT))
     tolerances = TOLERANCES[config.dtype]
     problem = open_problem(comm, graph, partition, config)
     result = train(problem)
@@ -126,7 +134,8 @@ def verify(
     classes = _whole(problem, last, classes, width)
     weights = _canonical(problem, model, model.parameters.flat)
     step = Step(problem)
-    gradient = _canonical(problem, step.model, step.gradient(1)[1])
+    flat = np.array(problem.kernel.to_host(step.gradient(1)[1]), np.float64)
+    gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
     gathered = _gathered(problem) if model.program.needs_halo else None
     difference = None
@@ -134,19 +143,21 @@ def verify(
         difference = finite_differences(problem, step, tolerances.difference, DIRECTIONS)
     plans = comm.gather(_plan_figures(problem)) or []
     steps = _optimizer_steps(problem)
+    rounded = []
+    if asked.comm.precision != EXACT:
+        rounded = rounding_checks(comm, graph, partition, asked, result, flat)
 
     checks: list[Check] = []
     if comm.rank == 0:
         stored = problem.stored
-        expected = oracle.train(stored.graph, problem.direction, config, epochs)
-        accuracies = asdict(result.epochs[-1])
+        expected = oracle.train(stored.graph, problem.direction, config, len(result.epochs))
         checks = [
             _loss_curve(result, expected, tolerances),
             _named("first gradient", gradient, expected.gradient, tolerances.gradient),
             _named("final weights", weights, _moved(expected), tolerances.weights),
             Check("logits", _distance(logits, expected.logits), tolerances.weights),
-            _predictions(classes, expected.logits, tolerances.weights),
-            _accuracies(accuracies, classes, stored.graph),
+            *_predictions(config, classes, expected.logits, tolerances.weights),
+            _metrics_of(result.epochs[-1].metrics, logits, stored.graph, config),
             *_product_checks(products, expected.matrix, tolerances.product),
         ]
         if gathered is not None:
@@ -155,8 +166,9 @@ def verify(
         if difference is not None:
             checks.append(Check("finite differences", difference, tolerances.difference))
         checks += steps
-        checks += _traffic(result.end)
+        checks += traffic_checks(result.end)
         checks += _metrics(problem, plans)
+        checks += rounded
     # The others sleep while rank 0 works.
     rest_until_all(comm, moved)
     checks = comm.bcast(checks)
@@ -316,26 +328,35 @@ def _moved(expected: oracle.Curve) -> oracle.Weights:
     return {name: array for name, array in expected.weights.items() if name in depends}
 
 
-def _predictions(classes: np.ndarray, logits: np.ndarray, tolerance: float) -> Check:
+def _predictions(
+    config: Config, classes: np.ndarray, logits: np.ndarray, tolerance: float
+) -> Iterator[Check]:
     """Vertices whose class is not one of those with the largest logit, to within a tolerance."""
+    if config.task.name != "classes":
+        return
     chosen = np.take_along_axis(logits, classes[:, np.newaxis], axis=1)[:, 0]
     missed = int(np.count_nonzero(~(chosen >= logits.max(axis=1) - tolerance * _size(logits))))
-    return Check("predictions", missed, 0, f"{len(classes)} vertices")
+    yield Check("predictions", missed, 0, f"{len(classes)} vertices")
 
 
-def _accuracies(reported: Mapping[str, Any], classes: np.ndarray, graph: Graph) -> Check:
-    """What the trainer reported last against the classes it predicts."""
-    labels = np.asarray(graph.labels)
-    labelled = labels != UNLABELLED
-    masks = {"train": labelled} | {n: labelled & mask for n, mask in graph.masks.items()}
-    errors, notes = [], []
-    for name, mask in masks.items():
-        if mask.any():
-            accuracy = np.mean(classes[mask] == labels[mask])
-            value = reported[f"{name}_accuracy"]
-            errors.append(math.nan if value is None else abs(value - accuracy))
-            notes.append(f"{name} {accuracy:.4f}")
-    return Check("accuracies", _worst(errors), 1e-12, ", ".join(notes))
+def _metrics_of(
+    reported: Mapping[str, float | None], logits: np.ndarray, graph: Graph, config: Config
+) -> Check:
+    """What the trainer reported last against the output that it computed."""
+    labels = labels_of(graph, config.task)
+    known = labels != UNLABELLED if labels.ndim == 1 else np.ones(graph.n, bool)
+    masks = {"train": known} | {name: known & mask for name, mask in graph.masks.items()}
+    errors, notes = [0.0], []
+    for name, value in reported.items():
+        mask, _, metric = name.partition("_")
+        some = masks.get(mask)
+        expected = score(metric, logits[some], labels[some]) if some is not None else None
+        if value is None or expected is None:
+            errors.append(0.0 if value is expected else math.nan)
+            continue
+        errors.append(abs(value - expected) / max(1.0, abs(expected)))
+        notes.append(f"{mask} {metric} {expected:.4f}")
+    return Check("metrics", _worst(errors), 1e-12, ", ".join(notes))
 
 
 def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> Iterator[Check]:
@@ -353,24 +374,6 @@ def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> 
     yield Check("⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", _worst(dots), tolerance, widths)
 
 
-# What is predicted, and the field of the record that counts it.
-_COUNTED = {
-    "bytes": "bytes_sent",
-    "received": "bytes_received",
-    "messages": "messages_sent",
-    "shared": "shared_bytes",
-}
-
-
-def _traffic(end: Mapping[str, Any]) -> Iterator[Check]:
-    """Counted against predicted, the largest difference of a rank."""
-    for purpose, prefix in (("training", ""), ("evaluation", "eval_")):
-        for what, counted in _COUNTED.items():
-            sent, predicted = end[f"{prefix}{counted}"], end[f"{prefix}{what}_predicted"]
-            errors = [abs(s - p) for s, p in zip(sent, predicted, strict=True)]
-            yield Check(f"{purpose} {what}", max(errors), 0, f"{sum(sent):,} by all ranks")
-
-
 def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[Check]:
     """The partition's recorded metrics, and the plan, against the graph itself."""
     partition, direction = problem.partition, problem.direction
@@ -379,7 +382,9 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
     parts = read_partition(problem.stored.path, partition.name).parts
     mixed = problem.scheme.describe().get("exchange") == "mixed"
     how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
-    metrics = how(problem.stored.graph, parts, partition.k, direction)
+    # Training vertices are counted in the first split, whichever one was trained.
+    graph = open_graph(problem.stored.path, check=False).graph
+    metrics = how(graph, parts, partition.k, direction)
     truth, recorded = asdict(metrics), known[direction]
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
     note = f"volume {metrics.volume:,} rows"

@@ -1,4 +1,4 @@
-"""Loss and accuracy of runs over their epochs, as a plot."""
+"""Loss and metrics of runs over their epochs, as a plot."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from partition.errors import shown
 from partition.figures import COLOURS, new_figure, save_figure
 
-PANELS = {"loss": "training loss", "val_accuracy": "validation accuracy"}
-
 
 def plot_curves(
-    runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], file: str | os.PathLike
+    runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]],
+    file: str | os.PathLike,
+    metrics: Sequence[str] = ("accuracy",),
 ) -> None:
     """Draw a line for each run; the panel of a figure that no run has is left out.
 
@@ -23,15 +23,21 @@ def plot_curves(
         Epochs as in a run's record.
     file : path
         Its ending says the format: ``.png``, ``.pdf``, ``.svg``.
+    metrics : sequence of str
+        A panel for each.
 
     Raises
     ------
     UserError
         If matplotlib is not installed, the format is unknown, or the file cannot be written.
     """
+    panels = {"loss": "training loss"}
+    panels |= {f"val_{metric}": f"validation {metric.replace('_', ' ')}" for metric in metrics}
     curves = {
-        key: [[(e["epoch"], e[key]) for e in epochs if e[key] is not None] for _, epochs in runs]
-        for key in PANELS
+        key: [
+            [(e["epoch"], e[key]) for e in epochs if e.get(key) is not None] for _, epochs in runs
+        ]
+        for key in panels
     }
     curves = {key: lines for key, lines in curves.items() if any(lines)}
     figure = new_figure(5.5 * len(curves), 4)
@@ -49,7 +55,7 @@ def plot_curves(
                 label=shown(name).replace("$", r"\$"),
             )
         axis.set_xlabel("epoch")
-        axis.set_ylabel(PANELS[key])
+        axis.set_ylabel(panels[key])
         axis.grid(color="0.9", linewidth=0.6)
         axis.spines[["top", "right"]].set_visible(False)
     handles, names = axis.get_legend_handles_labels()

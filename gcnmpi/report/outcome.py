@@ -9,6 +9,9 @@ from typing import Any
 
 from gcnmpi.core.outputs import Training
 from gcnmpi.core.record import RECORD, Epoch, RunRecord, to_epoch
+from gcnmpi.core.task_config import chosen_metrics
+from gcnmpi.nn.metrics import LOWER_IS_BETTER
+from gcnmpi.report.progress import shown_metrics
 from gcnmpi.run.inference import Inference
 
 
@@ -26,10 +29,18 @@ def print_run(
     training = _duration(sum(epoch.seconds for epoch in epochs))
     each = f"{end['seconds_per_epoch']:.4g} s per epoch"
     print(f"trained {len(epochs)} epochs in {training}, {each}{total}")
+    metric = chosen_metrics(asked.config.task)[0]
     print(f"last    {_figures(epochs[-1])}")
     found = [epoch for epoch in epochs if epoch.epoch == end.get("best_epoch")]
     if found:
-        print(f"best    {_figures(found[0])} (highest validation accuracy)")
+        which = "lowest" if metric in LOWER_IS_BETTER else "highest"
+        print(f"best    {_figures(found[0])} ({which} validation {metric})")
+    if end.get("stopped_early"):
+        patience = asked.config.train.patience
+        print(f"stopped early: no better validation {metric} for {patience} epochs")
+    if rounding := end.get("rounding"):
+        worst = max(exchange["error"] for exchange in rounding)
+        print(f"rounded rows in messages: by {worst:.2g} of their size, in the worst exchange")
     print(f"record  {folder / RECORD}")
     files = [
         f"{path} ({which})"
@@ -48,9 +59,7 @@ def print_complete(asked: Training, record: RunRecord) -> None:
 
 
 def _figures(epoch: Epoch) -> str:
-    named = {"train": epoch.train_accuracy, "val": epoch.val_accuracy, "test": epoch.test_accuracy}
-    shown = [f"{name} {value:.3f}" for name, value in named.items() if value is not None]
-    return "  ".join([f"epoch {epoch.epoch}: loss {epoch.loss:.4f}", *shown])
+    return "  ".join([f"epoch {epoch.epoch}: loss {epoch.loss:.4f}", *shown_metrics(epoch)])
 
 
 def _duration(seconds: float) -> str:

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from gcnmpi.core.record import Epoch
 from partition.errors import shown
 
 # Seconds between two lines in a log: at first, at most, and each one over the one before.
@@ -57,16 +58,9 @@ class Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def epoch(self, epoch: Any) -> None:
+    def epoch(self, epoch: Epoch) -> None:
         """Show one epoch."""
-        named = (("train", epoch.train_accuracy), ("val", epoch.val_accuracy))
-        parts = [f"loss {epoch.loss:.4f}"]
-        parts += [
-            f"{name} {a:.3f}"
-            for name, a in (*named, ("test", epoch.test_accuracy))
-            if a is not None
-        ]
-        text = "  ".join(parts)
+        text = "  ".join([f"loss {epoch.loss:.4f}", *shown_metrics(epoch)])
         if self._bar is not None:
             self._bar.update(self._task, completed=epoch.epoch, description=text)
             return
@@ -86,6 +80,23 @@ class Progress:
             return ""
         since, start = self._first
         return f"  {duration((now - start) / (epoch - since) * (self._total - epoch))} left"
+
+
+def shown_metrics(epoch: Epoch) -> list[str]:
+    """The metric that chooses the best weights: "val 0.812", or "val roc_auc 0.812"."""
+    found = []
+    chosen = next(iter(epoch.metrics), "").partition("_")[2]
+    for name, value in epoch.metrics.items():
+        mask, _, metric = name.partition("_")
+        if metric == chosen and value is not None:
+            named = mask if metric == "accuracy" else f"{mask} {metric}"
+            found.append(f"{named} {figure(value)}")
+    return found
+
+
+def figure(value: float) -> str:
+    """A metric to three digits after the point, or four digits where it is large."""
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gcnmpi.cluster.jobs import ENDED, Job, ended, in_queue
 from gcnmpi.cluster.submit import JOB, SCRIPT
-from gcnmpi.core.record import RECORD, RunRecord, read_run
+from gcnmpi.core.record import RECORD, RunRecord, metric_of, read_run
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
 from partition.records import open_regular
@@ -48,7 +48,8 @@ def status(run: Path) -> dict[str, Any]:
     facts: dict[str, Any] = {
         "run": str(run), "state": state, "why": why, "job": number,
         "slurm": str(job) if job else None, "heard": None, "log": _log(run, number),
-        "epoch": 0, "epochs": None, "loss": None, "val_accuracy": None, "seconds_per_epoch": None,
+        "epoch": 0, "epochs": None, "loss": None, "metric": None, "val": None,
+        "seconds_per_epoch": None,
         "seconds_left": None, "resumes": 0,
     }  # fmt: skip
     if record is not None:
@@ -68,8 +69,9 @@ def print_status(facts: dict[str, Any]) -> None:
         print(shown(facts["why"]))
     if facts["epoch"]:
         line = f"epoch {facts['epoch']} of {facts['epochs']}, loss {facts['loss']:.4f}"
-        if facts["val_accuracy"] is not None:
-            line += f", val {facts['val_accuracy']:.3f}"
+        if facts["val"] is not None:
+            named = "" if facts["metric"] == "accuracy" else f" {facts['metric']}"
+            line += f", val{named} {facts['val']:.3f}"
         if facts["seconds_per_epoch"] is not None:
             line += f", {facts['seconds_per_epoch']:.4g} s per epoch"
         print(line)
@@ -90,7 +92,9 @@ def _progress(record: RunRecord) -> dict[str, Any]:
     }  # fmt: skip
     if record.epochs:
         last = record.epochs[-1]
-        facts |= {name: last[name] for name in ("epoch", "loss", "val_accuracy")}
+        metric = metric_of(record.start)
+        facts |= {"epoch": last["epoch"], "loss": last["loss"], "metric": metric}
+        facts["val"] = last.get(f"val_{metric}")
         if total is not None and record.pace is not None:
             facts["seconds_left"] = record.pace * (total - last["epoch"])
     return facts

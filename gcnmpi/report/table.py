@@ -12,12 +12,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.core.record import RECORD, RunRecord, read_run
+from gcnmpi.core.record import RECORD, RunRecord, metric_of, read_run
 from gcnmpi.report.curves import plot_curves
 from partition.errors import UserError, shown
 from partition.figures import check_figure
 
-FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype")
+FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 
 
 def print_runs(
@@ -70,7 +70,8 @@ def print_runs(
         _print_table(names, rows)
     if plot is not None:
         epochs = [record.epochs for _, _, record in found]
-        plot_curves(list(zip(names, epochs, strict=True)), plot)
+        metrics = list(dict.fromkeys(row["metric"] for row in rows))
+        plot_curves(list(zip(names, epochs, strict=True)), plot, metrics)
 
 
 def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
@@ -79,7 +80,7 @@ def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
     different = [name for name in FACTS if name not in common]
     for title in ("run", *different):
         table.add_column(title, no_wrap=True)
-    for title in ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test"):
+    for title in ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test", "best val", "its test"):
         table.add_column(title, justify="right", no_wrap=True)
     for name, row in zip(names, rows, strict=True):
         table.add_row(
@@ -89,13 +90,15 @@ def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
             f"{row['max_bytes_per_epoch'] / 1e6:.3f}",
             f"{row['seconds_per_epoch']:.4f}",
             f"{row['loss']:.4f}",
-            _fraction(row["val_accuracy"]),
-            _fraction(row["test_accuracy"]),
+            *(_fraction(row[name]) for name in ("val", "test", "best_val", "best_test")),
         )
     print(", ".join(f"{name} {_text(rows[0][name])}" for name in common))
     # Lines longer than a terminal are better than columns cut off.
     Console(width=1000, highlight=False, markup=False).print(table)
     print("MB/epoch: what all ranks sent in the exchanges of a training epoch; busiest: one rank")
+    print(
+        "val, test: after the last epoch; best val, its test: in the epoch of the best validation"
+    )
 
 
 def _runs(paths: Sequence[Path]) -> list[tuple[Path, bool]]:
@@ -122,18 +125,26 @@ def _row(run: Path, record: RunRecord) -> dict[str, Any]:
     last, end = record.epochs[-1], record.end
     if end is None:
         raise UserError(f"{run}: the run did not finish (last epoch {last['epoch']})")
+    metric = metric_of(record.start)
+    best = next((e for e in record.epochs if e["epoch"] == end.get("best_epoch")), {})
     try:  # the types of fields are checked where the record is read
         count = max(1, end["epochs_run"])
         sent, messages = _a_rank(end, "bytes_sent"), _a_rank(end, "messages_sent")
         return {
             "run": str(run),
-            **{name: record.start[name] for name in FACTS if name != "dtype"},
+            **{name: record.start[name] for name in FACTS if name not in ("dtype", "metric")},
+            "metric": metric,
             "dtype": str(record.start["config"]["dtype"]),
             "bytes_per_epoch": sum(sent) / count,
             "max_bytes_per_epoch": max(sent) / count,
             "messages_per_epoch": sum(messages) / count,
             "seconds_per_epoch": end["seconds_per_epoch"],
-            **{name: last[name] for name in ("loss", "val_accuracy", "test_accuracy")},
+            "loss": last["loss"],
+            "val": last.get(f"val_{metric}"),
+            "test": last.get(f"test_{metric}"),
+            "best_epoch": best["epoch"] if best else None,
+            "best_val": best.get(f"val_{metric}"),
+            "best_test": best.get(f"test_{metric}"),
         }
     except KeyError as error:
         raise UserError(f"{run} is damaged: its record has no {error}") from error

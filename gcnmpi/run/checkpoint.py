@@ -34,7 +34,7 @@ from gcnmpi.mpi.comm import agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
-from gcnmpi.run.problem import Problem
+from gcnmpi.run.problem import Problem, ends
 from partition.errors import UserError
 from partition.records import map_npy
 
@@ -210,9 +210,12 @@ def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str
     before : mapping
         The configuration as a record or a checkpoint keeps it.
     """
-    values = dict(_flat(before))
+    values, train = dict(_flat(before)), config.train
+    # Where evaluations decide, it matters when they are made.
+    decides = train.patience or train.schedule == "plateau"
     for name, value in _flat(_plain(asdict(config))):
-        if not name.startswith(FREE) and value != values.get(name):
+        free = name.startswith(FREE) and not (decides and name == "train.eval_every")
+        if not free and value != values.get(name):
             yield name, values.get(name), value
 
 
@@ -258,8 +261,8 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
             f"the checkpoint {path} was made with {name} {before}, this run has {now}",
             f"set it back, or {hint}",
         )
-    if [facts["widths"][0], facts["widths"][-1]] != [manifest.features, manifest.classes]:
-        raise UserError(f"the checkpoint {path} is of other features or classes", hint)
+    if [facts["widths"][0], facts["widths"][-1]] != [*ends(config, manifest)]:
+        raise UserError(f"the checkpoint {path} is of other features or labels", hint)
     if facts["epoch"] > config.train.epochs:
         raise UserError(
             f"the checkpoint {path} is beyond train.epochs {config.train.epochs}",

@@ -13,7 +13,7 @@ import re
 import shutil
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from partition.errors import UserError
 from partition.records import open_regular, read_npz, sync_folder, to_json
 
 FORMAT = "gcnmpi-checkpoint"
-VERSION = 3  # before, parameters had names of their own: 1.weight
+VERSION = 4  # before 3, parameters had names of their own: 1.weight; before 4, one metric
 FOLDER = "checkpoints"
 PREVIOUS = "checkpoints.previous"
 KEPT = 2  # the newest, and the one before in case the newest is damaged
@@ -74,7 +74,7 @@ class History:
         path = folder / EPOCHS
         base = self._linked(path)
         lines = (
-            json.dumps(asdict(epoch), default=to_json) + "\n"
+            json.dumps(epoch.record(), default=to_json) + "\n"
             for epoch in self._epochs[base.epochs :]
         )
         data = "".join(lines).encode()
@@ -256,9 +256,9 @@ def _is_well_formed(facts: Mapping[str, Any]) -> bool:
     return (
         all(type(facts.get(name)) is kind for name, kind in KINDS.items())
         and isinstance(best, dict)
-        and set(best) == {"epoch", "val_accuracy"}
+        and set(best) == {"epoch", "value"}
         and type(best["epoch"]) is int
-        and type(best["val_accuracy"]) in (int, float)
+        and type(best["value"]) in (int, float, type(None))
         and len(facts["widths"]) > 1
         and isinstance(pieces, list)
         and all(isinstance(piece, list) and len(piece) == 4 for piece in pieces)

@@ -18,11 +18,11 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
-from gcnmpi.run.problem import check_trainable
+from gcnmpi.run.problem import check_trainable, open_split, task_of
 from gcnmpi.run.weights import read_facts
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
-from partition.graph.store import StoredGraph, open_graph
+from partition.graph.store import StoredGraph
 from partition.records import make_room_for, temporary_name
 
 PATIENCE = 10.0  # seconds until a file is seen on other hosts
@@ -78,8 +78,9 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
                 make_room(comm, features_path(path), option)
 
     def look() -> RunRecord | None:
-        stored = open_graph(asked.graph, check=False)
-        check_trainable(stored)
+        stored = open_split(asked.graph, asked.config)
+        check_trainable(stored, asked.config)
+        _check_validation(asked, stored)
         record = _complete(asked, stored, comm.size)
         if record is None and asked.resume not in ("auto", "never"):
             candidates(asked.out or Path(), asked.resume)
@@ -90,8 +91,22 @@ def check_training(comm: Comm, asked: Training) -> RunRecord | None:
     return from_root(comm, look)
 
 
+def _check_validation(asked: Training, stored: StoredGraph) -> None:
+    """Refuse what decides by the validation metric where there is nothing to validate."""
+    train = asked.config.train
+    for what, needed in (
+        ("train.patience", train.patience > 0),
+        ("train.schedule = plateau", train.schedule == "plateau"),
+    ):
+        if needed and not _has_validation(asked, stored):
+            raise UserError(
+                f"{what}: {asked.graph} has no labelled vertex to validate on",
+                "give the graph a validation mask: gcn-partition attach --val-mask FILE",
+            )
+
+
 def _check_validated(asked: Training, stored: StoredGraph) -> None:
-    if asked.config.train.eval_every and _has_validation(stored):
+    if asked.config.train.eval_every and _has_validation(asked, stored):
         return
     if asked.resume != "never" and (asked.out is not None or asked.resume != "auto"):
         for path in candidates(asked.out or Path(), asked.resume):
@@ -111,12 +126,17 @@ def _check_validated(asked: Training, stored: StoredGraph) -> None:
     )
 
 
-def _has_validation(stored: StoredGraph) -> bool:
-    mask, labels = stored.graph.masks.get("val"), stored.graph.labels
-    if mask is None or labels is None:
+def _has_validation(asked: Training, stored: StoredGraph) -> bool:
+    mask = stored.graph.masks.get("val")
+    if mask is None:
         return False
-    pieces = (slice(start, start + STEP) for start in range(0, len(mask), STEP))
-    return any(np.any(mask[piece] & (labels[piece] != UNLABELLED)) for piece in pieces)
+    labels = task_of(asked.config).labels(stored)
+    for start in range(0, len(mask), STEP):
+        rows = start + np.flatnonzero(mask[start : start + STEP])
+        found = labels[rows]
+        if np.any(found != UNLABELLED if found.ndim == 1 else ~np.isnan(found)):
+            return True
+    return False
 
 
 def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | None:
@@ -143,10 +163,10 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         and not list(differences(before, config))
         and before.get("kernel") == config.kernel
         and before.get("scheme", {}).get("name") == config.scheme.name
-        and len(record.epochs) == config.train.epochs
+        and (len(record.epochs) == config.train.epochs or end.get("stopped_early"))
     )
     best = end.get("best_epoch")
-    files = ((asked.weights, config.train.epochs), (asked.best, best))
+    files = ((asked.weights, len(record.epochs)), (asked.best, best))
     if same and all(path is None or _is_of(path, record, epoch) for path, epoch in files):
         return record
     return None

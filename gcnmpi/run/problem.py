@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,14 @@ from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
-from gcnmpi.planner.ranking import resolved_direction, resolved_grid
+from gcnmpi.nn.tasks import TASKS, outputs
+from gcnmpi.nn.tasks.interface import Targets, Task
+from gcnmpi.planner.auto import resolved_exchange, resolved_grid
+from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
-from partition.graph.graph import MASKS, UNLABELLED
+from partition.graph.graph import MASKS, UNLABELLED, of_split
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
 
@@ -46,6 +49,7 @@ class Problem:
     Attributes
     ----------
     stored : StoredGraph
+        With the masks of the split that is configured.
     partition : Partition or None
         Without its part vector.
     direction : {"in", "out"}
@@ -78,23 +82,6 @@ class Problem:
     warnings: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Targets:
-    """Labels and masks of this rank's vertices.
-
-    Attributes
-    ----------
-    labels : (rows,) int32
-    masks : mapping of "train" / "val" / "test" to (rows,) bool
-    counts : mapping of the same names to int
-        How many vertices of all ranks are in a mask.
-    """
-
-    labels: np.ndarray
-    masks: Mapping[str, np.ndarray]
-    counts: Mapping[str, int]
-
-
 def open_problem(
     comm: Comm,
     graph: str | os.PathLike,
@@ -110,7 +97,7 @@ def open_problem(
     Parameters
     ----------
     widths : (int, int), optional
-        Of features and logits, where they are not the graph's features and classes.
+        Of features and logits, where they are not the graph's features and what its task takes.
     trains : bool
         Without it, the program is one evaluation, and nothing of the backward pass is made.
     before : callable
@@ -134,7 +121,7 @@ def open_problem(
                 "put the configuration file where all hosts see the same one",
             )
         config = dataclasses.replace(config, scheme=scheme_config)
-        stored = open_graph(path, check=False)  # each rank checks what it reads
+        stored = open_split(path, config)  # each rank checks what it reads
         same = found is None or read_partition(path, found.name, parts=False).id == found.id
         if not same or stored.manifest != manifest:
             raise UserError(
@@ -143,7 +130,7 @@ def open_problem(
             )
         direction = resolved_direction(stored, config)
         source = Source(stored, found, direction)
-        network = network_of(config.model, *(widths or ends(manifest)))
+        network = network_of(config.model, *(widths or ends(config, manifest)))
         program, demand = program_on(network, source, config, comm.size, trains)
         scheme_entry: Entry = SCHEMES.get(config.scheme.name)
     before(source, config)
@@ -178,15 +165,36 @@ def open_problem(
     )  # fmt: skip
 
 
-def ends(manifest: Manifest) -> tuple[int, int]:
+def ends(config: Config, manifest: Manifest) -> tuple[int, int]:
     """Widths of features and logits; 1 where a graph has none, for what needs none."""
-    return manifest.features or 1, manifest.classes or 1
+    return manifest.features or 1, outputs(config.task.name, manifest) or 1
 
 
-def check_trainable(stored: StoredGraph) -> None:
-    """Raise a UserError if a graph has no features or no labels."""
+def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
+    """A graph folder, unchecked, with the masks of the split that is configured.
+
+    Raises
+    ------
+    UserError
+        If it cannot be opened, or has no such split.
+    """
+    stored = open_graph(path, check=False)
+    try:
+        graph = of_split(stored.graph, config.train.split)
+    except UserError as error:
+        raise UserError(f"{path}: {error.message}", error.hint) from error
+    return dataclasses.replace(stored, graph=graph)
+
+
+def task_of(config: Config) -> Task:
+    """The task that is configured."""
+    return TASKS.get(config.task.name)
+
+
+def check_trainable(stored: StoredGraph, config: Config) -> None:
+    """Raise a UserError if a graph has no features, or not the labels of the task."""
     _there(stored, "features", stored.graph.features, "random:16")
-    _there(stored, "labels", stored.graph.labels, "random:8")
+    task_of(config).labels(stored)
 
 
 def load_features(problem: Problem) -> Array | SparseInput:
@@ -286,22 +294,30 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     """
     graph, comm = problem.stored.graph, problem.comm
     with agreed(comm):
-        stored = _there(problem.stored, "labels", graph.labels, "random:8")
+        stored = task_of(problem.config).labels(problem.stored)
     with problem.phases.as_one("load"):
         labels = problem.scheme.load(last, stored)
+        of_classes = labels.ndim == 1
+        # Of classes (rows,), of numbers (rows, columns).
+        known = labels != UNLABELLED if of_classes else ~np.isnan(labels)
+        some = known if of_classes else np.ones(len(labels), bool)
         masks = {
-            name: problem.scheme.load(last, graph.masks[name]) & (labels != UNLABELLED)
+            name: problem.scheme.load(last, graph.masks[name]) & some
             for name in MASKS
             if name in graph.masks
         }
-    masks.setdefault("train", labels != UNLABELLED)
-    counts = np.array([np.count_nonzero(mask) for mask in masks.values()], np.float64)
-    if not problem.scheme.block(last, 0).counts_rows:
+    masks.setdefault("train", some)
+    counts = np.array([np.count_nonzero(known[mask]) for mask in masks.values()], np.float64)
+    block = problem.scheme.block(last, 0)
+    if not (block.counts_rows if of_classes else block.counts_entries):
         counts[:] = 0
     problem.scheme.reduce(counts)
     with agreed(comm):
         classes = problem.stored.manifest.classes
-        if labels.max(initial=0) >= classes or labels.min(initial=0) < UNLABELLED:
+        if not of_classes:
+            if np.isinf(labels).any():
+                raise UserError(f"{problem.stored.path} is damaged: a target that is infinite")
+        elif labels.max(initial=0) >= classes or labels.min(initial=0) < UNLABELLED:
             raise UserError(f"{problem.stored.path} is damaged: a label outside its classes")
         if counts[list(masks).index("train")] == 0:
             raise UserError(f"{problem.stored.path} has no labelled vertex to train on")
@@ -332,7 +348,7 @@ def _check(
 
     And the configuration, with the options of the scheme as they are resolved here.
     """
-    stored = open_graph(path, check=False)
+    stored = open_split(path, config)
     manifest = stored.manifest
     if size > manifest.n:
         raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
@@ -356,4 +372,6 @@ def _check(
             takes = f"this run has {size} ranks"
             hint = f"start it with mpirun -n {partition.k}, or {hint}"
         raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
+    resolved = dataclasses.replace(config, scheme=scheme)
+    scheme = resolved_exchange(stored, partition, resolved, size, ranks_per_node)
     return partition, manifest, config, scheme

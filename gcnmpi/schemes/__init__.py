@@ -6,6 +6,7 @@ And the options that they own, the transports of those that exchange rows, and o
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gcnmpi.core.precision import EXACT, PRECISIONS
 from gcnmpi.core.settings import key
 from partition.registry import Registry
 
@@ -58,6 +59,12 @@ class ExchangeOptions:
         choices=("auto", "expand", "fold"),
         needs=_SPARSE,
     )
+    exchange: str = key(
+        "auto",
+        "p2p, replicated: what is sent; mixed: rows or partial sums, the fewest of two ranks",
+        choices=("auto", "rows", "mixed"),
+        needs=_SPARSE,
+    )
     transport: str = key(
         "persistent",
         "p2p, replicated: how rows are exchanged",
@@ -73,14 +80,15 @@ class ExchangeOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixedOptions:
-    """Of schemes that may send partial sums in place of rows."""
+class PrecisionOptions:
+    """The same, of their messages."""
 
-    section: ClassVar[str] = "scheme"
-    exchange: str = key(
-        "auto",
-        "p2p: what is sent; mixed: rows or partial sums, whichever are fewer for two ranks",
-        choices=("auto", "rows", "mixed"),
+    section: ClassVar[str] = "comm"
+    precision: str = key(
+        EXACT,
+        "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
+        choices=PRECISIONS,
+        needs=_SPARSE,
     )
 
 
@@ -151,9 +159,15 @@ SCHEMES = Registry(
         "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
     },
     options={
-        "p2p": (RowsOptions, ExchangeOptions, MixedOptions),
+        "p2p": (RowsOptions, ExchangeOptions, PrecisionOptions),
         "bcast": (RowsOptions, OverlapOptions),
-        "replicated": (RowsOptions, ExchangeOptions, CopiesOptions, OverlapOptions),
+        "replicated": (
+            RowsOptions,
+            ExchangeOptions,
+            PrecisionOptions,
+            CopiesOptions,
+            OverlapOptions,
+        ),
         "summa": (GridOptions, PanelOptions),
         "split3d": (GridOptions, PanelOptions),
         "tensor3d": (GridOptions, Tensor3DOptions),

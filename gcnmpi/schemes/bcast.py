@@ -130,7 +130,7 @@ class BroadcastForecast(BlockRowsForecast):
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """A block of another rank, the largest of the share; with overlap of every other one."""
         if product in ROWS:
-            return self._rows_buffers(rank, sizes[0] * self.facts.itemsize)
+            return self._rows_buffers(rank, self.facts.row_bytes(sizes[0]))
         if not product.startswith("aggregate"):
             return 0
         block, copy = divmod(rank, self.copies)
@@ -139,9 +139,9 @@ class BroadcastForecast(BlockRowsForecast):
         largest = [max((self.rows(s) for s in turn if s != block), default=0) for turn in turns]
         return sum(largest) * sizes[0] * self.facts.itemsize
 
-    def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _rows(self, rank: int, product: str, width: int) -> Volume:
         """A broadcast of every block, or a reduction to it."""
-        moved, block = Volume(), rank // self.copies
+        moved, block, row_bytes = Volume(), rank // self.copies, self.facts.row_bytes(width)
         collective = broadcast if product == "expand" else reduction
         for other in range(self.count):
             moved += collective(self.rows(other) * row_bytes, self.count, other == block)
@@ -155,8 +155,8 @@ class BroadcastForecast(BlockRowsForecast):
         halo = sum(others) if needed is None else min(int(needed[block]), sum(others))
         return (halo + max(others, default=0)) * row_bytes
 
-    def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
-        block, copy = divmod(rank, self.copies)
+    def _stages(self, rank: int, product: str, width: int) -> Volume:
+        (block, copy), row_bytes = divmod(rank, self.copies), self.facts.row_bytes(width)
         received, volume = self._share_rows(copy), Volume()
         if block in share(self.count, self.copies, copy) and self.rows(block):
             received -= self.rows(block)

@@ -155,12 +155,11 @@ class BlockRowsForecast(ABC):
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
         """What arrives or leaves in the stages, and the sum over copies."""
-        row_bytes = sizes[0] * self.facts.itemsize
         if product in ROWS:
-            return self._rows(rank, product, row_bytes)
+            return self._rows(rank, product, sizes[0])
         if not product.startswith("aggregate"):
             return NOTHING
-        return self._stages(rank, product, row_bytes) + self._sum(rank, product, row_bytes)
+        return self._stages(rank, product, sizes[0]) + self._sum(rank, product, sizes[0])
 
     def span(self, product: str, k: int) -> Sequence[Span]:
         """A process column, then a process row."""
@@ -192,6 +191,14 @@ class BlockRowsForecast(ABC):
         """Own rows of M in the columns of the share, and of Mᵀ; for c > 1 an average."""
         return self._tile_entries(rank) * (2 if self._keeps_transpose else 1)
 
+    def loaded(self, rank: int) -> int:
+        """The same, and those that move."""
+        if self.facts.owned is None:
+            return self.entries(rank)
+        block, copy = divmod(rank, self.copies)
+        mine = self.facts.owned[block] * self._share_rows(copy) // max(1, self.facts.n)
+        return mine * (2 if self._keeps_transpose else 1)
+
     def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """The sum over copies, which after a fold is none."""
         if not product.startswith("aggregate") or self.copies == 1:
@@ -203,22 +210,23 @@ class BlockRowsForecast(ABC):
         return d_in * d_out
 
     @abstractmethod
-    def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _rows(self, rank: int, product: str, width: int) -> Volume:
         """What bringing whole rows of neighbours ("expand"), or their gradients back, moves."""
 
     @abstractmethod
-    def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _stages(self, rank: int, product: str, width: int) -> Volume:
         """What a rank's share of the stages moves."""
 
     @abstractmethod
     def _multiplied(self, rank: int, width: int) -> Sequence[Sparse | Dense]:
         """The products of its share of the stages."""
 
-    def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _sum(self, rank: int, product: str, width: int) -> Volume:
         """An all-reduce of the own rows over the copies."""
         if self.copies == 1:
             return NOTHING
-        return all_reduce(self.rows(rank // self.copies) * row_bytes, self.copies)
+        nbytes = self.rows(rank // self.copies) * self.facts.row_bytes(width)
+        return all_reduce(nbytes, self.copies)
 
     @property
     def _keeps_transpose(self) -> bool:

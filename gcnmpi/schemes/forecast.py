@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
@@ -23,7 +24,7 @@ from partition.graph.store import Partition
 # What brings whole rows of neighbours, and takes their gradients back; all that exchanges rows.
 ROWS = ("expand", "fold")
 EXCHANGES = ("aggregate", "aggregate_t", *ROWS)
-WORTH = 0.95  # of the rows of the busiest rank: the share below which a mixed exchange is a gain
+MIXING = ("p2p", "replicated")  # schemes that can send partial sums in place of rows
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Facts:
         Whether they are those of the mixed exchange, which is to be used.
     transposed : bool
         Whether there are products with Mᵀ.
+    owned : sequence of int or None
+        With ``mixed``: entries of the rows of each part, wherever they are multiplied.
+    precision : str
+        ``comm.precision``, of schemes that have it.
     """
 
     n: int
@@ -67,6 +72,22 @@ class Facts:
     def one_tile(self) -> bool:
         """Whether a tile of M is all that is multiplied with, and none of Mᵀ."""
         return self.symmetric or not self.transposed
+
+    owned: Sequence[int] | None = None
+    precision: str = EXACT
+
+    def row_bytes(self, width: int) -> int:
+        """Bytes of a row of so many columns."""
+        return width * self.itemsize
+
+    def message_bytes(self, width: int) -> int:
+        """Bytes of such a row in a message of an exchange of rows."""
+        return row_bytes(self.precision, width, self.itemsize)
+
+    def buffer_bytes(self, rows: int, width: int) -> int:
+        """Bytes of so many packed and received rows, and of their messages."""
+        memory, message = self.row_bytes(width), self.message_bytes(width)
+        return rows * (memory if message == memory else memory + message)
 
 
 @dataclass(frozen=True)
@@ -146,6 +167,9 @@ class Forecast(Protocol):
     def entries(self, rank: int) -> int:
         """Stored entries of all tiles of M (and Mᵀ) that a rank keeps."""
 
+    def loaded(self, rank: int) -> int:
+        """Entries that a rank reads: of its rows, before some of them move to other ranks."""
+
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Bytes that a product needs beside its operands: halos, packed rows, received tiles."""
 
@@ -174,9 +198,11 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
     backward = backward_exchange(config.scheme.backward, manifest.symmetric_pattern)
     # The metrics count the full diagonal; without them, as if no vertex had a loop of its own.
     metrics = None if partition is None else partition.metrics[source.direction]
-    mixed = partition is not None and mixes(partition, source.direction, config.scheme, demand)
-    if partition is not None and mixed:
-        metrics = partition.mixed[source.direction]
+    owned, mixed = None, config.scheme.exchange == "mixed" and config.scheme.name in MIXING
+    if mixed and partition is not None and metrics is not None:
+        if (why := why_not_mixed(partition, config.scheme, demand)) is not None:
+            raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
+        owned, metrics = metrics["nnz"], partition.mixed[source.direction]
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
     return Facts(
         n=manifest.n,
@@ -186,39 +212,26 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         depth=demand.depth,
         itemsize=np.dtype(config.dtype).itemsize,
         metrics=metrics,
-        mixed=mixed,
+        mixed=owned is not None,
+        owned=owned,
+        precision=config.comm.precision,
         transposed=demand.transposed,
     )
 
 
-def mixes(partition: Partition, direction: str, scheme: SchemeConfig, demand: Demand) -> bool:
-    """``scheme.exchange`` resolved: whether partial sums are sent where they are fewer than rows.
-
-    "auto" mixes where the busiest rank then sends and receives fewer rows, by a share that
-    outweighs that sums have to be computed before they can leave.
-    """
-    if scheme.name != "p2p" or scheme.exchange == "rows":
-        return False
-    why = None
+def why_not_mixed(
+    partition: Partition, scheme: SchemeConfig, demand: Demand
+) -> tuple[str, str] | None:
+    """Why partial sums cannot be sent in place of rows, and a hint; None: they can."""
     if demand.rows:
-        why = "this network needs whole rows of neighbours", "networks of sums can mix"
-    elif not TRANSPORTS.get(scheme.transport).packs_sums:
-        why = f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"
-    elif not partition.mixed:
-        why = f"nothing is known of it for the partition {partition.name}", "make it again"
-    if why is not None:
-        if scheme.exchange == "mixed":
-            raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
-        return False
-    if scheme.exchange == "mixed":
-        return True
-    rows, mixed = (_busiest(some[direction]) for some in (partition.metrics, partition.mixed))
-    return mixed < WORTH * rows
-
-
-def _busiest(metrics: Mapping[str, Any]) -> int:
-    """Rows that the rank with most of them sends and receives."""
-    return max(map(sum, zip(metrics["send_rows"], metrics["recv_rows"], strict=True)))
+        return "this network needs whole rows of neighbours", "networks of sums can mix"
+    if scheme.name == "replicated" and not scheme.sparse:
+        return "scheme.sparse = false sends whole blocks", "use scheme.sparse = true"
+    if not TRANSPORTS.get(scheme.transport).packs_sums:
+        return f"scheme.transport = {scheme.transport!r} packs no sums", "take another transport"
+    if not partition.mixed:
+        return f"nothing is known of it for the partition {partition.name}", "make it again"
+    return None
 
 
 def backward_exchange(wanted: str, symmetric: bool) -> str:
@@ -237,14 +250,33 @@ def alone(facts: Facts) -> dict[str, list[int]]:
     return {"rows": [facts.n], "nnz": [facts.entries], **{name: [0] for name in names}}
 
 
-def exchange_volume(metrics: Mapping[str, Any], part: int, row_bytes: int, back: bool) -> Volume:
+def exchange_volume(
+    metrics: Mapping[str, Any], part: int, message_bytes: int, back: bool
+) -> Volume:
     """What a part sends and receives in an expand of its needed rows, or in a fold (``back``)."""
     out, into = ("recv", "send") if back else ("send", "recv")
     return Volume(
-        metrics[f"{out}_rows"][part] * row_bytes,
-        metrics[f"{into}_rows"][part] * row_bytes,
+        metrics[f"{out}_rows"][part] * message_bytes,
+        metrics[f"{into}_rows"][part] * message_bytes,
         metrics[f"{out}_messages"][part],
     )
+
+
+def halo_bytes(forecast: Forecast, config: Config, rank: int, width: int) -> int:
+    """Bytes in memory of what a product receives from others, which may be fewer in messages."""
+    itemsize = np.dtype(config.dtype).itemsize
+    received = forecast.volume(rank, "aggregate", 1, width).received
+    return received * width * itemsize // row_bytes(config.comm.precision, width, itemsize)
+
+
+def mixed_ones(facts: Facts, part: int) -> int:
+    """Entries of a mixed exchange that M does not have: rows that are packed, sums that arrive."""
+    if facts.metrics is None or not facts.mixed:
+        return 0
+    sent, sums, arrived = (
+        facts.metrics[name][part] for name in ("send_rows", "send_sums", "recv_sums")
+    )
+    return int(sent - sums + arrived)
 
 
 def whole_row_work(rows: int, product: str, d_in: int, d_out: int) -> Sequence[Dense]:

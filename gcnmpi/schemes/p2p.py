@@ -40,6 +40,7 @@ from gcnmpi.schemes.forecast import (
     alone,
     exchange_volume,
     make_facts,
+    mixed_ones,
     whole_row_work,
 )
 from gcnmpi.schemes.interface import Entry
@@ -91,7 +92,7 @@ def load(
         both = [forward] if backward is None or backward is forward else [forward, backward]
         plan, both, packings = mixed(comm, plan, parts[plan.halo], both, max_bytes)
         forward, backward = both[0], None if facts.folds else both[-1]
-    products = HaloProduct(runtime, plan, config.scheme)
+    products = HaloProduct(runtime, plan, config)
     operands = products.both(forward, backward, packings) if demand.products else ()
     forecast = P2PForecast(comm.size, facts, {comm.rank: products.kept})
     options = {
@@ -142,17 +143,18 @@ class P2PForecast:
 
     def ranks(self) -> Sequence[int]:
         """Those with most rows, entries, rows to send or rows to receive."""
-        names = ("rows", "nnz", "send_rows", "recv_rows")
-        return sorted({int(np.argmax(self._metrics[name])) for name in names})
+        figures = [self._metrics[name] for name in ("rows", "nnz", "send_rows", "recv_rows")]
+        figures += [] if self.facts.owned is None else [self.facts.owned]
+        return sorted({int(np.argmax(figure)) for figure in figures})
 
     def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
-        """Rows × width × size of a number."""
+        """Rows × bytes of a row in a message."""
         if product not in EXCHANGES or self.facts.metrics is None:
             return NOTHING
         back = product == "fold" or (product == "aggregate_t" and self.facts.folds)
-        row_bytes = sizes[0] * self.facts.itemsize
-        volume = exchange_volume(self._metrics, rank, row_bytes, back)
-        return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
+        message, row = self.facts.message_bytes(sizes[0]), self.facts.row_bytes(sizes[0])
+        volume = exchange_volume(self._metrics, rank, message, back)
+        return self.kept.get(rank, Kept()).off(volume, message, row, back)
 
     def span(self, product: str, k: int) -> Sequence[Span]:
         """All ranks, each with any other."""
@@ -161,10 +163,9 @@ class P2PForecast:
     def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """Own rows of M, own rows of dense matrices."""
         rows, halo = self._metrics["rows"][rank], self._metrics["recv_rows"][rank]
-        entries = self._metrics["nnz"][rank]
-        if product in EXCHANGES:
-            return [Sparse(rows, rows + halo, entries, sizes[0])]
-        return whole_row_work(rows, product, *sizes)
+        if product not in EXCHANGES:
+            return whole_row_work(rows, product, *sizes)
+        return [Sparse(rows, rows + halo, self._multiplied(rank), sizes[0])]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
         """Own rows."""
@@ -172,14 +173,19 @@ class P2PForecast:
 
     def entries(self, rank: int) -> int:
         """Own rows of M, and of Mᵀ or the transpose of those of M."""
-        return self._metrics["nnz"][rank] * (1 if self.facts.one_tile else 2)
+        return self._multiplied(rank) * (1 if self.facts.one_tile else 2)
+
+    def loaded(self, rank: int) -> int:
+        """Those that move are among them: planning the exchange takes less than loading."""
+        owned = self._metrics["nnz"] if self.facts.owned is None else self.facts.owned
+        return owned[rank] * (1 if self.facts.one_tile else 2)
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Halo and packed rows."""
         if product not in EXCHANGES:
             return 0
         rows = self._metrics["recv_rows"][rank] + self._metrics["send_rows"][rank]
-        return rows * sizes[0] * self.facts.itemsize
+        return self.facts.buffer_bytes(rows, sizes[0])
 
     def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Sums over ranks are those of rows that were exchanged."""
@@ -188,6 +194,10 @@ class P2PForecast:
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
         """Weights are whole."""
         return d_in * d_out
+
+    def _multiplied(self, rank: int) -> int:
+        """Entries that a rank multiplies."""
+        return self._metrics["nnz"][rank] + mixed_ones(self.facts, rank)
 
     @property
     def _metrics(self) -> Mapping[str, Any]:

@@ -19,7 +19,11 @@ the q ≠ i of its share; over the c copies they add up to what part i receives 
 bounds it by P/c²·cut, the largest such number times the stages. ``aggregate_t`` expands in the same
 way with the values of Mᵀ where the pattern is symmetric (``scheme.backward``). Else it folds:
 partial sums of Mᵀ·G go back to (q, j), whose copy is then complete and is broadcast to the other
-c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d.
+c − 1: (c − 1)·r·d numbers in all, where the all-reduce moves 2·(c − 1)·r·d. What copies
+send each other is not rounded (``comm.precision``).
+
+A pair of parts meets on one copy only, with all of its entries: so these exchanges can be mixed
+(``scheme.exchange``), and send what those of 1D send.
 
 Sums over rows (loss, gradients of weights and biases) count each row once; the products for the
 gradients are divided over the copies. Memory: c times the dense matrices of 1D, and M once.
@@ -32,10 +36,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
+import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Kept, Volume, broadcast
+from gcnmpi.halo.mixed import mixed
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.runtime import Demand, Runtime, Source
@@ -55,7 +60,15 @@ from gcnmpi.schemes.block_rows import (
     load_tiles,
     share,
 )
-from gcnmpi.schemes.forecast import ROWS, Facts, Sparse, alone, exchange_volume, make_facts
+from gcnmpi.schemes.forecast import (
+    ROWS,
+    Facts,
+    Sparse,
+    alone,
+    exchange_volume,
+    make_facts,
+    mixed_ones,
+)
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
@@ -84,7 +97,10 @@ def load(
     if isinstance(forecast, BroadcastForecast):
         options |= {"overlap": forecast.overlap}
         return load_broadcast(runtime, source, config, demand, forecast, options)
-    options |= {"backward": "fold" if facts.folds else "expand"}
+    options |= {
+        "exchange": "mixed" if facts.mixed else "rows",
+        "backward": "fold" if facts.folds else "expand",
+    }
     max_bytes = config.loading.max_buffer_mb * 2**20
     tiling = block_rows(comm, source, copies, config)
     # A transpose that is expanded has the pattern of M, and so its plan.
@@ -93,16 +109,20 @@ def load(
     grid = forecast.count, copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))
     first = int(tiling.cuts[share(forecast.count, copies, tiling.copy).start])
-    needed = needed_rows(forward, first, tiling)
-    plan = plan_of(column.comm, tiling, needed, max_bytes)
-    of_column = dataclasses.replace(runtime, comm=column.comm)
-    products = HaloProduct(of_column, plan, config.scheme)
+    plan = plan_of(column.comm, tiling, needed_rows(forward, first, tiling), max_bytes)
     local = localise(forward, first, tiling, plan)
     transposed = None if facts.folds else local
     if backward is not None:
         transposed = localise(backward, first, tiling, plan)
-    operands = products.both(local, transposed)
-    received = {comm.rank: (len(needed), len(np.unique(block_of(needed, tiling))))}
+    packings: Sequence[sp.csr_array | None] = (None, None)
+    if facts.mixed:
+        both = [local] if transposed is None or transposed is local else [local, transposed]
+        owners = block_of(plan.halo, tiling)
+        plan, both, packings = mixed(column.comm, plan, owners, both, max_bytes)
+        local, transposed = both[0], None if facts.folds else both[-1]
+    products = HaloProduct(dataclasses.replace(runtime, comm=column.comm), plan, config)
+    operands = products.both(local, transposed, packings)
+    received = {comm.rank: (plan.nhalo, len(plan.recv_peers))}
     kept = {comm.rank: products.kept}
     halo, halo_kept = None, {}
     if demand.rows:
@@ -172,40 +192,43 @@ class NeededForecast(BlockRowsForecast):
         if product in ROWS:
             block = rank // self.copies
             rows = self._metrics["send_rows"][block] + self._metrics["recv_rows"][block]
-            return rows * sizes[0] * self.facts.itemsize
+            return self.facts.buffer_bytes(rows, sizes[0])
         if not product.startswith("aggregate"):
             return 0
         rows = self._received(rank)[0] + self._sent(rank)[0]
-        return rows * sizes[0] * self.facts.itemsize
+        return self.facts.buffer_bytes(rows, sizes[0])
 
-    def _stages(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _stages(self, rank: int, product: str, width: int) -> Volume:
         sent, received = self._sent(rank), self._received(rank)
         back = product == "aggregate_t" and self.facts.folds
         if back:
             sent, received = received, sent
-        volume = Volume(sent[0] * row_bytes, received[0] * row_bytes, sent[1])
-        return self.kept.get(rank, Kept()).off(volume, row_bytes, back)
+        message, row = self.facts.message_bytes(width), self.facts.row_bytes(width)
+        volume = Volume(sent[0] * message, received[0] * message, sent[1])
+        return self.kept.get(rank, Kept()).off(volume, message, row, back)
 
-    def _rows(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _rows(self, rank: int, product: str, width: int) -> Volume:
         """All that a part sends and receives in 1D, on each copy of it."""
         block, back = rank // self.copies, product == "fold"
-        volume = exchange_volume(self._metrics, block, row_bytes, back)
-        return self.halo_kept.get(rank, Kept()).off(volume, row_bytes, back)
+        message, row = self.facts.message_bytes(width), self.facts.row_bytes(width)
+        volume = exchange_volume(self._metrics, block, message, back)
+        return self.halo_kept.get(rank, Kept()).off(volume, message, row, back)
 
-    def _sum(self, rank: int, product: str, row_bytes: int) -> Volume:
+    def _sum(self, rank: int, product: str, width: int) -> Volume:
         """An all-reduce; after a fold the broadcast of the copy that is complete."""
         block, copy = divmod(rank, self.copies)
         if product == "aggregate" or not self.facts.folds or self.copies == 1:
-            return super()._sum(rank, product, row_bytes)
+            return super()._sum(rank, product, width)
         root = copy == copy_of(self.count, self.copies, block)
-        return broadcast(self.rows(block) * row_bytes, self.copies, root)
+        return broadcast(self.rows(block) * self.facts.row_bytes(width), self.copies, root)
 
     def _multiplied(self, rank: int, width: int) -> Sequence[Sparse]:
         """One product with the rows of the share that are there."""
         block, copy = divmod(rank, self.copies)
         own = self.rows(block) if block in share(self.count, self.copies, copy) else 0
         inner = own + self._received(rank)[0]
-        return [Sparse(self.rows(block), inner, self._tile_entries(rank), width)]
+        entries = self._tile_entries(rank) + mixed_ones(self.facts, block) // self.copies
+        return [Sparse(self.rows(block), inner, entries, width)]
 
     @property
     def _keeps_transpose(self) -> bool:

@@ -278,6 +278,10 @@ class SummaForecast:
         tile = sum(self._average(i, stage) for stage in stages)
         return tile * (1 if self.facts.one_tile else 2)
 
+    def loaded(self, rank: int) -> int:
+        """The same: none of them move."""
+        return self.entries(rank)
+
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """What is received in a stage, tiles in the form that travels, and partial sums.
 

@@ -364,6 +364,10 @@ class TensorForecast:
         """Of all different tiles (section 5.1: min(3, L) or min(6, L), and their transposes)."""
         return sum(self._entries(tile) for tile in {t for pair in self.tiles(rank) for t in pair})
 
+    def loaded(self, rank: int) -> int:
+        """The same: none of them move."""
+        return self.entries(rank)
+
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """The block of W or of its gradient; twice where that is transposed afterwards."""
         if product not in ("combine", "combine_t", "weight_grad"):

@@ -24,12 +24,23 @@ FILE = click.Path(path_type=Path)
 
 
 def _vertex_data_options(command: Callable) -> Callable:
-    """--features, --labels, the masks, and what says which vertex a row is of."""
+    """--features, --labels, --targets, the masks, and what says which vertex a row is of."""
     options = [
         click.option("--features", metavar="X|random:D", help="A file, or D random columns."),
         click.option("--labels", metavar="Y|random:C", help="A file, or C random classes."),
+        click.option(
+            "--targets",
+            metavar="FILE",
+            type=FILE,
+            help="Numbers to learn, or several labels a vertex as 0 and 1; NaN where unknown.",
+        ),
         *(
-            click.option(f"--{name}-mask", metavar="FILE", type=FILE, help=f"Vertices to {verb}.")
+            click.option(
+                f"--{name}-mask",
+                metavar="FILE",
+                type=FILE,
+                help=f"Vertices to {verb}; a column for each split, or a * in FILE for its number.",
+            )
             for name, verb in (("train", "train on"), ("val", "validate on"), ("test", "test on"))
         ),
         click.option(
@@ -154,14 +165,15 @@ Examples:
 @_vertex_data_options
 @json_option
 def attach(graph: Path, as_json: bool, **options: Any) -> None:
-    """Add features, labels and masks to a graph folder, or replace those that it has.
+    """Add features, labels, targets and masks to a graph folder, or replace those that it has.
 
     Arcs and partitions stay as they are.
     """
     masks = _masks(options)
-    changed = options["keep_features"] != AUTOMATIC
-    if options["features"] is None and options["labels"] is None and not masks and not changed:
-        raise UserError("there is nothing to attach", "give --features, --labels or a mask")
+    given = any(options[name] is not None for name in ("features", "labels", "targets"))
+    if not masks and not given and options["keep_features"] == AUTOMATIC:
+        hint = "give --features, --labels, --targets or a mask"
+        raise UserError("there is nothing to attach", hint)
     manifest = assemble.attach_files(graph, masks=masks, **options)
     _show_data(graph, manifest, as_json)
 

@@ -27,7 +27,8 @@ from partition.cli.common import (
 from partition.errors import UserError, unknown_name
 from partition.graph.store import Partition, has_partition, read_partition
 from partition.pipeline import adding, balance
-from partition.pipeline.portfolio import TIME_LIMIT, Network, add_best
+from partition.pipeline.estimates import Network
+from partition.pipeline.portfolio import AIMS, TIME_LIMIT, add_best
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import MAPPINGS, NODES_FIRST, choose_tool
 from partition.refinement.objective import EXCHANGES, WEIGHTS, Objective
@@ -124,6 +125,12 @@ Examples:
 @click.option("--beta", type=float, help="For auto: seconds per byte.  [default: 1e-10]")
 @click.option("--width", type=int, help="For auto: float32 columns of a row.  [default: 64]")
 @click.option(
+    "--exchange",
+    metavar="|".join(AIMS),
+    help="For auto: the exchange that the partition is for; auto: the shorter one.  "
+    "[default: auto]",
+)
+@click.option(
     "--if-missing", is_flag=True, help="Do nothing if the partition --name into K parts exists."
 )
 @force_option
@@ -131,8 +138,8 @@ Examples:
 def add(
     graph: Path, model: str, k: int, tool: str | None, objective: str | None,
     settings: tuple[str, ...], refine: bool, weigh: tuple[str, ...], time_limit: float | None,
-    alpha: float | None, beta: float | None, width: int | None, if_missing: bool, force: bool,
-    as_json: bool, **arguments: Any,
+    alpha: float | None, beta: float | None, width: int | None, exchange: str | None,
+    if_missing: bool, force: bool, as_json: bool, **arguments: Any,
 ) -> None:  # fmt: skip
     """Partition a graph and store the result in its folder."""
     if if_missing:
@@ -145,8 +152,8 @@ def add(
         if "objective" in options:
             raise UserError("--objective and --set objective=… say the same: give one of them")
         options["objective"] = objective
-    exchange = MODELS[model].exchange if model in MODELS else "rows"
-    wanted = parse_objective(weigh, exchange) if refine or weigh else None
+    of_model = MODELS[model].exchange if model in MODELS else "rows"
+    wanted = parse_objective(weigh, of_model) if refine or weigh else None
     _refuse_unused(model, tool, wanted is not None)
     network = {"alpha": alpha, "beta": beta, "width": width}
     given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
@@ -156,13 +163,14 @@ def add(
                 raise UserError(f"--model {AUTO} chooses tools and their options itself")
             made = add_best(
                 graph, k, time_limit=TIME_LIMIT if time_limit is None else time_limit,
-                network=Network(**given), objective=wanted, overwrite=force, report=report,
-                **arguments,
+                network=Network(**given), exchange=exchange or "auto", objective=wanted,
+                overwrite=force, report=report, **arguments,
             )  # fmt: skip
         else:
-            if given or time_limit is not None:
+            if given or time_limit is not None or exchange is not None:
                 raise UserError(
-                    "--time-limit, --alpha, --beta and --width are options of --model auto",
+                    "--time-limit, --alpha, --beta, --width and --exchange are options of --model "
+                    "auto",
                     "a time limit for refinement alone: gcn-partition refine",
                 )
             made = adding.add_partition(

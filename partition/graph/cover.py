@@ -12,8 +12,11 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse import csgraph
 
+from partition.graph.graph import index_dtype
+
+LEAST_SHARE = 64  # leaves are taken off while that removes more than one in so many
+Numbered = tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]
 SPARSE = 32  # of fewer numbers than one in so many it is quicker to sort them than to mark them
 
 
@@ -25,8 +28,9 @@ def summed_entries(
     Part s sends part r the rows j of the pair's entries that are not marked, and the partial sums
     of the rows i of those that are: the distinct ones of both are together a minimum vertex cover.
 
-    Of several minimum covers, the one of most rows of H and fewest partial sums is taken: a row can
-    leave at once and is not added where it arrives. An entry whose row *and* column are in the
+    All minimum covers of a pair have the same size: which one is taken decides where work is done,
+    but not how much any part sends. It is the one of most rows of H and fewest partial sums: a row
+    can leave at once and is not added where it arrives. An entry whose row *and* column are in the
     cover is served by the row of H. There is one such cover (Dulmage and Mendelsohn 1958), so the
     result depends on neither the order of the entries nor how rows, columns and parts are
     numbered. The entries of a pair alone decide on them: both ends of an exchange, who know
@@ -51,19 +55,104 @@ def summed_entries(
         return summed
     # All pairs in one bipartite graph: a column once for each part that needs it, a row once for
     # each part that has columns of it. So each of its components lies within a pair.
-    left, nleft = _numbered(np.asarray(columns)[cut], np.asarray(row_parts)[cut])
-    right, nright = _numbered(np.asarray(rows)[cut], np.asarray(column_parts)[cut])
-    covered = _rows_in_cover(left, right, nleft, nright)
-    summed[cut] = ~covered[left]
+    left, of_left = numbered(np.asarray(columns)[cut], np.asarray(row_parts)[cut])
+    right, of_right = numbered(np.asarray(rows)[cut], np.asarray(column_parts)[cut])
+    summed[cut] = ~rows_in_cover(left, right, len(of_left[0]), len(of_right[0]))[left]
     return summed
 
 
-def _rows_in_cover(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) -> np.ndarray:
-    """The left vertices of the minimum vertex cover that has most of them: (nleft,) bool.
+def rows_in_cover(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) -> np.ndarray:
+    """The left vertices of the minimum vertex cover that has most of them.
+
+    With the two sides exchanged it is the cover of the transposed entries, where rows are sums and
+    sums are rows.
+
+    Parameters
+    ----------
+    left, right : (m,) integers
+        Ends of the edges of a bipartite graph, 0..nleft−1 and 0..nright−1; each edge once.
+
+    Returns
+    -------
+    (nleft,) bool
+
+    Notes
+    -----
+    Leaves go first, as in the matching of Karp and Sipser (1981), all of a side at a time. The only
+    neighbour of a right leaf is in the cover. The only neighbour v of a left leaf is in a minimum
+    cover too, but the leaf can take its place if all other neighbours of v are in the cover: this
+    is decided at the end, in the opposite order. Where few entries serve a row or a sum, which is
+    so in most graphs, hardly any edges are left for the search of a largest matching.
+    """
+    covered = np.zeros(nleft, bool)
+    undecided: list[tuple[np.ndarray, np.ndarray]] = []
+    enough = (len(left) + nleft + nright) // LEAST_SHARE
+    before = len(left) + enough + 1
+    while before - len(left) > enough:
+        before = len(left)
+        covered[left[_leaves(right, nright)]] = True
+        edges = ~covered[left]
+        left, right = left[edges], right[edges]
+        shed = np.zeros(nright, bool)
+        shed[right[_leaves(left, nleft)]] = True
+        edges = shed[right]
+        undecided.append((left[edges], right[edges]))
+        np.logical_not(edges, out=edges)
+        left, right = left[edges], right[edges]
+    if len(left):
+        covered |= _by_matching(left, right, nleft, nright)
+    while undecided:
+        left, right = undecided.pop()
+        without = ~covered[left]
+        left, right = left[without], right[without]
+        covered[left[_leaves(right, nright)]] = True  # the leaf itself is all that is left
+    return covered
+
+
+def numbered(major: np.ndarray, minor: np.ndarray) -> Numbered:
+    """Numbers for the different pairs (major, minor), in their order; and the pair of each number.
+
+    Parameters
+    ----------
+    major, minor : (m,) integers
+        From 0 on.
+
+    Returns
+    -------
+    number : (m,) integers
+    pairs : two (count,) int64
+    """
+    factor = int(minor.max(initial=0)) + 1
+    keys = major.astype(np.int64)
+    keys *= factor
+    keys += minor
+    bound = int(keys.max(initial=-1)) + 1
+    if bound > SPARSE * len(keys):
+        distinct, number = np.unique(keys, return_inverse=True)
+    else:
+        found = np.zeros(bound, bool)
+        found[keys] = True
+        distinct = np.flatnonzero(found)
+        place = np.empty(bound, index_dtype(bound))
+        place[distinct] = np.arange(len(distinct), dtype=place.dtype)
+        number = place[keys]
+    return number.astype(index_dtype(bound), copy=False), np.divmod(distinct, factor)
+
+
+def _leaves(ends: np.ndarray, n: int) -> np.ndarray:
+    """Which edges are the only ones of their ends, numbers below n: (m,) bool."""
+    return (np.bincount(ends, minlength=n) == 1)[ends]
+
+
+def _by_matching(left: np.ndarray, right: np.ndarray, nleft: int, nright: int) -> np.ndarray:
+    """What :func:`rows_in_cover` says, by a largest matching (Hopcroft and Karp 1973).
 
     A left vertex is in no such cover if and only if an alternating path joins it to a left vertex
-    that a largest matching leaves alone: then every minimum cover has its neighbours instead.
+    that a largest matching leaves alone: then every minimum cover has its neighbours instead. Left
+    vertices without edges are not in it.
     """
+    from scipy.sparse import csgraph  # takes 0.2 s, which most small graphs are spared
+
     ones = np.ones(len(left), np.int8)
     graph = sp.coo_array((ones, (left, right)), shape=(nleft, nright)).tocsr()
     mate = csgraph.maximum_bipartite_matching(graph, perm_type="column")  # of left; −1: none
@@ -85,16 +174,3 @@ def _rows_in_cover(left: np.ndarray, right: np.ndarray, nleft: int, nright: int)
     covered = np.ones(nleft + 1, bool)
     covered[reached] = False
     return covered[:nleft]
-
-
-def _numbered(major: np.ndarray, minor: np.ndarray) -> tuple[np.ndarray, int]:
-    """Numbers 0..count−1 for the different pairs (major, minor), in their order; and the count."""
-    keys = major.astype(np.int64) * (int(minor.max()) + 1) + minor
-    bound = int(keys.max()) + 1
-    if bound > SPARSE * len(keys):
-        distinct, number = np.unique(keys, return_inverse=True)
-        return number, len(distinct)
-    found = np.zeros(bound, bool)
-    found[keys] = True
-    number = np.cumsum(found, dtype=np.int64) - 1
-    return number[keys], int(number[-1]) + 1

@@ -7,7 +7,7 @@ are the targets of the arcs that leave vertex s, increasing and without repetiti
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -38,11 +38,14 @@ class Graph:
         An array, or what reads like one.
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
-    masks : mapping of "train" / "val" / "test" to (n,) bool
+    masks : mapping of "train" / "val" / "test" to (n,) bool, or to (n, splits) bool
+        A column for each split; what has one only is in all of them.
     class_names : tuple of str, optional
         Names of the classes, where they are not their numbers.
     ids : (n,) int64 or str, optional
         The vertices' ids in the source file, where they were not 0..n−1.
+    targets : (n, c) float32 or float64, optional
+        Numbers to be learned, or several labels a vertex as 0 and 1; NaN where one is unknown.
     """
 
     indptr: np.ndarray
@@ -53,6 +56,7 @@ class Graph:
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     ids: np.ndarray | None = None
     class_names: tuple[str, ...] | None = None
+    targets: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -70,6 +74,11 @@ class Graph:
         if self.labels is None or not len(self.labels):
             return 0
         return max(0, int(self.labels.max()) + 1)
+
+    @property
+    def splits(self) -> int:
+        """Number of splits into masks; 1 also without masks."""
+        return max((mask.shape[1] for mask in self.masks.values() if mask.ndim == 2), default=1)
 
     def adjacency(self) -> sp.csr_array:
         """A as a SciPy matrix of float64 that shares the index arrays."""
@@ -298,6 +307,15 @@ def check_labels(graph: Graph, classes: int) -> None:
             raise UserError(f"labels.npy has a label outside -1..{classes - 1}", _AGAIN)
 
 
+def check_targets(graph: Graph) -> None:
+    """A UserError if a target is infinite."""
+    if graph.targets is None:
+        return
+    for start in range(0, graph.n, _AT_ONCE):
+        if np.isinf(graph.targets[start : start + _AT_ONCE]).any():
+            raise UserError("targets.npy has a target that is infinite", _AGAIN)
+
+
 def symmetry(graph: Graph) -> tuple[bool, bool]:
     """Whether the pattern of A is symmetric, and whether its values are too."""
     matrix = graph.adjacency()
@@ -348,12 +366,47 @@ def row_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
     return sizes
 
 
+def of_split(graph: Graph, split: int) -> Graph:
+    """The graph with the masks of one split, (n,) bool each.
+
+    Raises
+    ------
+    UserError
+        If there is no split of that number, from 0.
+    """
+    if not 0 <= split < graph.splits:
+        raise UserError(
+            f"there is no split {split}: the masks have {graph.splits}",
+            f"the splits are 0 to {graph.splits - 1}" if graph.splits > 1 else "leave --split out",
+        )
+    masks = {name: mask if mask.ndim == 1 else mask[:, split] for name, mask in graph.masks.items()}
+    return replace(graph, masks=masks)
+
+
+def known_vertices(graph: Graph) -> np.ndarray | None:
+    """Which vertices have a label, or a target that is known, (n,) bool; None without either."""
+    known = None
+    if graph.labels is not None and graph.classes:
+        known = np.asarray(graph.labels) != UNLABELLED
+    if graph.targets is not None:
+        targets = np.empty(graph.n, bool)
+        for start in range(0, graph.n, _AT_ONCE):
+            piece = slice(start, start + _AT_ONCE)
+            targets[piece] = ~np.isnan(graph.targets[piece]).all(axis=1)
+        known = targets if known is None else known | targets
+    return known
+
+
 def training_vertices(graph: Graph) -> np.ndarray | None:
-    """Which vertices train, (n,) bool: the mask, or all labelled ones; None without labels."""
-    if graph.labels is None or not graph.classes:
-        return None
-    labelled = np.asarray(graph.labels) != UNLABELLED
-    return labelled & graph.masks["train"] if "train" in graph.masks else labelled
+    """Which vertices train, (n,) bool: the mask, or all labelled ones; None without labels.
+
+    Of several splits, the first one.
+    """
+    known = known_vertices(graph)
+    mask = graph.masks.get("train")
+    if known is None or mask is None:
+        return known
+    return known & (mask if mask.ndim == 1 else mask[:, 0])
 
 
 def chunks(indptr: np.ndarray, limit: int = 1 << 22) -> Iterator[tuple[int, int]]:

@@ -19,9 +19,8 @@ from partition.graph.sparse_rows import SparseRows
 from partition.records import atomic_file, open_regular, to_json
 
 FORMAT = "gcnmpi-graph"
-VERSION = 2
-SPARSE_VERSION = 3  # of folders whose features are kept as CSR
-READABLE = (1, 2, 3)  # version 1 has no data_id
+VERSION = 3
+READABLE = (1, 2, 3)  # version 1 has no data_id; 2 no targets, one split only, dense features
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
 # What a row of a history has where its partition was measured.
@@ -53,6 +52,10 @@ class Manifest:
         Which of "train", "val", "test" there are.
     class_names : tuple of str
         Names of the classes; empty where they are their numbers.
+    targets : int
+        Columns of the targets; 0 where there are none.
+    splits : int
+        How many splits the masks are of.
     source : mapping
         Where the graph came from, and what became of its self-loops and duplicate arcs.
     """
@@ -72,6 +75,8 @@ class Manifest:
     source: Mapping[str, Any]
     class_names: tuple[str, ...] = ()
     data_id: str = ""
+    targets: int = 0
+    splits: int = 1
     feature_entries: int = 0
     format: str = FORMAT
     version: int = VERSION
@@ -133,7 +138,7 @@ def content_id(graph: Graph) -> str:
 
 
 def data_id(graph: Graph) -> str:
-    """Hash of what belongs to the vertices: features, labels, masks, ids; 32 hex digits.
+    """Hash of what belongs to the vertices: features, labels, targets, masks, ids; 32 hex digits.
 
     Which of them there are counts too, with their types and shapes, and the names of the classes.
     """
@@ -158,6 +163,7 @@ def vertex_arrays(graph: Graph) -> dict[str, Any]:
     named = {
         "features": graph.features,
         "labels": graph.labels if graph.classes else None,
+        "targets": graph.targets,
         "ids": graph.ids,
     } | {f"{name}_mask": graph.masks.get(name) for name in MASKS}
     return {
@@ -184,7 +190,7 @@ def read_manifest(path: Path) -> Manifest:
     if facts.get("format") != FORMAT:
         raise UserError(f"{file} does not describe a graph")
     if facts.get("version") not in READABLE:
-        known = " and ".join(map(str, READABLE))
+        known = ", ".join(map(str, READABLE))
         raise UserError(
             f"{path} has format version {facts.get('version')!r}, this program reads {known}",
             "import the graph again",
@@ -314,6 +320,10 @@ def _is_masks(value: Any) -> bool:  # they name files
     return names and len(set(value)) == len(value)
 
 
+def _is_splits(value: Any) -> bool:
+    return _is_count(value) and value > 0
+
+
 def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(type(name) is str for name in value)
 
@@ -377,7 +387,8 @@ _MANIFEST: dict[str, Callable[[Any], bool]] = {
     "id": _is_text, "name": _is_text, "n": _is_count, "nnz": _is_count, "directed": _is_flag,
     "symmetric_pattern": _is_flag, "symmetric_values": _is_flag, "weighted": _is_flag,
     "direction": _is_direction, "features": _is_count, "classes": _is_count, "masks": _is_masks,
-    "source": _is_object, "data_id": _is_text, "feature_entries": _is_count,
+    "source": _is_object, "data_id": _is_text, "targets": _is_count, "splits": _is_splits,
+    "feature_entries": _is_count,
     "class_names": _is_names,
 }  # fmt: skip
 

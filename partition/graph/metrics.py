@@ -10,17 +10,26 @@ and they equal ``rows × width × itemsize`` of the figures here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph.cover import summed_entries
-from partition.graph.graph import Graph, chunks, columns, row_sizes, training_vertices
+from partition.graph.cover import Numbered, numbered, rows_in_cover
+from partition.graph.graph import (
+    DIRECTIONS,
+    Graph,
+    chunks,
+    columns,
+    index_dtype,
+    row_sizes,
+    training_vertices,
+)
 from partition.graph.sampling import segments
 
 SPARSE = 32  # of fewer numbers than one in so many it is quicker to sort them than to mark them
-AT_ONCE = 1 << 22  # entries whose cover is computed at once; of one part, if it has more
+AT_ONCE = 1 << 20  # entries whose cover is computed at once; of one part, if it has more
 
 
 @dataclass(frozen=True)
@@ -205,40 +214,85 @@ def measure_mixed(graph: Graph, parts: np.ndarray, k: int, direction: str = "in"
 
     Parameters and errors are those of :func:`measure`. Training vertices are not counted again.
     """
+    return _measure_mixed(graph, parts, k, (direction,))[direction]
+
+
+def measure_mixed_both(graph: Graph, parts: np.ndarray, k: int) -> dict[str, Metrics]:
+    """:func:`measure_mixed` in both directions, in less time than one after the other."""
+    return _measure_mixed(graph, parts, k, DIRECTIONS)
+
+
+def _measure_mixed(
+    graph: Graph, parts: np.ndarray, k: int, directions: Sequence[str]
+) -> dict[str, Metrics]:
     parts = _checked(graph, parts, k)
-    # M by rows or by columns, as the graph has it: all pairs with one end in a group of parts.
-    work = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k).astype(np.int64)
-    of_rows, of_sums = (sp.csr_array((k, k), dtype=np.int64) for _ in range(2))
+    counts = {direction: _MixedCounts(graph, parts, k, direction) for direction in directions}
     indptr, indices = np.asarray(graph.indptr), np.asarray(graph.indices)
-    members = np.argsort(parts, kind="stable")
+    members = np.argsort(parts, kind="stable").astype(index_dtype(graph.n))
     entries = np.append(0, np.cumsum(np.diff(indptr)[members]))
     bounds = np.searchsorted(parts[members], np.arange(k + 1))
     for first, last in chunks(entries[bounds], AT_ONCE) if k > 1 else ():
+        # All pairs of parts with the sources of arcs in one of a few parts.
         vertices = members[bounds[first] : bounds[last]]
-        place, counts = segments(indptr, vertices)
-        major, minor = np.repeat(vertices, counts), indices[place]
-        row, column = (minor, major) if direction == "in" else (major, minor)
-        receiver, sender = parts[row], parts[column]
-        summed = summed_entries(row, column, receiver, sender)
-        by_row = ~summed & (receiver != sender)
-        of_rows += _different(column[by_row], receiver[by_row], parts, k)
-        of_sums += _different(row[summed], sender[summed], parts, k).T
-        work += np.bincount(sender[summed], minlength=k) - np.bincount(
-            receiver[summed], minlength=k
+        place, sizes = segments(indptr, vertices)
+        source, target = np.repeat(vertices, sizes), indices[place]
+        cut = parts[source] != parts[target]
+        source, target = source[cut], target[cut]
+        of_source = numbered(source, parts[target])
+        of_target = numbered(target, parts[source])
+        for direction, count in counts.items():
+            count.add(*((of_source, of_target) if direction == "in" else (of_target, of_source)))
+    return {direction: count.metrics(direction) for direction, count in counts.items()}
+
+
+class _MixedCounts:
+    """Counts of the mixed exchange in one direction, cover after cover."""
+
+    def __init__(self, graph: Graph, parts: np.ndarray, k: int, direction: str) -> None:
+        self._parts, self._k = parts, k
+        entries = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
+        self._nnz = entries.astype(np.int64)
+        self._rows, self._sums = (sp.csr_array((k, k), dtype=np.int64) for _ in range(2))
+
+    def add(self, columns: Numbered, rows: Numbered) -> None:
+        """Count the cover of some pairs of parts, all of whose entries are here.
+
+        Parameters
+        ----------
+        columns, rows : results of ``numbered``
+            Of each entry its column with the part that receives, and its row with the part that
+            sends.
+        """
+        (left, (column, receiver)), (right, (row, sender)) = columns, rows
+        by_row = rows_in_cover(left, right, len(column), len(row))
+        right = right[~by_row[left]]
+        summed = np.bincount(right, minlength=len(row))  # entries of each partial sum
+        sent = summed > 0
+        self._rows += self._pairs(self._parts[column[by_row]], receiver[by_row])
+        self._sums += self._pairs(sender[sent], self._parts[row[sent]])
+        for ends, sign in ((sender, 1), (self._parts[row], -1)):
+            moved = np.bincount(ends, weights=summed, minlength=self._k)
+            self._nnz += sign * moved.astype(np.int64)
+
+    def metrics(self, direction: str) -> Metrics:
+        """What was counted."""
+        exchange = (self._rows + self._sums).tocsr()
+        return Metrics(
+            k=self._k,
+            direction=direction,
+            rows=np.bincount(self._parts, minlength=self._k).tolist(),
+            nnz=self._nnz.tolist(),
+            send_rows=exchange.sum(axis=1).tolist(),
+            recv_rows=exchange.sum(axis=0).tolist(),
+            send_messages=np.diff(exchange.indptr).tolist(),
+            recv_messages=np.bincount(exchange.indices, minlength=self._k).tolist(),
+            send_sums=self._sums.sum(axis=1).tolist(),
+            recv_sums=self._sums.sum(axis=0).tolist(),
         )
-    exchange = (of_rows + of_sums).tocsr()
-    return Metrics(
-        k=k,
-        direction=direction,
-        rows=np.bincount(parts, minlength=k).tolist(),
-        nnz=work.tolist(),
-        send_rows=exchange.sum(axis=1).tolist(),
-        recv_rows=exchange.sum(axis=0).tolist(),
-        send_messages=np.diff(exchange.indptr).tolist(),
-        recv_messages=np.bincount(exchange.indices, minlength=k).tolist(),
-        send_sums=of_sums.sum(axis=1).tolist(),
-        recv_sums=of_sums.sum(axis=0).tolist(),
-    )
+
+    def _pairs(self, sender: np.ndarray, receiver: np.ndarray) -> sp.csr_array:
+        ones = np.ones(len(sender), np.int64)
+        return sp.coo_array((ones, (sender, receiver)), shape=(self._k, self._k)).tocsr()
 
 
 def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> sp.csr_array:

@@ -128,16 +128,25 @@ class SparseRows:
         return dense
 
 
-def read_rows(
+def read_features(
     load: Callable[[str, tuple[int, ...], str], np.ndarray], shape: tuple[int, int], entries: int
-) -> SparseRows:
-    """The matrix of a graph folder; ``load(name, shape, kind)`` maps one of its arrays.
+) -> np.ndarray | SparseRows | None:
+    """The features of a graph folder, if it has any, as it keeps them.
+
+    Parameters
+    ----------
+    load : callable
+        ``load(name, shape, kind)`` maps one of its arrays.
+    entries : int
+        Of features that are kept as a sparse matrix; 0: they are dense.
 
     Raises
     ------
     UserError
         If the row pointers do not have so many entries.
     """
+    if not entries:
+        return load("features", shape, "f") if shape[1] else None
     (n, width), lengths = shape, (shape[0] + 1, entries, entries)
     files = zip(FILES, lengths, "iif", strict=True)
     indptr, indices, data = (load(name, (length,), kind) for name, length, kind in files)

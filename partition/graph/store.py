@@ -4,7 +4,7 @@
 
     NAME.graph/
         manifest.json
-        indptr.npy indices.npy [weights.npy] [labels.npy]
+        indptr.npy indices.npy [weights.npy] [labels.npy] [targets.npy]
         [features.npy, or features_indptr.npy features_indices.npy features_data.npy]
         [train_mask.npy val_mask.npy test_mask.npy] [ids.npy]
         partitions/NAME.npz  NAME.json
@@ -31,14 +31,13 @@ from partition.graph.graph import (
     Graph,
     check_arcs,
     check_labels,
+    check_targets,
     symmetry,
     training_vertices,
 )
 from partition.graph.manifest import (
     PARTITION_FORMAT,
     PARTITION_VERSION,
-    SPARSE_VERSION,
-    VERSION,
     Manifest,
     Partition,
     content_id,
@@ -50,7 +49,7 @@ from partition.graph.manifest import (
     vertex_arrays,
     write_json,
 )
-from partition.graph.sparse_rows import SparseRows, kept_form, read_rows
+from partition.graph.sparse_rows import SparseRows, kept_form, read_features
 from partition.locks import folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
@@ -120,7 +119,8 @@ def write_graph(
         data_id=data_id(graph),
         class_names=graph.class_names or (),
         feature_entries=entries,
-        version=SPARSE_VERSION if entries else VERSION,
+        targets=0 if graph.targets is None else int(graph.targets.shape[1]),
+        splits=graph.splits,
     )
     arrays = _arrays(graph)
     _check_room(path, sum(array.nbytes for array in arrays.values()))
@@ -199,15 +199,20 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
     def load(name: str, shape: tuple[int, ...], kind: str) -> np.ndarray:
         return _map_array(path / f"{name}.npy", shape, kind)
 
+    def load_mask(name: str) -> np.ndarray:
+        shapes = [(n,), (n, manifest.splits)] if manifest.splits > 1 else [(n,)]
+        return _map_array(path / f"{name}_mask.npy", shapes[0], "b", *shapes[1:])
+
     graph = Graph(
         indptr=load("indptr", (n + 1,), "i"),
         indices=load("indices", (nnz,), "i"),
         weights=load("weights", (nnz,), "f") if manifest.weighted else None,
-        features=_features(manifest, load),
+        features=read_features(load, (n, manifest.features), manifest.feature_entries),
         labels=load("labels", (n,), "i") if manifest.classes else None,
-        masks={name: load(f"{name}_mask", (n,), "b") for name in manifest.masks},
+        masks={name: load_mask(name) for name in manifest.masks},
         ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
         class_names=manifest.class_names or None,
+        targets=load("targets", (n, manifest.targets), "f") if manifest.targets else None,
     )
     if graph.indptr[0] != 0 or graph.indptr[-1] != nnz:
         raise UserError(
@@ -219,6 +224,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         try:
             check_arcs(graph, 0, n)
             check_labels(graph, manifest.classes)
+            check_targets(graph)
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
     return StoredGraph(path, manifest, graph)
@@ -403,17 +409,10 @@ def _arrays(graph: Graph) -> dict[str, np.ndarray]:
     return named
 
 
-def _features(
-    manifest: Manifest, load: Callable[..., np.ndarray]
-) -> np.ndarray | SparseRows | None:
-    """The features of a folder, as they are kept."""
-    shape = manifest.n, manifest.features
-    if manifest.feature_entries:
-        return read_rows(load, shape, manifest.feature_entries)
-    return load("features", shape, "f") if manifest.features else None
-
-
-def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
+def _map_array(
+    path: Path, shape: tuple[int, ...], kind: str, *others: tuple[int, ...]
+) -> np.ndarray:
+    """An array of that shape, or of one of the others."""
     if not path.exists():
         raise UserError(f"{path} is missing", "import the graph again")
     try:
@@ -422,7 +421,7 @@ def _map_array(path: Path, shape: tuple[int, ...], kind: str) -> np.ndarray:
         raise UserError(
             f"{path} is damaged or truncated: {error.message}", "import it again"
         ) from None
-    if array.shape != shape or array.dtype.kind not in kind:
+    if array.shape not in (shape, *others) or array.dtype.kind not in kind:
         raise UserError(
             f"{path} holds {array.dtype} {array.shape}, the manifest asks for {shape}",
             "import the graph again",

@@ -36,6 +36,7 @@ def import_graph(
     self_loops: str = "keep",
     features: str | os.PathLike | None = None,
     labels: str | os.PathLike | None = None,
+    targets: str | os.PathLike | None = None,
     masks: Mapping[str, str | os.PathLike] | None = None,
     mask_numbers: str | None = None,
     seed: int = 0,
@@ -54,7 +55,7 @@ def import_graph(
         See :func:`partition.graph.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
-    features, labels, masks, mask_numbers, seed
+    features, labels, targets, masks, mask_numbers, seed
         See :func:`attach`.
 
     Raises
@@ -69,13 +70,13 @@ def import_graph(
         raise unknown_name("direction", direction, DIRECTIONS)
     layout = layout or Layout()
     ids = layout.ids
-    check_vertex_data(features, labels, masks or {}, seed, ids, mask_numbers)
+    check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers)
     check_target(out_path, overwrite)
 
     in_order = replace(layout, ids=None) if str(ids) == SORTED else layout
     source = read_source(source_path, format, in_order)
     if str(ids) == SORTED or "ids" not in LAYOUTS.get(source.format, ()):
-        check_ids_are_used(ids, features, labels, masks)
+        check_ids_are_used(ids, features, labels, targets, masks)
     try:
         graph, facts = build_graph(
             source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
@@ -87,13 +88,14 @@ def import_graph(
         graph,
         features=features,
         labels=labels,
+        targets=targets,
         masks=masks,
         ids=ids,
         mask_numbers=mask_numbers,
         seed=seed,
     )
     facts = {"file": source_path.name} | facts
-    facts |= attached_facts(features, labels, masks, ids, seed)
+    facts |= attached_facts(features, labels, targets, masks, ids, seed)
     return write_graph(
         out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
         keep_features=keep_features,
@@ -105,6 +107,7 @@ def attach_files(
     *,
     features: str | os.PathLike | None = None,
     labels: str | os.PathLike | None = None,
+    targets: str | os.PathLike | None = None,
     masks: Mapping[str, str | os.PathLike] | None = None,
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
@@ -117,7 +120,7 @@ def attach_files(
     ----------
     path : path
         The folder.
-    features, labels, masks, ids, mask_numbers, seed
+    features, labels, targets, masks, ids, mask_numbers, seed
         See :func:`attach`.
     keep_features
         See :func:`partition.graph.store.write_graph`.
@@ -127,20 +130,21 @@ def attach_files(
     UserError
         As :func:`attach`; or if the folder cannot be written.
     """
-    check_vertex_data(features, labels, masks or {}, seed, ids, mask_numbers)
-    check_ids_are_used(ids, features, labels, masks)
+    check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers)
+    check_ids_are_used(ids, features, labels, targets, masks)
     stored = open_graph(path)
     graph = attach(
         stored.graph,
         features=features,
         labels=labels,
+        targets=targets,
         masks=masks,
         ids=ids,
         mask_numbers=mask_numbers,
         seed=seed,
     )
     facts = dict(stored.manifest.source)
-    new = attached_facts(features, labels, masks, ids, seed)
+    new = attached_facts(features, labels, targets, masks, ids, seed)
     new["attached"] = facts.get("attached", {}) | new["attached"]
     return write_graph(
         path, graph, source=facts | new, direction=stored.manifest.direction, overwrite=True,
@@ -151,12 +155,14 @@ def attach_files(
 def attached_facts(
     features: str | os.PathLike | None,
     labels: str | os.PathLike | None,
+    targets: str | os.PathLike | None,
     masks: Mapping[str, str | os.PathLike] | None,
     ids: str | os.PathLike | None,
     seed: int,
 ) -> dict[str, Any]:
     """What the manifest says of vertex data: the names of the files, and the seed."""
-    given = {"features": features, "labels": labels} | dict(masks or {}) | {"ids": ids}
+    given = {"features": features, "labels": labels, "targets": targets}
+    given |= dict(masks or {}) | {"ids": ids}
     attached = {name: Path(value).name for name, value in given.items() if value is not None}
     facts: dict[str, Any] = {"attached": attached} if attached else {}
     if any(value.startswith("random:") for value in attached.values()):

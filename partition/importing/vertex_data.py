@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.graph.graph import MASKS, UNLABELLED, Graph
+from partition.graph.graph import MASKS, Graph, known_vertices
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
 from partition.importing.readers.files import check_file, check_memory
 from partition.importing.readers.numbering import positions, shown_id
@@ -19,6 +21,7 @@ from partition.importing.readers.vertex_files import (
     read_ids,
     read_labels,
     read_mask,
+    read_targets,
 )
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
@@ -31,6 +34,7 @@ def attach(
     *,
     features: str | os.PathLike | None = None,
     labels: str | os.PathLike | None = None,
+    targets: str | os.PathLike | None = None,
     masks: Mapping[str, str | os.PathLike] | None = None,
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
@@ -48,8 +52,12 @@ def attach(
         as do the following.
     labels : path or "random:C"
         (n,) integers or texts, −1 for a vertex without a label; or uniform over 0..C−1.
+    targets : path
+        (n,) or (n, c) numbers to be learned, or several labels a vertex as 0 and 1; NaN where one
+        is unknown.
     masks : mapping of "train" / "val" / "test" to path
-        (n,) bool, (n,) of 0 and 1, or the numbers of the vertices that are in.
+        (n,) bool, (n,) of 0 and 1, or the numbers of the vertices that are in. Of several splits,
+        (n, splits) bool or 0 and 1; or a path with "*" for the number of the split, from 0.
     ids : path or "sorted", optional
         The id of each row: a file; or the graph's ids in increasing order.
     mask_numbers : {"ids", "rows"}, optional
@@ -62,10 +70,10 @@ def attach(
     UserError
         If a file is missing or damaged, has the wrong shape or type, or holds numbers out of
         range; if it can be read in two ways; if a mask has a vertex without a label, or two masks
-        have a vertex in common.
+        of a split have a vertex in common.
     """
     masks = dict(masks or {})
-    check_vertex_data(features, labels, masks, seed, ids, mask_numbers)
+    check_vertex_data(features, labels, targets, masks, seed, ids, mask_numbers)
     n = graph.n
     places = _Places(graph, ids, mask_numbers)
     if features is not None:
@@ -85,15 +93,54 @@ def attach(
             numbers, names = class_labels(rows.values, str(labels))
             found = places.of_vertices(replace(rows, values=numbers), str(labels))
         graph = replace(graph, labels=found, class_names=names)
-    loaded = {name: places.mask(read_mask(path, name), str(path)) for name, path in masks.items()}
+    if targets is not None:
+        found = places.of_vertices(read_targets(targets), str(targets))
+        graph = replace(graph, targets=found)
+    loaded = {name: _mask_of_file(places, name, path) for name, path in masks.items()}
     graph = replace(graph, masks=dict(graph.masks) | loaded)
     _check_masks(graph, masks)
     return graph
 
 
+def _mask_of_file(places: _Places, name: str, path: str | os.PathLike) -> np.ndarray:
+    """(n,) bool, or (n, splits) bool from one file or from one for each split."""
+    files = mask_files(path)
+    if len(files) == 1:
+        return places.mask(read_mask(files[0], name), str(files[0]))
+    found = [places.mask(read_mask(file, name), str(file)) for file in files]
+    for mask, file in zip(found, files, strict=True):
+        if mask.ndim != 1:
+            raise UserError(f"{file} holds several splits, and is one of several files")
+    return np.stack(found, axis=1)
+
+
+def mask_files(path: str | os.PathLike) -> list[Path]:
+    """The files of a mask: one, or for a name with "*" those with 0, 1, 2 … in its place.
+
+    Raises
+    ------
+    UserError
+        If there is no file with a 0.
+    """
+    path = Path(path)
+    if path.name.count("*") != 1 or path.exists():
+        return [path]
+    before, after = path.name.split("*")
+    numbers = itertools.takewhile(
+        lambda file: file.exists(),
+        (path.with_name(f"{before}{k}{after}") for k in itertools.count()),
+    )
+    files = list(numbers)
+    if not files:
+        first = path.with_name(f"{before}0{after}")
+        raise UserError(f"{path}: there is no {first}", "splits are numbered from 0")
+    return files
+
+
 def check_vertex_data(
     features: str | os.PathLike | None,
     labels: str | os.PathLike | None,
+    targets: str | os.PathLike | None,
     masks: Mapping[str, str | os.PathLike],
     seed: int,
     ids: str | os.PathLike | None = None,
@@ -113,7 +160,9 @@ def check_vertex_data(
     if mask_numbers is not None and not masks:
         raise UserError("--mask-numbers says how masks are read, but there is no mask")
     files = [value for value in (features, labels) if value is not None]
-    files = [value for value in files if _random_size(value) is None] + list(masks.values())
+    files = [value for value in files if _random_size(value) is None]
+    files += [] if targets is None else [targets]
+    files += [file for path in masks.values() for file in mask_files(path)]
     for file in files:
         check_file(file)
     if ids is not None and str(ids) != SORTED:
@@ -124,14 +173,15 @@ def check_ids_are_used(
     ids: str | os.PathLike | None,
     features: str | os.PathLike | None,
     labels: str | os.PathLike | None,
+    targets: str | os.PathLike | None,
     masks: Mapping[str, str | os.PathLike] | None,
 ) -> None:
     """A UserError if there are ids of rows, but no file with rows."""
     given = [value for value in (features, labels) if value is not None]
-    if ids is not None and not masks and all(map(_random_size, given)):
+    if ids is not None and not masks and targets is None and all(map(_random_size, given)):
         raise UserError(
             "--ids says which vertex the rows of files are of, but there is no file",
-            "give --features, --labels or a mask",
+            "give --features, --labels, --targets or a mask",
         )
 
 
@@ -170,8 +220,16 @@ class _Places:
         return values
 
     def mask(self, rows: Rows, where: str) -> np.ndarray:
-        """A mask from bool, from 0 and 1, or from the numbers of the vertices that are in."""
+        """A mask from bool, from 0 and 1, or from the numbers of the vertices that are in.
+
+        Of several splits, (n, splits) bool or 0 and 1.
+        """
         values = rows.values
+        if values.ndim == 2 and values.dtype.kind in "biu" and rows.ids is None:
+            if not values.shape[1] or not ((values == 0) | (values == 1)).all():
+                raise UserError(f"{where}: a mask of several splits holds bool, or 0 and 1")
+            found = self.of_vertices(Rows(values.astype(bool)), where)
+            return found[:, 0] if found.shape[1] == 1 else found
         if values.ndim != 1 or values.dtype.kind not in ("biuU" if rows.ids is None else "biu"):
             raise UserError(
                 f"{where}: a mask is a vector of bool or of vertex numbers, "
@@ -281,22 +339,31 @@ def _consecutive(ids: np.ndarray) -> bool:
 
 def _check_masks(graph: Graph, files: Mapping[str, str | os.PathLike]) -> None:
     """Refuse masks with vertices that have no label, or that are in another mask."""
+    known = known_vertices(graph)
+    widths = {name: mask.shape[1] for name, mask in graph.masks.items() if mask.ndim == 2}
+    if len(set(widths.values())) > 1:
+        counts = ", ".join(f"{name} {width}" for name, width in widths.items())
+        raise UserError(f"the masks have different numbers of splits: {counts}")
     for name, mask in graph.masks.items():
         where = f"{files[name]}: the " if name in files else "the "
-        if graph.labels is None:
-            raise UserError(f"{where}{name} mask needs a graph with labels", "give --labels too")
-        lacking = mask & (graph.labels == UNLABELLED)
+        if known is None:
+            hint = "give --labels or --targets too"
+            raise UserError(f"{where}{name} mask needs a graph with labels", hint)
+        lacking = (mask if mask.ndim == 1 else mask.any(axis=1)) & ~known
         if lacking.any():
             vertex = int(np.argmax(lacking))
             raise UserError(f"{where}{name} mask has vertex {vertex}, which has no label")
     names = [name for name in MASKS if name in graph.masks]
     for i, name in enumerate(names):
         for other in names[:i]:
-            both = graph.masks[name] & graph.masks[other]
+            one, two = (np.atleast_2d(graph.masks[key].T) for key in (name, other))
+            both = one & two  # (splits, n)
             if both.any():
+                split = int(np.argmax(both.any(axis=1)))
+                of = f" of split {split}" if len(both) > 1 else ""
                 raise UserError(
-                    f"the {other} mask and the {name} mask have {int(both.sum())} vertices in "
-                    f"common, the first is {int(np.argmax(both))}",
+                    f"the {other} mask and the {name} mask{of} have {int(both[split].sum())} "
+                    f"vertices in common, the first is {int(np.argmax(both[split]))}",
                     "accuracy on training vertices does not show that on others",
                 )
 

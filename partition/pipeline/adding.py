@@ -25,6 +25,7 @@ from partition.graph.metrics import (
     exchange_matrix,
     measure,
     measure_mixed,
+    measure_mixed_both,
     node_traffic,
 )
 from partition.graph.store import (
@@ -246,7 +247,7 @@ def import_parts(
             direction=direction,
             options={"file": Path(file).name},
             metrics={key: asdict(value) for key, value in metrics.items()},
-            mixed=measure_mixed_both(stored.graph, stored.manifest, parts, k),
+            mixed=mixed_record(stored.graph, stored.manifest, parts, k),
         )
         return write_partition(stored.path, partition, overwrite=overwrite)
 
@@ -262,17 +263,15 @@ def measure_both(
         Of the mixed exchange, not of that of rows.
     """
     how = measure_mixed if mixed else measure
-    metrics = {"in": how(graph, parts, k, "in")}
     if manifest.symmetric_pattern:
-        metrics["out"] = replace(metrics["in"], direction="out")
-    else:
-        metrics["out"] = how(graph, parts, k, "out")
-    return metrics
+        metrics = how(graph, parts, k, "in")
+        return {"in": metrics, "out": replace(metrics, direction="out")}
+    if mixed:
+        return measure_mixed_both(graph, parts, k)
+    return {direction: how(graph, parts, k, direction) for direction in DIRECTIONS}
 
 
-def measure_mixed_both(
-    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int
-) -> dict[str, Any]:
+def mixed_record(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) -> dict[str, Any]:
     """The field ``mixed`` of a partition: metrics of the mixed exchange, in both directions."""
     mixed = measure_both(graph, manifest, parts, k, mixed=True)
     return {direction: asdict(value) for direction, value in mixed.items()}

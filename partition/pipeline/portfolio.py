@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -15,9 +14,9 @@ import numpy as np
 from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS, all_options
 from partition.backends.process import TimeIsUp
-from partition.errors import UserError
+from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
-from partition.graph.metrics import Metrics, measure
+from partition.graph.metrics import Metrics, measure, measure_mixed
 from partition.graph.store import Partition, open_graph, write_partition
 from partition.pipeline.adding import (
     check_direction,
@@ -26,7 +25,6 @@ from partition.pipeline.adding import (
     check_parts_wanted,
     check_seed,
     measure_both,
-    measure_mixed_both,
     measure_nodes,
     name_of_nodes,
     name_of_numbers,
@@ -36,12 +34,24 @@ from partition.pipeline.adding import (
 )
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, parse_balance
+from partition.pipeline.estimates import (
+    CANDIDATES,
+    Candidate,
+    Network,
+    affordable,
+    check_network,
+    locality,
+    refine_seconds,
+)
 from partition.pipeline.refining import check_effort
 from partition.pipeline.solving import NODES_FIRST, make_parts, mapped, refined
-from partition.refinement.objective import Objective, sweeps_for
+from partition.refinement.objective import EXCHANGES, Objective
 
 TIME_LIMIT = 120.0
+AIMS = (AUTO, *EXCHANGES)  # the exchanges that a partition may be for
 MARGIN = 0.9  # of the time limit is planned with
+MIXED_SLOWER = 3.0  # times the refinement for rows, which moves vertices in fewer rounds
+GAINS = 0.95  # of the rows of the first candidate: mixed, it takes less, or no tool tries to
 TOOLS_SHARE = 0.3  # of that; the rest is for refinement
 MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
 LEAST_EFFORT = 0.1  # of a refinement; less is not worth it
@@ -50,102 +60,13 @@ AS_FAST = 1.05  # times the shortest predicted exchange: predictions are no bett
 SLOW = 2.0  # times the estimates: another machine, not another graph
 
 
-@dataclass(frozen=True)
-class Network:
-    """What a message costs: α seconds and β seconds a byte, for float32 rows of ``width``.
-
-    The defaults are those of a good cluster network: half a microsecond, which is what it takes to
-    hand over one of many messages that travel at the same time, and 10 GB/s.
-    """
-
-    alpha: float = 5e-7
-    beta: float = 1e-10
-    width: int = 64
-
-    def seconds(self, metrics: Metrics) -> float:
-        """Predicted time of an expand: α·messages + β·bytes of the rank that sends longest."""
-        messages = np.asarray(metrics.send_messages, np.float64)
-        sent = np.asarray(metrics.send_rows, np.float64) * (4 * self.width)
-        return float((self.alpha * messages + self.beta * sent).max())
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A way to partition, and the seconds it takes as a function of the pins and of k.
-
-    The estimates were measured on two cores; they decide what is tried, so that the same command
-    tries the same wherever it runs.
-    """
-
-    name: str
-    model: str
-    seconds: Callable[[float, int], float]
-    options: Mapping[str, Any] = field(default_factory=dict)
-    seed: int = 0  # added to the seed asked for
-
-
-def _vol_seconds(pins: float, k: int) -> float:
-    return 0.5 + 0.3e-6 * pins * k
-
-
-CANDIDATES = (
-    Candidate("gp", "gp", lambda pins, k: 0.5 + 0.6e-6 * pins * math.log2(k)),
-    Candidate("gp-vol", "gp", _vol_seconds, {"objective": "vol"}),
-    # On roads and meshes the busiest part of METIS differs by a fifth from seed to seed. Elsewhere
-    # other tools are a better use of the time: so these seem to take longer than they do.
-    *(
-        Candidate(f"gp-vol+{i}", "gp", lambda p, k: 3 * _vol_seconds(p, k), {"objective": "vol"}, i)
-        for i in (3, 2)
-    ),
-    Candidate("hp", "hp", lambda pins, k: 0.5 + 3e-6 * pins * math.log2(k)),
-    Candidate(
-        "hp-deterministic", "hp", lambda pins, k: 0.5 + 17e-6 * pins * math.log2(k),
-        {"preset": "deterministic"},
-    ),
-)  # fmt: skip
-
-
-def refine_seconds(pins: float, k: int, cut: float = 1.0) -> float:
-    """Seconds that a refinement of effort 1 takes.
-
-    It makes fewer sweeps over large graphs, and they visit what is near the cut.
-    """
-    sweeps = max(3, sweeps_for(int(pins)))  # the fit is to three at least
-    return 0.29e-6 * sweeps * pins * math.log2(k) * min(1.0, 0.05 + 3 * cut)
-
-
-def locality(cut: float) -> float:
-    """What of the time for graphs without locality a graph takes with ``cut`` rows a vertex."""
-    return min(1.0, 0.25 + cut)
-
-
-def affordable(pins: float, k: int, budget: float, cut: float) -> list[Candidate]:
-    """What to try beside the first candidate, the cheapest first, by sizes alone.
-
-    Parameters
-    ----------
-    budget : float
-        Seconds for tools.
-    cut : float
-        Volume of the first candidate's partition per vertex: on graphs with locality, all tools
-        are faster.
-    """
-    seconds = {c.name: c.seconds(pins, k) * locality(cut) for c in CANDIDATES[1:]}
-    tried: list[Candidate] = []
-    for candidate in sorted(CANDIDATES[1:], key=lambda c: seconds[c.name]):
-        budget -= seconds[candidate.name]
-        if budget < 0:
-            break
-        tried.append(candidate)
-    return tried
-
-
 def add_best(
     path: str | os.PathLike,
     k: int,
     *,
     time_limit: float = TIME_LIMIT,
     network: Network | None = None,
+    exchange: str = "auto",
     objective: Objective | None = None,
     imbalance: float = 0.01,
     seed: int = 0,
@@ -159,7 +80,8 @@ def add_best(
 ) -> Partition:
     """Try the candidates that fit ``time_limit``, refine them, and store the best.
 
-    The best is the one with the least :meth:`Network.seconds`; of equals, with the least volume.
+    The best is the one whose exchange is predicted to be shortest, as rows or mixed; of equals, the
+    one with the least volume.
     What fits is decided by estimates from the size of the graph and k, so the same command gives
     the same partition. The clock stops tools and lowers the effort of refinements on a machine
     that is too slow for the estimates; the partition then is not recorded as deterministic.
@@ -170,8 +92,10 @@ def add_best(
         Seconds, about: the cheapest candidate, and a refinement once begun, are run to the end.
     network : Network, optional
         What messages and bytes cost.
+    exchange : {"auto", "rows", "mixed"}
+        The exchange that the partition is for; "auto": the shorter one of both.
     objective : Objective, optional
-        Objective of the refinement.
+        Objective of the refinement, whatever the exchange.
     name : str, optional
         Default: ``auto-K``.
     report : callable
@@ -206,12 +130,14 @@ def add_best(
     check_nodes(ranks_per_node, mapping)
     check_effort(1.0, time_limit)
     check_network(network)
+    if exchange not in AIMS:
+        raise unknown_name("exchange", exchange, AIMS)
     constraint_weights(graph, direction, constraints)
     if name is None:
         name = f"{AUTO}-{k}{name_of_numbers(imbalance, seed)}{name_of_nodes(ranks_per_node)}"
     with new_partition(stored.path, name, "gcn-partition add", overwrite):
         run = _Run(
-            graph, k, time.perf_counter(), time_limit, objective, network, report,
+            graph, k, time.perf_counter(), time_limit, objective, network, exchange, report,
             {"imbalance": imbalance, "seed": seed, "direction": direction, "balance": balance},
             {"ranks_per_node": ranks_per_node, "mapping": mapping},
         )  # fmt: skip
@@ -233,13 +159,15 @@ def add_best(
         record = {
             "candidate": candidate.name,
             **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
-            "refine": asdict(objective) | {"effort": best.effort} if best.effort else None,
+            "refine": asdict(run.aim(candidate)) | {"effort": best.effort} if best.effort else None,
             "network": asdict(network),
+            "exchange": exchange,
             "time_limit": time_limit,
         }
         record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
         record |= {} if ranks_per_node is None else run.nodes
         metrics = measure_both(graph, stored.manifest, parts, k)
+        mixed = measure_both(graph, stored.manifest, parts, k, mixed=True)
         partition = Partition(
             name=name,
             parts=parts,
@@ -253,13 +181,14 @@ def add_best(
             imbalance=imbalance,
             options=record,
             metrics={key: asdict(value) for key, value in metrics.items()},
-            mixed=measure_mixed_both(graph, stored.manifest, parts, k),
+            mixed={key: asdict(value) for key, value in mixed.items()},
             nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
             history=[trial.row for trial in trials],
             seconds=seconds,
             deterministic=all(trial.deterministic for trial in trials),
         )
-        warn_of_imbalance(graph, metrics[direction], imbalance, constraints)
+        reached = (mixed if best.row["exchange"] == "mixed" else metrics)[direction]
+        warn_of_imbalance(graph, reached, imbalance, constraints)
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 
@@ -272,6 +201,7 @@ class _Trial:
     parts: np.ndarray | None = None
     error: UserError | None = None
     effort: float = 0.0  # of its refinement
+    mixed_share: float = 1.0  # of the rows that it sends as rows, those that it sends mixed
     deterministic: bool = True
 
 
@@ -285,6 +215,7 @@ class _Run:
     time_limit: float
     objective: Objective
     network: Network
+    exchange: str
     report: Callable[[str], None]
     common: dict[str, Any]
     nodes: dict[str, Any]
@@ -298,17 +229,20 @@ class _Run:
         # By estimates: what is tried, and how hard, does not depend on the clock.
         cut = trials[0].row.get("volume", self.graph.n) / self.graph.n
         first = CANDIDATES[0].seconds(pins, k)
-        others = affordable(pins, k, TOOLS_SHARE * planned - first, cut)
+        useful = [c for c in CANDIDATES[1:] if not self._why_not(c, trials[0])]
+        others = affordable(pins, k, TOOLS_SHARE * planned - first, cut, useful)
         trials += [self._make(candidate, tools_end) for candidate in others]
         expected = first + sum(c.seconds(pins, k) * locality(cut) for c in others)
         budget = planned - expected
         made = [trial for trial in trials if trial.parts is not None]
         pace = sum(trial.row["seconds"] for trial in trials) / (1 + expected)
 
-        queue = sorted(made, key=self._promise)
+        # Of equals, the one that is refined for the fewest rows first.
+        queue = sorted(made, key=lambda t: (self._promise(t), t.candidate.exchange == "rows"))
         while queue:
             trial = queue.pop(0)
             cost = refine_seconds(pins, k, cut)
+            cost *= MIXED_SLOWER if self.aim(trial.candidate).exchange == "mixed" else 1.0
             effort = min(1.0, budget / cost)
             if effort < LEAST_EFFORT:
                 trial.row["note"] = trial.row["note"] or ("" if trial.effort else "not refined")
@@ -321,9 +255,29 @@ class _Run:
         for candidate in CANDIDATES:
             if candidate not in (CANDIDATES[0], *others):
                 seconds = candidate.seconds(pins, k) * locality(cut)
-                row = _row(candidate, f"not tried: about {seconds:.0f} s")
+                why = self._why_not(candidate, trials[0]) or f"about {seconds:.0f} s"
+                row = _row(candidate, f"not tried: {why}")
                 trials.append(_Trial(candidate, row))
         return trials
+
+    def aim(self, candidate: Candidate) -> Objective:
+        """The objective of a candidate's refinement."""
+        exchange = candidate.exchange if self.exchange == AUTO else self.exchange
+        return replace(self.objective, exchange=exchange)
+
+    def _why_not(self, candidate: Candidate, first: _Trial) -> str:
+        """Why a candidate for the mixed exchange is not tried, where that is so.
+
+        What it gains on the parts of another candidate is close to what it gains on its own.
+        """
+        if candidate.exchange == "rows":
+            return ""
+        if self.exchange == "mixed":  # all are refined for it
+            again = (candidate.model, candidate.options) == (first.candidate.model, {})
+            return f"the same as {first.candidate.name}" if again else ""
+        if self.exchange == "rows":
+            return "it is for the mixed exchange"
+        return "it is for the mixed exchange, which gains nothing" * (first.mixed_share > GAINS)
 
     def _make(self, candidate: Candidate, end: float | None) -> _Trial:
         """Run the tool, until ``end`` if there is one."""
@@ -357,8 +311,9 @@ class _Run:
         # Without a time limit of its own, which would let the clock decide on moves.
         rounds = round(trial.effort + 0.5)
         trial.parts = refined(
-            self.graph, trial.parts, self.k, self.objective, effort=effort, **self._seeded(rounds)
-        )
+            self.graph, trial.parts, self.k, self.aim(trial.candidate), effort=effort,
+            **self._seeded(rounds),
+        )  # fmt: skip
         trial.effort += effort
         self._measure(trial, begun)
 
@@ -369,9 +324,22 @@ class _Run:
         seconds = trial.row["seconds"] + time.perf_counter() - begun
         trial.row["seconds"] = seconds
         if trial.parts is not None:
-            metrics = measure(self.graph, trial.parts, self.k, self.common["direction"])
+            metrics, predicted = self._shortest(trial)
             figures = step(trial.candidate.name, seconds, metrics)
-            trial.row |= figures | {"predicted": self.network.seconds(metrics)}
+            trial.row |= figures | {"predicted": predicted}
+
+    def _shortest(self, trial: _Trial) -> tuple[Metrics, float]:
+        """The exchange that is predicted to be shortest, or the one asked for; and its seconds."""
+        assert trial.parts is not None
+        what = self.graph, trial.parts, self.k, self.common["direction"]
+        rows = measure(*what)
+        as_rows = rows, self.network.seconds(rows)
+        if self.exchange == "rows":
+            return as_rows
+        mixed = measure_mixed(*what)
+        trial.mixed_share = mixed.volume / max(1, rows.volume)
+        as_mixed = mixed, self.network.mixed_seconds(rows, mixed)
+        return as_mixed if self.exchange == "mixed" or as_mixed[1] < as_rows[1] else as_rows
 
     def _promise(self, trial: _Trial) -> float:
         """What is refined first: refinement evens out what parts send, so the volume counts too."""
@@ -383,12 +351,3 @@ class _Run:
 
 def _row(candidate: Candidate, note: str = "") -> dict[str, Any]:
     return {"step": candidate.name, "seconds": 0.0, "chosen": False, "note": note}
-
-
-def check_network(network: Network) -> None:
-    """A UserError unless α, β ≥ 0 and the width ≥ 1."""
-    for name in ("alpha", "beta"):
-        if not 0 <= getattr(network, name) < math.inf:
-            raise UserError(f"{name} = {getattr(network, name)}: seconds are positive")
-    if network.width < 1:
-        raise UserError(f"width = {network.width}: a row has at least one column")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from partition.graph.graph import UNLABELLED, Graph, chunks
+from partition.graph.graph import UNLABELLED, Graph, chunks, of_split
 from partition.graph.metrics import Metrics, NodeTraffic
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
@@ -46,7 +46,8 @@ def describe_data(stored: StoredGraph) -> dict[str, Any]:
     """What came out of an import, to be held against what was meant: see the keys.
 
     ``ids`` has ``first`` and ``last``, as they are numbered; ``features`` ``columns``, ``min``,
-    ``max`` and ``zeros`` (a share); ``classes`` their vertices by name; ``masks`` theirs.
+    ``max`` and ``zeros`` (a share), ``targets`` the shares ``unknown`` and of ``ones`` among the
+    others; ``classes`` their vertices by name; ``masks`` theirs, of the first split.
     """
     graph, manifest = stored.graph, stored.manifest
     features, labels, classes = None, None, {}
@@ -57,6 +58,16 @@ def describe_data(stored: StoredGraph) -> dict[str, Any]:
         sizes = np.bincount(graph.labels[graph.labels != UNLABELLED], minlength=len(names))
         classes = dict(zip(names, sizes.tolist(), strict=False))
         labels = int(sizes.sum())
+    targets = None
+    if graph.targets is not None and graph.n:
+        values = graph.targets[~np.isnan(graph.targets)]
+        targets = {
+            "columns": int(graph.targets.shape[1]),
+            "min": float(values.min()) if len(values) else 0.0,
+            "max": float(values.max()) if len(values) else 0.0,
+            "unknown": 1 - len(values) / graph.targets.size,
+            "ones": float(np.mean(values == 1)) if len(values) else 0.0,
+        }
     ids = None
     if graph.ids is not None and graph.n:
         ids = {"first": graph.ids[0].item(), "last": graph.ids[-1].item()}
@@ -72,7 +83,11 @@ def describe_data(stored: StoredGraph) -> dict[str, Any]:
         "features": features,
         "labels": labels,
         "classes": classes,
-        "masks": {name: int(np.count_nonzero(mask)) for name, mask in graph.masks.items()},
+        "targets": targets,
+        "splits": graph.splits,
+        "masks": {
+            name: int(np.count_nonzero(mask)) for name, mask in of_split(graph, 0).masks.items()
+        },
     }
 
 

@@ -172,7 +172,14 @@ def _make(
         limits = {"time_limit": TIME_LIMIT} | dict(recipe.options)
         if set(limits) != {"time_limit"} or not _is_number(limits["time_limit"]):
             raise UserError(f"{recipe.label!r}: the one option of auto here is time_limit=SECONDS")
-        return add_best(path, k, name=name, time_limit=float(limits["time_limit"]), **common)
+        return add_best(
+            path,
+            k,
+            name=name,
+            time_limit=float(limits["time_limit"]),
+            exchange="rows",
+            **common,
+        )
     refine = Objective() if recipe.refined else None
     return add_partition(
         path, recipe.model, k, name=name, refine=refine, **common, **recipe.options

@@ -44,7 +44,9 @@ def show_graph(facts: Mapping[str, Any]) -> None:
     more = ", …" if len(manifest.class_names) > MANY_CLASSES else ""
     named = f" ({names}{more})" if names else ""
     table.add_row("labels", f"{manifest.classes:,} classes{named}" if manifest.classes else "none")
-    table.add_row("masks", ", ".join(manifest.masks) or "none")
+    table.add_row("targets", f"{manifest.targets:,} columns" if manifest.targets else "none")
+    splits = f"; {manifest.splits:,} splits" if manifest.splits > 1 else ""
+    table.add_row("masks", (", ".join(manifest.masks) or "none") + splits)
     for key, value in manifest.source.items():
         table.add_row(f"source: {key.replace('_', ' ')}", _plain(value))
     out = console()
@@ -99,8 +101,20 @@ def show_data(facts: Mapping[str, Any]) -> None:
     )
     if data["labels"] is not None and data["labels"] < data["vertices"]:
         table.add_row("", f"{data['vertices'] - data['labels']:,} vertices without a label")
+    targets = data["targets"]
+    if targets:
+        table.add_row(
+            "targets",
+            f"{targets['columns']:,} columns{_span(',', targets)}, "
+            f"{targets['unknown']:.1%} unknown, "
+            f"{targets['ones']:.1%} of the others are 1",
+        )
     masks = ", ".join(f"{name} {count:,}" for name, count in data["masks"].items())
-    table.add_row("masks", masks or ("none: all with a label train" if sizes else "none"))
+    if data["splits"] > 1:
+        masks = f"{data['splits']:,} splits, in the first: {masks}"
+    table.add_row(
+        "masks", masks or ("none: all with a label train" if sizes or targets else "none")
+    )
     console().print(table)
 
 

@@ -20,7 +20,7 @@ from gcnmpi.core.config import from_table
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.proof.verify import _whole
 from gcnmpi.run.problem import open_problem
-from gcnmpi.run.trainer import Step
+from gcnmpi.run.step import Step
 from partition.graph.store import list_partitions, read_partition
 
 

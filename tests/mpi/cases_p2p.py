@@ -14,6 +14,10 @@ def cases(nranks):
             ["kernel=scipy", "model.hidden=[7]", "scheme.exchange=rows", *DROPOUT],
         ),
         ("directed", partition, [mixed, "model.hidden=[7]", "graph.normalize=row", *DROPOUT]),
+        *(
+            ("hubs", partition, [mixed, f"kernel={kernel}", "model.hidden=[6]", *DROPOUT])
+            for kernel in ("native", "graphblas", "scipy")
+        ),
         ("symmetric", partition, [mixed, "graph.normalize=row", "model.hidden=[6]", *DROPOUT]),
         ("symmetric", partition, [mixed, "scheme.backward=fold", "model.hidden=[6]", *DROPOUT]),
         ("symmetric", partition, ["model.hidden=[11,3,5]", "graph.normalize=row", *DROPOUT]),

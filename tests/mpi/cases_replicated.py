@@ -15,6 +15,11 @@ def cases(nranks):
         ("directed", partition, [*sparse, "model.hidden=[7]", *DROPOUT]),
         ("directed", partition, [*whole, "kernel=scipy", "model.hidden=[11,3,5]"]),
     ]
+    mixed = [*sparse, "scheme.exchange=mixed", *DROPOUT]
+    found += [
+        ("hubs", partition, [*mixed, "model.hidden=[7]"]),
+        ("symmetric", partition, [*mixed, "graph.normalize=row", "model.hidden=[6]"]),
+    ]
     if nranks in (4, 6):
         found += [
             ("symmetric", partition, [*sparse, "kernel=scipy", "model.hidden=[11,3,5]",

@@ -35,7 +35,7 @@ VARIANTS = {
     "gcn-trained": ("model.name=gcn", "model.hidden=6", "model.train_features=true"),
     "sage-sum": (
         "model.name=sage", "model.aggregation=sum", "model.normalize_output=true",
-        "model.root_weight=false", "model.hidden=7",
+        "model.root_weight=false", "model.hidden=7", "model.include_self=true",
     ),
     "gin-eps": ("model.name=gin", "model.hidden=7", "model.eps=0.3", "model.activation=elu"),
     "gat-mean": (

@@ -20,7 +20,7 @@ from partition.pipeline.adding import add_partition
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("bench") / "small.graph"
-    write_graph(path, make_graph(symmetric=False), source={})
+    write_graph(path, make_graph("directed"), source={})
     add_partition(path, "rp", 2)
     add_partition(path, "block", 2)
     return path

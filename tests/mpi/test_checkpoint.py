@@ -42,6 +42,9 @@ VARIANTS = {
 }
 
 
+EXCHANGES = (("rows", "mixed"), ("mixed", "rows"))  # of the half, and of the rest
+
+
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory):
     path = tmp_path_factory.mktemp("graphs") / "g.graph"
@@ -95,6 +98,11 @@ def runs(gcnmpi_lines, graph, tmp_path_factory):
         settings = (*settings, "kernel=scipy", "scheme.name=p2p", "loading.order=degree")
         words = train(graph, root / f"{name} gp", *settings, partition="gp-3", words=resume)
         lines.append(words)
+    for first, then in EXCHANGES:
+        half, rest = root / f"{first} half", root / f"{first} then {then}"
+        lines.append(train(graph, half, f"scheme.exchange={first}", epochs=HALF))
+        resumed = ("--resume", half)
+        lines.append(train(graph, rest, f"scheme.exchange={then}", words=resumed))
     words = (*resume, "--save-best", root / "unevaluated.npz")
     lines.append(
         train(graph, root / "unevaluated", *VARIANTS[name], "train.eval_every=0", words=words)
@@ -140,6 +148,15 @@ def test_another_partition_kernel_order_and_rank_count_go_on(runs, name, other):
     found = [row[0] for row in curve(runs / f"{name} {other}")]
     np.testing.assert_allclose(found, expected, rtol=tolerance)
     assert found[:HALF] == expected[:HALF]
+
+
+@pytest.mark.parametrize(("first", "then"), EXCHANGES)
+def test_a_run_goes_on_with_the_other_exchange(runs, first, then):
+    expected = [row[0] for row in curve(runs / "adam full")]
+    found = [row[0] for row in curve(runs / f"{first} then {then}")]
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+    sent = [read_run(runs / f"{name} half").end["bytes_sent"] for name in (first, then)]
+    assert (sum(sent[0]) < sum(sent[1])) == (first == "mixed")
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -22,6 +22,7 @@ from gcnmpi.nn.networks import NETWORKS
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 CONFIGS = sorted((ROOT / "configs").glob("*.toml"))
+TUNED = sorted((ROOT / "configs" / "tuned").glob("*.toml"))
 EXAMPLES = {"kernel": "panels", "scheme": "local"}
 # Pages whose blocks are files to be saved: other tests run them.
 OF_OTHER_TESTS = {
@@ -119,9 +120,9 @@ def test_every_config_trains(gcnmpi_lines, tmp_path):
     lines = [
         ["train", graph, "--partition", "gp-2", "--config", config, "--set", "train.epochs=2",
          "--out", tmp_path / config.stem, "--quiet"]
-        for config in CONFIGS
+        for config in (*CONFIGS, *TUNED)
     ]  # fmt: skip
-    for config, mistakes in zip(CONFIGS, gcnmpi_lines(2, lines), strict=True):
+    for config, mistakes in zip((*CONFIGS, *TUNED), gcnmpi_lines(2, lines), strict=True):
         assert mistakes == [None, None], config
         end = (tmp_path / config.stem / "run.jsonl").read_text().splitlines()[-1]
         assert json.loads(end)["finished"] is True

@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 from test_schemes import MODULES, check_schemes
+from test_tasks import make_graph
 from words import sets
 
 from gcnmpi.core.record import read_run
 from gcnmpi.kernels import cuda
+from partition.graph.store import write_graph
+from partition.pipeline.adding import add_partition
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,7 +33,9 @@ def fake(**variables):
 
 
 def test_kernel_on_the_fake():
-    files = [f"tests/unit/test_{name}.py" for name in ("kernels", "neighbours", "norms")]
+    files = [
+        f"tests/unit/test_{name}.py" for name in ("kernels", "messages", "neighbours", "norms")
+    ]
     command = [sys.executable, "-m", "pytest", "-k", "cupy", *files]
     done = subprocess.run(command, cwd=ROOT, env=fake(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
@@ -74,6 +79,24 @@ def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_
     for record in mpi:  # of two numbers, there is one sum
         assert [e["loss"] for e in record.epochs] == [e["loss"] for e in nccl.epochs]
         assert record.end["reduce_bytes"] == nccl.end["reduce_bytes"]
+
+
+@pytest.mark.parametrize("aware", ["no", "yes"])
+def test_rounded_messages_are_packed_on_the_device(mpirun, schemes_folder, tmp_path, aware):
+    env, records = fake(FAKE_CUDA_AWARE="1") if aware == "yes" else fake(), []
+    common = ["train.epochs=3", "comm.precision=int8", "model.hidden=24"]
+    for kernel in ([f"comm.cuda_aware={aware}", "kernel=cupy"], ["kernel=scipy"]):
+        out = tmp_path / kernel[-1]
+        done = train(mpirun, schemes_folder, *common, *kernel, out=out, env=env)
+        assert done.returncode == 0, done.stderr
+        records.append(read_run(out))
+    device, host = records
+    assert device.end["bytes_sent"] == device.end["bytes_predicted"] == host.end["bytes_sent"]
+    errors = [[one["error"] for one in record.end["rounding"]] for record in records]
+    assert errors[0] == pytest.approx(errors[1], rel=0.2)
+    assert min(errors[0]) > 0
+    losses = [[epoch["loss"] for epoch in record.epochs] for record in records]
+    assert losses[0] == pytest.approx(losses[1], rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -153,3 +176,20 @@ def test_nvidias_compiler_takes_the_source(tmp_path, dtype):
     (tmp_path / "kernels.cu").write_text(cuda.source(dtype))
     command = ["nvcc", "-std=c++17", "-Werror", "all-warnings", "-ptx", "kernels.cu"]
     subprocess.run(command, cwd=tmp_path, check=True)
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        ("task.name=labels", "task.label_smoothing=0.1", "train.optimizer=adamw"),
+        ("task.class_weights=balanced", "task.metrics=roc_auc", "train.schedule=plateau"),
+    ],
+    ids=lambda task: task[0],
+)
+def test_tasks_compute_on_the_host_what_a_kernel_lacks(mpirun, tmp_path, task):
+    write_graph(tmp_path / "g.graph", make_graph(), source={})
+    add_partition(tmp_path / "g.graph", "rp", 2)
+    settings = ("kernel=cupy", "train.epochs=4", "train.clip_norm=0.1", *task)
+    words = ["verify", tmp_path / "g.graph", "--partition", "rp-2", *sets(*settings)]
+    done = mpirun(2, "gcnmpi", *words, timeout=120, env=fake())
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from partition.graph.store import write_graph
-from partition.importing.synthetic import sbm
+from partition.importing.synthetic import rmat, sbm
 from partition.pipeline.adding import add_partition
 
 N, WIDTH = 5000, 8192
@@ -26,6 +26,7 @@ CASES = {
     "wide layers": (None, ["scheme.name=split3d", "scheme.grid=1x2x2", *WIDE]),
     "wide copies": ("rp-2", ["scheme.name=replicated", *WIDE]),
 }
+EXCHANGES = ("rows", "mixed")  # of a graph of many arcs and few features
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +43,28 @@ def measured(mpirun, tmp_path_factory):
         {"graph": str(folder / "wide.graph"), "partition": name, "settings": [*buffers, *settings]}
         for name, settings in CASES.values()
     ]
+    write_graph(folder / "arcs.graph", rmat(16, 1 << 20, features=4, classes=4), source={})
+    add_partition(folder / "arcs.graph", "rp", 4)
+    arcs = {"graph": str(folder / "arcs.graph"), "partition": "rp-4"}
+    cases += [arcs | {"settings": [*buffers, f"scheme.exchange={name}"]} for name in EXCHANGES]
     (folder / "cases.json").write_text(json.dumps(cases))
     # What was freed goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
     done = mpirun(4, "memory.py", folder / "cases.json", timeout=300, env=env)
     assert done.returncode == 0, done.stderr
-    return dict(zip(CASES, json.loads(done.stdout.splitlines()[-1]), strict=True))
+    return dict(zip([*CASES, *EXCHANGES], json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_forecast_is_what_a_run_takes(measured, name):
     found = measured[name]
     assert found["forecast"] == pytest.approx(found["peak"], rel=0.15), found
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_loading_many_arcs_and_planning_their_exchange_take_no_more(measured, name):
+    found = measured[name]
+    assert found["peak"] <= 1.05 * found["forecast"], found
 
 
 @pytest.mark.parametrize(

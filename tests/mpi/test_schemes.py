@@ -26,11 +26,21 @@ NUMBERS = {"loss curve", "first gradient", "final weights", "logits", "M·x", "M
 NUMBERS |= {"⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", "training bytes", "training received", "evaluation received"}
 
 
-def make_graph(symmetric):
-    """61 vertices of which some are isolated; weights of both directions differ if directed."""
+def make_graph(kind):
+    """61 vertices of which some are isolated; weights of both directions differ if directed.
+
+    "hubs": some vertices have arcs to half of the others, other ones from half of them; and
+    self-loops.
+    """
     rng = np.random.default_rng(3)
-    n, narcs = 61, 260
+    n, narcs, symmetric = 61, 260, kind == "symmetric"
     source, target = rng.integers(0, n - 7, (2, narcs))
+    if kind == "hubs":
+        near, far = np.repeat([2, 3, 40], 27), np.tile(np.arange(0, n - 7, 2), 3)
+        loops = np.arange(0, n, 5)
+        source = np.concatenate([source[:60], near, far, loops])
+        target = np.concatenate([target[:60], far, near + 6, loops])
+        narcs = len(source)
     weights = rng.uniform(0.2, 1.5, narcs)
     if symmetric:
         source, target = np.append(source, target), np.append(target, source)
@@ -53,9 +63,9 @@ def uneven_parts(n, k):
 
 
 def make_folder(folder):
-    """directed.graph and symmetric.graph, with partitions uneven-K for K = 1 … 16."""
-    for kind in ("directed", "symmetric"):
-        graph, path = make_graph(kind == "symmetric"), folder / f"{kind}.graph"
+    """Graphs of three kinds, with partitions uneven-K for K = 1 … 16."""
+    for kind in ("directed", "symmetric", "hubs"):
+        graph, path = make_graph(kind), folder / f"{kind}.graph"
         identity = write_graph(path, graph, source={}).id
         for k in range(1, 17):
             parts = uneven_parts(graph.n, k)
@@ -72,6 +82,10 @@ def make_folder(folder):
 @pytest.mark.parametrize("nranks", RANKS)
 def test_schemes_equal_the_serial_run(mpirun, schemes_folder, tmp_path, nranks):
     check_schemes(mpirun, schemes_folder, tmp_path, nranks)
+
+
+def test_p2p_on_seven_ranks(mpirun, schemes_folder, tmp_path):
+    check_schemes(mpirun, schemes_folder, tmp_path, 7, modules=["cases_p2p"])
 
 
 def check_schemes(

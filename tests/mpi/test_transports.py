@@ -22,7 +22,7 @@ CASES = [
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("transports") / "small.graph"
-    write_graph(path, make_graph(symmetric=False), source={})
+    write_graph(path, make_graph("directed"), source={})
     add_partition(path, "rp", 2)
     return path
 

@@ -17,7 +17,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -269,7 +269,7 @@ def _config() -> Target:
 def _record() -> Target:
     lines = [
         {"event": "start", "graph": "g", "config": {"dtype": "float32"}, "ranks": 2},
-        {"event": "epoch", **asdict(Epoch(1, 0.5, None, 0.25, None, 0.1)), "time": 1.0},
+        {"event": "epoch", **Epoch(1, 0.5, {"val_accuracy": 0.25}, 0.1).record(), "time": 1.0},
         {"event": "resume", "epoch": 1, "ranks": 3},
         {"event": "end", "finished": True},
     ]
@@ -310,9 +310,9 @@ def _checkpoint(out: Path) -> Target:
     facts = {
         "format": checkpoint_files.FORMAT, "version": checkpoint_files.VERSION, "epoch": 2,
         "steps": 2, "graph_id": "0", "data_id": "", "direction": "in", "widths": [2, 2],
-        "config": {"train": {"epochs": 2}}, "best": {"epoch": 0, "val_accuracy": -1.0},
+        "config": {"train": {"epochs": 2}}, "best": {"epoch": 0, "value": None},
     }  # fmt: skip
-    epochs = [Epoch(k, 0.5, None, None, None, 0.1) for k in (1, 2)]
+    epochs = [Epoch(k, 0.5, {}, 0.1) for k in (1, 2)]
     whole = {"weights": {"convs.0.lin.weight": np.ones((2, 2))}}
     path = checkpoint_files.finish(folder, whole, checkpoint_files.History(epochs), facts, [])
     files = {file.name: file.read_bytes() for file in path.iterdir()}

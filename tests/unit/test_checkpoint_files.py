@@ -12,7 +12,15 @@ import pytest
 
 from gcnmpi.core import watch
 from gcnmpi.core.launch import check_together
-from gcnmpi.core.record import Epoch, Writer, continued_record, new_folder, new_record, read_run
+from gcnmpi.core.record import (
+    Epoch,
+    Writer,
+    continued_record,
+    new_folder,
+    new_record,
+    read_run,
+    to_epoch,
+)
 from gcnmpi.core.watch import stop_requests, watchdog
 from gcnmpi.run import checkpoint_files as files
 from partition.errors import UserError
@@ -21,12 +29,15 @@ WEIGHT = np.arange(6.0).reshape(2, 3)
 FACTS = {
     "format": files.FORMAT, "version": files.VERSION, "epoch": 0, "steps": 3, "graph_id": "1" * 32,
     "data_id": "", "direction": "in", "widths": [2, 3], "config": {},
-    "best": {"epoch": 0, "val_accuracy": -1.0},
+    "best": {"epoch": 0, "value": None},
 }  # fmt: skip
 
 
 def epochs(count, loss=1.0):
-    return [Epoch(k, loss / k, None, 0.1 * k, None, 0.5) for k in range(1, count + 1)]
+    return [
+        Epoch(k, loss / k, {"val_accuracy": 0.1 * k, "test_accuracy": None}, 0.5)
+        for k in range(1, count + 1)
+    ]
 
 
 def write(out, count):
@@ -206,7 +217,7 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
 @pytest.mark.parametrize(
     "change",
     [
-        {"best": None}, {"best": {"epoch": "1", "val_accuracy": 0.5}}, {"widths": []},
+        {"best": None}, {"best": {"epoch": "1", "value": 0.5}}, {"widths": []},
         {"files": [["state.npz", 0, "9", 1]]}, {"files": [7]}, {"files": []}, {"data_id": 7},
         {"files": [[[], 0, 1, 1], ["state.npz", 0, 1, 1], ["epochs.jsonl", 0, None, 1]]},
         {"config": []}, {"steps": True},
@@ -259,12 +270,12 @@ def test_records_of_all_earlier_runs_are_kept_and_told_of(tmp_path, capsys):
 def test_of_several_records_of_an_epoch_the_last_counts(tmp_path):
     path = new_record(tmp_path)
     start = {"ranks": 4, "partition": "hp-4"}
-    old = [("epoch", vars(e)) for e in epochs(3, loss=9.0)]
+    old = [("epoch", e.record()) for e in epochs(3, loss=9.0)]
     record(path, ("start", start), *old)
     with open(path, "a") as file:
         file.write('{"event": "epo')  # cut off by a crash
     assert continued_record(tmp_path, start, epochs(1, loss=9.0)) == path
-    new = [("epoch", vars(e)) for e in epochs(2, loss=1.0)[1:]]
+    new = [("epoch", e.record()) for e in epochs(2, loss=1.0)[1:]]
     record(path, ("resume", {"ranks": 2, "epoch": 1}), *new)
     run = read_run(tmp_path)
     assert run.start == {"event": "start", "ranks": 2, "partition": "hp-4"}
@@ -278,12 +289,12 @@ def test_of_several_records_of_an_epoch_the_last_counts(tmp_path):
 
 def test_the_record_of_another_run_gives_way_to_the_epochs_of_the_checkpoint(tmp_path):
     path = new_record(tmp_path)
-    old = [("epoch", vars(e)) for e in epochs(9, loss=9.0)]
+    old = [("epoch", e.record()) for e in epochs(9, loss=9.0)]
     record(path, ("start", {"ranks": 4}), *old)
     continued_record(tmp_path, {"ranks": 2}, epochs(4, loss=1.0))
     record(path, ("resume", {"ranks": 2, "epoch": 4}))
     run = read_run(tmp_path)
-    assert [Epoch(**_fields(e)) for e in run.epochs] == epochs(4, loss=1.0)
+    assert [to_epoch(e) for e in run.epochs] == epochs(4, loss=1.0)
     size = path.stat().st_size
     continued_record(tmp_path, {"ranks": 2}, epochs(4, loss=1.0))
     assert path.stat().st_size == size
@@ -300,7 +311,7 @@ def test_the_pace_counts_what_happens_between_epochs(tmp_path):
 
 
 def at(epoch, moment):
-    return "epoch", vars(Epoch(epoch, 1.0, None, None, None, 0.5)) | {"time": moment}
+    return "epoch", Epoch(epoch, 1.0, {}, 0.5).record() | {"time": moment}
 
 
 def written(path, *events):
@@ -329,7 +340,7 @@ def test_malformed_fields_of_a_record_are_one_line(tmp_path, line):
     assert "\n" not in str(caught.value)
     assert "\x1b" not in str(caught.value)
     continued_record(tmp_path, {"ranks": 1}, epochs(2))
-    assert [Epoch(**_fields(e)) for e in read_run(tmp_path).epochs] == epochs(2)
+    assert [to_epoch(e) for e in read_run(tmp_path).epochs] == epochs(2)
     assert (tmp_path / "run.previous.jsonl").exists()
 
 
@@ -376,11 +387,7 @@ def test_epochs_that_a_record_lacks_come_from_the_checkpoint(tmp_path, there):
     if there is not None:
         (tmp_path / "run.jsonl").write_text(there)
     continued_record(tmp_path, {"ranks": 1}, epochs(4))
-    assert [Epoch(**_fields(e)) for e in read_run(tmp_path).epochs] == epochs(4)
-
-
-def _fields(epoch):
-    return {name: value for name, value in epoch.items() if name != "event"}
+    assert [to_epoch(e) for e in read_run(tmp_path).epochs] == epochs(4)
 
 
 def test_signals_ask_and_are_given_back():

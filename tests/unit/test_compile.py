@@ -14,7 +14,7 @@ from gcnmpi.nn.compile.buffers import IN_PLACE
 from gcnmpi.nn.instructions import kept
 from gcnmpi.nn.model import aggregate_constant
 from gcnmpi.nn.program import Step
-from gcnmpi.planner.costmodel import matrices
+from gcnmpi.planner.memory import matrices
 from partition.errors import UserError
 
 N, D_IN, D_OUT = 11, 5, 3

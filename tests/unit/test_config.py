@@ -25,7 +25,8 @@ from gcnmpi.kernels import KERNELS
 from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+FOLDER = Path(__file__).parents[2] / "configs"
+CONFIGS = sorted([*FOLDER.glob("*.toml"), *FOLDER.glob("tuned/*.toml")])
 FIXED = {
     "train.epochs", "train.seed", "train.optimizer", "train.lr", "train.weight_decay",
     "model.hidden", "train.eval_every", "model.dropout", "model.input_dropout", "kernel", "dtype",
@@ -87,10 +88,11 @@ def test_the_files_that_come_along_are_valid(path):
 def test_they_are_printed_by_the_program():
     run = lambda *words: CliRunner().invoke(cli, ["config", *words])  # noqa: E731
     listed = run().stdout.splitlines()
-    assert [line.split()[0] for line in listed] == [path.stem for path in CONFIGS]
-    assert all(20 < len(line) <= 100 for line in listed)
-    for name in ("gcn", "gcn.toml"):
-        assert run(name).stdout == next(p for p in CONFIGS if p.stem == "gcn").read_text()
+    names = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in CONFIGS]
+    assert [line.split()[0] for line in listed] == sorted(names)
+    assert all(30 < len(line) <= 100 for line in listed)
+    for name in ("gcn", "gcn.toml", "tuned/cora-gat"):
+        assert run(name).stdout == (FOLDER / name).with_suffix(".toml").read_text()
     assert "did you mean 'cora'?" in run("coar").stderr
 
 

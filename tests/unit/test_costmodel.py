@@ -11,8 +11,9 @@ from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.planner.calibrate import Sample, fit_sparse
 from gcnmpi.planner.case import Case, Workload
-from gcnmpi.planner.costmodel import _first_memory, features_memory, memory, predict
+from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
+from gcnmpi.planner.memory import _first_memory, features_memory, memory
 from gcnmpi.schemes.forecast import Dense, Span, Sparse
 from partition.errors import UserError
 
@@ -116,6 +117,8 @@ class Toy:
 
     def entries(self, rank):
         return 30 * (1 + rank)
+
+    loaded = entries
 
     def buffers(self, rank, product, k, *sizes):
         return 0

@@ -488,6 +488,7 @@ def test_adam_step(kernel):
         {"betas": [0.999, 0.99], "weight_decay": 0.01, "lr": 0.3},
         {"betas": [0.0, 0.0]},
         {"optimizer": "sgd", "momentum": 0.999, "weight_decay": 0.01},
+        {"optimizer": "adamw", "weight_decay": 0.1},
     ],
     ids=str,
 )
@@ -511,10 +512,17 @@ PYTORCH = {
         [0.9773196624245905, -1.908729168338211, 0.41335301794835955],
         [0.9791714419477772, -1.9422627636162708, 0.42792503685725736],
     ],
+    # AdamW(lr=0.05, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.02)
+    "adamw": [
+        [0.9490001666661111, -1.948000499995, 0.4495000249999875],
+        [0.9763463751772329, -1.9142151600994262, 0.41253714988593543],
+        [0.9786722290819522, -1.9463468959241879, 0.42690408037510974],
+    ],
 }
 SETTINGS = {
     "sgd": {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
     "adam": {"lr": 0.05, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.02},
+    "adamw": {"lr": 0.05, "betas": [0.8, 0.95], "eps": 1e-6, "weight_decay": 0.02},
 }
 
 
@@ -526,7 +534,7 @@ def test_optimizers_step_as_pytorch_does(kernel, optimizer):
     kernel.copy(give(kernel, np.array(START)[:, np.newaxis]), parameters["1.weight"])
     step = make_optimizer(kernel, parameters, {"1.weight": config.weight_decay}, config).step
     for grad, expected in zip(GRADIENTS, PYTORCH[optimizer], strict=True):
-        step(give(kernel, grad))
+        step(give(kernel, grad), config.lr)
         assert_near(kernel, parameters.flat, expected)
 
 
@@ -537,7 +545,7 @@ def test_weight_decay_of_some_parameters_only(kernel):
     parameters.flat[...] = 1
     penalties = {"1.weight": 0.5, "2.weight": 0.0}
     make_optimizer(kernel, parameters, penalties, from_table({"train": table}).train).step(
-        kernel.zeros(6)
+        kernel.zeros(6), 1.0
     )
     assert_near(kernel, parameters["1.weight"], np.full((2, 2), 0.5))
     assert_near(kernel, parameters["2.weight"], np.ones((2, 1)))

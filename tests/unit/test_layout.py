@@ -22,8 +22,8 @@ IDS = [str(path.relative_to(ROOT)) for path in FILES]
 MAX_LINES = 450
 
 # The rooms of each package: a module imports only from its own room and from those before it.
-# The modules that lie in no room, and the tables in the ``__init__`` of kernels, schemes and
-# networks, are the ground that all rooms stand on.
+# The modules that lie in no room, and the tables in the ``__init__`` of kernels, schemes, networks,
+# tasks and metrics, are the ground that all rooms stand on.
 ROOMS = {
     "partition": [
         "graph", "importing", "models", "backends", "refinement", "mapping", "pipeline",
@@ -35,7 +35,8 @@ ROOMS = {
     ],
 }  # fmt: skip
 GROUND = {
-    "gcnmpi.core.settings", "gcnmpi.kernels", "gcnmpi.nn", "gcnmpi.nn.networks", "gcnmpi.schemes",
+    "gcnmpi.core.precision", "gcnmpi.core.settings", "gcnmpi.kernels", "gcnmpi.nn",
+    "gcnmpi.nn.metrics", "gcnmpi.nn.networks", "gcnmpi.nn.tasks", "gcnmpi.schemes",
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
     "partition.records", "partition.registry", "partition.startup",
 }  # fmt: skip
@@ -144,13 +145,25 @@ def test_only_the_command_line_and_reports_print(path):
 
 
 def registries():
-    from gcnmpi.core.config import MODELS, OPTIMIZERS
+    from gcnmpi.core.config import MODELS, OPTIMIZERS, SCHEDULES, TASKS
     from gcnmpi.kernels import KERNELS
+    from gcnmpi.nn.metrics import METRICS
     from gcnmpi.schemes import SCHEMES, TRANSPORTS
     from partition.backends import TOOLS
     from partition.importing.readers import READERS
 
-    return [KERNELS, SCHEMES, TRANSPORTS, MODELS, OPTIMIZERS, TOOLS, READERS]
+    return [
+        KERNELS,
+        SCHEMES,
+        TRANSPORTS,
+        MODELS,
+        TASKS,
+        METRICS,
+        OPTIMIZERS,
+        SCHEDULES,
+        TOOLS,
+        READERS,
+    ]
 
 
 def test_every_entry_of_a_registry_resolves_or_names_its_extra():

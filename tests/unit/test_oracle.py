@@ -300,9 +300,9 @@ def splitmix(x):
 def test_sgd_by_hand():
     train = {"optimizer": "sgd", "lr": 0.5, "momentum": 0.9, "weight_decay": 0.1}
     update = oracle.UPDATES["sgd"](config(train=train).train)
-    weights = update({"convs.1.bias": np.array([1.0])}, {"convs.1.bias": np.array([2.0])})
+    weights = update({"convs.1.bias": np.array([1.0])}, {"convs.1.bias": np.array([2.0])}, 0.5)
     assert weights["convs.1.bias"] == pytest.approx(1 - 0.5 * 2.1)  # v = 2 + 0.1·1
-    weights = update(weights, {"convs.1.bias": np.array([2.0])})  # v = 0.9·2.1 + 2 − 0.1·0.05
+    weights = update(weights, {"convs.1.bias": np.array([2.0])}, 0.5)  # v = 0.9·2.1 + 2 − 0.1·0.05
     assert weights["convs.1.bias"] == pytest.approx(-0.05 - 0.5 * (0.9 * 2.1 + 2 - 0.005))
 
 
@@ -311,13 +311,12 @@ def test_adam_by_hand_with_decay_of_the_first_layer_only():
     update = oracle.UPDATES["adam"](config(train=train).train, {"convs.0.lin.weight"})
     weights = {name: np.array([2.0]) for name in ("convs.0.lin.weight", "convs.1.lin.weight")}
     gradient = {"convs.0.lin.weight": np.array([3.0]), "convs.1.lin.weight": np.array([3.0])}
-    weights = update(weights, gradient)
+    weights = update(weights, gradient, 0.1)
     # The first step is lr·g/(|g| + ε) whatever the gradient.
     assert weights["convs.0.lin.weight"] == pytest.approx(1.9)
     assert weights["convs.1.lin.weight"] == pytest.approx(1.9)
-    weights = update(
-        weights, {"convs.0.lin.weight": np.array([-1.0]), "convs.1.lin.weight": np.array([-1.0])}
-    )
+    gradient = {name: np.array([-1.0]) for name in gradient}
+    weights = update(weights, gradient, 0.1)
     for name, first, second in (
         ("convs.0.lin.weight", 4.0, -1 + 0.95),
         ("convs.1.lin.weight", 3.0, -1.0),

@@ -58,7 +58,11 @@ def test_results_stay_out_of_graph_folders(tmp_path):
 
 
 def test_the_end_of_a_run_in_a_few_lines(capsys):
-    epochs = [Epoch(k, 1 / k, 0.5, 0.25 * (3 - abs(k - 2)), 0.1 * k, 40.0) for k in (1, 2, 3)]
+    epochs = []
+    for k in (1, 2, 3):
+        values = {"train": 0.5, "val": 0.25 * (3 - abs(k - 2)), "test": 0.1 * k}
+        metrics = {f"{mask}_accuracy": value for mask, value in values.items()}
+        epochs.append(Epoch(k, 1 / k, metrics, 40.0))
     end = {"best_epoch": 2, "seconds_per_epoch": 40.0}
     asked = Training(
         Path("g.graph"), None, from_table({}), None, Path("w.npz"), Path("b.npz"), "auto"

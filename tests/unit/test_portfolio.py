@@ -6,29 +6,24 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from small_graphs import random_graph
+from small_graphs import from_arcs, random_graph
 
 from partition.backends.process import TimeIsUp, run_apart
 from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.metrics import measure
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
-from partition.importing.synthetic import sbm
+from partition.importing.synthetic import rmat, sbm
 from partition.pipeline import portfolio, solving
 from partition.pipeline.adding import add_partition
-from partition.pipeline.portfolio import (
-    AS_FAST,
-    CANDIDATES,
-    Network,
-    add_best,
-    affordable,
-    refine_seconds,
-)
+from partition.pipeline.estimates import CANDIDATES, Network, affordable, refine_seconds
+from partition.pipeline.portfolio import AIMS, AS_FAST, add_best
 from partition.pipeline.refining import refine_partition
 from partition.refinement.objective import Objective
 
 pytestmark = pytest.mark.slow
 
+BY_NAME = {candidate.name: candidate for candidate in CANDIDATES}
 FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance", "seconds")
 
 
@@ -75,7 +70,7 @@ def test_predicted_time_by_hand():
 
 
 def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
-    monkeypatch.setattr(portfolio, "CANDIDATES", CANDIDATES[:2])
+    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["gp-vol"]))
     made = add_best(folder, 4, network=Network(width=8))
     assert (made.name, made.model) == ("auto-4", "auto")
     assert made.deterministic
@@ -94,6 +89,46 @@ def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
     assert stored.options["network"] == {"alpha": 5e-7, "beta": 1e-10, "width": 8}
     again = add_best(folder, 4, network=Network(width=8), name="again")
     np.testing.assert_array_equal(again.parts, made.parts)
+
+
+def test_a_partition_for_either_exchange(tmp_path, monkeypatch):
+    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
+    path = tmp_path / "hubs.graph"
+    write_graph(path, rmat(9, 3000, seed=2), source={})
+    network = Network(alpha=0, beta=1e-6)
+    made = {aim: add_best(path, 4, network=network, exchange=aim, name=aim) for aim in AIMS}
+    exchanges = {aim: {row.get("exchange") for row in made[aim].history} for aim in AIMS}
+    assert exchanges["mixed"] == {"mixed"}
+    assert exchanges["rows"] == {"rows", None}  # and mg is not tried
+    assert made["rows"].history[1]["note"] == "not tried: it is for the mixed exchange"
+    (kept,) = [row for row in made["auto"].history if row["chosen"]]
+    assert kept["exchange"] == "mixed"
+    mixed = made["auto"].mixed["in"]
+    rows = made["rows"].metrics["in"]
+    assert kept["max_send"] == max(mixed["send_rows"]) < max(rows["send_rows"])
+    assert made["auto"].options["exchange"] == "auto"
+    assert made["auto"].options["refine"]["exchange"] == kept["exchange"]
+    with pytest.raises(UserError, match="unknown exchange 'sums'"):
+        add_best(path, 4, exchange="sums", name="x")
+
+
+def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, monkeypatch):
+    monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
+    path = tmp_path / "ring.graph"
+    around = np.arange(300)
+    write_graph(path, from_arcs(300, list(zip(around, np.roll(around, 1), strict=True))), source={})
+    first, other = add_best(path, 3).history
+    assert (first["exchange"], first["chosen"]) == ("rows", True)
+    assert other["note"].endswith("it is for the mixed exchange, which gains nothing")
+
+
+def test_work_that_a_mixed_exchange_adds_by_hand():
+    rows = measure(random_graph(30, 100), np.arange(30) % 3, 3)
+    mixed = replace(rows, nnz=[max(rows.nnz) + 1000, 0, 0])
+    network = Network(alpha=0, beta=1e-6, width=10)
+    more = 1000 * (2e-9 + 10 * 2e-10)
+    assert network.mixed_seconds(rows, mixed) == pytest.approx(network.seconds(rows) + more)
+    assert network.mixed_seconds(mixed, rows) == network.seconds(rows)
 
 
 def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap, monkeypatch):
@@ -156,6 +191,8 @@ def test_a_tool_is_stopped_after_its_time(monkeypatch):
         (["--model", "auto", "-k", "2", "--ranks-per-node", "0"], "ranks per node = 0"),
         (["--model", "auto", "-k", "2", "--balance", "nz"], "unknown constraint"),
         (["--model", "gp", "-k", "2", "--time-limit", "9"], "options of --model auto"),
+        (["--model", "gp", "-k", "2", "--exchange", "rows"], "options of --model auto"),
+        (["--model", "auto", "-k", "2", "--exchange", "row"], "did you mean 'rows'"),
         (["--model", "gp", "-k", "2", "--weigh", "maxsend=1"], "did you mean 'max_send'"),
         (["--model", "gp", "-k", "2", "--weigh", "total"], "not NAME=WEIGHT"),
         (["--model", "gp", "-k", "2", "--weigh", "total=-1"], "not negative"),

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from gcnmpi.core.config import from_table
 from gcnmpi.core.record import Epoch
-from gcnmpi.report.progress import Progress, duration
+from gcnmpi.report.progress import Progress, duration, shown_metrics
 
 
 def progress(capsys, epochs, seconds, first=1):
@@ -24,7 +24,7 @@ def progress(capsys, epochs, seconds, first=1):
     with Progress(problem, quiet=False, clock=lambda: now[0]) as shown:
         for epoch in range(first, epochs + 1):
             now[0] += seconds
-            shown.epoch(Epoch(epoch, 1.5, None, 0.5, None, seconds))
+            shown.epoch(Epoch(epoch, 1.5, {"val_accuracy": 0.5}, seconds))
     err = capsys.readouterr().err
     assert "\x1b" not in err  # whatever the graph is called
     return err.splitlines()[1:]
@@ -55,3 +55,10 @@ def test_slow_epochs_are_all_shown_and_resumed_runs_know_their_pace(capsys):
 
 def test_durations():
     assert [duration(s) for s in (0.4, 59.6, 3723)] == ["0:00:00", "0:01:00", "1:02:03"]
+
+
+def test_the_metric_that_chooses_is_shown_and_no_other(capsys):
+    values = {"train_rmse": 1234.56, "val_rmse": 0.5, "test_rmse": None, "val_r2": 0.9}
+    assert shown_metrics(Epoch(1, 1.0, values, 0.1)) == ["train rmse 1235", "val rmse 0.500"]
+    assert shown_metrics(Epoch(1, 1.0, {"val_accuracy": 0.5}, 0.1)) == ["val 0.500"]
+    assert shown_metrics(Epoch(1, 1.0, {}, 0.1)) == []

@@ -11,10 +11,11 @@ from gcnmpi.cli.main import cli
 from gcnmpi.cli.schemes import parse_bytes
 from gcnmpi.core.config import from_table
 from gcnmpi.core.settings import names_of
-from gcnmpi.planner import ranking
+from gcnmpi.planner import auto, ranking
+from gcnmpi.planner.auto import resolved_grid
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import Candidate, Setting, candidates, rank_schemes, resolved_grid
+from gcnmpi.planner.ranking import Candidate, Setting, candidates, rank_schemes
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.p2p import P2PForecast
 from partition.errors import UserError
@@ -54,7 +55,8 @@ def setting(path, machine=None, **tables):
 
 
 def only_p2p(path, size, **options):
-    return rank_schemes(setting(path), size, schemes=["p2p"], **options)[0]
+    rows = setting(path, scheme={"exchange": "rows"})
+    return rank_schemes(rows, size, schemes=["p2p"], **options)[0]
 
 
 def test_a_better_partition_receives_less_and_comes_first(path):
@@ -169,7 +171,8 @@ class Table:
 
 
 def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
-    monkeypatch.setattr(ranking, "SCHEMES", Table())
+    for module in (auto, ranking):
+        monkeypatch.setattr(module, "SCHEMES", Table())
     stored = open_graph(path)
     resolve = lambda **scheme: resolved_grid(stored, None, from_table({"scheme": scheme}), 4, 4)  # noqa: E731
     assert resolve().grid == "2x2"
@@ -181,7 +184,8 @@ def test_the_best_grid_is_taken_for_auto(path, monkeypatch):
 
 
 def test_a_grid_is_found_for_inference_on_a_graph_without_labels(path, monkeypatch):
-    monkeypatch.setattr(ranking, "SCHEMES", Table())
+    for module in (auto, ranking):
+        monkeypatch.setattr(module, "SCHEMES", Table())
     bare = path.with_name("unlabelled.graph")
     write_graph(bare, dataclasses.replace(two_rings(), labels=None), source={})
     assert resolved_grid(open_graph(bare), None, from_table({}), 4, 4).grid == "2x2"

@@ -15,7 +15,7 @@ def write_run(folder, partition="hp-2", finished=True, epoch=(), end=(), **start
     facts = {"graph": "g", "scheme": "p2p", "kernel": "scipy", "ranks": 2, "partition": partition}
     accuracies = {"train_accuracy": 1.0, "val_accuracy": None, "test_accuracy": 0.5}
     figures = {"epochs": 2, "epochs_run": 2, "seconds_per_epoch": 0.5}
-    figures |= {"bytes_sent": [2e6, 6e6], "messages_sent": [4, 4]}
+    figures |= {"best_epoch": 2, "bytes_sent": [2e6, 6e6], "messages_sent": [4, 4]}
     records = [
         {"event": "start", **facts, "config": {"dtype": "float64"}, **start},
         {"event": "epoch", "epoch": 1, "loss": 1.5, "seconds": 0.5, **accuracies} | dict(epoch),
@@ -29,10 +29,12 @@ def write_run(folder, partition="hp-2", finished=True, epoch=(), end=(), **start
 def test_what_runs_share_is_said_once_and_the_rest_in_columns(tmp_path, capsys):
     runs = [write_run(tmp_path / name, partition=name) for name in ("hp-2", "rp-2")]
     print_runs([runs[0], runs[1] / "run.jsonl"], as_json=False)
-    heading, titles, first, second, _ = capsys.readouterr().out.splitlines()
-    assert heading == "graph g, ranks 2, scheme p2p, kernel scipy, dtype float64"
-    assert " ".join(titles.split()) == "run partition MB/epoch busiest s/epoch loss val test"
-    assert " ".join(first.split()) == "hp-2 hp-2 4.000 3.000 0.5000 1.5000 - 0.500"
+    heading, titles, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert heading == "graph g, ranks 2, scheme p2p, kernel scipy, dtype float64, metric accuracy"
+    assert " ".join(titles.split()) == (
+        "run partition MB/epoch busiest s/epoch loss val test best val its test"
+    )
+    assert " ".join(first.split()) == "hp-2 hp-2 4.000 3.000 0.5000 1.5000 - 0.500 0.250 0.500"
     assert second.split()[:2] == ["rp-2", "rp-2"]
 
 
@@ -86,7 +88,7 @@ def test_a_folder_stands_for_all_runs_below_it(tmp_path, capsys):
         ({"end": {"bytes_sent": []}}, "bytes_sent is [], not one number a rank"),
         ({"end": {"bytes_sent": [10**400]}}, "too large"),
         ({"epoch": {"loss": True}}, "no epoch"),
-        ({"epoch": {"val_accuracy": {}}}, "no accuracies"),
+        ({"epoch": {"val_accuracy": {}}}, "no metrics"),
         ({"graph": ["g"]}, "graph is"),
         ({"config": None}, "config is"),
         ({"config": {}}, "its record has no 'dtype'"),

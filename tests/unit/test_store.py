@@ -228,7 +228,7 @@ def test_an_array_of_another_shape_or_type_is_refused(folder):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "has format version 99, this program reads 1 and 2"),
+        ({"version": 99}, "has format version 99, this program reads 1, 2, 3"),
         ({"format": "else"}, "does not describe a graph"),
         ({"n": 13}, "the manifest asks for"),
         ({"n": None}, "is damaged: n cannot be None"),

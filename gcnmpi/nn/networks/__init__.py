@@ -71,6 +71,7 @@ class SageOptions:
     aggregation: str = key(
         "mean", "sage: how neighbours are aggregated", choices=("mean", "sum", "max")
     )
+    include_self: bool = key(False, "sage: count each vertex among its own neighbours too")
     root_weight: bool = key(True, "sage: a second weight for the vertex itself")
     normalize_output: bool = key(False, "sage: divide each row of a layer's output by its length")
 

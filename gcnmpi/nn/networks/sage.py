@@ -9,7 +9,7 @@ from gcnmpi.nn.networks.stack import Layer, stack
 
 def matrix(model: ModelConfig) -> tuple[str, bool]:
     """The mean of the neighbours, or their sum; the vertex itself has the root weight."""
-    return ("row" if model.aggregation == "mean" else "none"), False
+    return ("row" if model.aggregation == "mean" else "none"), model.include_self
 
 
 def build(model: ModelConfig, features: int, classes: int) -> Network:

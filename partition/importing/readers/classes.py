@@ -48,7 +48,7 @@ def class_labels(
         raise UserError(
             f"{where}: labels must be a vector of integers or of texts, "
             f"not {labels.dtype} {labels.shape}",
-            "one class per vertex, -1 where it has none",
+            "one class per vertex, -1 where it has none; --targets takes anything else",
         )
     if labels.dtype.kind == "U":
         labels = _whole_numbers(labels, where)
@@ -103,7 +103,9 @@ def _whole_numbers(labels: np.ndarray, where: str) -> np.ndarray:
     fraction = values != np.floor(values)
     if fraction.any():
         word = quoted(words[int(np.argmax(fraction))])
-        raise UserError(f"{where}: the label {word} is a number, not a class")
+        raise UserError(
+            f"{where}: the label {word} is a number, not a class", "--targets takes numbers"
+        )
     if np.abs(values).max() >= 2**53 or len(np.unique(values)) < len(words):
         return labels
     whole = np.full(len(labels), UNLABELLED, np.int64)

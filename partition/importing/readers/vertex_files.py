@@ -19,11 +19,17 @@ from partition.importing.readers.files import (
 )
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.sparse import saved_csr
-from partition.importing.readers.vertex_tables import Rows, read_column, read_feature_table
+from partition.importing.readers.vertex_tables import (
+    Rows,
+    read_column,
+    read_feature_table,
+    read_target_table,
+)
 from partition.records import DEFLATE_RATIO, NUMBERS, TEXTS, map_npy, read_npy, read_npz
 
 FEATURES = ("features", "feature", "x", "feat", "feats", "attr_matrix", "attributes")
 LABELS = ("labels", "label", "y", "target", "targets", "classes")
+TARGETS = ("targets", "target", "labels", "label", "y")
 MASKS = ("mask",)
 
 
@@ -53,8 +59,47 @@ def read_labels(path: str | os.PathLike) -> Rows:
     return _read_vector(Path(path), LABELS)
 
 
+def read_targets(path: str | os.PathLike) -> Rows:
+    """(n, c) float32, or float64 where that loses digits: an array, or lines of numbers.
+
+    A vector is one column.
+
+    Raises
+    ------
+    UserError
+        If the file is missing, damaged or anything else, or a number is infinite.
+    """
+    path = Path(path)
+    with read_errors(path):
+        kind = _kind(path)
+        if kind == "text":
+            rows = read_target_table(path)
+            return Rows(_targets(rows.values, path), rows.ids)
+        if kind == "npz":
+            return Rows(_targets(_choose(read_npz(path, kinds=NUMBERS), TARGETS, path), path))
+        return Rows(_targets(_read_npy(path, kind), path))
+
+
+def _targets(array: np.ndarray, path: Path) -> np.ndarray:
+    if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or 0 in array.shape[1:]:
+        raise UserError(
+            f"{path}: targets are rows of numbers, NaN where unknown, not {array.dtype} "
+            f"{array.shape}"
+        )
+    wide = np.asarray(array, np.float64, order="C").reshape(len(array), -1)
+    if np.isinf(wide).any():
+        row, column = np.argwhere(np.isinf(wide))[0]
+        raise UserError(f"{path}: target {column} of vertex {row} is infinite", "NaN: unknown")
+    with np.errstate(over="ignore"):
+        narrow = wide.astype(np.float32)
+    return narrow if np.array_equal(narrow, wide, equal_nan=True) else wide
+
+
 def read_mask(path: str | os.PathLike, name: str) -> Rows:
-    """Bool or integers: an array, or lines of true and false, of 0 and 1, or of vertices."""
+    """Bool or integers: an array, or lines of true and false, of 0 and 1, or of vertices.
+
+    Or an (n, splits) array of bool, or of 0 and 1.
+    """
     rows = _read_vector(Path(path), (*MASKS, name, f"{name}_mask", f"{name}_idx", "idx"))
     if rows.values.dtype.kind == "U":
         words = np.char.lower(rows.values)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from partition.errors import UserError
 from partition.importing.readers.files import check_memory, finite_features, quoted
@@ -57,9 +58,19 @@ def read_feature_table(path: Path) -> Rows:
     UserError
         With the line that is not as many numbers as the others.
     """
+    rows = _number_table(path, "features", np.float32)
+    return Rows(finite_features(rows.values, str(path)), rows.ids)
+
+
+def read_target_table(path: Path) -> Rows:
+    """The same as float64, of which some may be NaN."""
+    return _number_table(path, "targets", np.float64)
+
+
+def _number_table(path: Path, what: str, dtype: DTypeLike) -> Rows:
     lines = first_lines(path, 2, LONGEST_ROW)
     if not lines:
-        raise UserError(f"{path} holds no features", "one vertex a line: numbers")
+        raise UserError(f"{path} holds no {what}", "one vertex a line: numbers")
     header, first = lines[0]
     separator = separator_of(first)
     words = words_of(first, separator)
@@ -75,7 +86,7 @@ def read_feature_table(path: Path) -> Rows:
             )
     skip = int(names in ID_COLUMNS) if names is not None else 0
     if len(words) == skip:
-        raise UserError(f"{path} has a column of ids, but no features")
+        raise UserError(f"{path} has a column of ids, but no {what}")
     tables, ids = [], []
     for number, block in text_blocks(path, LONGEST_ROW):
         rows = [
@@ -95,26 +106,26 @@ def read_feature_table(path: Path) -> Rows:
         if table.shape[1] != len(words) - skip:
             raise _bad_row(path, number, block, header, separator, len(words), skip)
         with np.errstate(over="ignore"):
-            tables.append(table.astype(np.float32))
+            tables.append(table.astype(dtype))
         ids += [words_of(row, separator)[0] for row in rows] if skip else []
-    features = finite_features(np.concatenate(tables), str(path))
+    numbers = np.concatenate(tables)
     if not skip and header == 0:
-        _refuse_counter(path, features)
-    return Rows(features, id_array(ids, path) if skip else None)
+        _refuse_counter(path, numbers, what)
+    return Rows(numbers, id_array(ids, path) if skip else None)
 
 
-def _refuse_counter(path: Path, features: np.ndarray) -> None:
+def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
     """Refuse a first column that counts the rows: it is hardly a feature."""
-    n, width = features.shape
+    n, width = numbers.shape
     if n < 3 or width < 2 or n >= 1 << 24:  # beyond, float32 cannot count
         return
-    first = np.sort(features[:, 0])
+    first = np.sort(numbers[:, 0])
     if (first == np.arange(n) + first[0]).all() and first[0] in (0, 1):
         raise UserError(
             f"{path}: the first column holds each of {first[0]:.0f}..{first[-1]:.0f} once: ids, or "
-            "a feature?",
+            f"{what}?",
             "put a header line first: 'id,…' if the column says which vertex a row is of, "
-            "any other name if it is a feature",
+            f"any other name if it is among the {what}",
         )
 
 

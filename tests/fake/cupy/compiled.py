@@ -30,7 +30,7 @@ extern "C" void run_{name}(unsigned gx, unsigned gy, unsigned bx, unsigned by, {
 }}
 """
 C_TYPES = {"f4": ctypes.c_float, "f8": ctypes.c_double, "i4": ctypes.c_int32, "i8": ctypes.c_int64,
-           "u4": ctypes.c_uint32, "u8": ctypes.c_uint64}  # fmt: skip
+           "u1": ctypes.c_uint8, "u4": ctypes.c_uint32, "u8": ctypes.c_uint64}  # fmt: skip
 
 
 def translate(code):
@@ -82,7 +82,7 @@ class RawModule:
         return launch
 
 
-NUMBERS = {"I": "i8", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
+NUMBERS = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
 
 
 def _read(parameter):

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from gcnmpi.core.config import load_config
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem
-from gcnmpi.run.trainer import Step, evaluate
+from gcnmpi.run.step import Step
 
 WARM = 3
 
@@ -28,6 +29,7 @@ def main(comm):
         config = load_config(None, ("threads=1",), over=case["settings"])
         problem = open_problem(comm, case["graph"], case["partition"], config)
         step, peak = Step(problem), 0
+        evaluate = Evaluation(problem, step.model, step.targets)
         tracemalloc.start()
         for epoch in range(1, case["epochs"] + 1):
             before, _ = tracemalloc.get_traced_memory()
@@ -35,7 +37,7 @@ def main(comm):
             step(epoch)
             peak = max(peak, (tracemalloc.get_traced_memory()[1] - before) * (epoch > WARM))
             if epoch % 10 == WARM:
-                evaluate(problem, step.model, step.targets)
+                evaluate()
             if epoch == WARM:
                 gc.collect()
                 kept, _ = tracemalloc.get_traced_memory()

@@ -64,7 +64,7 @@ def check_network(comm, model):
     problem = prepare(comm, model=model, train={"epochs": 40, "lr": 0.05})
     result = train(problem)
     assert result.epochs[-1].loss < 0.5 * result.epochs[0].loss
-    assert result.epochs[-1].test_accuracy > 0.8
+    assert result.epochs[-1].of("test", "accuracy") > 0.8
     assert result.end["bytes_sent"] == result.end["bytes_predicted"]
 
     for scheme in SCHEMES_OF_PAGE[model["name"]]:

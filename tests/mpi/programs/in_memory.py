@@ -12,8 +12,9 @@ import numpy as np
 from gcnmpi.core.config import from_table
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.run import problem as problems
+from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import load_features, open_problem
-from gcnmpi.run.trainer import Step, evaluate
+from gcnmpi.run.step import Step
 
 
 def main(comm) -> int:
@@ -25,7 +26,7 @@ def main(comm) -> int:
     before = [targets.labels.copy(), *(mask.copy() for mask in targets.masks.values())]
     for epoch in range(1, 6):
         step(epoch)
-        evaluate(problem, model, targets)
+        Evaluation(problem, model, targets)()
     for old, new in zip(before, (targets.labels, *targets.masks.values()), strict=True):
         np.testing.assert_array_equal(new, old)
     np.testing.assert_array_equal(load_features(problem), features)

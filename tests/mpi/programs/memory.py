@@ -15,11 +15,12 @@ from pathlib import Path
 from gcnmpi.core.config import load_config
 from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.planner.costmodel import memory
 from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem
-from gcnmpi.run.trainer import Step, evaluate
+from gcnmpi.run.step import Step
 
 
 def main(comm):
@@ -32,7 +33,7 @@ def main(comm):
         problem = open_problem(comm, case["graph"], case["partition"], config)
         step = Step(problem)
         step(1)
-        evaluate(problem, step.model, step.targets)
+        Evaluation(problem, step.model, step.targets)()
         peak = mpi.maximum(comm, peak_bytes())
         machine = dataclasses.replace(Machine(), process_bytes=before)
         setting = Setting(problem.stored, problem.config, machine, comm.size)

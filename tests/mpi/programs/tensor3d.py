@@ -15,7 +15,7 @@ from gcnmpi.core.config import from_table
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.run.problem import open_problem
-from gcnmpi.run.trainer import Step
+from gcnmpi.run.step import Step
 
 
 def opened(comm, **options):

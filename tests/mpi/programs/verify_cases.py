@@ -26,7 +26,7 @@ from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn import loss, optim
 from gcnmpi.nn.model import Model
 from gcnmpi.proof import verify as proof
-from gcnmpi.run import trainer
+from gcnmpi.run import evaluation
 from gcnmpi.schemes import p2p
 from gcnmpi.schemes.row_scheme import RowScheme
 
@@ -173,7 +173,7 @@ def one_more_right(comm):
     def generous(*arguments):
         return count_correct(*arguments) + (comm.rank == 0)
 
-    return mock.patch.object(trainer, "count_correct", generous)
+    return mock.patch.object(evaluation, "count_correct", generous)
 
 
 def adam_without_correction(comm):

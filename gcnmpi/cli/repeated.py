@@ -1,0 +1,211 @@
+"""``gcnmpi repeat`` and ``sweep``: many runs in one launch."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcnmpi.cli.common import Job, common, same_words
+from gcnmpi.core.config import Config, read_config
+from gcnmpi.core.outputs import check_distinct
+from gcnmpi.core.watch import EXIT_REQUEUE, stop_requests, watchdog
+from partition.errors import UserError
+
+MOST_RUNS = 10_000
+
+
+def _of_runs(function: Callable) -> Callable:
+    """Add the options of both commands."""
+    for add in (
+        click.option("--quiet", is_flag=True, help="Print no progress."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+        click.option(
+            "--out",
+            required=True,
+            type=click.Path(path_type=Path),
+            metavar="DIR",
+            help="Folder of the runs, each in a folder of its own. The same command goes on.",
+        ),
+        click.option(
+            "--splits",
+            metavar="all|0..4",
+            help="Splits of the masks: all, a range, or a list.  [default: train.split]",
+        ),
+        click.option(
+            "--seeds",
+            default="0..9",
+            show_default=True,
+            metavar="A..B",
+            help="Seeds of the runs: a range with both ends, or a list such as 1,5,7.",
+        ),
+    ):
+        function = add(function)
+    return common(function)
+
+
+@click.command(short_help="Train with several seeds and splits: mean and standard deviation.")
+@_of_runs
+def repeat(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    **options: Any,
+) -> Job:
+    """Train on GRAPH with each seed and each split, one run after the other.
+
+    Prints the test metric of each run in the epoch of its best validation metric, and their mean
+    and standard deviation. DIR/seed-3 … hold the records of the runs.
+
+    After SIGUSR1, SIGTERM or a first Ctrl-C, a checkpoint is written; the same command goes on.
+    """
+    points = {"": partial(_config, config_file, settings, ())}
+    return _job("gcnmpi repeat", graph, partition, points, config_file, **options)
+
+
+@click.command(short_help="Train with every combination of some values of keys.")
+@_of_runs
+@click.option(
+    "--try",
+    "grid",
+    metavar="KEY=V,V…",
+    multiple=True,
+    required=True,
+    help="Values of a key, separated by commas; a list in brackets is one value. May be repeated.",
+)
+def sweep(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    grid: tuple[str, ...],
+    **options: Any,
+) -> Job:
+    """Train on GRAPH with every combination of the values of --try, and with each seed and split.
+
+    \b
+      gcnmpi sweep G.graph --try train.lr=0.01,0.001 --try model.hidden=64,[64,64] --out D
+
+    Prints the mean and the standard deviation of each combination. Choose by the validation metric.
+    """
+    points = {}
+    for words in itertools.product(*map(_values, grid)):
+        points[",".join(words)] = partial(_config, config_file, settings, words)
+    return _job("gcnmpi sweep", graph, partition, points, config_file, **options)
+
+
+def _config(
+    config_file: Path | None, settings: Sequence[str], point: Sequence[str], more: Sequence[str]
+) -> Config:
+    return read_config(config_file, settings, [*point, *more])[0]
+
+
+def _job(
+    purpose: str,
+    graph: Path,
+    partition: str | None,
+    points: Mapping[str, Callable[[Sequence[str]], Config]],
+    config_file: Path | None,
+    seeds: str,
+    splits: str | None,
+    out: Path,
+    as_json: bool,
+    quiet: bool,
+) -> Job:
+    numbers = _numbers("--seeds", seeds)
+    chosen = None if splits in (None, "all") else _numbers("--splits", str(splits))
+    configs = [make([]) for make in points.values()]
+    count = len(points) * len(numbers) * len(chosen or [0])
+    if count > MOST_RUNS:
+        raise UserError(f"{count} runs are more than {MOST_RUNS}")
+    check_distinct({"GRAPH": graph, "--config": config_file, "--out": out})
+    check = same_words(configs[0])
+
+    def job(comm: Any, stop: Callable[[], int], moved: Callable[[], None]) -> int:
+        from gcnmpi.mpi.comm import from_root
+        from gcnmpi.report.progress import Progress
+        from gcnmpi.report.repeated import print_repeated
+        from gcnmpi.run.repeated import plan, run_all
+        from partition.graph.manifest import read_manifest
+
+        of_splits = chosen
+        if splits == "all":
+            of_splits = list(range(from_root(comm, lambda: read_manifest(graph).splits)))
+        runs = plan(points, numbers, of_splits)
+        total = len(runs)
+
+        def begin(planned: Any, problem: Any) -> Callable[[Any], None]:
+            hidden = quiet or comm.rank != 0
+            if not hidden:
+                print(f"run {runs.index(planned) + 1} of {total}: {planned.name}", flush=True)
+            progress = Progress(problem, quiet=hidden)
+
+            def on_epoch(epoch: Any) -> None:
+                moved()
+                progress.epoch(epoch)
+
+            return on_epoch
+
+        found = run_all(comm, graph, partition, runs, out, purpose, begin, stop)
+        if found is None:
+            if comm.rank == 0:
+                click.echo("stopped as asked; the same command goes on", err=True)
+            return EXIT_REQUEUE
+        if comm.rank == 0:
+            print_repeated(found, as_json)
+        return 0
+
+    def whole(comm: Any) -> int:
+        from gcnmpi.core.launch import launched
+        from gcnmpi.run.claims import Claims
+
+        launcher = os.getppid() if launched() else None
+        requests = stop_requests(launcher, tell=comm.rank == 0)
+        watch = watchdog(configs[0].comm.timeout, comm.rank)
+        with watch as moved, Claims(comm, purpose) as claims, requests as asked:
+            check(comm)
+            claims.folder(out)
+            claims.graph(graph, partition)
+            return job(comm, asked, moved)
+
+    return whole
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Numbers from "0..9" or "1,5,7", each once.
+
+    >>> _numbers("--seeds", "0..3,7")
+    [0, 1, 2, 3, 7]
+    """
+    found: list[int] = []
+    for word in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,18})(?:\.\.(\d{1,18}))?\s*", word)
+        if not match or (match[2] and int(match[2]) < int(match[1])):
+            raise UserError(f"{option} {text}: {word.strip()!r} is no number or range", "0..9")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last - first >= MOST_RUNS:
+            raise UserError(f"{option} {text}: more than {MOST_RUNS} numbers")
+        found += range(first, last + 1)
+    return list(dict.fromkeys(found))
+
+
+def _values(text: str) -> list[str]:
+    """Settings from "KEY=V,V…"; commas in brackets do not separate.
+
+    >>> _values("model.hidden=64,[64,64]")
+    ['model.hidden=64', 'model.hidden=[64,64]']
+    """
+    key, equals, values = text.partition("=")
+    if not equals or not values.strip():
+        raise UserError(f"--try {text!r} is not of the form KEY=V,V…", "train.lr=0.01,0.001")
+    if key.strip() in ("train.seed", "train.split"):
+        raise UserError(f"--try {key.strip()}: give --{key.strip().removeprefix('train.')}s")
+    words = re.split(r",(?![^\[]*\])", values)
+    return list(dict.fromkeys(f"{key.strip()}={word.strip()}" for word in words))

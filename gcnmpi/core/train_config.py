@@ -1,0 +1,153 @@
+"""The section ``[train]`` of the configuration: optimizer, learning rate, and when it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gcnmpi.core.settings import key
+from partition.errors import UserError
+from partition.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class SGDOptions:
+    """Of stochastic gradient descent."""
+
+    section: ClassVar[str] = "train"
+    momentum: float = key(0.0, "momentum of sgd", low=0, example=0.9)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamOptions:
+    """Of Adam and AdamW."""
+
+    section: ClassVar[str] = "train"
+    betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
+    eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
+
+
+OPTIMIZERS = Registry(
+    "optimizer",
+    {
+        "adam": "gcnmpi.nn.optim:Adam",
+        "adamw": "gcnmpi.nn.optim:AdamW",
+        "sgd": "gcnmpi.nn.optim:SGD",
+    },
+    options={"adam": (AdamOptions,), "adamw": (AdamOptions,), "sgd": (SGDOptions,)},
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecayOptions:
+    """Of schedules that multiply the learning rate by a factor."""
+
+    section: ClassVar[str] = "train"
+    decay: float = key(0.1, "step, plateau: factor of the learning rate", low=0, below=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeastOptions:
+    """Of schedules that lower the learning rate without end."""
+
+    section: ClassVar[str] = "train"
+    min_lr: float = key(0.0, "cosine, plateau: lowest learning rate", low=0, example=1e-5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CosineOptions:
+    """Of the cosine."""
+
+    section: ClassVar[str] = "train"
+    period: int = key(
+        0, "cosine: epochs to the lowest learning rate; 0: all after the warm-up", low=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepOptions:
+    """Of steps."""
+
+    section: ClassVar[str] = "train"
+    step_epochs: int = key(100, "step: epochs after which the learning rate falls", low=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlateauOptions:
+    """Of a plateau."""
+
+    section: ClassVar[str] = "train"
+    plateau_patience: int = key(
+        10, "plateau: evaluations without a better validation metric that are borne", low=0
+    )
+
+
+SCHEDULES = Registry(
+    "schedule",
+    {
+        "constant": "gcnmpi.nn.schedules:Constant",
+        "cosine": "gcnmpi.nn.schedules:Cosine",
+        "step": "gcnmpi.nn.schedules:Steps",
+        "plateau": "gcnmpi.nn.schedules:Plateau",
+    },
+    options={
+        "cosine": (CosineOptions, LeastOptions),
+        "step": (StepOptions, DecayOptions),
+        "plateau": (PlateauOptions, DecayOptions, LeastOptions),
+    },
+)
+
+
+@dataclass(frozen=True)
+class TrainConfig(
+    SGDOptions,
+    AdamOptions,
+    DecayOptions,
+    LeastOptions,
+    CosineOptions,
+    StepOptions,
+    PlateauOptions,
+):
+    """``[train]``: the optimisation."""
+
+    epochs: int = key(200, "number of epochs", low=1)
+    seed: int = key(0, "seed of initial weights and dropout", low=0, below=2**63)
+    split: int = key(0, "which split of the masks, where the graph has several", low=0)
+    optimizer: str = key("adam", "optimizer, as in PyTorch", choices=OPTIMIZERS)
+    lr: float = key(0.01, "learning rate", low=0)
+    schedule: str = key("constant", "learning rate over the epochs", choices=SCHEDULES)
+    warmup: int = key(
+        0, "epochs in which the learning rate rises to lr, before the schedule", low=0
+    )
+    clip_norm: float = key(
+        0.0, "largest length of the gradient of all weights together; 0: any", low=0, example=1.0
+    )
+    weight_decay: float = key(
+        0.0, "L2 penalty, added to the gradient; adamw: taken off the weights", low=0, example=5e-4
+    )
+    weight_decay_layers: str = key(
+        "all", "layers that decay: all, or the first as in Kipf's GCN", choices=("all", "first")
+    )
+    weight_decay_convs: float = key(
+        0.0, "L2 penalty of parameters 'convs.…', as GCNII has one; 0: weight_decay", low=0
+    )
+    eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
+    patience: int = key(
+        0, "epochs without a better validation metric after which training ends; 0: none", low=0
+    )
+    checkpoint_every: int = key(0, "epochs between checkpoints; 0: none", low=0)
+    checkpoint_minutes: float = key(
+        15.0, "minutes after which the next checkpoint is written; 0: none", low=0
+    )
+
+
+def check_train(train: TrainConfig) -> None:
+    """A UserError if the values do not go together."""
+    if len(train.betas) != 2 or max(train.betas) >= 1:
+        raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
+    for what, needed in (
+        ("train.patience", train.patience > 0),
+        ("train.schedule = plateau", train.schedule == "plateau"),
+    ):
+        if needed and not train.eval_every:
+            raise UserError(f"{what} needs evaluations", "set train.eval_every to 1 or more")

@@ -1,0 +1,187 @@
+"""What MPI sends and receives of the rows of an exchange: as they are, or in fewer bits.
+
+An exchange has two ends: the packed rows and the halo. :class:`Exact` and :class:`Rounded` say what
+travels of one of them. Nobody else knows of ``comm.precision``, but for who counts bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from gcnmpi.core import rng
+from gcnmpi.core.config import Config
+from gcnmpi.core.precision import Format, format_of
+from gcnmpi.core.timing import Error, Traffic
+from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.mpi.comm import Comm, sum_in_place
+
+STREAM = 1 << 32  # of random numbers: dropout has those below
+RANK = 1 << 40  # rows of a rank, at most
+MEASURED_AT_ONCE = 1 << 12  # rows
+
+
+class End(Protocol):
+    """One end of an exchange.
+
+    Attributes
+    ----------
+    array : (rows, width) array
+    message : array
+        What MPI works on: a row of it for each row.
+    """
+
+    array: Array
+    message: Any
+
+    def write(self, traffic: Traffic) -> None:
+        """message = array; what comes before it in memory is done."""
+
+    def read(self) -> None:
+        """array = message, which may be overwritten then."""
+
+
+class Exact:
+    """Rows as they are; the message is the array itself, or a copy on the host for MPI."""
+
+    def __init__(self, kernel: Kernel, array: Array) -> None:
+        self._kernel, self.array, self.message = kernel, array, kernel.message(array)
+
+    def write(self, traffic: Traffic) -> None:
+        """As it is."""
+        self._kernel.to_message(self.array, self.message)
+
+    def read(self) -> None:
+        """As it is."""
+        self._kernel.from_message(self.message, self.array)
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How rows are rounded.
+
+    Attributes
+    ----------
+    format : Format
+    seed : int
+        Of the random numbers.
+    """
+
+    format: Format
+    seed: int
+
+
+def rounding_of(config: Config, width: int) -> Rounding | None:
+    """How rows of some width are rounded; None: they are sent as they are."""
+    itemsize = np.dtype(config.dtype).itemsize
+    found = format_of(config.comm.precision, width, itemsize)
+    return None if found is None else Rounding(found, config.train.seed)
+
+
+class Encoded:
+    """Memory for rows in some format, and the keys of their random numbers; ends may share it.
+
+    A row's key is its place among the rows that its rank sends, so that it does not depend on the
+    order in which a rank keeps its own.
+    """
+
+    def __init__(
+        self, kernel: Kernel, rank: int, rows: int, width: int, rounding: Rounding
+    ) -> None:
+        self.rounding = rounding
+        self.bytes = kernel.empty_bytes(rows, rounding.format.row_bytes(width))
+        self.message = kernel.message(self.bytes)
+        self._places, self._width = (rank, rows), width
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """A number for each row, different on all ranks."""
+        rank, count = self._places
+        return np.arange(rank * RANK, rank * RANK + count)
+
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """Keys of the columns."""
+        return rng.column_keys(np.arange(self._width))
+
+
+class Rounded:
+    """Rows in fewer bits.
+
+    Parameters
+    ----------
+    encoded : Encoded
+    pieces : collection of slice
+        Those of the rows that travel in messages.
+    """
+
+    def __init__(
+        self, kernel: Kernel, array: Array, encoded: Encoded, pieces: Collection[slice]
+    ) -> None:
+        self._kernel, self._encoded, self._pieces = kernel, encoded, pieces
+        self.array, self.message = array, encoded.message
+
+    def write(self, traffic: Traffic) -> None:
+        """Encode; and measure what that changed, where it is asked for."""
+        encoded, kernel = self._encoded, self._kernel
+        how, number = encoded.rounding.format, traffic.round()
+        keys = None
+        if how.random:
+            seed, stream = encoded.rounding.seed, STREAM + number
+            keys = kernel.row_keys(seed, traffic.epoch, stream, encoded.rows)
+        for piece in self._pieces:
+            mine = None if keys is None else keys[piece]
+            rows, message = self.array[piece], encoded.bytes[piece]
+            kernel.encode_rows(rows, how.name, mine, encoded.columns, message)
+        if traffic.measured:
+            traffic.add_error(number, self.array.shape[1], *self._squares())
+        kernel.to_message(encoded.bytes, self.message)
+
+    def read(self) -> None:
+        """Decode."""
+        encoded, kernel = self._encoded, self._kernel
+        kernel.from_message(self.message, encoded.bytes)
+        for piece in self._pieces:
+            kernel.decode_rows(
+                encoded.bytes[piece], encoded.rounding.format.name, self.array[piece]
+            )
+
+    def _squares(self) -> tuple[float, float]:
+        """Sums of squares of what rounding changed, and of all numbers."""
+        kernel, error, size = self._kernel, 0.0, 0.0
+        for piece in self._pieces:
+            for start in range(piece.start, piece.stop, MEASURED_AT_ONCE):
+                some = slice(start, min(start + MEASURED_AT_ONCE, piece.stop))
+                rows, name = self.array[some], self._encoded.rounding.format.name
+                sent = kernel.empty(*rows.shape)
+                kernel.decode_rows(self._encoded.bytes[some], name, sent)
+                kernel.axpy(rows, -1.0, sent)
+                error += kernel.dot(sent, sent)
+                size += kernel.dot(rows, rows)
+        return error, size
+
+
+def relative_errors(comm: Comm, errors: Sequence[Error]) -> list[dict[str, float]]:
+    """What rounding did to all rows of each exchange that was measured, on every rank.
+
+    Returns
+    -------
+    list of dict
+        "epoch", "exchange" and "width" as in :class:`~gcnmpi.core.timing.Error`, and "error": the
+        Frobenius norm of the change, relative to that of the rows.
+    """
+    squares = np.array([[error.changed, error.size] for error in errors], np.float64)
+    sum_in_place(comm, squares)
+    return [
+        {
+            "epoch": error.epoch,
+            "exchange": error.exchange,
+            "width": error.width,
+            "error": float(np.sqrt(changed / size)) if size else 0.0,
+        }
+        for error, (changed, size) in zip(errors, squares.reshape(-1, 2).tolist(), strict=True)
+    ]

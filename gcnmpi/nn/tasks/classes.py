@@ -1,0 +1,138 @@
+"""One label a vertex: softmax cross-entropy, with weights of classes and label smoothing.
+
+As ``torch.nn.CrossEntropyLoss``: the sum over training vertices of w[y]·(−log softmax(z)[y]),
+divided by the sum of their w[y]. With label smoothing ε (Szegedy et al. 2016), (1 − ε) of that and
+ε / C of the sum over all classes c of w[c]·(−log softmax(z)[c]), by the same divisor.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gcnmpi.core.task_config import TaskConfig, class_weights
+from gcnmpi.kernels.interface import Array
+from gcnmpi.layout.place import Place
+from gcnmpi.nn.loss import SoftmaxCrossEntropy, loss_products
+from gcnmpi.nn.program import Product
+from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from partition.errors import UserError
+from partition.graph.store import StoredGraph
+
+
+def _labels(stored: StoredGraph) -> np.ndarray:
+    if stored.graph.labels is None:
+        hint = "import it with --labels FILE.npy, or --labels random:8 for an experiment"
+        if stored.manifest.targets:
+            hint = "it has targets: --set task.name=labels, or regression"
+        raise UserError(f"{stored.path} has no labels", hint)
+    return stored.graph.labels
+
+
+def _loss(made: Made) -> Loss:
+    targets, options = made.targets, made.options
+    if options.class_weights == "none" and not options.label_smoothing:
+        return SoftmaxCrossEntropy(
+            made.scheme, made.kernel, made.k, targets.labels, targets.masks["train"],
+            targets.counts["train"], made.width,
+        )  # fmt: skip
+    return WeightedCrossEntropy(made)
+
+
+def _products(options: TaskConfig, k: int, rows: int) -> list[Product]:
+    spread = [("row_sum", k, rows)] if options.label_smoothing and rows else []
+    return loss_products(k, rows) + spread
+
+
+TASK = Task(_labels, _loss, _products)
+
+
+class WeightedCrossEntropy:
+    """Softmax cross-entropy where classes have weights, or labels are smoothed; on the host."""
+
+    def __init__(self, made: Made) -> None:
+        scheme, width = made.scheme, made.width
+        self._scheme, self._kernel, self._k, self._width = scheme, made.kernel, made.k, width
+        block = scheme.block(Place(made.k), width)
+        self._columns, self._counts_rows = block.columns, block.counts_rows
+        mask = made.targets.masks["train"]
+        self._rows = np.flatnonzero(mask)
+        self._labels = made.targets.labels[self._rows].astype(np.int64)
+        examples = np.bincount(self._labels, minlength=width).astype(np.float64)
+        examples *= self._counts_rows
+        scheme.reduce(examples)
+        weights = _weights(made, examples)
+        self._options, self._smoothing = made.options, made.options.label_smoothing
+        self._weights = weights
+        total = float(weights @ examples)
+        if not total:
+            raise UserError("the weights of all classes of training vertices are 0")
+        self._scale = 1 / total
+        own = self._columns
+        self._hits = np.flatnonzero((self._labels >= own.start) & (self._labels < own.stop))
+        self._hit_columns = self._labels[self._hits] - own.start
+        shape = len(self._rows), own.stop - own.start
+        self._logits = made.kernel.empty_columnwise(*shape)
+        self._exponentials = made.kernel.empty_columnwise(*shape)
+
+    def products(self) -> list[Product]:
+        """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
+        return _products(self._options, self._k, len(self._rows))
+
+    def __call__(self, logits: Array, grad: Array) -> float:
+        """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
+        grad.fill(0)
+        if not len(self._rows):
+            return 0.0
+        kernel, scheme, k = self._kernel, self._scheme, self._k
+        kernel.take_rows(logits, self._rows, self._logits)
+        largest = scheme.row_max(k, self._logits)
+        sums = kernel.exp_shifted(self._logits, largest, self._exponentials)
+        sums = self._on_host(scheme.row_sum(k, sums))
+        picked = self._on_host(scheme.row_pick(k, self._logits, self._labels, self._width))
+        shift = self._on_host(largest)
+        # Of each vertex, −log softmax of its label and its weight.
+        losses = np.log(sums) + (shift - picked)
+        right = (1 - self._smoothing) * self._weights[self._labels][:, np.newaxis]
+        loss = float(np.sum(right * losses))
+        spread = self._smoothing / self._width * self._weights[self._columns]
+        if self._smoothing:
+            apart = (shift - self._on_host(self._logits)) @ spread
+            apart = kernel.from_host(apart[:, np.newaxis])
+            every = self._smoothing * float(np.mean(self._weights))
+            others = every * np.log(sums) + self._on_host(scheme.row_sum(k, apart))
+            loss += float(np.sum(others))
+            right = right + every
+        found = self._on_host(self._exponentials)
+        found *= right / sums
+        found -= spread
+        found[self._hits, self._hit_columns] -= (1 - self._smoothing) * self._weights[
+            self._labels[self._hits]
+        ]
+        found *= self._scale
+        kernel.put_rows(kernel.from_host(found), self._rows, grad)
+        return loss * self._scale if self._counts_rows else 0.0
+
+    def _on_host(self, array: Array) -> np.ndarray:
+        return self._kernel.to_host(array).astype(np.float64)
+
+
+def _weights(made: Made, examples: np.ndarray) -> np.ndarray:
+    """The weight of each class, float64; "balanced" is that of scikit-learn.
+
+    Raises
+    ------
+    UserError
+        If there are not as many as classes.
+    """
+    if made.options.class_weights == "balanced":
+        # A class without training vertices weighs nothing: it has no part in the loss.
+        present = np.maximum(examples, 1)
+        return np.where(examples > 0, examples.sum() / (len(examples) * present), 0.0)
+    given = class_weights(made.options)
+    if given is None:
+        return np.ones(made.width)
+    if len(given) != made.width:
+        raise UserError(
+            f"task.class_weights has {len(given)} weights, and there are {made.width} classes"
+        )
+    return np.array(given)

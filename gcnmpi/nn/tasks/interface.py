@@ -1,0 +1,93 @@
+"""What a task gives to training: the labels it takes, and its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from gcnmpi.core.task_config import TaskConfig
+from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.layout.loading import Readable
+from gcnmpi.nn.program import Product
+from gcnmpi.schemes.interface import Scheme
+from partition.graph.store import StoredGraph
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Labels and masks of this rank's vertices.
+
+    Attributes
+    ----------
+    labels : (rows,) int32, or (rows, columns) floating-point numbers
+        Class of each vertex, −1 where it has none; or numbers, NaN where unknown, in the columns of
+        the output that this rank has.
+    masks : mapping of "train" / "val" / "test" to (rows,) bool
+    counts : mapping of the same names to int
+        How many labels all ranks have in a mask: vertices, or numbers that are known.
+    """
+
+    labels: np.ndarray
+    masks: Mapping[str, np.ndarray]
+    counts: Mapping[str, int]
+
+
+class Loss(Protocol):
+    """The loss of the training vertices, and its gradient."""
+
+    def products(self) -> list[Product]:
+        """The scheme's row operations of one call, for the prediction of their volume."""
+
+    def __call__(self, logits: Array, grad: Array) -> float:
+        """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
+
+        Parameters
+        ----------
+        logits, grad : (rows, columns) arrays
+            The columns of the output that this rank has.
+        """
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a loss is made of.
+
+    Attributes
+    ----------
+    k : int
+        Number of the last layer.
+    width : int
+        Columns of the output.
+    options : TaskConfig
+    """
+
+    scheme: Scheme
+    kernel: Kernel
+    k: int
+    width: int
+    targets: Targets
+    options: TaskConfig
+
+
+@dataclass(frozen=True)
+class Task:
+    """What the table of tasks points to.
+
+    Attributes
+    ----------
+    labels : callable
+        ``labels(stored)``: the labels of a graph folder as the task takes them, (n,) int32 or
+        (n, c) numbers. A UserError if it has none.
+    loss : callable
+        ``loss(made)``, by all ranks together, of which all raise a UserError, or none.
+    products : callable
+        ``products(options, k, rows)``: the scheme's row operations of a loss on so many training
+        vertices of a rank.
+    """
+
+    labels: Callable[[StoredGraph], Readable]
+    loss: Callable[[Made], Loss]
+    products: Callable[[TaskConfig, int, int], list[Product]] = lambda options, k, rows: []

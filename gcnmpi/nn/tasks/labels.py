@@ -1,0 +1,110 @@
+"""Several labels a vertex, each there or not: sigmoid cross-entropy.
+
+As ``torch.nn.BCEWithLogitsLoss`` with ``pos_weight``: the mean over all known labels of
+−p·y·log σ(z) − (1 − y)·log(1 − σ(z)), where p is the weight of the label's column. With label
+smoothing ε, y·(1 − ε) + ε/2 takes the place of y.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.task_config import class_weights
+from gcnmpi.layout.loading import Readable
+from gcnmpi.nn.tasks.entries import MeanOfEntries, sums_of_columns
+from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from partition.errors import UserError
+from partition.graph.graph import UNLABELLED
+from partition.graph.store import StoredGraph
+
+
+def _labels(stored: StoredGraph) -> Readable:
+    if stored.graph.targets is not None:
+        return stored.graph.targets
+    if stored.graph.labels is None:
+        hint = "import it with --targets FILE.npy: 0 or 1 for each label, NaN where unknown"
+        raise UserError(f"{stored.path} has no labels", hint)
+    return OneHot(stored.graph.labels, stored.manifest.classes)
+
+
+class OneHot:
+    """Classes (n,) as labels (n, classes): 1 in the column of the class, NaN without one.
+
+    As of an array, a slice is another view: nothing is read before rows are picked by numbers.
+    """
+
+    def __init__(self, classes: np.ndarray, width: int, columns: slice = slice(None)) -> None:
+        self._columns, self._width = np.arange(width)[columns], width
+        self.dtype, self.ndim = np.dtype(np.float32), 2
+        self.shape = len(classes), len(self._columns)
+        self.base, self.flags = classes, classes.flags
+
+    def __len__(self) -> int:
+        return len(self.base)
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, slice(None))
+        if isinstance(rows, slice):
+            some = self._columns[columns]  # consecutive
+            first = int(some[0]) if len(some) else 0
+            return OneHot(self.base[rows], self._width, slice(first, first + len(some)))
+        classes = np.asarray(self.base[rows])[:, np.newaxis]
+        found = (classes == self._columns[columns]).astype(self.dtype)
+        found[classes[:, 0] == UNLABELLED] = np.nan
+        return found
+
+
+def _loss(made: Made) -> Loss:
+    labels = made.targets.labels
+    with np.errstate(invalid="ignore"):
+        bad = float(np.sum((labels < 0) | (labels > 1)))
+    outside = np.array([bad])
+    made.scheme.reduce(outside)
+    if outside[0]:
+        raise UserError(
+            "task.name = labels takes labels from 0 to 1, and there are others",
+            "NaN marks one that is unknown; --set task.name=regression learns numbers",
+        )
+    weights, smoothing = _weights(made), made.options.label_smoothing
+
+    def entry(z: np.ndarray, y: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        if smoothing:
+            y = y * (1 - smoothing) + smoothing / 2
+        # e^−|z| overflows nowhere: log(1 + e^−z) = max(−z, 0) + log(1 + e^−|z|).
+        small = np.exp(-np.abs(z))
+        of_one = np.maximum(-z, 0) + np.log1p(small)
+        other = np.where(z >= 0, small, 1) / (1 + small)  # σ(−z)
+        if weights is None:
+            return (1 - y) * z + of_one, (1 - y) - other
+        factor = 1 + (weights[columns] - 1) * y
+        return (1 - y) * z + factor * of_one, (1 - y) - factor * other
+
+    return MeanOfEntries(made, entry)
+
+
+TASK = Task(_labels, _loss)
+
+
+def _weights(made: Made) -> np.ndarray | None:
+    """The weight of each label where it is 1, in the kernel's dtype; None: 1.
+
+    Raises
+    ------
+    UserError
+        If there are not as many as labels.
+    """
+    dtype, given = made.kernel.dtype, class_weights(made.options)
+    if made.options.class_weights == "balanced":
+        labels = made.targets.labels
+        ones, zeros = sums_of_columns(made, labels), sums_of_columns(made, 1 - labels)
+        found = np.divide(zeros, ones, out=np.ones(made.width), where=(ones > 0) & (zeros > 0))
+        return found.astype(dtype)
+    if given is None:
+        return None
+    if len(given) != made.width:
+        raise UserError(
+            f"task.class_weights has {len(given)} weights, and there are {made.width} labels"
+        )
+    return np.array(given, dtype)

@@ -1,0 +1,44 @@
+"""Numbers: the mean over all that are known of a loss of the error r = z − y.
+
+``squared`` r², ``absolute`` |r|, ``huber`` r²/2 up to |r| = δ and δ·(|r| − δ/2) beyond (Huber
+1964): ``torch.nn.MSELoss``, ``L1Loss`` and ``HuberLoss``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gcnmpi.nn.tasks.entries import Entry, MeanOfEntries
+from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from partition.errors import UserError
+from partition.graph.store import StoredGraph
+
+
+def _labels(stored: StoredGraph) -> np.ndarray:
+    if stored.graph.targets is None:
+        hint = "import it with --targets FILE.npy: (n,) or (n, c) numbers, NaN where unknown"
+        raise UserError(f"{stored.path} has no targets", hint)
+    return stored.graph.targets
+
+
+def _loss(made: Made) -> Loss:
+    delta = made.options.huber_delta
+
+    def squared(z: np.ndarray, y: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        error = z - y
+        return error * error, 2 * error
+
+    def absolute(z: np.ndarray, y: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        error = z - y
+        return np.abs(error), np.sign(error)
+
+    def huber(z: np.ndarray, y: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
+        error = z - y
+        cut = np.clip(error, -delta, delta)
+        return cut * (error - cut / 2), cut
+
+    losses: dict[str, Entry] = {"squared": squared, "absolute": absolute, "huber": huber}
+    return MeanOfEntries(made, losses[made.options.loss])
+
+
+TASK = Task(_labels, _loss)

@@ -1,0 +1,169 @@
+"""The memory of a rank that trains under a scheme: part of the cost model."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from gcnmpi.kernels import resolve
+from gcnmpi.layout.loading import PERMUTED_AT_ONCE
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.collectives import reduction_scratch
+from gcnmpi.nn.instructions import kept
+from gcnmpi.nn.model import input_pieces
+from gcnmpi.nn.program import Program, Value
+from gcnmpi.planner.case import (
+    Case,
+    input_entries,
+    parameter_numbers,
+    piece_numbers,
+    reduced_bytes,
+    train_rows,
+)
+from gcnmpi.schemes.forecast import EXCHANGES, Sparse, halo_bytes
+from partition.graph.graph import index_dtype
+
+# Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
+INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
+WIDE_INDEX = 8
+# Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
+LOADING_COPIES, WEIGHT_BYTES = 3, 8
+FEATURE_BYTES = 4  # of a number of the features, as it is stored
+ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
+SPARSE_LOADING = 48  # bytes of an entry of that as it arrives and is brought in order
+
+
+def memory(case: Case) -> int:
+    """Peak bytes of the rank that needs most.
+
+    It is the sum of the process itself, its share of the part vector of the node, and the largest
+    of these four:
+
+    * the rank's arcs ``LOADING_COPIES`` times, and the buffers for reading and sending them;
+    * M and Mᵀ, features while they are received, and the buffers for that;
+    * M and Mᵀ, and the product with fixed features while it is computed;
+    * M and Mᵀ, and training: dense matrices, buffers, weights, moments, and MPI's own memory for
+      the largest of the reductions.
+    """
+    node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
+    ranks = case.forecast.ranks()
+    return int(case.machine.process_bytes) + node_share + max(_memory(case, r) for r in ranks)
+
+
+def matrices(program: Program) -> list[Value]:
+    """Dense matrices that a network keeps on a scheme: constants, and buffers of the passes."""
+    return [*(program.values[i] for i in program.kept), *program.buffers]
+
+
+def _memory(case: Case, rank: int) -> int:
+    kept = (features_memory, _first_memory, _training_memory)
+    held = matrix_memory(case, rank) + max(memory_of(case, rank) for memory_of in kept)
+    return max(loading_memory(case, rank), held)
+
+
+def matrix_memory(case: Case, rank: int) -> int:
+    """Bytes of a rank's tiles of M and Mᵀ."""
+    forecast, work = case.forecast, case.work
+    parts = forecast.work(rank, "aggregate", 1, 1)
+    tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
+    index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
+    # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
+    starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
+    return forecast.entries(rank) * (index + work.itemsize) + starts
+
+
+def loading_memory(case: Case, rank: int) -> int:
+    """The rank's arcs on their way, and the buffers for reading and sending them."""
+    forecast, work = case.forecast, case.work
+    arc = 2 * np.dtype(index_dtype(work.n)).itemsize + WEIGHT_BYTES
+    limit = int(work.config.loading.max_buffer_mb * 2**20)
+    # What is sent at once is packed; before that, as much of the files is in memory.
+    loaded = arc * forecast.loaded(rank)
+    return LOADING_COPIES * loaded + 2 * min(limit, loaded)
+
+
+def features_memory(case: Case, rank: int) -> int:
+    """H⁰ as it arrives; then brought in order, a part of its columns at a time, and converted.
+
+    If some columns of a file are sent, its whole rows are in memory.
+    """
+    if case.program.sparse:
+        return SPARSE_LOADING * input_entries(case, rank)
+    work, width = case.work, case.program.values[0].width
+    rows, columns = case.forecast.shape(rank, Place(0), width)
+    stored = rows * columns * FEATURE_BYTES
+    packed = min(int(work.config.loading.max_buffer_mb * 2**20), stored)
+    whole = packed * width // max(1, columns)
+    # To be normalised, rows are copied in their own precision, and in float64.
+    sending = packed + whole * (4 if work.config.graph.feature_norm == "row" else 1)
+    converted = rows * columns * work.itemsize if work.itemsize != FEATURE_BYTES else 0
+    return stored + max(sending, stored // PERMUTED_AT_ONCE, converted)
+
+
+def input_memory(case: Case, rank: int, transposed: bool) -> int:
+    """Bytes of sparse features; with the transpose, and where the entries of that come from."""
+    entries, width = input_entries(case, rank), case.program.values[0].width
+    each = ENTRY_INDEX + case.work.itemsize
+    turned = entries * (each + ENTRY_INDEX) + WIDE_INDEX * width
+    return entries * each + WIDE_INDEX * case.rows(rank, Place(0)) + transposed * turned
+
+
+def _training_memory(case: Case, rank: int) -> int:
+    forecast, work, program = case.forecast, case.work, case.program
+    shapes = [forecast.shape(rank, v.place, v.width) for v in matrices(program)]
+    dense = sum(rows * columns for rows, columns in shapes)
+    # The loss copies the logits of training vertices, and makes their gradient.
+    logits = program.values[program.logits]
+    _, columns = forecast.shape(rank, logits.place, logits.width)
+    dense += 2 * train_rows(case, rank) * columns
+    sparse = len(program.sparse) * input_memory(case, rank, transposed=True)
+    dense += sum(kept(program, step, *arcs_of(case, rank)) for step in case.steps)
+    # Buffers of one product and width serve all layers.
+    distinct = {(product[0], *product[2:]): product for product in case.products(rank)}
+    buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
+    if forecast.own_buffers:
+        # Each matrix that is exchanged has a halo of its own.
+        exchanged = Counter(v.width for v in matrices(program) if v.exchanged)
+        counted = Counter(sizes[0] for name, *sizes in distinct if name in EXCHANGES)
+        for width, number in exchanged.items():
+            halo = halo_bytes(forecast, work.config, rank, width)
+            buffers += max(0, number - counted[width]) * halo
+    # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
+    train, reduced = work.config.train, reduced_bytes(case, rank)
+    copies = 4 if train.optimizer in ("adam", "adamw") else 2 + (train.momentum > 0)
+    state = copies * parameter_numbers(case, rank) * work.itemsize + reduced
+    scratch = [forecast.reduction_scratch(rank, *product) for product in distinct.values()]
+    most = max([reduction_scratch(reduced), *scratch])
+    return dense * work.itemsize + sparse + buffers + state + most
+
+
+def _first_memory(case: Case, rank: int) -> int:
+    """H⁰, M·H⁰ and what that product takes, where it is made once: see ``aggregate_input``."""
+    constants = [step for step in case.program.constants if step.name == "aggregate"]
+    if not constants:
+        return 0
+    forecast, values, itemsize = case.forecast, case.program.values, case.work.itemsize
+    width = values[0].width
+    (rows, columns), (result_rows, _) = (
+        forecast.shape(rank, values[i].place, width) for i in (0, constants[0].writes)
+    )
+    pieces = input_pieces(width)
+    held = rows * columns
+    if pieces == 1 or rows != result_rows or 0 in case.program.kept:
+        held += result_rows * columns
+    held += sum(piece_numbers(case, rank, values[i].place, width) for i in case.program.kept[2:])
+    if pieces > 1:
+        held += (rows + result_rows) * -(-columns // pieces)
+    product = "aggregate", 1, -(-width // pieces)
+    state = 2 * parameter_numbers(case, rank) * itemsize
+    scratch = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
+    return held * itemsize + state + scratch
+
+
+def arcs_of(case: Case, rank: int) -> tuple[int, int, int]:
+    """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
+    product = "expand" if case.program.needs_halo else "aggregate"
+    tiles = [p for p in case.forecast.work(rank, product, 1, 1) if isinstance(p, Sparse)]
+    rows = case.rows(rank, case.program.place)
+    return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)

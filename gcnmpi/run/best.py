@@ -1,0 +1,47 @@
+"""The best weights so far, and whether it is time to stop: by the validation metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gcnmpi.core.record import Epoch
+from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.nn.metrics import is_better
+
+
+@dataclass(frozen=True)
+class Best:
+    """The weights with the best validation metric so far, the first of equals.
+
+    Attributes
+    ----------
+    metric : str
+    epoch : int
+        0: there is none.
+    value : float or None
+        Of the metric.
+    flat : array or None
+        In the layout of ``model.parameters.flat``; None where nothing is validated.
+    """
+
+    metric: str
+    epoch: int
+    value: float | None
+    flat: Array | None
+
+    def after(self, epoch: Epoch, kernel: Kernel, flat: Array) -> Best:
+        """What is best after an epoch that left these weights; they are copied where they are."""
+        value = epoch.of("val", self.metric)
+        if self.flat is None or not is_better(self.metric, value, self.value):
+            return self
+        kernel.copy(flat, self.flat)
+        return replace(self, epoch=epoch.epoch, value=value)
+
+
+def stops_early(patience: int, best: Best, epoch: int) -> bool:
+    """Whether an epoch is the last: nothing better was seen for ``patience`` epochs; 0: never.
+
+    It depends on what is recorded of the epochs and on nothing else: all ranks decide alike, and
+    so does a run that was resumed.
+    """
+    return patience > 0 and epoch - best.epoch >= patience

@@ -1,0 +1,166 @@
+"""Several runs of one launch, one after the other: seeds, splits, and points of a grid of keys.
+
+Every run has a folder of its own, with its record and checkpoints. A run that is complete is not
+run again, and one that was interrupted goes on: so do all of them together.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gcnmpi.core.config import Config
+from gcnmpi.core.outputs import Training
+from gcnmpi.core.record import Epoch, RunRecord, metric_of, read_run
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.run import trainer
+from gcnmpi.run.claims import Claims
+from gcnmpi.run.preflight import check_training
+from gcnmpi.run.problem import open_problem
+from partition.errors import UserError
+from partition.records import atomic_file
+
+SUMMARY = "summary.json"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A run that is to be.
+
+    Attributes
+    ----------
+    name : str
+        Of its folder, below that of all runs.
+    point : str
+        Which values of the grid it has, such as "train.lr=0.01"; empty without a grid.
+    """
+
+    name: str
+    point: str
+    seed: int
+    split: int
+    config: Config
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave: its metrics in the epoch of its best validation metric, else in the last.
+
+    Attributes
+    ----------
+    val, test : float or None
+        Of the metric.
+    """
+
+    name: str
+    point: str
+    seed: int
+    split: int
+    metric: str
+    epoch: int
+    val: float | None
+    test: float | None
+
+
+def plan(
+    configs: Mapping[str, Callable[[Sequence[str]], Config]],
+    seeds: Sequence[int],
+    splits: Sequence[int] | None,
+) -> list[Planned]:
+    """All runs, in the order in which they are run.
+
+    Parameters
+    ----------
+    configs : mapping of str to callable
+        For each point of the grid: the configuration, with more settings over it.
+    splits : sequence of int, optional
+        The one that is configured where None.
+    """
+    runs = []
+    some: Sequence[int | None] = [None] if splits is None else splits
+    for (point, make), split, seed in itertools.product(configs.items(), some, seeds):
+        of_split = [] if split is None else [f"train.split={split}"]
+        config = make([f"train.seed={seed}", *of_split])
+        name = f"seed-{seed}" if split is None else f"split-{split}-seed-{seed}"
+        folder = f"{point.replace('/', '_')}/{name}" if point else name
+        runs.append(Planned(folder, point, seed, config.train.split, config))
+    return runs
+
+
+def run_all(
+    comm: Comm,
+    graph: Path,
+    partition: str | None,
+    runs: Sequence[Planned],
+    out: Path,
+    purpose: str,
+    begin: Callable[[Planned, Any], Callable[[Epoch], None]],
+    stop: Callable[[], int],
+) -> list[Outcome] | None:
+    """Run what is not complete; what all runs gave, or None if it was asked to stop.
+
+    What they gave is written to ``out/summary.json``, too.
+
+    Parameters
+    ----------
+    purpose : str
+        For locks: "gcnmpi repeat".
+    begin : callable
+        ``begin(planned, problem)`` is called on every rank before a run; it gives what is called
+        after each of its epochs.
+    stop : callable
+        As :func:`gcnmpi.run.trainer.train` takes it.
+
+    Raises
+    ------
+    UserError
+        As training does, with the name of the run.
+    """
+    found = []
+    for planned in runs:
+        if maximum(comm, stop()):
+            return None
+        folder = out / planned.name
+        asked = Training(graph, partition, planned.config, folder, None, None, "auto")
+        try:
+            with Claims(comm, purpose) as claims:
+                claims.folder(folder)
+                record = check_training(comm, asked)
+                if record is None:
+                    problem = open_problem(comm, graph, partition, planned.config)
+                    on_epoch = begin(planned, problem)
+                    result = trainer.train(problem, folder, on_epoch, "auto", stop)
+                    if result.stopped:
+                        return None
+                    record = from_root(comm, lambda: read_run(folder))  # noqa: B023
+                    del problem, result, on_epoch
+                    gc.collect()  # the matrices of a run are in circles with its buffers
+        except UserError as error:
+            if not getattr(error, "agreed", False):
+                raise
+            with agreed(comm):
+                raise UserError(f"{folder}: {error.message}", error.hint) from error
+        found.append(_outcome(planned, record))
+    from_root(comm, lambda: _write(out, found))
+    return found
+
+
+def _outcome(planned: Planned, record: RunRecord) -> Outcome:
+    metric = metric_of(record.start)
+    best = (record.end or {}).get("best_epoch") or record.epochs[-1]["epoch"]
+    epoch = next(line for line in record.epochs if line["epoch"] == best)
+    return Outcome(
+        planned.name, planned.point, planned.seed, planned.split, metric, best,
+        epoch.get(f"val_{metric}"), epoch.get(f"test_{metric}"),
+    )  # fmt: skip
+
+
+def _write(out: Path, found: Sequence[Outcome]) -> None:
+    with atomic_file(out / SUMMARY, "w") as file:
+        json.dump([vars(outcome) for outcome in found], file, indent=1)
+        file.write("\n")

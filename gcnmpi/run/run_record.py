@@ -1,0 +1,185 @@
+"""What a run leaves in its record: how it starts, what was counted, how it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import platform
+import resource
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from gcnmpi import __version__
+from gcnmpi.core.config import TrainConfig
+from gcnmpi.core.record import Epoch, Writer, continued_record, is_finished, new_record
+from gcnmpi.core.task_config import chosen_metrics
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.halo.messages import relative_errors
+from gcnmpi.mpi.comm import Comm, agreed, versions
+from gcnmpi.mpi.hosts import host_names, slurm_job
+from gcnmpi.nn.program import Product
+from gcnmpi.run import checkpoint, checkpoint_files
+from gcnmpi.run.best import Best
+from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.problem import Problem
+from gcnmpi.run.step import Step
+from gcnmpi.schemes.interface import Scheme
+
+
+def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
+    """Of what is run, on what, with what."""
+    comm, partition = problem.comm, problem.partition
+    packages = ("numpy", "scipy", "python-graphblas")
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "graph": problem.stored.manifest.name,
+        "graph_id": problem.stored.manifest.id,
+        "data_id": problem.stored.manifest.data_id,
+        "n": problem.stored.manifest.n,
+        "nnz": problem.stored.manifest.nnz,
+        "partition": None if partition is None else partition.name,
+        "partition_id": None if partition is None else partition.id,
+        "direction": problem.direction,
+        "scheme": problem.scheme.name,
+        "scheme_options": problem.scheme.describe(),
+        "kernel": problem.kernel.name,
+        "ranks": comm.size,
+        "threads": problem.threads,
+        "hosts": host_names(comm),
+        "job": slurm_job(),
+        "devices": comm.allgather(problem.kernel.device),
+        "reduction": problem.reduction,
+        "versions": {
+            "gcnmpi": __version__,
+            "python": platform.python_version(),
+            **{name: _version(name) for name in packages},
+            **versions(),
+        },
+        "metric": chosen_metrics(problem.config.task)[0],
+        "config": asdict(problem.config),
+        "warnings": [*problem.warnings, *warnings],
+    }
+
+
+_version = functools.cache(version)  # each call parses the package's metadata
+
+
+def tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
+    """Say what it goes on from, and what is not as it should be."""
+    for warning in warnings:
+        print(f"warning: {warning}", file=sys.stderr, flush=True)
+    if found is not None:
+        print(f"going on after epoch {found.facts['epoch']}, from {found.path}", file=sys.stderr)
+
+
+@contextlib.contextmanager
+def recording(comm: Comm, path: str | None) -> Iterator[Writer]:
+    """The record, written to by rank 0; all ranks raise what could not be written, at the end."""
+    with agreed(comm):
+        hint = "remove the cause; the same command then continues from the last checkpoint"
+        write = Writer(path if comm.rank == 0 else None, hint)
+    try:
+        yield write
+    finally:
+        write.close()
+    with agreed(comm):
+        write.check()
+
+
+def open_record(
+    out: Path, start: dict[str, Any], found: checkpoint.Checkpoint | None, over: bool
+) -> str | None:
+    """The record to write to; None where it is complete already.
+
+    Parameters
+    ----------
+    over : bool
+        Whether there are no epochs left to run.
+    """
+    if found is None:
+        checkpoint_files.set_aside(out)
+        return str(new_record(out))
+    epoch, of_out = found.facts["epoch"], found.path.parent == out / checkpoint_files.FOLDER
+    if over and of_out and is_finished(out):
+        return None
+    start |= {"epoch": epoch, "checkpoint": str(found.path)}
+    checkpoint_files.discard_after(out, epoch)
+    return str(continued_record(out, start, found.epochs))
+
+
+def evaluates(config: TrainConfig, epoch: int) -> bool:
+    """Whether metrics are evaluated after an epoch; after the last one, always."""
+    every = config.eval_every
+    return every > 0 and (epoch % every == 0 or epoch == config.epochs)
+
+
+def end_record(
+    problem: Problem,
+    step: Step,
+    evaluation: Evaluation,
+    epochs: Sequence[Epoch],
+    before: int,
+    best: Best,
+) -> dict[str, Any]:
+    """The last record, of which bytes and phases are those of the epochs after ``before``."""
+    comm, traffic, config, model = problem.comm, problem.traffic, problem.config.train, step.model
+    run = [epoch.epoch for epoch in epochs[before:]]
+    evaluations = sum(evaluates(config, number) for number in run)
+    predicted = _predicted(problem.scheme, step.products()) * len(run)
+    predicted_eval = _predicted(problem.scheme, evaluation.products()) * evaluations
+    mine = {
+        **_figures("", traffic["train"], predicted),
+        **_figures("eval_", traffic["eval"], predicted_eval),
+        "hidden": traffic.hidden("train"),
+        "setup_bytes_sent": traffic["setup"].sent,
+        "reduce_bytes": traffic["train_reduce"].sent,
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    every = comm.allgather((mine, dict(problem.phases.seconds)))
+    names = sorted({name for _, seconds in every for name in seconds})
+    phases = {}
+    for name in names:
+        times = [seconds.get(name, 0.0) for _, seconds in every]
+        phases[name] = {"min": min(times), "mean": statistics.fmean(times), "max": max(times)}
+    return {
+        "finished": True,
+        "epochs": len(epochs),
+        "epochs_run": len(run),
+        "stopped_early": len(epochs) < config.epochs,
+        "best_epoch": best.epoch or None,
+        **{f"best_{mask}_{best.metric}": _at(epochs, best, mask) for mask in ("val", "test")},
+        "seconds_per_epoch": statistics.median(epoch.seconds for epoch in epochs),
+        "orders": list(model.program.orders),
+        **{key: [numbers[key] for numbers, _ in every] for key in mine},
+        "rounding": relative_errors(comm, traffic.errors),
+        "phases": phases,
+    }
+
+
+def _at(epochs: Sequence[Epoch], best: Best, mask: str) -> float | None:
+    """The metric of a mask in the epoch of the best weights."""
+    return epochs[best.epoch - 1].of(mask, best.metric) if best.epoch else None
+
+
+def _predicted(scheme: Scheme, products: list[Product]) -> Volume:
+    return sum((scheme.volume(*product) for product in products), NOTHING)
+
+
+def _figures(prefix: str, counted: Volume, predicted: Volume) -> dict[str, Any]:
+    """Fields of the record: what was counted beside what was predicted."""
+    return {
+        f"{prefix}bytes_sent": counted.sent,
+        f"{prefix}bytes_predicted": predicted.sent,
+        f"{prefix}bytes_received": counted.received,
+        f"{prefix}received_predicted": predicted.received,
+        f"{prefix}messages_sent": counted.messages,
+        f"{prefix}messages_predicted": predicted.messages,
+        f"{prefix}shared_bytes": counted.shared,
+        f"{prefix}shared_predicted": predicted.shared,
+    }

@@ -1,0 +1,142 @@
+"""One epoch of training: forward, backward, one reduction, update."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gcnmpi.kernels.interface import Array
+from gcnmpi.mpi.comm import agreed
+from gcnmpi.nn.model import FEATURES
+from gcnmpi.nn.optim import make_optimizer
+from gcnmpi.nn.program import Product
+from gcnmpi.nn.tasks.interface import Loss, Made
+from gcnmpi.run.problem import (
+    Problem,
+    check_trainable,
+    load_targets,
+    make_model,
+    make_sum,
+    task_of,
+)
+from partition.errors import UserError
+
+_NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
+
+
+class Step:
+    """One epoch of training.
+
+    Parameters
+    ----------
+    problem : Problem
+
+    Attributes
+    ----------
+    model : model
+        With its initial weights, until the first call.
+    targets : Targets
+    optimizer : optimizer
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        kernel, train = problem.kernel, problem.config.train
+        with agreed(problem.comm):
+            check_trainable(problem.stored, problem.config)
+        self.model = model = make_model(problem)
+        self.targets = load_targets(problem, model.place)
+        self._problem = problem
+        self.optimizer = make_optimizer(kernel, model.parameters, model.penalties(), train)
+        self._loss = self._make_loss()
+        shared = model.gradients.shared
+        self._sum = make_sum(problem, shared.stop - shared.start)
+
+    def products(self) -> list[Product]:
+        """The scheme's products and row operations of an epoch."""
+        return [*self.model.products(backward=True), *self._loss.products()]
+
+    def __call__(self, epoch: int, lr: float | None = None) -> float:
+        """Run an epoch and return its loss, equal on every rank.
+
+        Parameters
+        ----------
+        lr : float, optional
+            The learning rate; ``train.lr`` without it.
+        """
+        problem = self._problem
+        lr = problem.config.train.lr if lr is None else lr
+        measured = epoch in (1, problem.config.train.epochs)
+        during = problem.traffic.during("train", epoch, measured)
+        with during, problem.phases("other"):
+            loss, gradient = self.gradient(epoch)
+            with problem.phases("update"):
+                self._clip(gradient)
+                self.optimizer.step(gradient, lr)
+                problem.kernel.finish()
+        return loss
+
+    def gradient(self, epoch: int) -> tuple[float, Array]:
+        """Loss and flat gradient at the model's weights, with the dropout of an epoch.
+
+        Returns
+        -------
+        loss : float
+        gradient : array
+            ``model.gradients.flat``, summed over ranks, without weight decay; overwritten by the
+            next call.
+        """
+        model, flat = self.model, self.model.gradients.flat
+        logits = model.forward(epoch)
+        with self._problem.phases("loss"):
+            loss = self._loss(logits, model.output_grad)
+        model.backward(epoch)
+        return self._sum(loss, flat[model.gradients.shared]), flat
+
+    def _make_loss(self) -> Loss:
+        problem, model = self._problem, self.model
+        made = Made(
+            problem.scheme, problem.kernel, model.place.layer, model.widths[-1], self.targets,
+            problem.config.task,
+        )  # fmt: skip
+        try:
+            return task_of(problem.config).loss(made)
+        except UserError as error:  # all ranks have found the same
+            with agreed(problem.comm):
+                raise error
+            raise
+
+    def _clip(self, gradient: Array) -> None:
+        """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""
+        longest, kernel = self._problem.config.train.clip_norm, self._problem.kernel
+        if not longest:
+            return
+        length = self._length(gradient)
+        if length + _NEVER_0 > longest:
+            row = gradient.reshape((1, -1))
+            kernel.scale(row, longest / (length + _NEVER_0), row)
+
+    def _length(self, gradient: Array) -> float:
+        """Of the gradient of all weights: what every rank has whole, and what each has a piece of.
+
+        Only the latter have to be summed over ranks.
+        """
+        problem, gradients = self._problem, self.model.gradients
+
+        def square(piece: Array) -> float:
+            row = piece.reshape((1, -1))
+            return problem.kernel.dot(row, row)
+
+        squares = square(gradient[gradients.shared])
+        if gradients.shared.start:
+            pieces = np.zeros(1)
+            for name, piece in gradients.slices.items():
+                if piece.stop <= gradients.shared.start and self._counts(name):
+                    pieces += square(gradient[piece])
+            problem.scheme.reduce(pieces)
+            squares += float(pieces[0])
+        return float(np.sqrt(squares))
+
+    def _counts(self, name: str) -> bool:
+        """Whether this rank's piece of a parameter is not another one's copy."""
+        if name != FEATURES:
+            return True  # pieces of weights are on one rank each
+        return self._problem.scheme.input_block(self.model.widths[0]).counts_entries

@@ -1,0 +1,90 @@
+"""Under mpirun: metrics of vertices that are spread over the ranks, against those of the oracle.
+
+Many cases in one launch: ties, whole columns of one score, columns without positives, unknown
+labels, ranks without vertices, everything on one rank. Prints the largest difference by metric, and
+the largest share of the scores that a rank had to put in order, relative to an equal share.
+"""
+
+import json
+from collections import defaultdict
+from unittest import mock
+
+import numpy as np
+
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.nn.metrics import METRICS, METRICS_OF, ranking
+from gcnmpi.nn.metrics.scored import Scored
+from gcnmpi.proof.scores import score
+
+KINDS = {"classes": "classes", "two": "classes", "labels": "labels", "numbers": "regression"}
+
+
+def main(comm):
+    apart = defaultdict(float)
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        for kind, task in KINDS.items():
+            z, y = make(random, kind)
+            owner = owners(random, len(z), comm.size)
+            mine = Scored(z[owner == comm.rank], y[owner == comm.rank])
+            for metric in METRICS_OF[task]:
+                found, expected = METRICS.get(metric)(comm, mine), score(metric, z, y)
+                assert (found is None) == (expected is None), (seed, kind, metric, found, expected)
+                if found is not None and expected is not None:
+                    error = abs(found - expected) / max(1.0, abs(expected))
+                    apart[metric] = max(apart[metric], error)
+                every = comm.allgather(found)
+                assert len({*every}) == 1, (seed, kind, metric, every)
+    worst = share_of_the_fullest(comm)
+    if comm.rank == 0:
+        print(json.dumps({"apart": apart, "fullest": worst}))
+    return 0
+
+
+def make(random, kind):
+    """Output and labels of up to 60 vertices; some columns are constant, some lack a kind."""
+    m, c = int(random.integers(1, 60)), {"two": 2}.get(kind, int(random.integers(3, 6)))
+    z = random.standard_normal((m, c)).astype(random.choice([np.float32, np.float64]))
+    z = z[random.integers(0, m, m)]  # rows that are equal
+    if kind != "classes":
+        z = np.round(2 * z) / 2 * random.choice([1.0, -1.0])  # ties, and -0
+        z[:, 0] = 1.5
+    if kind in ("classes", "two"):
+        return z, random.integers(0, max(1, c - 1), m).astype(np.int32)
+    y = random.standard_normal((m, c)) if kind == "numbers" else random.random((m, c)) < 0.3
+    y = y.astype(np.float32)
+    y[random.random((m, c)) < 0.2] = np.nan
+    y[:, 1] = random.choice([0.0, 1.0, np.nan])
+    return z, y
+
+
+def owners(random, m, size):
+    """At random, uneven with empty parts, or all on one rank."""
+    kind = random.integers(3)
+    if kind == 0:
+        return random.integers(0, size, m)
+    if kind == 1:
+        return np.minimum(random.geometric(0.6, m) - 1, size - 1) // 2 * 2 % size
+    return np.full(m, random.integers(size))
+
+
+def share_of_the_fullest(comm):
+    """Of scores that are all different, and unevenly spread."""
+    random, counts = np.random.default_rng(0), []
+    z = random.standard_normal((4000, 3)) ** 3
+    y = (random.random(z.shape) < 0.1).astype(np.float32)
+    owner = owners(np.random.default_rng(1), len(z), comm.size)
+    combined = ranking._combined
+
+    def counting(*arrays):
+        found = combined(*arrays)
+        counts.append(len(found[0]))
+        return found
+
+    with mock.patch.object(ranking, "_combined", counting):
+        ranking.in_order(comm, Scored(z[owner == comm.rank], y[owner == comm.rank]))
+    return mpi.maximum(comm, counts[-1]) / (z.size / comm.size)
+
+
+if __name__ == "__main__":
+    mpi.run(main)

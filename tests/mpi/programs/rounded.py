@@ -1,0 +1,178 @@
+"""Under mpirun: products with rounded messages, by all transports, kernels and numbers of threads.
+
+They move the bytes that were predicted, to the byte; give the same bits by every transport and with
+any number of threads; differ from the exact ones by what rounding may do, and not where a rank
+multiplies its own rows. What is sent once stays exact. Usage: rounded.py FOLDER
+"""
+
+import contextlib
+import dataclasses
+import sys
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+from products import assignments, prepare, rows_too
+
+from gcnmpi.core.config import from_table
+from gcnmpi.core.precision import EXACT, FORMATS
+from gcnmpi.halo import node_memory
+from gcnmpi.kernels import resolve
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run.problem import open_problem
+from partition.graph.metrics import measure_mixed
+from partition.graph.store import open_graph, read_partition, write_partition
+
+WIDTHS = (1, 6, 40)
+LABELS = ("aggregate", "aggregate_t")
+
+
+def add_mixed(folder: Path, k: int) -> None:
+    """Metrics of the mixed exchange, which the partitions of other tests lack."""
+    for kind, name in product(("directed", "symmetric"), assignments(k)):
+        path = folder / f"{kind}-{k}.graph"
+        graph, partition = open_graph(path).graph, read_partition(path, name)
+        mixed = {
+            d: dataclasses.asdict(measure_mixed(graph, partition.parts, k, d))
+            for d in ("in", "out")
+        }
+        write_partition(path, dataclasses.replace(partition, mixed=mixed), overwrite=True)
+
+
+def results(comm, path: Path, name: str, rows: bool, /, **tables) -> list[np.ndarray]:
+    """What products, and halos there and back, give in two epochs."""
+    config = from_table({"graph": {"direction": "in"}, **tables})
+    with rows_too() if rows else contextlib.nullcontext():
+        problem = open_problem(comm, path, name, config)
+    scheme, traffic, kernel = problem.scheme, problem.traffic, problem.kernel
+    place, found = Place(1), []
+    own = scheme.block(place, 1).rows
+    for epoch, width in product((1, 2), WIDTHS):
+        whole = np.random.default_rng(width).standard_normal((61, width))
+        x, out = scheme.empty(place, width, exchanged=True), scheme.empty(place, width)
+        kernel.copy(kernel.from_host(whole[own]), x.array)
+        with traffic.during("case", epoch, measured=True):
+            for label in LABELS:
+                before = traffic["case"]
+                getattr(scheme, label)(1, x, out.array)
+                moved = traffic["case"] + before * -1
+                predicted = scheme.volume(label, 1, width)
+                assert moved == predicted, (path.name, name, tables, label, moved, predicted)
+                found.append(kernel.to_host(out.array).copy())
+            if rows:
+                found += there_and_back(problem, x, place, width)
+    return found
+
+
+def there_and_back(problem, x, place: Place, width: int) -> list[np.ndarray]:
+    """Rows of neighbours, and the fold of what came."""
+    scheme, traffic, kernel = problem.scheme, problem.traffic, problem.kernel
+    found, before = [], traffic["case"]
+    found.append(kernel.to_host(scheme.halo.expand(x)).copy())
+    gradient, out = scheme.halo.gradient(place, width), scheme.empty(place, width)
+    kernel.copy(kernel.from_host(found[0]), gradient.whole)
+    scheme.halo.fold(gradient, out.array)
+    moved = traffic["case"] + before * -1
+    predicted = scheme.volume("expand", 1, width) + scheme.volume("fold", 1, width)
+    assert moved == predicted, (moved, predicted)
+    found.append(kernel.to_host(out.array).copy())
+    own = len(x.array)
+    np.testing.assert_array_equal(found[0][:own], kernel.to_host(x.array))
+    return found
+
+
+def same(got: list[np.ndarray], expected: list[np.ndarray], what) -> None:
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one, other, err_msg=str(what))
+
+
+def check(comm, path: Path, name: str, options: dict, transports: tuple[str, ...]) -> None:
+    """All precisions against the exact result, and all ways of one against each other."""
+    rows, best = options.get("exchange") != "mixed", resolve("auto")[0]
+    exact = results(comm, path, name, rows, kernel=best, scheme=options)
+    for precision in FORMATS:
+        tables = {"kernel": best, "comm": {"precision": precision}, "threads": 1}
+        first = results(comm, path, name, rows, scheme=options, **tables)
+        for one, other in zip(first, exact, strict=True):
+            # A sum has no more than some 60 terms of size 1; each may be a step away.
+            step = FORMATS[precision].error(1) * 8
+            assert np.abs(one - other).max(initial=0) <= 60 * step, (path, name, options)
+        for transport in transports:
+            scheme = options | {"transport": transport}
+            got = results(comm, path, name, rows, scheme=scheme, **tables)
+            same(got, first, (path, name, precision, transport))
+        threads = results(comm, path, name, rows, scheme=options, **tables | {"threads": 3})
+        same(threads, first, (path, name, precision, "threads"))
+        if rows:  # sums are not read in memory
+            scheme = options | {"transport": "shared"}
+            memory = results(comm, path, name, rows, scheme=scheme, **tables)
+            if node_memory.node_of is NODE_OF:
+                same(memory, exact, (path, name, precision, "shared"))
+
+
+def check_once(comm, path: Path, name: str) -> None:
+    """What is sent while loading is exact; and the errors of what is not are measured."""
+    tables = {"kernel": "scipy", "graph": {"direction": "in"}}
+    problems = [
+        open_problem(comm, path, name, from_table(tables | {"comm": {"precision": precision}}))
+        for precision in (EXACT, "int8")
+    ]
+    outs = []
+    for problem in problems:
+        x, out = problem.scheme.empty(Place(1), 9), problem.scheme.empty(Place(1), 9)
+        x.array[...] = np.random.default_rng(comm.rank).standard_normal(x.array.shape)
+        problem.scheme.aggregate(1, x, out.array)
+        outs.append(out.array.copy())
+        with problem.traffic.during("case", 1, measured=True):
+            problem.scheme.aggregate(1, x, out.array)
+    same(outs[1:], outs[:1], "once")
+    exact, rounded = (problem.traffic.errors for problem in problems)
+    assert exact == []
+    assert [(error.epoch, error.exchange, error.width) for error in rounded] == [(1, 1, 9)]
+    sent = problems[1].traffic["case"].sent
+    assert bool(rounded[0].changed) == bool(sent) == bool(rounded[0].size)
+
+
+NODE_OF = node_memory.node_of
+
+
+def main(comm) -> int:
+    folder = Path(sys.argv[1])
+    mpi.from_root(comm, lambda: (prepare(folder, comm.size), add_mixed(folder, comm.size)))
+    others = ("isend", "neighbor", "alltoallv", "onesided")
+    cases = [
+        (kind, name, {"name": "p2p", "backward": backward, "exchange": exchange})
+        for exchange, kind, name, backward in product(
+            ("rows", "mixed"), ("directed", "symmetric"), assignments(comm.size),
+            ("fold", "expand"),
+        )
+        if (kind, backward) != ("directed", "expand")
+    ]  # fmt: skip
+    cases = cases[:: max(1, 2 * comm.size - 3)]
+    for number, (kind, name, options) in enumerate(cases):
+        transports = others if number % 3 == 0 else ()
+        check(comm, folder / f"{kind}-{comm.size}.graph", name, options, transports)
+    check_once(comm, folder / f"directed-{comm.size}.graph", "random")
+    if comm.size == 4:
+        # Copies: exchanges within process columns, and copies that stay equal.
+        mpi.from_root(comm, lambda: (prepare(folder, 2), add_mixed(folder, 2)))
+        for kind, exchange in product(("directed", "symmetric"), ("rows", "mixed")):
+            replicated = {"name": "replicated", "replication": 2, "exchange": exchange}
+            check(comm, folder / f"{kind}-2.graph", "random", replicated, others)
+    if comm.size > 2:
+        # Ranks 0 and 1 on one node, the others on another: only rows between nodes are rounded.
+        def node_of(comm):
+            mine = comm.rank < 2
+            return [rank for rank in range(comm.size) if (rank < 2) == mine]
+
+        node_memory.node_of = node_of
+        kind, name, options = cases[0]
+        check(comm, folder / f"{kind}-{comm.size}.graph", name, options, ())
+    if comm.rank == 0:
+        print(f"{len(cases)} cases agree")
+    return 0
+
+
+if __name__ == "__main__":
+    mpi.run(main)

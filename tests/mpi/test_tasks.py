@@ -1,0 +1,220 @@
+"""Tasks, metrics, splits and what ends training, on several ranks."""
+
+import json
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from words import sets
+
+from gcnmpi.core.record import read_run
+from gcnmpi.core.watch import EXIT_REQUEUE
+from partition.graph.store import open_graph, write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+
+ALL_LABELS = "task.metrics=average_precision,f1_micro,f1_macro,accuracy"
+LABELS = ("task.name=labels", ALL_LABELS)
+NUMBERS = ("task.name=regression", "task.metrics=mae,r2")
+CLASSES = ("task.metrics=f1_micro,f1_macro,roc_auc,average_precision",)
+TASKS = {
+    "classes": CLASSES,
+    "weights": (*CLASSES, "task.class_weights=1,2,0.5", "task.label_smoothing=0.1"),
+    "balanced": ("task.class_weights=balanced", "task.metric=f1_macro", "train.clip_norm=0.05"),
+    "labels": (*LABELS, "train.optimizer=adamw", "train.weight_decay=0.1"),
+    "labels, weights": (*LABELS, "task.class_weights=balanced", "task.label_smoothing=0.2"),
+    "numbers": (*NUMBERS, "train.clip_norm=0.5", "train.schedule=cosine", "train.warmup=2"),
+    "absolute": (*NUMBERS, "task.loss=absolute", "train.schedule=step", "train.step_epochs=2"),
+    "huber": (*NUMBERS, "task.loss=huber", "train.schedule=plateau", "train.plateau_patience=0"),
+    "split": (*CLASSES, "train.split=1", "train.patience=3", "train.epochs=9"),
+    "trained features": (*LABELS, "model.train_features=true", "train.clip_norm=0.01"),
+}
+SCHEMES = ("p2p", "replicated", "summa", "tensor3d")
+
+
+def make_graph():
+    """Directed by its weights, with classes, targets of which some are unknown, and two splits."""
+    graph = sbm(120, 3, degree=6, intra=0.8, features=5, noise=1.5, seed=3)
+    random = np.random.default_rng(0)
+    targets = np.eye(3)[graph.labels] * random.choice([1.0, 1.0, 0.0], (120, 3))
+    targets = np.where(random.random((120, 3)) < 0.3, np.nan, targets).astype(np.float32)
+    targets[-7:] = np.nan
+    of_split = random.integers(0, 4, (120, 2))
+    of_split[:4, 0], of_split[-7:] = [0, 0, 1, 2], 3
+    masks = {name: of_split == k for k, name in enumerate(("train", "val", "test"))}
+    return replace(graph, targets=targets, masks=masks)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tasks") / "g.graph"
+    write_graph(path, make_graph(), source={})
+    for k in (2, 3, 4):
+        add_partition(path, "rp", k)
+    return path
+
+
+@pytest.mark.parametrize("nranks", [1, 2, 3, 4, 5, 6, 7])
+def test_metrics_are_exact_however_vertices_are_spread(mpirun, nranks):
+    done = mpirun(nranks, "metrics.py", timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert max(found["apart"].values()) <= 1e-12, found
+    assert len(found["apart"]) == 8
+    assert found["fullest"] <= 2
+
+
+@pytest.mark.parametrize("nranks", [1, 4])
+def test_every_task_is_that_of_one_process(mpirun, folder, tmp_path, nranks):
+    cases = []
+    for scheme in SCHEMES if nranks > 1 else SCHEMES[:1]:
+        for name, settings in TASKS.items():
+            if scheme not in ("p2p", "tensor3d") and name in ("absolute", "balanced", "weights"):
+                continue
+            parts = {"p2p": nranks, "replicated": nranks // 2}.get(scheme)
+            given = [f"scheme.name={scheme}", *settings]
+            if not any(word.startswith("train.epochs") for word in settings):
+                given.append("train.epochs=6")
+            partition = f"rp-{parts}" if parts and parts > 1 else None
+            case = {"graph": str(folder), "partition": partition, "settings": given}
+            cases.append(case | {"fault": None, "directions": 2, "name": f"{scheme} {name}"})
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads(done.stdout.splitlines()[-1])
+    missed = {c["name"]: r["missed"] for c, r in zip(cases, results, strict=True) if r["missed"]}
+    assert not missed
+    assert all("metrics" in result["checks"] for result in results)
+
+
+def train(graph, out, *settings, words=()):
+    partition = ["--partition", "rp-3"]
+    return ["train", graph, "--quiet", *partition, "--out", out, *words, *sets(*settings)]
+
+
+LONG = ("dtype=float64", "train.epochs=60", "train.lr=0.05", "train.checkpoint_every=4")
+WATCHED = (*LONG, "train.schedule=plateau", "train.plateau_patience=2", "train.patience=12",
+           "train.decay=0.5")  # fmt: skip
+
+
+def test_runs_that_watch_the_validation_metric(gcnmpi_lines, folder, tmp_path):
+    more = replace(open_graph(folder).graph, masks={})
+    write_graph(folder.with_name("none.graph"), more, source={})
+    add_partition(folder.with_name("none.graph"), "rp", 3)
+    whole, cut, none = tmp_path / "whole", tmp_path / "cut", folder.with_name("none.graph")
+    short = [word.replace("train.epochs=60", "train.epochs=7") for word in WATCHED]
+    outcomes = gcnmpi_lines(
+        3,
+        [
+            train(folder, whole, *WATCHED),
+            train(folder, cut, *short),
+            train(folder, cut, *WATCHED),
+            train(folder, whole, *WATCHED),  # complete, though 60 epochs were not run
+            train(folder, tmp_path / "split", *LONG, words=["--split", "1"]),
+            train(folder, tmp_path / "no", *LONG, words=["--split", "2"]),
+            train(none, tmp_path / "no", *WATCHED),
+            train(none, tmp_path / "no", *LONG, "train.schedule=plateau"),
+            train(folder, whole, *WATCHED, "train.patience=5"),
+            train(folder, tmp_path / "numbers", *LONG, *NUMBERS),
+        ],
+    )
+    assert [lines[0] for lines in outcomes[:5]] == [None] * 5
+    says = [
+        "there is no split 2",
+        "train.patience: ",
+        "train.schedule = plateau: ",
+        "train.patience",
+    ]
+    for lines, words in zip(outcomes[5:9], says, strict=True):
+        assert len(set(lines)) == 1
+        assert words in lines[0]
+    assert outcomes[9][0] is None
+    one, other = read_run(whole), read_run(cut)
+    assert len(one.epochs) < 60
+    assert one.end["stopped_early"]
+    assert one.end["best_epoch"] + 12 == len(one.epochs)
+    best = one.epochs[one.end["best_epoch"] - 1]
+    assert one.end["best_test_accuracy"] == best["test_accuracy"]
+    # The second launch went on after 7 epochs, with the same rates and the same end.
+    assert other.resumes == 1
+    for name in ("loss", "val_accuracy"):
+        assert [e[name] for e in one.epochs] == [e[name] for e in other.epochs]
+    split = read_run(tmp_path / "split")
+    assert split.epochs[0]["loss"] != one.epochs[0]["loss"]
+    numbers = read_run(tmp_path / "numbers")
+    assert numbers.start["metric"] == "rmse"
+    lowest = min(e["val_rmse"] for e in numbers.epochs)
+    assert numbers.end["best_val_rmse"] == lowest
+
+
+REPEAT = ("train.epochs=400", "train.checkpoint_every=50", "train.eval_every=5", *CLASSES)
+
+
+def test_repeated_runs_go_on_where_they_were_stopped(launched, mpirun, folder, tmp_path):
+    def words(out):
+        asked = ["--seeds", "3,5", "--splits", "all", "--partition", "rp-3", "--out", out]
+        return ["repeat", folder, *asked, *sets(*REPEAT)]
+
+    whole = mpirun(3, "gcnmpi", *words(tmp_path / "whole"), "--quiet")
+    assert whole.returncode == 0, whole.stderr
+    process = launched(3, *words(tmp_path / "cut"))
+    record = tmp_path / "cut" / "split-0-seed-5" / "run.jsonl"
+    until = time.monotonic() + 60
+    while not (record.exists() and record.read_bytes().count(b"\n") > 20):
+        assert time.monotonic() < until
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGUSR1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == EXIT_REQUEUE, err
+    assert "the same command goes on" in err
+    assert not (tmp_path / "cut" / "summary.json").exists()
+    again = mpirun(3, "gcnmpi", *words(tmp_path / "cut"), "--quiet")
+    assert again.returncode == 0, again.stderr
+    assert again.stdout == whole.stdout
+    names = [f"split-{split}-seed-{seed}" for split in (0, 1) for seed in (3, 5)]
+    assert [line.split()[0] for line in whole.stdout.splitlines()[1:5]] == names
+    facts = [json.loads((tmp_path / o / "summary.json").read_text()) for o in ("whole", "cut")]
+    assert facts[0] == facts[1]
+    tests = [run["test"] for run in facts[0]]
+    mean, spread = np.mean(tests), np.std(tests, ddof=1)
+    assert f"test {mean:.4f} ± {spread:.4f}" in whole.stdout
+    assert len({run["test"] for run in facts[0]}) > 1
+    run = read_run(tmp_path / "whole" / "split-1-seed-3")
+    assert run.start["config"]["train"]["split"] == 1
+    assert facts[0][2]["val"] == max(e["val_accuracy"] or 0 for e in run.epochs)
+
+
+def test_a_grid_of_keys(gcnmpi_lines, folder, tmp_path):
+    def line(command, *words):
+        return [command, folder, "--out", tmp_path / "o", "--partition", "rp-2", *words]
+
+    few = [*sets("train.epochs=3"), "--quiet", "--seeds", "0..1"]
+    mistakes = {
+        ("--try", "train.lr"): "is not of the form KEY=V",
+        ("--try", "train.lrr=1,2"): "unknown config key 'train.lrr'",
+        ("--try", "train.lr=1,x"): "train.lr takes a number",
+        ("--try", "train.seed=1,2"): "give --seeds",
+        ("--try", "train.lr=1", "--seeds", "3..1"): "is no number or range",
+        ("--try", "train.lr=1", "--splits", "7"): "there is no split 7",
+        ("--try", "train.lr=1", "--try", "train.lr=2"): "given twice",
+    }
+    good = line("sweep", "--try", "train.lr=0.1,0.01", "--try", "model.hidden=4,[4,4]", *few)
+    outcomes = gcnmpi_lines(2, [good, *(line("sweep", *words) for words in mistakes)])
+    assert outcomes[0] == [None, None]
+    for found, says in zip(outcomes[1:], mistakes.values(), strict=True):
+        assert len(set(found)) == 1
+        assert says in found[0]
+    facts = json.loads((tmp_path / "o" / "summary.json").read_text())
+    assert len(facts) == 8
+    assert {run["point"] for run in facts} == {
+        f"train.lr={lr},model.hidden={hidden}"
+        for lr in ("0.1", "0.01")
+        for hidden in ("4", "[4,4]")
+    }
+    for run in facts:
+        record = read_run(tmp_path / "o" / run["name"])
+        assert record.epochs[run["epoch"] - 1]["test_accuracy"] == run["test"]
+        assert record.start["config"]["train"]["lr"] == float(run["point"].split(",")[0][9:])

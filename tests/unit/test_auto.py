@@ -1,0 +1,117 @@
+"""What ``scheme.exchange = "auto"`` stands for: rows, or the mixed exchange, by the cost model."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gcnmpi.core.config import from_table
+from gcnmpi.layout import runtime as layout
+from gcnmpi.planner.auto import resolved_exchange
+from gcnmpi.planner.machine import Machine, write_machine
+from gcnmpi.planner.ranking import Candidate, Setting, rank_schemes
+from gcnmpi.schemes.forecast import make_facts
+from partition.errors import UserError
+from partition.graph.graph import Graph
+from partition.graph.store import open_graph, read_partition, write_graph
+from partition.importing.assemble import build_graph
+from partition.importing.readers import Source
+from partition.pipeline.adding import add_partition
+
+HALF = 1000
+FAST, SLOW = (Machine(bandwidth_intra=rate, bandwidth_inter=rate) for rate in (1e15, 1e6))
+
+
+def hub() -> Graph:
+    """All of part 0, which is a ring, have an arc to a vertex of part 1.
+
+    As rows, part 0 sends all it has; mixed, it sends one sum, and adds up what part 1 would.
+    """
+    ring = np.arange(HALF)
+    source, target = np.append(ring, ring), np.append(np.roll(ring, 1), np.full(HALF, HALF))
+    n = 2 * HALF
+    labels = (np.arange(n) % 3).astype(np.int32)
+    return build_graph(Source(n, source, target, None, np.ones((n, 8), np.float32), labels, {}))[0]
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("auto") / "hub.graph"
+    write_graph(path, hub(), source={})
+    add_partition(path, "block", 2)
+    for name, machine in (("fast", FAST), ("slow", SLOW)):
+        write_machine(path.with_name(name), machine, {})
+    return open_graph(path)
+
+
+def resolve(stored, machine=None, per_node=1, partition=None, model=None, size=2, **scheme):
+    if machine is not None:
+        scheme["machine"] = str(stored.path.with_name(machine))
+    config = from_table({"scheme": scheme, "model": {"name": model} if model else {}})
+    partition = partition or read_partition(stored.path, "block-2")
+    return resolved_exchange(stored, partition, config, size, per_node)
+
+
+def test_the_shorter_epoch_is_taken(stored):
+    assert resolve(stored, "slow").exchange == "mixed"
+    assert resolve(stored, "fast").exchange == "rows"  # part 0 has more to do: a longer epoch
+    assert resolve(stored, "fast", exchange="mixed").exchange == "mixed"  # the user's own choice
+    assert resolve(stored, "slow", exchange="rows").exchange == "rows"
+    with pytest.raises(UserError, match="nothere"):
+        resolve(stored, "nothere")
+
+
+def test_without_a_file_the_machine_is_an_ordinary_one(stored):
+    # A thousand rows on 1 Gbit/s take longer than the ring's part takes for as many entries.
+    assert resolve(stored).exchange == "mixed"
+    assert resolve(stored) == resolve(stored)
+    # On one host they take less.
+    assert resolve(stored, per_node=2).exchange == "rows"
+
+
+def test_what_cannot_mix_takes_rows(stored):
+    assert resolve(stored, "slow", model="gat").exchange == "rows"
+    assert resolve(stored, "slow", transport="shared").exchange == "rows"
+    old = dataclasses.replace(read_partition(stored.path, "block-2"), mixed={})
+    assert resolve(stored, "slow", partition=old).exchange == "rows"
+    other = from_table({"scheme": {"name": "summa"}})
+    assert resolved_exchange(stored, None, other, 2, 1) == other.scheme
+
+
+def test_copies_mix_where_they_send_rows(stored):
+    copies = {"name": "replicated", "size": 4}
+    assert resolve(stored, "slow", **copies).exchange == "mixed"
+    assert resolve(stored, "fast", **copies).exchange == "rows"
+    assert resolve(stored, "slow", sparse=False, **copies).exchange == "rows"
+    config = from_table({"scheme": {"name": "replicated", "exchange": "mixed"}})
+    config = dataclasses.replace(config, scheme=dataclasses.replace(config.scheme, sparse=False))
+    source = layout.Source(stored, read_partition(stored.path, "block-2"), "in")
+    with pytest.raises(UserError, match="sends whole blocks"):
+        make_facts(source, config, layout.Demand())
+
+
+def test_a_plan_has_both(stored):
+    setting = Setting(stored, from_table({}), SLOW, 1)
+    first, second = rank_schemes(setting, 2, schemes=["p2p"])[0]
+    assert first.candidate.options == {"exchange": "mixed"}
+    assert second.candidate.options == {"exchange": "rows"}
+    # The second layer alone, 3 columns of 4 bytes, there and back.
+    assert (first.cost.sent, second.cost.sent) == (3 * 4, HALF * 3 * 4)
+
+
+def test_work_and_memory_are_counted_where_they_are(stored):
+    partition = read_partition(stored.path, "block-2")
+    setting = Setting(stored, from_table({}), SLOW, 1)
+    rows, mixed = (
+        setting.case(each, 2).forecast
+        for each in setting.exchanges(Candidate(setting.config.scheme, {}, 2, partition), 2)
+    )
+
+    def multiplied(forecast):
+        return [forecast.work(rank, "aggregate", 1, 1)[0].entries for rank in (0, 1)]
+
+    assert multiplied(rows) == [2 * HALF, 2 * HALF]
+    assert multiplied(mixed) == [3 * HALF, HALF + 1]  # and the sum that arrives
+    assert [mixed.entries(rank) for rank in (0, 1)] == [2 * 3 * HALF, 2 * (HALF + 1)]
+    assert [mixed.loaded(rank) for rank in (0, 1)] == [4 * HALF, 4 * HALF]
+    assert mixed.ranks() == [0, 1]

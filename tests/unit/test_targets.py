@@ -1,0 +1,167 @@
+"""Targets and several splits in a graph folder: how they are read, checked and shown."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_graphs import from_arcs
+
+from partition.cli.main import cli
+from partition.errors import UserError
+from partition.graph.graph import known_vertices, of_split, training_vertices
+from partition.graph.manifest import data_id
+from partition.graph.store import open_graph, write_graph
+from partition.importing.vertex_data import attach
+
+NAN = np.nan
+N = 6
+GRAPH = from_arcs(N, [(0, 1), (1, 2), (4, 5)])
+TARGETS = np.array([[1, 0], [0, NAN], [NAN, NAN], [1, 1], [0, 0], [NAN, 1]])
+
+
+def saved(path, array):
+    np.save(path, array)
+    return path
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, bool, np.int64])
+def test_targets_are_kept_as_float32_where_that_loses_nothing(tmp_path, dtype):
+    values = np.nan_to_num(TARGETS).astype(dtype)
+    graph = attach(GRAPH, targets=saved(tmp_path / "t.npy", values))
+    assert graph.targets.dtype == np.float32
+    np.testing.assert_array_equal(graph.targets, values)
+
+
+def test_targets_keep_all_digits_and_a_vector_is_a_column(tmp_path):
+    values = np.array([0.1, NAN, 3, 4, 5, 1e300])
+    graph = attach(GRAPH, targets=saved(tmp_path / "t.npy", values))
+    assert graph.targets.dtype == np.float64
+    np.testing.assert_array_equal(graph.targets[:, 0], values)
+
+
+def test_targets_are_read_from_text_and_by_id(tmp_path):
+    (tmp_path / "t.csv").write_text("id,a,b\n5,nan,1\n4,0,0\n3,1,1\n2,nan,nan\n1,0,nan\n0,1,0\n")
+    graph = attach(GRAPH, targets=tmp_path / "t.csv")
+    np.testing.assert_array_equal(graph.targets, TARGETS)
+    np.savez(tmp_path / "t.npz", y=TARGETS, other=np.zeros(3))
+    graph = attach(GRAPH, targets=tmp_path / "t.npz")
+    np.testing.assert_array_equal(graph.targets, TARGETS)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        (np.zeros(5), "has 5 rows, the graph has 6 vertices"),
+        (np.full((6, 2), np.inf), "target 0 of vertex 0 is infinite"),
+        (np.array(["a"] * 6), "targets are rows of numbers"),
+        (np.zeros((6, 0)), "targets are rows of numbers"),
+        (np.zeros((6, 2, 2)), "targets are rows of numbers"),
+    ],
+)
+def test_other_targets_are_refused(tmp_path, values, says):
+    with pytest.raises(UserError, match=says):
+        attach(GRAPH, targets=saved(tmp_path / "t.npy", values))
+
+
+def test_labels_of_another_kind_name_the_option(tmp_path):
+    for values in (TARGETS, np.array([0.5, 1, 1, 1, 1, 1])):
+        with pytest.raises(UserError) as caught:
+            attach(GRAPH, labels=saved(tmp_path / "l.npy", values))
+        assert "--targets" in caught.value.hint
+
+
+def test_a_folder_keeps_targets_and_splits(tmp_path):
+    train = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1], [0, 0, 0], [0, 0, 0]], bool)
+    test = np.array([0, 0, 0, 0, 0, 1], bool)
+    graph = attach(
+        GRAPH,
+        targets=saved(tmp_path / "t.npy", TARGETS),
+        masks={
+            "train": saved(tmp_path / "train.npy", train.astype(int)),
+            "test": saved(tmp_path / "test.npy", test),
+        },
+    )
+    manifest = write_graph(tmp_path / "g.graph", graph, source={})
+    assert (manifest.targets, manifest.splits, manifest.classes) == (2, 3, 0)
+    stored = open_graph(tmp_path / "g.graph").graph
+    np.testing.assert_array_equal(stored.targets, TARGETS)
+    np.testing.assert_array_equal(stored.masks["train"], train)
+    for split in range(3):
+        masks = of_split(stored, split).masks
+        np.testing.assert_array_equal(masks["train"], train[:, split])
+        np.testing.assert_array_equal(masks["test"], test)
+    for split in (3, -1):
+        with pytest.raises(UserError, match=rf"no split {split}: the masks have 3"):
+            of_split(stored, split)
+    assert known_vertices(stored).tolist() == [True, True, False, True, True, True]
+    assert np.flatnonzero(training_vertices(stored)).tolist() == [0]
+    # All of it is in the hash.
+    for change in ({"targets": TARGETS + 1}, {"masks": {**graph.masks, "train": ~train}}):
+        assert data_id(replace(graph, **change)) != manifest.data_id
+
+
+def test_a_mask_of_each_split_in_a_file_of_its_own(tmp_path):
+    masks = [np.arange(N) == k for k in range(3)]
+    for k, mask in enumerate(masks):
+        np.save(tmp_path / f"m-{k}.npy", mask)
+    np.save(tmp_path / "m-5.npy", masks[0])  # there is no 3 and no 4
+    labels = saved(tmp_path / "l.npy", np.arange(N) % 2)
+    graph = attach(GRAPH, labels=labels, masks={"train": tmp_path / "m-*.npy"})
+    np.testing.assert_array_equal(graph.masks["train"], np.stack(masks, axis=1))
+    with pytest.raises(UserError, match=r"there is no .*x-0.npy"):
+        attach(GRAPH, labels=labels, masks={"train": tmp_path / "x-*.npy"})
+    np.save(tmp_path / "m-1.npy", np.zeros((N, 2), bool))
+    with pytest.raises(UserError, match="holds several splits, and is one of several files"):
+        attach(GRAPH, labels=labels, masks={"train": tmp_path / "m-*.npy"})
+
+
+@pytest.mark.parametrize(
+    ("train", "val", "says"),
+    [
+        (np.full((N, 2), 2), None, "several splits holds bool, or 0 and 1"),
+        (np.zeros((N, 2), bool), np.zeros((N, 3), bool), "numbers of splits: train 2, val 3"),
+        (np.eye(N, 2, dtype=bool), np.eye(N, 2, dtype=bool), "of split 0 have 1 vertices in"),
+        (np.tile(np.arange(N) == 2, (2, 1)).T, None, "has vertex 2, which has no label"),
+    ],
+)
+def test_masks_of_splits_are_checked(tmp_path, train, val, says):
+    files = {"train": saved(tmp_path / "train.npy", train)}
+    if val is not None:
+        files["val"] = saved(tmp_path / "val.npy", val)
+    targets = saved(tmp_path / "t.npy", TARGETS)
+    with pytest.raises(UserError, match=says):
+        attach(GRAPH, targets=targets, masks=files)
+
+
+def test_the_command_line_attaches_and_shows_them(tmp_path, capsys):
+    write_graph(tmp_path / "g.graph", GRAPH, source={})
+    saved(tmp_path / "t.npy", TARGETS)
+    saved(tmp_path / "m.npy", np.eye(N, 2, dtype=bool))
+    words = ["attach", str(tmp_path / "g.graph"), "--targets", str(tmp_path / "t.npy")]
+    words += ["--train-mask", str(tmp_path / "m.npy")]
+    cli.main([*words, "--json"], standalone_mode=False)
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["manifest"]["splits"] == 2
+    assert facts["summary"]["targets"] == {
+        "columns": 2, "min": 0.0, "max": 1.0, "unknown": pytest.approx(1 / 3), "ones": 0.5,
+    }  # fmt: skip
+    cli.main(words, standalone_mode=False)
+    text = capsys.readouterr().out
+    assert "2 columns, from 0 to 1, 33.3% unknown, 50.0% of the others are 1" in text
+    assert "2 splits, in the first: train 1" in text
+    cli.main(["info", str(tmp_path / "g.graph")], standalone_mode=False)
+    assert "train; 2 splits" in capsys.readouterr().out
+
+
+def test_a_damaged_target_is_found(tmp_path):
+    graph = replace(GRAPH, targets=TARGETS)
+    write_graph(tmp_path / "g.graph", graph, source={})
+    damaged = TARGETS.copy()
+    damaged[3, 1] = np.inf
+    np.save(tmp_path / "g.graph" / "targets.npy", damaged)
+    with pytest.raises(UserError, match=r"targets.npy has a target that is infinite"):
+        open_graph(tmp_path / "g.graph")
+    np.save(tmp_path / "g.graph" / "targets.npy", damaged[:, :1])
+    with pytest.raises(UserError, match="the manifest asks for"):
+        open_graph(tmp_path / "g.graph")

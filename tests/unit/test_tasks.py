@@ -1,0 +1,305 @@
+"""Losses, learning rates and metrics of tasks, against numbers of PyTorch and scikit-learn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from small_graphs import from_arcs
+
+from gcnmpi.core.config import from_table, load_config
+from gcnmpi.core.record import Epoch
+from gcnmpi.kernels import KERNELS
+from gcnmpi.layout.place import Block
+from gcnmpi.nn.schedules import LearningRate
+from gcnmpi.nn.tasks import TASKS
+from gcnmpi.nn.tasks.interface import Made, Targets
+from gcnmpi.nn.tasks.labels import OneHot
+from gcnmpi.proof import scores, updates
+from gcnmpi.proof.losses import loss_of
+from gcnmpi.run.best import Best, stops_early
+from partition.errors import UserError
+
+NAN = np.nan
+LOGITS = np.array([[0.5, -1.25, 2.0], [3.0, 0.1, -0.4], [-2.0, 0.3, 0.7], [0.0, 0.2, -0.1]])
+CLASSES = np.array([2, 0, 1, 1], np.int32)
+LABELS = np.array([[1, 0, NAN], [0, 1, 1], [NAN, NAN, 0], [1, 0.25, 0]])
+NUMBERS = np.array([[1.5, -1.25, NAN], [2, 1, 1], [NAN, NAN, 0], [1, 0.25, -3]])
+WEIGHTS = {"class_weights": "1,2.5,0.5"}
+# Options, labels, loss and the gradient of the second vertex, from torch 2.13 in float64.
+PYTORCH = [
+    ({}, CLASSES, 0.552405138850371,
+     [-0.02030429416750837, 0.012638597368032968, 0.007665696799475389]),
+    (WEIGHTS, CLASSES, 0.758730641195372,
+     [-0.012494950256928228, 0.007777598380327981, 0.00471735187660024]),
+    ({"label_smoothing": 0.2}, CLASSES, 0.7765718055170376,
+     [0.013029039165824957, -0.004028069298633698, -0.009000969867191278]),
+    ({"label_smoothing": 0.2, **WEIGHTS}, CLASSES, 0.9132766383061021,
+     [0.01744128382850733, -0.017344920702009128, -9.636312649820609e-05]),
+    ({"name": "labels"}, LABELS, 0.9467637876081457,
+     [0.10584156964693704, -0.05278009028011778, -0.06652085112360578]),
+    ({"name": "labels", **WEIGHTS}, LABELS, 1.0283626142668654,
+     [0.10584156964693704, -0.13195022570029444, -0.03326042556180289]),
+    ({"name": "regression"}, NUMBERS, 1.630277777777778,
+     [0.2222222222222222, -0.19999999999999998, -0.31111111111111106]),
+    ({"name": "regression", "loss": "absolute"}, NUMBERS, 0.9944444444444444,
+     [0.1111111111111111, -0.1111111111111111, -0.1111111111111111]),
+    ({"name": "regression", "loss": "huber", "huber_delta": 0.75}, NUMBERS, 0.5231944444444445,
+     [0.08333333333333333, -0.08333333333333333, -0.08333333333333333]),
+]  # fmt: skip
+
+
+class OneProcess:
+    """A scheme of one rank; ``whole_rows`` False makes the loss of classes take all its passes."""
+
+    whole_rows = False
+
+    def __init__(self, kernel, shape):
+        self._block = Block(np.arange(shape[0]), slice(0, shape[1]))
+        self.row_max = lambda k, x: kernel.row_max(x)
+        self.row_sum = lambda k, sums: sums
+        self.row_pick = lambda k, x, columns, width: kernel.pick(x, columns)
+        self.block = lambda place, width: self._block
+        self.reduce = lambda contributions: None
+
+
+def made(options, labels, rows=None, dtype="float64"):
+    """What a loss is made of, where some rows train."""
+    kernel = KERNELS.get("scipy")(dtype)
+    mask = np.ones(len(labels), bool) if rows is None else rows
+    known = labels >= 0 if labels.ndim == 1 else ~np.isnan(labels)
+    counts = {"train": int(np.count_nonzero(known[mask]))}
+    targets = Targets(labels, {"train": mask}, counts)
+    config = from_table({"task": options}).task
+    return Made(OneProcess(kernel, LOGITS.shape), kernel, 1, 3, targets, config)
+
+
+def loss_and_gradient(options, labels, rows=None, logits=LOGITS):
+    what = made(options, labels, rows)
+    grad = np.full(logits.shape, 7.0)
+    loss = TASKS.get(what.options.name).loss(what)
+    return loss(logits.copy(), grad), grad
+
+
+def graph_of(labels, masks=()):
+    field, graph = "labels" if labels.ndim == 1 else "targets", from_arcs(4, [])
+    return replace(graph, masks=dict(masks), **{field: labels})
+
+
+@pytest.mark.parametrize(("options", "labels", "loss", "second"), PYTORCH, ids=str)
+def test_losses_and_gradients_are_those_of_pytorch(options, labels, loss, second):
+    found, gradient = loss_and_gradient(options, labels)
+    assert found == pytest.approx(loss, rel=1e-14)
+    np.testing.assert_allclose(gradient[1], second, rtol=1e-13)
+    # And so are those of the oracle.
+    config = from_table({"task": options}).task
+    found, expected = loss_of(graph_of(labels), config)(LOGITS)
+    assert found == pytest.approx(loss, rel=1e-14)
+    np.testing.assert_allclose(gradient, expected, rtol=1e-12, atol=1e-16)
+
+
+BALANCED = {"class_weights": "balanced", "label_smoothing": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        (BALANCED, CLASSES), (BALANCED | {"name": "labels"}, LABELS),
+        ({"name": "regression", "loss": "huber", "huber_delta": 0.8}, NUMBERS), ({}, CLASSES),
+        (WEIGHTS, np.array([2, 0, -1, 1], np.int32)),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_only_training_vertices_count(options, labels):
+    rows = np.array([True, True, False, True])
+    loss, gradient = loss_and_gradient(options, labels, rows)
+    config = from_table({"task": options}).task
+    expected = loss_of(graph_of(labels, {"train": rows}), config)(LOGITS)
+    assert loss == pytest.approx(expected[0], rel=1e-13)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-12, atol=1e-16)
+    assert not gradient[2].any()
+    # The gradient is the slope of the loss.
+    step, h = np.random.default_rng(0).standard_normal(LOGITS.shape), 1e-6
+    ends = [loss_and_gradient(options, labels, rows, LOGITS + s * h * step)[0] for s in (1, -1)]
+    assert (ends[0] - ends[1]) / (2 * h) == pytest.approx(np.sum(gradient * step), rel=1e-8)
+
+
+def test_labels_of_float32_are_as_good_as_others_in_float64():
+    options = {"name": "labels", "label_smoothing": 0.1, "class_weights": "1,1.1,1.2"}
+    found = [loss_and_gradient(options, labels) for labels in (LABELS, LABELS.astype(np.float32))]
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_huge_logits_make_no_overflow():
+    with np.errstate(all="raise", under="ignore"):
+        for labels, options in ((CLASSES, WEIGHTS), (LABELS, {"name": "labels"})):
+            loss, gradient = loss_and_gradient(options, labels, logits=LOGITS * 1e4)
+            assert np.isfinite(loss)
+            assert np.isfinite(gradient).all()
+
+
+def test_a_single_class_that_is_rare_weighs_more():
+    _, gradient = loss_and_gradient({"class_weights": "balanced"}, CLASSES)
+    _, plain = loss_and_gradient({}, CLASSES)
+    ratios = np.linalg.norm(gradient, axis=1) / np.linalg.norm(plain, axis=1)
+    np.testing.assert_allclose(ratios, [4 / 3, 4 / 3, 2 / 3, 2 / 3])  # n / (C·size)
+
+
+@pytest.mark.parametrize(
+    ("options", "labels", "says"),
+    [
+        ({"class_weights": "1,2"}, CLASSES, "has 2 weights, and there are 3 classes"),
+        ({"name": "labels", "class_weights": "1,2"}, LABELS, "2 weights, and there are 3 labels"),
+        ({"name": "labels"}, NUMBERS, "takes labels from 0 to 1"),
+        ({"class_weights": "0,0,0"}, CLASSES, "are 0"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(options, labels, says):
+    with pytest.raises(UserError, match=says):
+        loss_and_gradient(options, labels)
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["task.name=numbers"], "unknown task.name 'numbers'"),
+        (["task.class_weights=most"], "none, balanced, or a number for each class"),
+        (["task.class_weights=-1,2"], "none, balanced, or a number for each class"),
+        (["task.metric=rmse"], "rmse is no metric of task.name = classes"),
+        (["task.metrics=accuracy,r2"], "r2 is no metric"),
+        (["task.huber_delta=2"], "task.huber_delta is an option of task regression"),
+        (["task.name=regression", "task.huber_delta=2"], "no effect with task.loss = squared"),
+        (["task.name=regression", "task.label_smoothing=0.1"], "an option of tasks? classes"),
+        (["train.period=5"], "train.period is an option of schedule cosine"),
+        (["train.schedule=plateau", "train.eval_every=0"], "needs evaluations"),
+        (["train.patience=3", "train.eval_every=0"], "needs evaluations"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings, says):
+    with pytest.raises(UserError, match=says):
+        load_config(None, settings)
+
+
+def test_classes_are_read_as_labels_in_pieces():
+    view = OneHot(np.array([2, 0, -1, 1]), 3)
+    whole = view[np.arange(4)]
+    np.testing.assert_array_equal(whole, [[0, 0, 1], [1, 0, 0], [NAN] * 3, [0, 1, 0]])
+    assert view.shape == (4, 3)
+    piece = view[slice(1, 4), slice(1, 3)]
+    assert piece.shape == (3, 2)
+    np.testing.assert_array_equal(piece[np.array([2, 0])], [[1, 0], [0, 0]])
+    np.testing.assert_array_equal(view[slice(0, 2)][slice(1, 2)][np.array([0])], [[1, 0, 0]])
+    assert view[slice(0, 4), slice(3, 3)].shape == (4, 0)
+
+
+# Learning rates, from torch.optim.lr_scheduler of torch 2.13, lr 0.5.
+VALUES = [0.1, 0.3, 0.3, 0.29, 0.30002, 0.31, 0.2, 0.2, 0.2, 0.2, 0.2, 0.2]
+RATES = {
+    "constant": ({}, [0.5] * 5),
+    "cosine": (
+        {"period": 10, "min_lr": 0.02},
+        [0.5, 0.48825356391083685, 0.45416407864998737, 0.4010684605501936, 0.3341640786499874,
+         0.26, 0.18583592135001265, 0.11893153944980649, 0.06583592135001265, 0.03174643608916315,
+         0.02, 0.02],
+    ),
+    "step": (
+        {"step_epochs": 3, "decay": 0.5},
+        [0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.125, 0.125, 0.125, 0.0625, 0.0625, 0.0625],
+    ),
+    "plateau": (
+        {"plateau_patience": 1, "decay": 0.5, "min_lr": 0.1},
+        [0.5, 0.5, 0.5, 0.5, 0.25, 0.25, 0.25, 0.25, 0.125, 0.125, 0.1, 0.1],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("warmup", [0, 4])
+@pytest.mark.parametrize("name", RATES)
+def test_learning_rates_are_those_of_pytorch(name, warmup, lower):
+    options, expected = RATES[name]
+    table = {"lr": 0.5, "schedule": name, "warmup": warmup, **options}
+    config = from_table({"train": table}).train
+    values = [1 - value if lower else value for value in VALUES]
+    before = [0.7] * warmup
+    expected = [0.5 * (k + 1) / 4 for k in range(warmup)] + expected
+    rate, found, proved = LearningRate(config), [], []
+    for k in range(len(expected)):
+        found.append(rate(k + 1))
+        seen = (before + values)[:k]
+        proved.append(updates.rate(config, k + 1, seen, lower))
+        # Each of them, too, from a schedule that was only shown what was before.
+        resumed = LearningRate(config)
+        for number, value in enumerate(seen, 1):
+            resumed.observe(number, value, lower)
+        assert resumed(k + 1) == found[-1]
+        rate.observe(k + 1, (before + values)[k], lower)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    np.testing.assert_allclose(proved, expected, rtol=1e-13)
+
+
+def test_the_cosine_ends_with_the_run_and_keeps_its_length():
+    config = load_config(None, ["train.schedule=cosine", "train.epochs=50", "train.warmup=10"])
+    assert config.train.period == 40
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("accuracy", 1), ("rmse", -1)])
+def test_the_first_of_the_best_is_kept_and_patience_ends(metric, sign):
+    kernel, best, over = KERNELS.get("scipy")("float64"), Best(metric, 0, None, np.zeros(2)), []
+    for k, value in enumerate([None, 0.1, 0.3, 0.3, 0.2, None, 0.1], 1):
+        shown = {f"val_{metric}": None if value is None else sign * value}
+        best = best.after(Epoch(k, 1.0, shown, 0.1), kernel, np.full(2, float(k)))
+        over.append(stops_early(3, best, k))
+    assert (best.epoch, best.value, best.flat.tolist()) == (3, sign * 0.3, [3.0, 3.0])
+    assert over == [False, False, False, False, False, True, True]
+    assert not stops_early(0, best, 1000)
+
+
+# Metrics: those of the oracle, which the distributed ones are compared with.
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("kind", ["classes", "labels", "numbers"])
+def test_metrics_of_the_oracle_are_those_of_scikit_learn(kind, classes):
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
+    random = np.random.default_rng(classes)
+    # Each row twice, and ties that rounding does not break.
+    z = np.tile(random.standard_normal((40, classes)), (2, 1))
+    if kind == "labels" or classes == 2:
+        z = np.round(4 * z) / 4
+    if kind == "classes":
+        y = random.integers(0, classes, 80)
+        decided, each = z.argmax(axis=1), np.eye(classes)[y]
+        odds = np.array(
+            [z[:, c] - np.log(np.exp(np.delete(z, c, axis=1)).sum(axis=1)) for c in range(classes)]
+        ).T
+        some = range(classes)
+        if classes == 2:
+            some, odds = [1], z - z[:, ::-1]
+        expected = {
+            "accuracy": metrics.accuracy_score(y, decided),
+            "f1_micro": metrics.f1_score(y, decided, average="micro"),
+            "f1_macro": metrics.f1_score(y, decided, average="macro"),
+            "roc_auc": np.mean([metrics.roc_auc_score(each[:, c], odds[:, c]) for c in some]),
+            "average_precision": np.mean(
+                [metrics.average_precision_score(each[:, c], odds[:, c]) for c in some]
+            ),
+        }
+    elif kind == "labels":
+        y = (random.random((80, classes)) < 0.3).astype(float)
+        expected = {
+            "accuracy": np.mean((z > 0) == y),
+            "f1_micro": metrics.f1_score(y, z > 0, average="micro"),
+            "f1_macro": metrics.f1_score(y, z > 0, average="macro"),
+            "roc_auc": metrics.roc_auc_score(y, z),
+            "average_precision": metrics.average_precision_score(y, z),
+        }
+    else:
+        y = random.standard_normal((80, classes))
+        expected = {
+            "mae": metrics.mean_absolute_error(y, z),
+            "rmse": metrics.root_mean_squared_error(y, z),
+            "r2": metrics.r2_score(y, z),
+        }
+    for name, value in expected.items():
+        assert scores.score(name, z, y) == pytest.approx(value, abs=1e-12), name
