@@ -132,6 +132,9 @@ def test_every_way_of_a_pickle_to_a_name_is_guarded(tmp_path):
         b"\x80\x04\x8c\x02os\x8c\x06system\x93(S'" + word + b"'\ntR.",
         b"(S'" + word + b"'\nios\nsystem\n.",
         b"\x82\x01.",
+        b"ctorch\nFloatStorage\n}S'code'\nS'O8'\nsb.",  # attributes of what stands for a class
+        b"ctorch._utils\n_rebuild_parameter\n(N}S'__defaults__'\n(I1\ntstb.",
+        b"ccollections\nOrderedDict\n(N}S'get'\nS'x'\nstb.",
     ]
     for raw in pickles:
         with zipfile.ZipFile(tmp_path / "evil.pt", "w") as archive:

@@ -9,7 +9,6 @@ compared with the bytes of its storage.
 
 from __future__ import annotations
 
-import collections
 import io
 import math
 import os
@@ -17,7 +16,7 @@ import pickle
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -58,20 +57,24 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
         raise UserError(f"{path} is truncated or damaged: {error}") from error
 
 
-@dataclass(frozen=True)
+class _Dict(dict):
+    """Stands for an ordered dictionary; what torch hangs on one is not kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Kind:
     """Stands for a class of storages: the code of its numbers."""
 
     code: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Storage:
     kind: _Kind
     key: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class _Tensor:
     """Stands for a tensor: what ``_rebuild_tensor_v2`` is called with."""
 
@@ -90,7 +93,7 @@ def _parameter(data: Any, *_: Any) -> Any:
 
 
 ADMITTED: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): collections.OrderedDict,
+    ("collections", "OrderedDict"): _Dict,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter,
 } | {("torch", name): _Kind(code) for name, code in KINDS.items()}
@@ -106,6 +109,14 @@ class _Unpickler(pickle._Unpickler):
         if (module, name) not in ADMITTED:
             raise _NotAdmittedError(f"{module}.{name}")
         return ADMITTED[module, name]
+
+    def load_build(self) -> None:
+        """Attributes are set on nothing: what stands for something else is the same for all."""
+        self.stack.pop()
+        if not isinstance(self.stack[-1], _Dict):
+            raise ValueError("it sets attributes of what has none")
+
+    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: load_build}
 
     def persistent_load(self, pid: Any) -> _Storage:
         word, kind, key, *_ = pid
