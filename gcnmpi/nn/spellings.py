@@ -46,9 +46,9 @@ def spelled(state: Mapping[str, np.ndarray]) -> Spelled:
     within = [match for name in names.values() if (match := _numbered(name)) and match[1] == stack]
     # A list of modules counts from 0; names such as "conv1" may begin at 1.
     first = 0 if stack.endswith(".") else min(1, *(int(match[2]) for match in within))
-    others: Mapping[str, tuple[str, ...]] = STACKS
+    others = dict(STACKS)
     if any(match[3] == "weight1" for match in within):  # GCNII has linear layers around its stack
-        others = others | {"residuals": ("residuals.",)}
+        others["residuals"] = ("residuals.",)
     found: dict[str, np.ndarray] = {}
     called: dict[str, str] = {}
     for old, name in names.items():
