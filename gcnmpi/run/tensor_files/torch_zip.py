@@ -105,6 +105,8 @@ class _NotAdmittedError(Exception):
 
 class _Unpickler(pickle._Unpickler):
     # The one written in Python: the one in C reserves memory for whatever a pickle announces.
+    stack: list[Any]
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ADMITTED:
             raise _NotAdmittedError(f"{module}.{name}")
