@@ -205,8 +205,15 @@ def train(
     "--weights",
     required=True,
     type=click.Path(path_type=Path),
-    metavar="W.npz",
-    help="Weights of --save-weights, or of PyTorch Geometric.",
+    metavar="W",
+    help="Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
+)
+@click.option(
+    "--network",
+    "network_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="TOML file with the network ([model], [graph]) of weights that do not describe it.",
 )
 @click.option(
     "--out",
@@ -216,29 +223,55 @@ def train(
     help="File to write, one row per vertex: .npy, .npz or .csv.",
 )
 @click.option(
+    "--what",
+    type=click.Choice(("logits", "probabilities", "embeddings", "classes")),
+    default="logits",
+    show_default=True,
+    help="What to write; embeddings: the output of the last hidden layer.",
+)
+@click.option(
     "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
 )
-@click.option("--classes", is_flag=True, help="Write the predicted class of each vertex.")
+@click.option("--classes", is_flag=True, help="The same as --what classes.")
+@click.option(
+    "--rows",
+    "rows_file",
+    metavar="IDS.txt",
+    type=click.Path(path_type=Path),
+    help="Write the rows of these vertices only, one a line, in this order.",
+)
+@click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
 def infer(
     graph: Path,
     partition: str | None,
     config_file: Path | None,
     settings: tuple[str, ...],
     weights: Path,
+    network_file: Path | None,
     out: Path,
+    what: str,
     layer: int | None,
     classes: bool,
+    rows_file: Path | None,
+    force: bool,
 ) -> Job:
     """Exact full-graph inference on GRAPH with trained weights.
 
-    W.npz holds GCNConv weights, from --save-weights or from PyTorch Geometric. Y.npy gets one row
-    per vertex, in the order of the graph: logits, predicted classes, or hidden embeddings.
+    W is a file of --save-weights, or the state dict of a PyTorch Geometric or DGL module, whose
+    network --network describes; no code of it is run. Y.npy gets one row per vertex, in the order
+    of the graph. What is needed of memory is forecast, and refused before the start if a node has
+    less.
     """
-    config, given = read_config(config_file, settings)
-    if classes and layer is not None:
-        raise UserError("--classes and --layer exclude each other")
+    config, given = read_config(config_file, settings, network=network_file)
+    if layer is not None and (classes or what != "logits"):
+        raise UserError("--layer and --what (--classes) exclude each other")
+    if classes and what not in ("logits", "classes"):
+        raise UserError(f"--classes and --what {what} exclude each other")
     check_suffix("--out", out, RESULTS)
-    inputs = {"GRAPH": graph, "--weights": weights, "--config": config_file}
+    inputs = {
+        "GRAPH": graph, "--weights": weights, "--config": config_file, "--network": network_file,
+        "--rows": rows_file,
+    }  # fmt: skip
     check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
 
     def job(comm: Any) -> int:
@@ -246,7 +279,9 @@ def infer(
         from gcnmpi.run.claims import Claims
         from gcnmpi.run.inference import infer as run
 
-        options: dict[str, Any] = {"given": given, "layer": layer, "classes": classes}
+        options: dict[str, Any] = {"given": given, "layer": layer, "rows": rows_file}
+        options |= {"what": "classes" if classes else what, "force": force}
+        options["tell"] = lambda line: print(line, file=sys.stderr, flush=True)
         with Claims(comm, "gcnmpi infer") as claims:
             claims.graph(graph, partition)
             done = run(comm, graph, partition, config, weights, out, **options)

@@ -18,6 +18,7 @@ import numpy as np
 
 from gcnmpi import __version__
 from gcnmpi.core.config import Config
+from gcnmpi.core.resident import free_bytes
 from gcnmpi.kernels import AUTO, resolve
 from gcnmpi.mpi.comm import Comm, cuda_aware, from_root, versions
 from gcnmpi.mpi.hosts import most_ranks_a_node
@@ -238,7 +239,7 @@ def _seat(rank: int, sees_folder: bool) -> Seat:
         host_cores=os.cpu_count() or 1,
         gpus=gpus,
         cuda_aware=cuda_aware() if gpus else None,
-        free_memory=_free_memory(),
+        free_memory=free_bytes(),
         sees_folder=sees_folder,
         kernel=resolve(AUTO, len(os.sched_getaffinity(0)))[1],
     )
@@ -255,12 +256,6 @@ def _cuda_devices() -> tuple[str, ...]:
         return ()
     names = [cupy.cuda.runtime.getDeviceProperties(i)["name"] for i in range(count)]
     return tuple(name.decode() for name in names)
-
-
-def _free_memory() -> int:
-    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
-    (line,) = [line for line in lines if line.startswith("MemAvailable:")]
-    return int(line.split()[1]) * 1024
 
 
 def _sees_folder(comm: Comm, folder: Path) -> bool:

@@ -157,16 +157,26 @@ def read_config(
     over: Iterable[str] = (),
     *,
     schemes: Iterable[str] = (),
+    network: str | os.PathLike | None = None,
 ) -> tuple[Config, frozenset[str]]:
-    """:func:`load_config`, and the full names of the keys that the file and the settings give.
+    """:func:`load_config`, and the full names of the keys that the files and the settings give.
 
     Parameters
     ----------
+    network : path, optional
+        Another TOML file, whose ``[model]`` and ``[graph]`` are taken and stand in ``path`` no
+        more; other tables, such as those of a whole configuration, are not looked at.
     schemes : iterable of str
         The schemes that will be tried, where it is not ``scheme.name`` alone: a key is refused
         that none of them reads.
     """
     table = {} if path is None else _read_toml(path)
+    if network is not None:
+        described = _network_of(network)
+        for section in described:
+            if section in table:
+                raise UserError(f"{path} and {network} both have a table [{section}]")
+        table |= described
     config, given = _build(Config, table, ""), list(names_of(table))
     for layer in (settings, over):
         values = _read_settings(layer)
@@ -176,6 +186,14 @@ def read_config(
     config = _completed(config)
     _check_owners(given, config, list(schemes))
     return config, frozenset(given)
+
+
+def _network_of(path: str | os.PathLike) -> dict[str, Any]:
+    """The tables of a file that describe a network."""
+    table = {name: value for name, value in _read_toml(path).items() if name in ("model", "graph")}
+    if "model" not in table:
+        raise UserError(f"{path} has no table [model]", 'such as [model], then name = "sage"')
+    return table
 
 
 def from_table(table: Mapping[str, Any]) -> Config:

@@ -1,10 +1,11 @@
-"""Memory of this process, as the operating system counts it."""
+"""Memory of this process and its host, as the operating system counts it."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 KILOBYTE = 1024
@@ -36,6 +37,36 @@ def return_large_arrays() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+
+
+def free_bytes() -> int:
+    """Memory that processes of this host can still get; in a control group, what that leaves them.
+
+    What the system has read of files counts as free, as it gives that back when it is asked.
+    """
+    lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
+    (line,) = [line for line in lines if line.startswith("MemAvailable:")]
+    return min([int(line.split()[1]) * KILOBYTE, *_groups_leave()])
+
+
+def _groups_leave() -> Iterator[int]:
+    """What each control group of this process leaves it, of those that limit memory."""
+    with contextlib.suppress(OSError, ValueError):
+        own = Path("/proc/self/cgroup").read_text().partition("0::")[2].split("\n")[0]
+        folder = Path("/sys/fs/cgroup") / own.lstrip("/")
+        for group in (folder, *folder.parents):
+            if not group.is_relative_to("/sys/fs/cgroup"):
+                return
+            with contextlib.suppress(OSError, ValueError):
+                limit = int((group / "memory.max").read_text())
+                used = int((group / "memory.current").read_text())
+                facts = dict(line.split() for line in _lines(group / "memory.stat"))
+                files = int(facts["inactive_file"]) + int(facts["active_file"])
+                yield limit - used + files
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def _status(name: str) -> int:

@@ -5,23 +5,19 @@ No rank ever holds the whole graph. The partition vector is kept once a node.
 
 from __future__ import annotations
 
-import contextlib
-import io
-import os
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 
 from gcnmpi.core.config import GraphConfig
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed, from_root, node_array, once_a_node, redistribute, slice_of
+from gcnmpi.mpi.comm import Comm, agreed, node_array, once_a_node, redistribute, slice_of
 from partition.errors import UserError
 from partition.graph.graph import Graph, check_arcs, entry_values, index_dtype, row_sums, with_loops
+from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import Partition, StoredGraph, read_partition
-from partition.records import temporary_name
 
 STEP = 1 << 20  # vertices that are looked at at once
 PERMUTED_AT_ONCE = 16  # the share of the columns that change places
@@ -189,6 +185,46 @@ class OwnRows:
         return original_rows(comm, self.vertices, tile, len(self.parts), max_bytes)
 
 
+def load_sparse(
+    comm: Comm, rows: SparseRows, own: np.ndarray, max_bytes: float, normalised: bool
+) -> sp.csr_array:
+    """Own rows of a sparse matrix on disk, (own, width): each rank asks those that map them.
+
+    Parameters
+    ----------
+    own : (own,) integers
+        Global ids, in the order of the result; a row may go to several ranks.
+    normalised : bool
+        Divide each row by its sum in float64; one that sums to 0 becomes 0.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the matrix is damaged.
+    """
+    n = len(rows)
+    mine = slice_of(n, comm.rank, comm.size)
+    with agreed(comm):
+        wrong = check_rows(rows, mine.start, mine.stop)
+        if wrong is not None:
+            raise UserError(f"the graph folder is damaged: {wrong}")
+    bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
+    reader = np.searchsorted(bounds, own, side="right")
+    asks = [own, np.full(len(own), comm.rank, np.int32), np.arange(len(own))]
+    (asked, who, where), _ = redistribute(comm, reader, asks, max_bytes)
+    counts, columns, values = rows.picked(asked)
+    if normalised:
+        number = np.repeat(np.arange(len(asked)), counts)
+        sums = np.bincount(number, values, len(asked))[number]
+        values = np.divide(values, sums, out=np.zeros(len(sums)), where=sums != 0)
+    arrays = [np.repeat(where, counts), columns, values]
+    (place, column, value), _ = redistribute(comm, np.repeat(who, counts), arrays, max_bytes)
+    order = np.argsort(place, kind="stable")  # a row's entries come from one rank, in their order
+    starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(own)))))
+    shape = len(own), rows.width
+    return sp.csr_array((value[order], column[order], starts.astype(np.int64)), shape=shape)
+
+
 def permute(rows: np.ndarray, first: np.ndarray) -> None:
     """rows = rows[first], in place: a sixteenth of the columns at a time are copied.
 
@@ -228,66 +264,3 @@ def original_rows(
     out = np.empty((mine.stop - mine.start, *rows.shape[1:]), rows.dtype)
     out[ids - mine.start] = received
     return out
-
-
-def write_rows(comm: Comm, path: Path, rows: np.ndarray, n: int) -> None:
-    """Write an (n, …) ``.npy`` together: each rank its contiguous rows, then rank 0 renames it.
-
-    Parameters
-    ----------
-    rows : array
-        Rows ``slice_of(n, rank, size)``.
-
-    Raises
-    ------
-    UserError
-        On all ranks, if it cannot be written; nothing of it is left then.
-    """
-    shape = (n, *rows.shape[1:])
-    row_bytes = rows.dtype.itemsize * int(np.prod(rows.shape[1:]))
-    temporary = from_root(comm, lambda: temporary_name(path))
-    try:
-        start = from_root(comm, lambda: _write_header(path, temporary, rows.dtype, shape))
-        with agreed(comm), _writing(path):
-            start += slice_of(n, comm.rank, comm.size).start * row_bytes
-            _write_at(temporary, start, np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
-        from_root(comm, lambda: _rename(temporary, path))
-    except UserError:
-        if comm.rank == 0:
-            temporary.unlink(missing_ok=True)
-        raise
-
-
-def _write_header(path: Path, temporary: Path, dtype: np.dtype, shape: tuple[int, ...]) -> int:
-    """Make the file in its full size; returns the bytes of its header."""
-    facts = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, facts)
-    with _writing(path):
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(temporary, flags, 0o666), "wb", buffering=0) as file:
-            file.truncate(header.tell() + int(np.prod(shape)) * dtype.itemsize)
-            file.write(header.getvalue())
-    return header.tell()
-
-
-def _write_at(path: Path, start: int, data: memoryview) -> None:
-    """Write bytes into a file; without a buffer, which would be written once more on closing."""
-    with open(path, "r+b", buffering=0) as file:
-        file.seek(start)
-        while data:
-            data = data[file.write(data) :]
-        os.fsync(file.fileno())
-
-
-def _rename(temporary: Path, path: Path) -> None:
-    with _writing(path):
-        temporary.replace(path)
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}") from error

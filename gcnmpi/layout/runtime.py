@@ -53,8 +53,11 @@ class Demand:
         Whether there are such products at all.
     rows : bool
         Whether it needs whole rows of neighbours.
+    transposed : bool
+        Whether there are products with Mᵀ: in training.
     """
 
     depth: int = 1
     products: bool = True
     rows: bool = False
+    transposed: bool = True

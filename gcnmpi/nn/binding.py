@@ -14,6 +14,7 @@ from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.nn.program import Finish, Program, Step
+from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.schemes.interface import Scheme
 
 Kept = TypeVar("Kept")
@@ -39,6 +40,10 @@ class Binding:
         Value → matrix, of one pass.
     kept : dict
         What steps leave for those of their gradient, by number and name; both passes share it.
+    once : bool
+        Whether it is for one evaluation, which takes as little memory as it can.
+    sparse : mapping of int to SparseInput
+        Value → what it is where it is no dense matrix.
     """
 
     def __init__(
@@ -52,9 +57,11 @@ class Binding:
         gradients: Mapping[str, Array],
         matrices: Mapping[int, Matrix],
         kept: dict[tuple[int, str], Any],
+        once: bool = False,
+        sparse: Mapping[int, SparseInput] | None = None,
     ) -> None:
         self.scheme, self.kernel, self.program, self.seed = scheme, kernel, program, seed
-        self.n = n
+        self.n, self.once, self.sparse = n, once, sparse or {}
         self.parameters, self.gradients = parameters, gradients
         self._matrices, self._kept = matrices, kept
 

@@ -19,6 +19,8 @@ from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import Product, Program, Step
+from gcnmpi.nn.shards import fill, shapes_of
+from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.schemes.interface import Scheme
 
 FEATURES = "0.features"
@@ -37,9 +39,10 @@ class Model:
         Its ``train``: the seed, and what decays.
     n : int
         Vertices of the graph.
-    features : array
+    features : array or SparseInput
         This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained. It
-        belongs to the model, which may put something else there.
+        belongs to the model, which may put something else there. A sparse matrix where that is
+        what the program takes.
 
     Attributes
     ----------
@@ -57,19 +60,27 @@ class Model:
         program: Program,
         config: Config,
         n: int,
-        features: Array,
+        features: Array | SparseInput,
     ) -> None:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.network = network
         self.program = program
-        own, whole = self._shapes(features)
+        sparse: dict[int, SparseInput] = {}
+        constants: dict[int, Matrix] = {}
+        own, whole = shapes_of(scheme, network, program)
+        if isinstance(features, SparseInput):
+            first, *dropped = program.sparse
+            sparse = {first: features} | {value: features.copy() for value in dropped}
+        elif program.trained_features:
+            own = {FEATURES: features.shape} | own
         self.parameters = Parameters(kernel, own, whole)
         self.gradients = Parameters(kernel, own, whole)
         self.fill(self.parameters.flat, dict(self._initial()))
-        if program.trained_features:
-            kernel.copy(features, self.parameters[FEATURES])
+        if not isinstance(features, SparseInput):
+            if program.trained_features:
+                kernel.copy(features, self.parameters[FEATURES])
+            constants = _constants(scheme, kernel, program, features)
 
-        constants = _constants(scheme, kernel, program, features)
         memory = [scheme.empty(v.place, v.width, v.exchanged) for v in program.buffers]
         kept: dict[tuple[int, str], Any] = {}
 
@@ -77,7 +88,8 @@ class Model:
             places = {value: program.values[value].place for value in buffers}
             matrices = constants | {v: memory[b].at(places[v]) for v, b in buffers.items()}
             views = self.parameters, self.gradients
-            return Binding(scheme, kernel, program, config.train.seed, n, *views, matrices, kept)
+            facts = scheme, kernel, program, config.train.seed, n
+            return Binding(*facts, *views, matrices, kept, sparse=sparse)
 
         training, evaluation = (
             binding(program.training_buffers), binding(program.evaluation_buffers),
@@ -176,13 +188,8 @@ class Model:
 
     def fill(self, flat: Array, whole: Mapping[str, np.ndarray]) -> None:
         """The inverse of :meth:`whole`: parameters, or their moments, into ``flat``."""
-        for name, parameter in self.network.parameters.items():
-            piece = whole[name]
-            if parameter.is_weight:
-                piece = self._scheme.shard(self.program.weight_layers[name], piece)
-            view = self.parameters[name]
-            target = flat[self.parameters.slices[name]].reshape(view.shape)
-            self._kernel.copy(self._kernel.from_host(piece), target)
+        tools = self._scheme, self._kernel, self.network, self.program
+        fill(*tools, self.parameters, flat, whole)
 
     def load_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Set all parameters from whole ones."""
@@ -203,22 +210,6 @@ class Model:
     def _initial(self) -> Iterator[tuple[str, np.ndarray]]:
         for name, parameter in self.network.parameters.items():
             yield name, initial(parameter, self._config.train.seed)
-
-    def _shapes(self, features: Array) -> tuple[dict, dict]:
-        """Shapes of what this rank has a piece of, and of what it has whole."""
-        own: dict[str, tuple[int, ...]] = {}
-        whole: dict[str, tuple[int, ...]] = {}
-        if self.program.trained_features:
-            own[FEATURES] = features.shape
-        weights, vectors = {}, {}
-        for name, parameter in self.network.parameters.items():
-            if parameter.is_weight:
-                k = self.program.weight_layers[name]
-                weights[name] = self._scheme.weight_shape(k, *parameter.shape)
-            else:
-                vectors[name] = parameter.shape
-        (own if self._scheme.sharded else whole).update(weights)
-        return own, whole | vectors
 
 
 def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:

@@ -147,6 +147,8 @@ class Program:
     training_buffers, evaluation_buffers : mapping of int to int
         Value → number of its buffer.
     trained_features : bool
+    sparse : tuple of int
+        Values that are sparse matrices: the features, and what dropout leaves of them.
     orders : tuple of str
         For each aggregation that is a product, which comes first: "combine", "aggregate", or
         "given" where it is made once.
@@ -168,6 +170,7 @@ class Program:
     training_buffers: Mapping[int, int]
     evaluation_buffers: Mapping[int, int]
     trained_features: bool = False
+    sparse: tuple[int, ...] = ()
     orders: tuple[str, ...] = field(default=())
 
     @property

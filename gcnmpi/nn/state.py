@@ -28,10 +28,17 @@ def to_state(network: Network, parameters: Mapping[str, np.ndarray]) -> dict[str
     } | {name: np.array([value]) for name, value in network.constants.items()}
 
 
-def to_parameters(network: Network, state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def to_parameters(
+    network: Network, state: Mapping[str, np.ndarray], called: Mapping[str, str] | None = None
+) -> dict[str, np.ndarray]:
     """The inverse of :func:`to_state`.
 
     Constants may be missing, and the counters of PyTorch's batch norms be there.
+
+    Parameters
+    ----------
+    called : mapping of str to str, optional
+        What arrays are called in the file, where that is not their name.
 
     Raises
     ------
@@ -44,27 +51,41 @@ def to_parameters(network: Network, state: Mapping[str, np.ndarray]) -> dict[str
     for name, value in network.constants.items():
         has_value = state.pop(name, np.array([value]))
         if has_value.shape != (1,) or abs(has_value[0] - value) > 1e-6 * (1 + abs(value)):
-            raise UserError(f"{name} is {has_value.tolist()}, the network's is [{value}]")
+            what = f"{in_file(name, called)} is {has_value.tolist()}"
+            raise UserError(f"{what}, the network's is [{value}]")
     found: dict[str, np.ndarray] = {}
     for name, parameters in groups.items():
         shape = _joined(parameters)
         array = state.get(name)
         if array is None or array.shape != shape or array.dtype.kind != "f":
             has = "missing" if array is None else f"{array.dtype} {array.shape}"
-            raise UserError(f"{name} is {has}, the network's is {shape}")
+            raise UserError(f"{in_file(name, called)} is {has}, the network's is {shape}")
         ends = np.cumsum([_shape(parameter)[-1] for parameter in parameters])[:-1]
         pieces = np.split(array, ends, axis=-1) if len(parameters) > 1 else [array]
         for parameter, piece in zip(parameters, pieces, strict=True):
             found[parameter.name] = _loaded(parameter, piece)
     if unknown := sorted(set(state) - set(groups)):
-        raise UserError(f"{unknown[0]!r} is not a parameter of the network")
+        raise UserError(f"{in_file(unknown[0], called)!r} is not a parameter of the network")
     return found
+
+
+def in_file(name: str, called: Mapping[str, str] | None) -> str:
+    """The name of an array, with what a file calls it."""
+    other = (called or {}).get(name, name)
+    return name if other == name else f"{other} ({name})"
+
+
+def stored_shapes(network: Network) -> dict[str, tuple[int, ...]]:
+    """Names and shapes of the arrays of a file of the network's weights, but for constants."""
+    return {name: _joined(parameters) for name, parameters in _groups(network).items()}
 
 
 def ends_of(
     build: Callable[[int, int], Network], state: Mapping[str, np.ndarray]
 ) -> tuple[int, int] | None:
     """Widths of features and logits that the arrays of a file of weights show; None if they do not.
+
+    An array that is missing, or has another number of axes, shows nothing.
 
     Parameters
     ----------

@@ -35,6 +35,8 @@ class Workload:
         Share of the vertices that train.
     distances : (quantiles,) array or None
         How far apart the ends of arcs are in the graph's order: see ``Machine.sparse_seconds``.
+    feature_entries : int
+        Entries of features that are kept as a sparse matrix; 0: they are dense.
     """
 
     config: Config
@@ -42,6 +44,7 @@ class Workload:
     network: Network
     train_share: float
     distances: np.ndarray | None = field(default=None, compare=False)
+    feature_entries: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -118,7 +121,8 @@ def workload(
     config = replace(config, graph=graph_of(config))
     network = network_of(config.model, *ends)
     distances = arc_distances(stored.graph) if locality else None
-    return Workload(config, manifest.n, network, share, distances)
+    entries = manifest.feature_entries if features in (None, manifest.features) else 0
+    return Workload(config, manifest.n, network, share, distances, entries)
 
 
 def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:
@@ -143,6 +147,12 @@ def parameter_numbers(case: Case, rank: int) -> int:
     features = case.program.values[0]
     trained = case.program.trained_features
     return numbers + trained * piece_numbers(case, rank, features.place, features.width)
+
+
+def input_entries(case: Case, rank: int) -> int:
+    """Entries of a rank's rows of features that are a sparse matrix, if they are spread evenly."""
+    rows = case.rows(rank, Place(0))
+    return case.work.feature_entries * rows // max(1, case.work.n)
 
 
 def weight_numbers(case: Case, rank: int, name: str) -> int:

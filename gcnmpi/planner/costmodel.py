@@ -40,11 +40,13 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.layout.place import Place
 from gcnmpi.nn.instructions import INSTRUCTIONS, products
-from gcnmpi.nn.program import Finish, Product
+from gcnmpi.nn.program import Finish, Product, Step
 from gcnmpi.nn.tasks import TASKS
 from gcnmpi.planner.case import (
     Case,
+    input_entries,
     parameter_numbers,
     piece_numbers,
     reduced_bytes,
@@ -101,6 +103,8 @@ def predict(case: Case) -> Cost:
             if step is not None:
                 made = products(case.program, [step], partial(case.rows, rank))
             seconds, volume = _step(case, rank, made)
+            if step is not None:
+                seconds["sparse"] += _sparse_seconds(case, rank, step)
             volumes[rank] += volume
             slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
         for name, value in slowest.items():
@@ -138,6 +142,17 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
             seconds["transfer"] += machine.copy_seconds(forecast.buffers(rank, name, k, *sizes))
         moved += volume
     return seconds, moved
+
+
+def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
+    """Seconds of a product with features as a sparse matrix, or with its transpose."""
+    if step.name not in ("sparse_combine", "sparse_weight_grad"):
+        return 0.0
+    rows, inner = case.forecast.shape(rank, Place(0), case.program.values[0].width)
+    if step.name == "sparse_weight_grad":
+        rows, inner = inner, rows
+    product = Sparse(rows, inner, input_entries(case, rank), step.operator.width, shuffled=True)
+    return case.machine.sparse_seconds(product, case.work.itemsize)
 
 
 def _passes_seconds(case: Case, rank: int) -> float:

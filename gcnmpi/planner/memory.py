@@ -15,6 +15,7 @@ from gcnmpi.nn.model import input_pieces
 from gcnmpi.nn.program import Program, Value
 from gcnmpi.planner.case import (
     Case,
+    input_entries,
     parameter_numbers,
     piece_numbers,
     reduced_bytes,
@@ -29,6 +30,8 @@ WIDE_INDEX = 8
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
+ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
+SPARSE_LOADING = 48  # bytes of an entry of that as it arrives and is brought in order
 
 
 def memory(case: Case) -> int:
@@ -54,28 +57,39 @@ def matrices(program: Program) -> list[Value]:
 
 
 def _memory(case: Case, rank: int) -> int:
+    kept = (features_memory, _first_memory, _training_memory)
+    held = matrix_memory(case, rank) + max(memory_of(case, rank) for memory_of in kept)
+    return max(loading_memory(case, rank), held)
+
+
+def matrix_memory(case: Case, rank: int) -> int:
+    """Bytes of a rank's tiles of M and Mᵀ."""
     forecast, work = case.forecast, case.work
-    entries = forecast.entries(rank)
     parts = forecast.work(rank, "aggregate", 1, 1)
     tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
     index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
-    sparse = entries * (index + work.itemsize) + 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
+    starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
+    return forecast.entries(rank) * (index + work.itemsize) + starts
 
+
+def loading_memory(case: Case, rank: int) -> int:
+    """The rank's arcs on their way, and the buffers for reading and sending them."""
+    forecast, work = case.forecast, case.work
     arc = 2 * np.dtype(index_dtype(work.n)).itemsize + WEIGHT_BYTES
     limit = int(work.config.loading.max_buffer_mb * 2**20)
     # What is sent at once is packed; before that, as much of the files is in memory.
     loaded = arc * forecast.loaded(rank)
-    loading = LOADING_COPIES * loaded + 2 * min(limit, loaded)
-    kept = (_features_memory, _first_memory, _training_memory)
-    return max(loading, sparse + max(memory_of(case, rank) for memory_of in kept))
+    return LOADING_COPIES * loaded + 2 * min(limit, loaded)
 
 
-def _features_memory(case: Case, rank: int) -> int:
+def features_memory(case: Case, rank: int) -> int:
     """H⁰ as it arrives; then brought in order, a part of its columns at a time, and converted.
 
     If some columns of a file are sent, its whole rows are in memory.
     """
+    if case.program.sparse:
+        return SPARSE_LOADING * input_entries(case, rank)
     work, width = case.work, case.program.values[0].width
     rows, columns = case.forecast.shape(rank, Place(0), width)
     stored = rows * columns * FEATURE_BYTES
@@ -87,6 +101,14 @@ def _features_memory(case: Case, rank: int) -> int:
     return stored + max(sending, stored // PERMUTED_AT_ONCE, converted)
 
 
+def input_memory(case: Case, rank: int, transposed: bool) -> int:
+    """Bytes of sparse features; with the transpose, and where the entries of that come from."""
+    entries, width = input_entries(case, rank), case.program.values[0].width
+    each = ENTRY_INDEX + case.work.itemsize
+    turned = entries * (each + ENTRY_INDEX) + WIDE_INDEX * width
+    return entries * each + WIDE_INDEX * case.rows(rank, Place(0)) + transposed * turned
+
+
 def _training_memory(case: Case, rank: int) -> int:
     forecast, work, program = case.forecast, case.work, case.program
     shapes = [forecast.shape(rank, v.place, v.width) for v in matrices(program)]
@@ -95,7 +117,8 @@ def _training_memory(case: Case, rank: int) -> int:
     logits = program.values[program.logits]
     _, columns = forecast.shape(rank, logits.place, logits.width)
     dense += 2 * train_rows(case, rank) * columns
-    dense += sum(kept(program, step, *_arcs(case, rank)) for step in case.steps)
+    sparse = len(program.sparse) * input_memory(case, rank, transposed=True)
+    dense += sum(kept(program, step, *arcs_of(case, rank)) for step in case.steps)
     # Buffers of one product and width serve all layers.
     distinct = {(product[0], *product[2:]): product for product in case.products(rank)}
     buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
@@ -111,7 +134,8 @@ def _training_memory(case: Case, rank: int) -> int:
     copies = 4 if train.optimizer in ("adam", "adamw") else 2 + (train.momentum > 0)
     state = copies * parameter_numbers(case, rank) * work.itemsize + reduced
     scratch = [forecast.reduction_scratch(rank, *product) for product in distinct.values()]
-    return dense * work.itemsize + buffers + state + max([reduction_scratch(reduced), *scratch])
+    most = max([reduction_scratch(reduced), *scratch])
+    return dense * work.itemsize + sparse + buffers + state + most
 
 
 def _first_memory(case: Case, rank: int) -> int:
@@ -137,7 +161,7 @@ def _first_memory(case: Case, rank: int) -> int:
     return held * itemsize + state + scratch
 
 
-def _arcs(case: Case, rank: int) -> tuple[int, int, int]:
+def arcs_of(case: Case, rank: int) -> tuple[int, int, int]:
     """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
     product = "expand" if case.program.needs_halo else "aggregate"
     tiles = [p for p in case.forecast.work(rank, product, 1, 1) if isinstance(p, Sparse)]

@@ -110,11 +110,11 @@ class Setting:
         self.work: Workload = workload(stored, config, features, classes, locality)
         self._needs: tuple[np.ndarray, np.ndarray] | None = None
 
-    def case(self, candidate: Candidate, size: int) -> Case:
-        """A candidate on so many ranks, for the cost model."""
+    def case(self, candidate: Candidate, size: int, trains: bool = True) -> Case:
+        """A candidate on so many ranks, for the cost model; ``trains`` as for ``program_on``."""
         config = replace(self.work.config, scheme=candidate.scheme)
         source = Source(self.stored, candidate.partition, self.direction)
-        program, demand = program_on(self.work.network, source, config, size)
+        program, demand = program_on(self.work.network, source, config, size, trains)
         facts = make_facts(source, config, demand)
         forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
         return Case(forecast, size, self.work, self.machine, self.ranks_per_node, program)

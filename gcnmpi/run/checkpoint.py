@@ -28,8 +28,8 @@ import numpy as np
 from gcnmpi.core.config import Config
 from gcnmpi.core.record import Epoch
 from gcnmpi.kernels.interface import Array
-from gcnmpi.layout.loading import write_rows
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.run import checkpoint_files as files

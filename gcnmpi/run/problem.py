@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gcnmpi.halo.transports import usable
 from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.layout.loading import load_sparse
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
@@ -27,6 +29,7 @@ from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
+from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.planner.auto import resolved_exchange, resolved_grid
@@ -35,6 +38,7 @@ from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.graph import MASKS, UNLABELLED, of_split
+from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
 
 
@@ -84,6 +88,9 @@ def open_problem(
     partition: str | None,
     config: Config,
     widths: tuple[int, int] | None = None,
+    *,
+    trains: bool = True,
+    before: Callable[[Source, Config], None] = lambda source, config: None,
 ) -> Problem:
     """Open a graph and bring its rows to their owners.
 
@@ -91,6 +98,10 @@ def open_problem(
     ----------
     widths : (int, int), optional
         Of features and logits, where they are not the graph's features and what its task takes.
+    trains : bool
+        Without it, the program is one evaluation, and nothing of the backward pass is made.
+    before : callable
+        Called by all ranks together before the graph is loaded, with what will be.
 
     Raises
     ------
@@ -120,8 +131,9 @@ def open_problem(
         direction = resolved_direction(stored, config)
         source = Source(stored, found, direction)
         network = network_of(config.model, *(widths or ends(config, manifest)))
-        program, demand = program_on(network, source, config, comm.size)
+        program, demand = program_on(network, source, config, comm.size, trains)
         scheme_entry: Entry = SCHEMES.get(config.scheme.name)
+    before(source, config)
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     warnings = [] if warning is None else [warning]
@@ -185,22 +197,22 @@ def check_trainable(stored: StoredGraph, config: Config) -> None:
     task_of(config).labels(stored)
 
 
-def load_features(problem: Problem) -> Array:
+def load_features(problem: Problem) -> Array | SparseInput:
     """This rank's piece of H⁰, normalised as configured, as an array of the kernel.
 
-    Its share, where features are trained.
+    Its share, where features are trained; a sparse matrix, where the program takes one.
     """
     scheme = problem.scheme
     with agreed(problem.comm):
         features = _there(problem.stored, "features", problem.stored.graph.features, "random:16")
     normalised = problem.config.graph.feature_norm == "row"
+    if problem.program.sparse and isinstance(features, SparseRows):
+        return _sparse_features(problem, features, normalised)
     with problem.phases.as_one("load"):
         dtype = problem.kernel.dtype
         rows = scheme.load(Place(0), RowNormalised(features, dtype) if normalised else features)
     with agreed(problem.comm):
-        # A sum in float64 finds every NaN and infinity, and allocates nothing.
-        if not np.isfinite(rows.sum(dtype=np.float64)):
-            raise UserError(f"{problem.stored.path} is damaged: its features are not all finite")
+        _check_finite(problem, rows)
     piece = problem.kernel.from_host(rows)
     if not problem.config.model.train_features:
         return piece
@@ -210,7 +222,25 @@ def load_features(problem: Problem) -> Array:
     return share
 
 
-def _there(stored: StoredGraph, what: str, array: np.ndarray | None, example: str) -> np.ndarray:
+def _sparse_features(problem: Problem, features: SparseRows, normalised: bool) -> SparseInput:
+    comm, scheme, kernel = problem.comm, problem.scheme, problem.kernel
+    max_bytes = problem.config.loading.max_buffer_mb * 2**20
+    with problem.phases.as_one("load"):
+        own = scheme.block(Place(0), features.width).rows
+        matrix = load_sparse(comm, features, own, max_bytes, normalised).astype(kernel.dtype)
+        with agreed(comm):
+            _check_finite(problem, matrix.data)
+        summed = scheme.summed if problem.program.backward else None
+        return SparseInput(kernel, problem.phases, matrix, summed)
+
+
+def _check_finite(problem: Problem, numbers: np.ndarray) -> None:
+    # A sum in float64 finds every NaN and infinity, and allocates nothing.
+    if not np.isfinite(numbers.sum(dtype=np.float64)):
+        raise UserError(f"{problem.stored.path} is damaged: its features are not all finite")
+
+
+def _there(stored: StoredGraph, what: str, array: Any, example: str) -> Any:
     if array is None:
         raise UserError(
             f"{stored.path} has no {what}",

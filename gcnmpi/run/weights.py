@@ -1,12 +1,14 @@
-"""The file of weights: an ``.npz`` that says which network its arrays are of.
+"""Files of weights: an ``.npz`` that says which network its arrays are of, or another program's.
 
 The arrays have PyTorch Geometric's names and shapes, see :mod:`gcnmpi.nn.state`. What
 the network is, and how the matrix M was made that it was trained on, stands in the comment of the
-archive, as JSON: programs that read the arrays do not notice it. Files of other programs lack it.
+archive, as JSON: programs that read the arrays do not notice it. Files of other programs lack it,
+and may be in any format of :mod:`gcnmpi.run.tensor_files`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import json
@@ -23,16 +25,19 @@ import numpy as np
 from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table, section_fields
 from gcnmpi.core.outputs import features_path
 from gcnmpi.kernels.interface import Array
-from gcnmpi.layout.loading import write_rows
 from gcnmpi.layout.place import Place
+from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import from_root
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
+from gcnmpi.nn.network import Network
 from gcnmpi.nn.networks import NETWORKS
-from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
+from gcnmpi.nn.spellings import fitted, spelled
+from gcnmpi.nn.state import ends_of, from_gcn, stored_shapes, to_parameters, to_state
 from gcnmpi.run.problem import Problem
+from gcnmpi.run.tensor_files import read_tensors
 from partition.errors import UserError
-from partition.records import atomic_file, open_regular, read_npz
+from partition.records import atomic_file, open_regular
 
 FORMAT, VERSION = "gcnmpi-weights", 1
 # How a network is trained and computed, not what it computes.
@@ -123,13 +128,16 @@ def write_weights(
         archive.comment = json.dumps(facts).encode()
 
 
-def read_weights(path: str | os.PathLike, config: Config) -> Weights:
-    """Read a file of weights, of this program or of PyTorch Geometric.
+def read_weights(path: str | os.PathLike, config: Config, given: Container[str] = ()) -> Weights:
+    """Read a file of weights, of this program or of another one.
 
     Parameters
     ----------
     config : Config
         Names the model that a file is taken for that does not say it.
+    given : container of str
+        Keys of the configuration that the user gave: with ``model.hidden``, the network has the
+        layers that it says, and not those that a stack of GCNConv layers shows.
 
     Raises
     ------
@@ -137,11 +145,13 @@ def read_weights(path: str | os.PathLike, config: Config) -> Weights:
         If it cannot be read, or is not all the weights of one network that there is here.
     """
     path = Path(path)
-    state: Mapping[str, np.ndarray] = read_npz(path)
-    facts = read_facts(path)
-    if facts is None:
-        described, widths, state = _shown_by(state, config.model)
-    else:
+    state: Mapping[str, np.ndarray] = read_tensors(path)
+    facts = read_facts(path) if path.suffix == ".npz" else None
+    called: Mapping[str, str] = {}
+    with _of_file(path):
+        if facts is None:
+            described, widths, state, called = _shown_by(state, config.model, given)
+    if facts is not None:
         described, widths = _network(path, facts), _stored_widths(path, facts)
     model = dataclasses.replace(
         ModelConfig(), **{k[6:]: v for k, v in described.items() if k.startswith("model.")}
@@ -149,10 +159,8 @@ def read_weights(path: str | os.PathLike, config: Config) -> Weights:
     network = network_of(model, widths[0], widths[-1])
     if network.widths != widths:
         raise UserError(f"{path} is damaged: its arrays are not of the widths that it names")
-    try:
-        parameters = to_parameters(network, state)
-    except UserError as error:
-        raise UserError(f"{path}: {error.message}", error.hint) from error
+    with _of_file(path):
+        parameters = to_parameters(network, state, called)
     for key, array in parameters.items():
         # As the run computes: what float64 holds may be infinite in float32.
         with np.errstate(over="ignore"):
@@ -233,9 +241,9 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     )
 
 
-def check_parameters(weights: Weights, model: Model) -> None:
-    """Raise a UserError unless the arrays are those of a model, all of them and no others."""
-    expected = {n: array.shape for n, array in model.whole(model.parameters.flat).items()}
+def check_parameters(weights: Weights, network: Network) -> None:
+    """Raise a UserError unless the arrays are those of a network, all of them and no others."""
+    expected = {name: parameter.shape for name, parameter in network.parameters.items()}
     found = {name: array.shape for name, array in weights.parameters.items()}
     for name in expected.keys() | found.keys():
         if expected.get(name) != found.get(name):
@@ -271,30 +279,45 @@ def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
 
 
 def _shown_by(
-    state: Mapping[str, np.ndarray], model: ModelConfig
-) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray]]:
-    """What the arrays of another program show of their network, its widths, and its arrays.
+    state: Mapping[str, np.ndarray], model: ModelConfig, given: Container[str]
+) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray], Mapping[str, str]]:
+    """What the arrays of another program show of their network, its widths, arrays and their names.
 
     Of a plain stack of GCNConv layers that is all there is; of another network, the widths of its
     features and logits: for the rest, the file has to be of the network that is configured.
     """
-    if any(getattr(model, key) != getattr(ModelConfig(), key) for key in _OF_NO_PLAIN_STACK):
-        ends = ends_of(functools.partial(network_of, model), state)
+    found = spelled(state)
+    plain = all(getattr(model, key) == getattr(ModelConfig(), key) for key in _OF_NO_PLAIN_STACK)
+    if not plain or "model.hidden" in given:
+        build = functools.partial(network_of, model)
+        ends = ends_of(build, found.arrays)
         if ends is None:
+            missing = [name for name in stored_shapes(build(1, 1)) if name not in found.arrays]
+            what = f": {missing[0]} is missing" if missing else ""
             raise UserError(
-                f"the weights do not describe their network, and are not those of the configured "
-                f"{model.name}",
-                "name the network in --config, with all that it differs in from the defaults",
+                f"the weights are not those of the configured {model.name}{what}",
+                "name the network in --network, with all that it differs in from the defaults",
             )
+        network = build(*ends)
+        found = fitted(found, stored_shapes(network))
         keys = [key[6:] for key in NETWORKS.keys(model.name) if key.startswith("model.")]
         of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]
         described = {f"model.{key}": getattr(model, key) for key in of_it}
-        return described, network_of(model, *ends).widths, state
-    state = from_gcn(state)
-    shapes = [array.shape for name, array in state.items() if name.endswith("lin.weight")]
+        return described, network.widths, found.arrays, found.called
+    arrays = from_gcn(found.arrays)
+    shapes = [array.shape for name, array in arrays.items() if name.endswith("lin.weight")]
     widths = (shapes[0][1], *(shape[0] for shape in shapes))
-    described = {"model.hidden": widths[1:-1], "model.bias": "convs.0.bias" in state}
-    return described, widths, state
+    described = {"model.hidden": widths[1:-1], "model.bias": "convs.0.bias" in arrays}
+    return described, widths, arrays, {}
+
+
+@contextlib.contextmanager
+def _of_file(path: Path) -> Iterator[None]:
+    """Mistakes with the name of the file in front."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{path}: {error.message}", error.hint) from error
 
 
 def _stored_widths(path: Path, facts: Mapping[str, Any]) -> tuple[int, ...]:

@@ -90,7 +90,7 @@ def load_broadcast(
     """The scheme of a forecast, also one with copies."""
     comm = runtime.comm
     tiling = block_rows(comm, source, forecast.copies, config)
-    transposed = not forecast.facts.symmetric
+    transposed = not forecast.facts.one_tile
     forward, backward = load_tiles(comm, source, tiling, config, transposed)
     grid = forecast.count, forecast.copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))

@@ -230,7 +230,7 @@ class BlockRowsForecast(ABC):
 
     @property
     def _keeps_transpose(self) -> bool:
-        return not self.facts.symmetric
+        return not self.facts.one_tile
 
     def _share_rows(self, copy: int) -> int:
         """Rows of H that a copy multiplies with."""

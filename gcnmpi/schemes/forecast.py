@@ -50,6 +50,8 @@ class Facts:
         lists with one number a part: ``rows``, ``nnz``, ``send_rows`` … None without a partition.
     mixed : bool
         Whether they are those of the mixed exchange, which is to be used.
+    transposed : bool
+        Whether there are products with Mᵀ.
     owned : sequence of int or None
         With ``mixed``: entries of the rows of each part, wherever they are multiplied.
     precision : str
@@ -64,6 +66,13 @@ class Facts:
     itemsize: int
     metrics: Mapping[str, Any] | None = None
     mixed: bool = False
+    transposed: bool = True
+
+    @property
+    def one_tile(self) -> bool:
+        """Whether a tile of M is all that is multiplied with, and none of Mᵀ."""
+        return self.symmetric or not self.transposed
+
     owned: Sequence[int] | None = None
     precision: str = EXACT
 
@@ -199,13 +208,14 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         n=manifest.n,
         entries=entries,
         symmetric=manifest.symmetric_values and config.graph.normalize != "row",
-        folds=backward == "fold",
+        folds=backward == "fold" and demand.transposed,
         depth=demand.depth,
         itemsize=np.dtype(config.dtype).itemsize,
         metrics=metrics,
         mixed=owned is not None,
         owned=owned,
         precision=config.comm.precision,
+        transposed=demand.transposed,
     )
 
 

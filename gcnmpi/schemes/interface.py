@@ -40,6 +40,8 @@ class Layout(Protocol):
     """Whether a rank holds a piece of each weight, and not the whole."""
     whole_rows: bool
     """Whether a rank holds all columns of the rows it has: row operations are local."""
+    summed: slice
+    """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 
     def layout(self, place: Place) -> Hashable:
         """Equal for places whose matrices of one width have the same piece on every rank."""

@@ -79,7 +79,7 @@ def load(
     with agreed(comm):
         forward = pattern.matrix(_values(entries, degree, config))
     backward = None if facts.folds else forward
-    if not facts.folds and not facts.symmetric:
+    if not facts.folds and not facts.one_tile:
         if not manifest.symmetric_values:
             other = "out" if direction == "in" else "in"
             entries = loading.load_entries(comm, graph, parts, other, max_bytes)
@@ -173,12 +173,12 @@ class P2PForecast:
 
     def entries(self, rank: int) -> int:
         """Own rows of M, and of Mᵀ or the transpose of those of M."""
-        return self._multiplied(rank) * (1 if self.facts.symmetric else 2)
+        return self._multiplied(rank) * (1 if self.facts.one_tile else 2)
 
     def loaded(self, rank: int) -> int:
         """Those that move are among them: planning the exchange takes less than loading."""
         owned = self._metrics["nnz"] if self.facts.owned is None else self.facts.owned
-        return owned[rank] * (1 if self.facts.symmetric else 2)
+        return owned[rank] * (1 if self.facts.one_tile else 2)
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Halo and packed rows."""

@@ -104,7 +104,7 @@ def load(
     max_bytes = config.loading.max_buffer_mb * 2**20
     tiling = block_rows(comm, source, copies, config)
     # A transpose that is expanded has the pattern of M, and so its plan.
-    other = not facts.folds and not facts.symmetric
+    other = not facts.folds and not facts.one_tile
     forward, backward = load_tiles(comm, source, tiling, config, transposed=other)
     grid = forecast.count, copies
     column, row = (line(runtime, grid, axis) for axis in (0, 1))
@@ -232,7 +232,7 @@ class NeededForecast(BlockRowsForecast):
 
     @property
     def _keeps_transpose(self) -> bool:
-        return self.facts.folds or not self.facts.symmetric
+        return self.facts.folds or not self.facts.one_tile
 
     def _sent(self, rank: int) -> tuple[int, int]:
         """Rows and messages that an expand takes from a rank."""

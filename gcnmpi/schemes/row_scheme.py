@@ -106,7 +106,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         self.halo, self.plan = halo, plan
         self._vertices = rows.vertices
         if replicas is not None:
-            self._summed = slice_of(len(rows.vertices), rows.copy, replicas.size)
+            self.summed = slice_of(len(rows.vertices), rows.copy, replicas.size)
 
     def describe(self) -> dict[str, Any]:
         """Options as they were resolved."""

@@ -103,7 +103,7 @@ def load_on_grid(
     sides = ((ordering, layout.blocks), (inner, layout.inner), holders, (i, layer * p2 + j))
     entries = loading.load_m(comm, source, config.graph, max_bytes)
     forward = backward = sparse_tile(comm, entries, *sides, max_bytes)
-    if not facts.symmetric:
+    if not facts.one_tile:
         transposed = loading.Entries(entries.column, entries.row, entries.weight)
         backward = sparse_tile(comm, transposed, *sides, max_bytes)
     del entries

@@ -276,7 +276,7 @@ class SummaForecast:
         i, j, layer = coordinates(self.grid, rank)
         stages = [stage for stage in self.layout.stages(layer) if stage.column == j]
         tile = sum(self._average(i, stage) for stage in stages)
-        return tile * (1 if self.facts.symmetric else 2)
+        return tile * (1 if self.facts.one_tile else 2)
 
     def loaded(self, rank: int) -> int:
         """The same: none of them move."""

@@ -122,6 +122,7 @@ class Tensor3D:
     name = "tensor3d"
     sharded = True
     whole_rows = False
+    summed = slice(None)
     halo: Halo | None = None
     plan: Plan | None = None
 

@@ -27,6 +27,7 @@ class WholeWeights(ABC):
     orders: tuple[str, ...] = ("combine", "aggregate")
     sharded = False
     whole_rows = False
+    summed = slice(None)
     halo: Halo | None = None
     plan: Plan | None = None
 
@@ -86,8 +87,6 @@ class WholeRows(WholeWeights):
     """
 
     whole_rows = True
-    _summed = slice(None)
-    """Which of its rows a rank sums up for gradients; ranks that hold copies divide them."""
 
     def combine(
         self,
@@ -119,7 +118,7 @@ class WholeRows(WholeWeights):
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None
     ) -> None:
         """Local, over the rows that this rank sums up."""
-        x, grad = x[self._summed], grad[self._summed]
+        x, grad = x[self.summed], grad[self.summed]
         with self._phases("gemm"):
             if sums is None:
                 self._kernel.gemm(x, grad, out, ta=True)
@@ -128,7 +127,7 @@ class WholeRows(WholeWeights):
 
     def column_sum(self, k: int, grad: Array, out: Array) -> None:
         """Local, over the rows that this rank sums up."""
-        self._kernel.column_sum(grad[self._summed], out)
+        self._kernel.column_sum(grad[self.summed], out)
 
     def row_max(self, k: int, x: Array) -> Array:
         """Local."""

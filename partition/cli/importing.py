@@ -12,6 +12,7 @@ from partition.cli.common import GRAPH, direction_option, emit, force_option, js
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import MASKS
+from partition.graph.sparse_rows import FORMS
 from partition.importing import assemble
 from partition.importing.readers import READERS, Layout
 from partition.importing.vertex_data import MASK_NUMBERS
@@ -55,6 +56,14 @@ def _vertex_data_options(command: Callable) -> Callable:
             help="Meaning of numbers in a mask: ids of vertices, or rows of the files.",
         ),
         click.option("--seed", type=int, default=0, show_default=True, help="Seed of random data."),
+        click.option(
+            "--keep-features",
+            type=click.Choice(FORMS),
+            default=AUTOMATIC,
+            show_default=True,
+            help="Keep features as a dense array or as a sparse matrix; auto: sparse if at most "
+            "5 % are not 0 and a dense array would take 64 MiB or more.",
+        ),
     ]
     for option in reversed(options):
         command = option(command)
@@ -161,7 +170,8 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
     Arcs and partitions stay as they are.
     """
     masks = _masks(options)
-    if not masks and all(options[name] is None for name in ("features", "labels", "targets")):
+    given = any(options[name] is not None for name in ("features", "labels", "targets"))
+    if not masks and not given and options["keep_features"] == AUTOMATIC:
         hint = "give --features, --labels, --targets or a mask"
         raise UserError("there is nothing to attach", hint)
     manifest = assemble.attach_files(graph, masks=masks, **options)

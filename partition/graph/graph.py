@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
 from partition.errors import UserError
+from partition.graph.sparse_rows import SparseRows
 
 DIRECTIONS = ("in", "out")
 NORMALIZATIONS = ("sym", "row", "none")
@@ -34,6 +35,7 @@ class Graph:
     weights : (nnz,) float64, optional
         Weights of the arcs; 1 where None.
     features : (n, d) float32, optional
+        An array, or what reads like one.
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
     masks : mapping of "train" / "val" / "test" to (n,) bool, or to (n, splits) bool
@@ -49,7 +51,7 @@ class Graph:
     indptr: np.ndarray
     indices: np.ndarray
     weights: np.ndarray | None = None
-    features: np.ndarray | None = None
+    features: np.ndarray | SparseRows | None = None
     labels: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     ids: np.ndarray | None = None

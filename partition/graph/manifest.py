@@ -15,11 +15,12 @@ import numpy as np
 from partition.errors import UserError, shown
 from partition.graph.graph import DIRECTIONS, MASKS, Graph
 from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.sparse_rows import SparseRows
 from partition.records import atomic_file, open_regular, to_json
 
 FORMAT = "gcnmpi-graph"
 VERSION = 3
-READABLE = (1, 2, 3)  # version 1 has no data_id, and 2 no targets and one split only
+READABLE = (1, 2, 3)  # version 1 has no data_id; 2 no targets, one split only, dense features
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
 # What a row of a history has where its partition was measured.
@@ -45,6 +46,8 @@ class Manifest:
         The direction that partitioning and training use unless they are told otherwise.
     features, classes : int
         Width of the feature rows and number of classes; 0 where there are none.
+    feature_entries : int
+        Entries of the features where they are kept as CSR; 0: they are a dense array.
     masks : tuple of str
         Which of "train", "val", "test" there are.
     class_names : tuple of str
@@ -74,6 +77,7 @@ class Manifest:
     data_id: str = ""
     targets: int = 0
     splits: int = 1
+    feature_entries: int = 0
     format: str = FORMAT
     version: int = VERSION
 
@@ -151,15 +155,22 @@ def parts_id(k: int, parts: np.ndarray) -> str:
     return _digest(k, parts)
 
 
-def vertex_arrays(graph: Graph) -> dict[str, np.ndarray]:
-    """What belongs to the vertices of a graph, by the names of its files."""
+def vertex_arrays(graph: Graph) -> dict[str, Any]:
+    """What belongs to the vertices of a graph, by the names of its files.
+
+    Features that are kept as CSR read like the array that they stand for.
+    """
     named = {
         "features": graph.features,
         "labels": graph.labels if graph.classes else None,
         "targets": graph.targets,
         "ids": graph.ids,
     } | {f"{name}_mask": graph.masks.get(name) for name in MASKS}
-    return {name: np.ascontiguousarray(a) for name, a in named.items() if a is not None}
+    return {
+        name: a if isinstance(a, SparseRows) else np.ascontiguousarray(a)
+        for name, a in named.items()
+        if a is not None
+    }
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -377,6 +388,7 @@ _MANIFEST: dict[str, Callable[[Any], bool]] = {
     "symmetric_pattern": _is_flag, "symmetric_values": _is_flag, "weighted": _is_flag,
     "direction": _is_direction, "features": _is_count, "classes": _is_count, "masks": _is_masks,
     "source": _is_object, "data_id": _is_text, "targets": _is_count, "splits": _is_splits,
+    "feature_entries": _is_count,
     "class_names": _is_names,
 }  # fmt: skip
 
@@ -394,7 +406,7 @@ _PARTITION: dict[str, Callable[[Any], bool]] = {
 }  # fmt: skip
 
 
-def _digest(number: int, *arrays: np.ndarray | None) -> str:
+def _digest(number: int, *arrays: Any) -> str:
     digest = hashlib.blake2b(np.int64(number).tobytes(), digest_size=16)
     for array in arrays:
         if array is None or not array.size:

@@ -4,7 +4,8 @@
 
     NAME.graph/
         manifest.json
-        indptr.npy indices.npy [weights.npy] [features.npy] [labels.npy] [targets.npy]
+        indptr.npy indices.npy [weights.npy] [labels.npy] [targets.npy]
+        [features.npy, or features_indptr.npy features_indices.npy features_data.npy]
         [train_mask.npy val_mask.npy test_mask.npy] [ids.npy]
         partitions/NAME.npz  NAME.json
 
@@ -48,6 +49,7 @@ from partition.graph.manifest import (
     vertex_arrays,
     write_json,
 )
+from partition.graph.sparse_rows import SparseRows, kept_form, read_features
 from partition.locks import folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
@@ -71,6 +73,7 @@ def write_graph(
     direction: str = "in",
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
+    keep_features: str = "auto",
 ) -> Manifest:
     """Write a graph folder: all of it, or nothing.
 
@@ -86,6 +89,8 @@ def write_graph(
         Replace a folder of that name. The partitions in it are kept if the arcs are the same.
     report : callable
         Told which partitions were kept, and which were not.
+    keep_features : {"auto", "dense", "sparse"}
+        See :func:`partition.graph.sparse_rows.kept_form`.
 
     Raises
     ------
@@ -95,6 +100,8 @@ def write_graph(
     path = Path(path)
     check_target(path, overwrite)
     pattern, values = symmetry(graph)
+    graph = replace(graph, features=kept_form(graph.features, keep_features))
+    entries = graph.features.entries if isinstance(graph.features, SparseRows) else 0
     manifest = Manifest(
         id=content_id(graph),
         name=path.stem,
@@ -111,6 +118,7 @@ def write_graph(
         source=dict(source),
         data_id=data_id(graph),
         class_names=graph.class_names or (),
+        feature_entries=entries,
         targets=0 if graph.targets is None else int(graph.targets.shape[1]),
         splits=graph.splits,
     )
@@ -199,7 +207,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
         indptr=load("indptr", (n + 1,), "i"),
         indices=load("indices", (nnz,), "i"),
         weights=load("weights", (nnz,), "f") if manifest.weighted else None,
-        features=load("features", (n, manifest.features), "f") if manifest.features else None,
+        features=read_features(load, (n, manifest.features), manifest.feature_entries),
         labels=load("labels", (n,), "i") if manifest.classes else None,
         masks={name: load_mask(name) for name in manifest.masks},
         ids=load("ids", (n,), "iU") if (path / "ids.npy").exists() else None,
@@ -393,7 +401,12 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
 def _arrays(graph: Graph) -> dict[str, np.ndarray]:
     arcs = {"indptr": graph.indptr, "indices": graph.indices, "weights": graph.weights}
     named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
-    return named | vertex_arrays(graph)
+    named |= vertex_arrays(graph)
+    features = named.get("features")
+    if isinstance(features, SparseRows):
+        del named["features"]
+        named |= features.files()
+    return named
 
 
 def _map_array(

@@ -40,6 +40,7 @@ def import_graph(
     masks: Mapping[str, str | os.PathLike] | None = None,
     mask_numbers: str | None = None,
     seed: int = 0,
+    keep_features: str = "auto",
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> Manifest:
@@ -50,7 +51,7 @@ def import_graph(
     source_path, format, layout
         See :func:`partition.importing.readers.read_source`. ``layout.ids`` may also be "sorted",
         and is for the files of features, labels and masks, too.
-    out_path, direction, overwrite, report
+    out_path, direction, overwrite, report, keep_features
         See :func:`partition.graph.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
@@ -96,8 +97,9 @@ def import_graph(
     facts = {"file": source_path.name} | facts
     facts |= attached_facts(features, labels, targets, masks, ids, seed)
     return write_graph(
-        out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report
-    )
+        out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
+        keep_features=keep_features,
+    )  # fmt: skip
 
 
 def attach_files(
@@ -110,6 +112,7 @@ def attach_files(
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
     seed: int = 0,
+    keep_features: str = "auto",
 ) -> Manifest:
     """Add vertex data to a graph folder; arcs and partitions stay as they are.
 
@@ -119,6 +122,8 @@ def attach_files(
         The folder.
     features, labels, targets, masks, ids, mask_numbers, seed
         See :func:`attach`.
+    keep_features
+        See :func:`partition.graph.store.write_graph`.
 
     Raises
     ------
@@ -142,8 +147,9 @@ def attach_files(
     new = attached_facts(features, labels, targets, masks, ids, seed)
     new["attached"] = facts.get("attached", {}) | new["attached"]
     return write_graph(
-        path, graph, source=facts | new, direction=stored.manifest.direction, overwrite=True
-    )
+        path, graph, source=facts | new, direction=stored.manifest.direction, overwrite=True,
+        keep_features=keep_features,
+    )  # fmt: skip
 
 
 def attached_facts(

@@ -9,6 +9,7 @@ import numpy as np
 
 from partition.graph.graph import UNLABELLED, Graph, chunks, of_split
 from partition.graph.metrics import Metrics, NodeTraffic
+from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
 
 
@@ -90,8 +91,16 @@ def describe_data(stored: StoredGraph) -> dict[str, Any]:
     }
 
 
-def _range(features: np.ndarray) -> dict[str, Any]:
-    """Least and largest entry and the share of zeros, a slice at a time."""
+def _range(features: np.ndarray | SparseRows) -> dict[str, Any]:
+    """Least and largest entry, the share of zeros and how they are kept, a slice at a time."""
+    if isinstance(features, SparseRows):
+        return {
+            "columns": features.width,
+            "min": min(0.0, float(features.data.min())),
+            "max": max(0.0, float(features.data.max())),
+            "zeros": 1 - features.entries / features.size,
+            "kept": "sparse",
+        }
     step = max(1, (1 << 24) // features.shape[1])
     slices = [features[start : start + step] for start in range(0, len(features), step)]
     return {
@@ -99,6 +108,7 @@ def _range(features: np.ndarray) -> dict[str, Any]:
         "min": min(float(piece.min()) for piece in slices),
         "max": max(float(piece.max()) for piece in slices),
         "zeros": 1 - sum(int(np.count_nonzero(piece)) for piece in slices) / features.size,
+        "kept": "dense",
     }
 
 

@@ -39,7 +39,7 @@ def show_graph(facts: Mapping[str, Any]) -> None:
     table.add_row("isolated vertices", f"{degree['isolated']:,}")
     table.add_row("self-loops", f"{degree['self_loops']:,}")
     table.add_row("direction", f"{manifest.direction}: {DIRECTION_TEXT[manifest.direction]}")
-    table.add_row("features", f"{manifest.features:,} columns" if manifest.features else "none")
+    table.add_row("features", _features(manifest))
     names = ", ".join(map(shown, manifest.class_names[:MANY_CLASSES]))
     more = ", …" if len(manifest.class_names) > MANY_CLASSES else ""
     named = f" ({names}{more})" if names else ""
@@ -55,6 +55,16 @@ def show_graph(facts: Mapping[str, Any]) -> None:
         show_list(facts["partitions"])
     else:
         out.print(f"no partitions yet: gcn-partition add {facts['path']} --model hp -k 4")
+
+
+def _features(manifest: Manifest) -> str:
+    """How many columns, and how they are kept."""
+    if not manifest.features:
+        return "none"
+    if not manifest.feature_entries:
+        return f"{manifest.features:,} columns, kept dense"
+    share = manifest.feature_entries / max(1, manifest.n * manifest.features)
+    return f"{manifest.features:,} columns, kept sparse: {share:.2%} are not 0"
 
 
 def show_data(facts: Mapping[str, Any]) -> None:
@@ -79,7 +89,8 @@ def show_data(facts: Mapping[str, Any]) -> None:
     features = data["features"]
     table.add_row(
         "features",
-        f"{features['columns']:,} columns{_span(',', features)}, {features['zeros']:.1%} zeros"
+        f"{features['columns']:,} columns{_span(',', features)}, {features['zeros']:.1%} zeros, "
+        f"kept {features['kept']}"
         if features
         else "none",
     )

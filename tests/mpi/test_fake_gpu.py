@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from test_schemes import MODULES, check_schemes
-from test_tasks import make_graph
+from test_task_runs import make_graph
 from words import sets
 
 from gcnmpi.core.record import read_run

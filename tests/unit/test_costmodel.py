@@ -13,7 +13,7 @@ from gcnmpi.planner.calibrate import Sample, fit_sparse
 from gcnmpi.planner.case import Case, Workload
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
-from gcnmpi.planner.memory import _features_memory, _first_memory, memory
+from gcnmpi.planner.memory import _first_memory, features_memory, memory
 from gcnmpi.schemes.forecast import Dense, Span, Sparse
 from partition.errors import UserError
 
@@ -181,10 +181,10 @@ def wide(features=320, **changes):
 def test_features_as_they_arrive_by_hand():
     stored = 10 * 320 * 4
     # In float64 they are converted once they are there; in float32 they are packed and mapped.
-    assert _features_memory(wide(), 0) == stored + 2 * stored
-    assert _features_memory(wide(dtype="float32"), 0) == stored + 2 * stored
+    assert features_memory(wide(), 0) == stored + 2 * stored
+    assert features_memory(wide(dtype="float32"), 0) == stored + 2 * stored
     tiny = LoadingConfig(max_buffer_mb=1 / 2**20)  # a byte
-    assert _features_memory(wide(dtype="float32", loading=tiny), 0) == stored + stored // 16
+    assert features_memory(wide(dtype="float32", loading=tiny), 0) == stored + stored // 16
 
 
 def test_the_product_of_wide_features_by_hand():

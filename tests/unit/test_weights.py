@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gcnmpi.core.config import from_table, read_config
+from gcnmpi.nn.describe import network_of
 from gcnmpi.run.weights import as_trained, check_parameters, read_facts, read_weights, write_weights
 from partition.errors import UserError
 
@@ -149,20 +150,12 @@ def test_parameters_are_those_of_the_network_and_no_others(path):
     write_weights(path, STATE, FACTS)
     weights = read_weights(path, CONFIG)
     arrays = dict(weights.parameters)
-
-    class Model:
-        parameters = dataclasses.make_dataclass("P", [("flat", object)])(None)
-
-        def whole(self, flat):
-            return arrays
-
-    check_parameters(weights, Model())
+    network = network_of(as_trained(weights, CONFIG, (), "in").model, 3, 4)
+    check_parameters(weights, network)
     for name, array in (
         ("convs.2.lin.weight", np.ones((4, 4))),
         ("convs.0.bias", np.ones(3)),
     ):
-        before = dict(arrays)
-        arrays[name] = array
+        other = dataclasses.replace(weights, parameters=arrays | {name: array})
         with pytest.raises(UserError, match=name):
-            check_parameters(weights, Model())
-        arrays = before
+            check_parameters(other, network)

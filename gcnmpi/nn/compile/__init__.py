@@ -18,6 +18,7 @@ from gcnmpi.nn.compile.attach import accumulate, attach
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.gradient import differentiate, forward_step
 from gcnmpi.nn.compile.places import place
+from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator
 from gcnmpi.nn.program import Finish, Program, Step, Value
@@ -42,24 +43,49 @@ class Target:
     whole_rows: bool = True
 
 
-def compile_network(network: Network, target: Target, model: ModelConfig) -> Program:
+def compile_network(
+    network: Network,
+    target: Target,
+    model: ModelConfig,
+    trains: bool = True,
+    sparse: bool = False,
+) -> Program:
     """The program of a network on a scheme.
 
     Parameters
     ----------
     model : ModelConfig
         Its ``order``, ``cache_input`` and ``train_features``.
+    trains : bool
+        Without it there is one evaluation and nothing else: no gradients, no buffers, and nothing
+        is kept for a second time.
+    sparse : bool
+        Whether features are kept as a sparse matrix. They are one in the program too if rows are
+        whole and the network multiplies them with weights only: M·(H⁰·W), as M·H⁰ is dense.
 
     Raises
     ------
     UserError
         If the scheme cannot multiply in the order that is wanted.
     """
+    sparse = sparse and target.whole_rows and "combine" in target.orders
+    if sparse and not model.train_features and model.order != "aggregate":
+        program = _compile(network, target, model, trains, sparse=True)
+        if program.sparse:
+            return program
+    return _compile(network, target, model, trains, sparse=False)
+
+
+def _compile(
+    network: Network, target: Target, model: ModelConfig, trains: bool, sparse: bool
+) -> Program:
     operators: list[Operator] = list(network.operators)
     outputs = list(network.outputs)
+    if sparse or not trains:
+        model = replace(model, cache_input=False)
     fixed = rewrite.constants(operators, model)
-    wanted = rewrite.differentiated(operators, model)
-    operators = rewrite.choose_orders(operators, fixed, wanted, model, target.orders)
+    wanted = rewrite.differentiated(operators, model, trains)
+    operators = rewrite.choose_orders(operators, fixed, wanted, model, target.orders, sparse)
     operators = rewrite.merge_finishes(operators, outputs)
     alive = rewrite.without_dead(operators, outputs[-1])
     operators, new = _renumbered(operators, alive)
@@ -68,11 +94,12 @@ def compile_network(network: Network, target: Target, model: ModelConfig) -> Pro
     outputs = [new[i] for i in outputs]
     logits = outputs[-1]
     fixed = rewrite.constants(operators, model)
-    wanted = rewrite.differentiated(operators, model)
+    wanted = rewrite.differentiated(operators, model, trains)
 
     values = [Value(at, op.width) for op, at in zip(operators, places, strict=True)]
     every = [forward_step(op, i, places[i]) for i, op in enumerate(operators)]
     training = [step for step in every if not fixed[step.number]]
+    matrices = sparse_values(operators) if sparse else ()
     backward, values, gradient = differentiate(operators, values, wanted, logits)
     evaluation, alias = _without_dropout(training)
     seen = alias.get(logits, logits)
@@ -84,21 +111,28 @@ def compile_network(network: Network, target: Target, model: ModelConfig) -> Pro
         evaluation = accumulate(evaluation, seen_outputs)
     training, backward = attach(training, pinned), attach(backward, pinned)
     evaluation = attach(evaluation, seen_outputs)
+    if matrices:
+        training, backward, evaluation = (
+            with_sparse_steps(steps, matrices) for steps in (training, backward, evaluation)
+        )
     loss = Step("loss", operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
+    whole = whole if trains else []
     read = {value for step in (*whole, *evaluation) for value in step.values}
-    kept = tuple(i for i, constant in enumerate(fixed) if constant and i in read)
+    kept = tuple(
+        i for i, constant in enumerate(fixed) if constant and i in read and i not in matrices
+    )
     once = [step for step in every if fixed[step.number] and step.name != "features"]
     values = mark_exchanged(values, [*whole, *evaluation])
     pool = Pool(values, target.layout)
-    memory = pool.assign(whole, kept, ())
-    evaluated = pool.assign(evaluation, kept, (seen,))
+    memory = pool.assign(whole, (*kept, *matrices), ()) if trains else {}
+    evaluated = pool.assign(evaluation, (*kept, *matrices), (seen,))
     return Program(
         operators=tuple(operators),
         values=tuple(values),
         constants=tuple(once),
         kept=kept,
-        forward=tuple(training),
+        forward=tuple(training) if trains else (),
         backward=tuple(backward),
         evaluation=tuple(evaluation),
         logits=logits,
@@ -110,6 +144,7 @@ def compile_network(network: Network, target: Target, model: ModelConfig) -> Pro
         training_buffers=memory,
         evaluation_buffers=evaluated,
         trained_features=model.train_features,
+        sparse=matrices,
         orders=tuple(_orders(operators, fixed)),
     )
 

@@ -13,9 +13,14 @@ from partition.errors import UserError
 
 
 def program_on(
-    network: Network, source: Source, config: Config, size: int
+    network: Network, source: Source, config: Config, size: int, trains: bool = True
 ) -> tuple[Program, Demand]:
     """The program of a network on ``size`` ranks of a scheme, and what that asks of the scheme.
+
+    Parameters
+    ----------
+    trains : bool
+        As :func:`gcnmpi.nn.compile.compile_network` takes it.
 
     Raises
     ------
@@ -25,7 +30,8 @@ def program_on(
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
     target = Target(forecast.orders, forecast.layout_of, forecast.whole_rows)
-    program = compile_network(network, target, config.model)
+    sparse = source.stored.manifest.feature_entries > 0
+    program = compile_network(network, target, config.model, trains, sparse)
     if program.needs_halo and not entry.gives_rows:
         able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
         raise UserError(
@@ -33,4 +39,5 @@ def program_on(
             f"{config.scheme.name!r} does not bring together",
             f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
         )
-    return program, Demand(program.depth, program.needs_products, program.needs_halo)
+    needs = program.needs_products, program.needs_halo
+    return program, Demand(program.depth, *needs, transposed=trains)

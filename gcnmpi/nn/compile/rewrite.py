@@ -24,11 +24,14 @@ def choose_orders(
     differentiated: Sequence[bool],
     model: ModelConfig,
     possible: tuple[str, ...],
+    sparse: bool = False,
 ) -> list[Operator]:
     """M·(H·W) instead of (M·H)·W where it moves fewer columns in an epoch.
 
     Combining first exchanges d_out columns forward and backward; aggregating first d_in, and only
-    forward where the input has no gradient. What never changes is aggregated once, before.
+    forward where the input has no gradient. What never changes is aggregated once, before. Without
+    gradients, what moves as much either way is aggregated first: the weight is then multiplied
+    where the aggregate is, in its memory.
 
     Parameters
     ----------
@@ -36,6 +39,8 @@ def choose_orders(
         Of each operator's value: whether it never changes; whether its gradient is needed.
     possible : tuple of str
         ``orders`` of the scheme: "combine", "aggregate".
+    sparse : bool
+        Whether features are a sparse matrix, whose aggregate would be a dense one.
 
     Raises
     ------
@@ -55,16 +60,27 @@ def choose_orders(
             aggregate = operators[below]
             if not isinstance(aggregate, Aggregate) or constant[below] or readers[below] > 1:
                 continue
-            times = 2 if differentiated[aggregate.inputs[0]] else 1
-            narrower = aggregate.width * times < 2 * linear.width
+            times, others = (1 + differentiated[i] for i in (aggregate.inputs[0], number))
+            narrower = aggregate.width * times < others * linear.width
+            narrower |= others == 1 and aggregate.width == linear.width
             order = model.order if model.order != "auto" else possible[0]
             if model.order == "auto" and len(possible) > 1:
                 order = "aggregate" if narrower else "combine"
+            if sparse and _are_features(operators, aggregate.inputs[0]):
+                order = "combine"
             if order == "combine":
                 operators[below] = replace(linear, inputs=aggregate.inputs)
                 operators[number] = Aggregate((below,), linear.width, linear.layer)
                 changed = True
     return operators
+
+
+def _are_features(operators: Sequence[Operator], number: int) -> bool:
+    """Whether a value is the features, or dropout of them."""
+    operator = operators[number]
+    if isinstance(operator, Drop):
+        operator = operators[operator.inputs[0]]
+    return isinstance(operator, Features)
 
 
 def check_order(wanted: str, possible: tuple[str, ...]) -> None:
@@ -127,8 +143,12 @@ def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
     return found
 
 
-def differentiated(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
-    """Which values a gradient is needed of: those that depend on something trained."""
+def differentiated(
+    operators: Sequence[Operator], model: ModelConfig, training: bool = True
+) -> list[bool]:
+    """Which values a gradient is needed of: in training, those that depend on something trained."""
+    if not training:
+        return [False] * len(operators)
     found: list[bool] = []
     for operator in operators:
         trained = bool(operator.parameters) or any(found[i] for i in operator.inputs)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.instructions import dense, elementwise, neighbours, norms
+from gcnmpi.nn.instructions import dense, elementwise, neighbours, norms, sparse
 from gcnmpi.nn.program import Product, Program, Step
 
 
@@ -34,6 +34,9 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     "combine": Instruction(dense.combine, dense.combine_products),
     "combine_t": Instruction(dense.combine_t, dense.combine_t_products),
     "weight_grad": Instruction(dense.weight_grad, dense.weight_grad_products),
+    "sparse_combine": Instruction(sparse.combine),
+    "sparse_weight_grad": Instruction(sparse.weight_grad),
+    "sparse_drop": Instruction(sparse.drop),
     "column_sum": Instruction(dense.column_sum, passes=1),
     "aggregate": Instruction(dense.aggregate, dense.aggregate_products),
     "aggregate_t": Instruction(dense.aggregate_t, dense.aggregate_t_products),
@@ -61,10 +64,14 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
         neighbours.max_aggregate, neighbours.expand, 0, neighbours.max_kept
     ),
     "max_aggregate_backward": Instruction(neighbours.max_aggregate_backward, neighbours.fold),
-    "attend": Instruction(neighbours.attend, neighbours.expand, 0, neighbours.attend_kept),
-    "attend_backward": Instruction(neighbours.attend_backward, neighbours.fold),
-    "attend_v2": Instruction(neighbours.attend_v2, neighbours.expand, 0, neighbours.attend_kept),
-    "attend_v2_backward": Instruction(neighbours.attend_v2_backward),
+    "attend": Instruction(neighbours.attend, neighbours.expand, 0, neighbours.scores_kept),
+    "attend_backward": Instruction(
+        neighbours.attend_backward, neighbours.fold, 0, neighbours.arcs_grad_kept
+    ),
+    "attend_v2": Instruction(neighbours.attend_v2, neighbours.expand, 0, neighbours.arcs_kept),
+    "attend_v2_backward": Instruction(
+        neighbours.attend_v2_backward, kept=neighbours.scores_grad_kept
+    ),
     "attend_v2_source": Instruction(neighbours.attend_v2_source, neighbours.fold),
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from gcnmpi.kernels.epilogues import Epilogue
+from gcnmpi.kernels.interface import Array
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Linear
 from gcnmpi.nn.program import Product, Program, Step
 
 FEATURES = "0.features"
+BLOCK_NUMBERS = 1 << 20  # of a product that is made some rows at a time
 
 
 def features(binding: Binding, step: Step) -> Run:
@@ -33,9 +36,40 @@ def combine(binding: Binding, step: Step) -> Run:
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
     x, out = binding.read(step), binding.written(step)
     weight = binding.parameters[_weight(step)]
-    if step.onto >= 0:
+    add = step.onto >= 0
+    if binding.once and scheme.whole_rows:
+        return lambda epoch: _in_blocks(binding, k, x, weight, out, epilogue(epoch), add)
+    if add:
         return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch), accumulate=True)
     return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch))
+
+
+def _in_blocks(
+    binding: Binding,
+    k: int,
+    x: Array,
+    weight: Array,
+    out: Array,
+    epilogue: Epilogue | None,
+    add: bool,
+) -> None:
+    """out = x·W, or out += x·W, some rows at a time; out may be x.
+
+    In an evaluation, where nothing that follows depends on the number of the row. So neither the
+    product that is added nor the one that replaces its factor takes a matrix of its own.
+    """
+    kernel, scheme, (rows, columns) = binding.kernel, binding.scheme, out.shape
+    step = max(1, BLOCK_NUMBERS // max(1, columns))
+    scratch = kernel.empty(min(step, rows), columns) if x is out else None
+    for start in range(0, rows, step):
+        some = slice(start, min(start + step, rows))
+        target = out[some] if scratch is None else scratch[: some.stop - start]
+        if add:
+            scheme.combine(k, x[some], weight, target, epilogue, accumulate=True)
+        else:
+            scheme.combine(k, x[some], weight, target, epilogue)
+        if scratch is not None:
+            kernel.copy(target, out[some])
 
 
 def combine_t(binding: Binding, step: Step) -> Run:

@@ -34,13 +34,28 @@ def max_kept(step: Step, rows: int, columns: int, entries: int) -> int:
     return rows * step.operator.width
 
 
-def attend_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Scores, maxima and sums of each head; gradients of scores, and scratch, for its gradient.
+def scores_kept(step: Step, rows: int, columns: int, entries: int) -> int:
+    """Scores, maxima and sums of each head."""
+    return _heads(step) * (3 * rows + columns)
 
-    Scratch is one for all layers: where several attend, this counts it too often.
-    """
-    heads = getattr(step.operator, "heads", 1)
-    return heads * (3 * rows + columns) + heads * (rows + columns + scratch_rows(rows, entries))
+
+def arcs_kept(step: Step, rows: int, columns: int, entries: int) -> int:
+    """The same, and scratch, which is one for all layers: of several it is counted too often."""
+    return scores_kept(step, rows, columns, entries) + _heads(step) * scratch_rows(rows, entries)
+
+
+def scores_grad_kept(step: Step, rows: int, columns: int, entries: int) -> int:
+    """Gradients of scores, where the forward step has the scratch."""
+    return _heads(step) * (rows + columns)
+
+
+def arcs_grad_kept(step: Step, rows: int, columns: int, entries: int) -> int:
+    """Gradients of scores, and scratch."""
+    return _heads(step) * (rows + columns + scratch_rows(rows, entries))
+
+
+def _heads(step: Step) -> int:
+    return getattr(step.operator, "heads", 1)
 
 
 def max_aggregate(binding: Binding, step: Step) -> Run:
@@ -197,7 +212,7 @@ def _gradient(binding: Binding, step: Step, out: Array | None = None) -> Matrix:
 def _arc_scratch(binding: Binding, heads: int) -> Array:
     """(scratch rows, heads), in a memory for the step with most heads."""
     rows = binding.halo.pattern.scratch_rows
-    steps = (*binding.program.forward, *binding.program.backward)
+    steps = (*binding.program.forward, *binding.program.evaluation)
     most = max(getattr(step.operator, "heads", 0) for step in steps)
     return binding.scratch("arcs", rows * most, 1)[: rows * heads].reshape(rows, heads)
 

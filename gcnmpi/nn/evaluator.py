@@ -1,0 +1,86 @@
+"""One evaluation of a network with given weights, in the memory that a layer needs.
+
+A :class:`~gcnmpi.nn.model.Model` keeps all matrices of a pass, for the next epoch. Here each is
+made when it is written and freed after its last reading, as :mod:`gcnmpi.nn.compile.lifetimes`
+says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.layout.place import Place
+from gcnmpi.nn.binding import Binding
+from gcnmpi.nn.compile.lifetimes import FEATURES, gathers_features, lifetimes
+from gcnmpi.nn.instructions import INSTRUCTIONS
+from gcnmpi.nn.network import Network
+from gcnmpi.nn.optim import Parameters
+from gcnmpi.nn.program import Program
+from gcnmpi.nn.shards import fill, shapes_of
+from gcnmpi.nn.sparse_input import SparseInput
+from gcnmpi.schemes.interface import Scheme
+
+
+def evaluate(
+    scheme: Scheme,
+    kernel: Kernel,
+    network: Network,
+    program: Program,
+    n: int,
+    weights: Mapping[str, np.ndarray],
+    features: list[Array | SparseInput],
+    depth: int,
+) -> Matrix:
+    """The output of layer ``depth``, from 1; of the last one, the logits.
+
+    Parameters
+    ----------
+    program : Program
+        Compiled without training.
+    n : int
+        Vertices of the graph.
+    weights : mapping of str to array
+        Whole parameters by name.
+    features : list of one array or SparseInput
+        This rank's piece of H⁰. It is taken out of the list, and freed when it is read no more.
+    """
+    parameters = Parameters(kernel, *shapes_of(scheme, network, program))
+    fill(scheme, kernel, network, program, parameters, parameters.flat, weights)
+    moments = lifetimes(program, depth, scheme.layout, scheme.whole_rows)
+    given = features.pop()
+    live: dict[int, Matrix] = {}
+    sparse: dict[int, SparseInput] = {}
+    if isinstance(given, SparseInput):
+        sparse[FEATURES] = given
+    else:
+        gathered = gathers_features(moments)
+        live[FEATURES] = _features(scheme, kernel, program, given, gathered)
+    del given
+    for moment in moments:
+        step, value = moment.step, program.values[moment.step.writes]
+        if moment.over >= 0:
+            live[step.writes] = live[moment.over].at(value.place)
+        else:
+            live[step.writes] = scheme.empty(value.place, value.width, moment.gathered)
+        binding = Binding(scheme, kernel, program, 0, n, parameters, {}, live, {}, True, sparse)
+        INSTRUCTIONS[step.name].bind(binding, step)(0)
+        del binding
+        scheme.release()
+        for ended in moment.ended:
+            live.pop(ended, None)
+            sparse.pop(ended, None)
+    return live[program.outputs[depth - 1]]
+
+
+def _features(
+    scheme: Scheme, kernel: Kernel, program: Program, array: Array, gathered: bool
+) -> Matrix:
+    if not gathered:
+        return Matrix(Place(0), array)
+    matrix = scheme.empty(Place(0), program.values[FEATURES].width, exchanged=True)
+    kernel.copy(array, matrix.array)
+    return matrix

@@ -1,0 +1,73 @@
+"""The safetensors format: a length in 8 bytes, a JSON header, and the numbers.
+
+The header maps each name to ``{"dtype", "shape", "data_offsets"}``; "__metadata__" holds strings
+that nothing here needs. Source: the format section of the safetensors documentation.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.run.tensor_files.numbers import BFLOAT16, array_of, item_bytes
+from partition.errors import UserError
+from partition.records import open_regular
+
+KINDS = {
+    "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4",
+    "I32": "<i4", "U64": "<u8", "I64": "<i8", "F16": "<f2", "BF16": BFLOAT16, "F32": "<f4",
+    "F64": "<f8",
+}  # fmt: skip
+LONGEST_HEADER = 100_000_000  # bytes, as the format has it
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a file.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or is no file of this format: every offset is checked.
+    """
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            length = int.from_bytes(file.read(8), "little")
+            if size < 8 or length > min(LONGEST_HEADER, size - 8):
+                raise UserError(f"{path} is not a safetensors file, or is truncated")
+            header, data = file.read(length), memoryview(file.read())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        entries = json.loads(header, object_pairs_hook=_without_doubles)
+        if not isinstance(entries, dict):
+            raise ValueError("its header is not an object")
+        entries.pop("__metadata__", None)
+        return {name: _array(name, entry, data) for name, entry in entries.items()}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UserError(f"{path} is damaged, or not a safetensors file: {error}") from error
+
+
+def _array(name: str, entry: Any, data: memoryview) -> np.ndarray:
+    kind, shape, (begin, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if kind not in KINDS:
+        raise ValueError(f"{name!r} is of dtype {kind!r}, which is not read here")
+    if not all(type(number) is int and number >= 0 for number in (*shape, begin, end)):
+        raise ValueError(f"{name!r} has no shape and offsets of whole numbers")
+    if not begin <= end <= len(data):
+        raise ValueError(f"{name!r} lies outside of the file")
+    if math.prod(shape) * item_bytes(KINDS[kind]) != end - begin:
+        raise ValueError(f"{name!r} has {end - begin} bytes for shape {shape}")
+    return array_of(data[begin:end], KINDS[kind]).reshape(shape)
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found

@@ -1,0 +1,213 @@
+"""Rows of mostly zeros: a CSR matrix that reads like the dense array it stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+
+# Features are kept as CSR where at most this share of them is not 0, and they would take so many
+# bytes: small ones are better aggregated once, and the result, which is dense, kept.
+MOST_FILLED = 0.05
+LEAST_BYTES = 1 << 26
+FORMS = ("auto", "dense", "sparse")
+FILES = ("features_indptr", "features_indices", "features_data")
+AT_ONCE = 1 << 24  # numbers that are looked at at once
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """An (n, width) matrix, by its entries that are not 0; column numbers rise within a row.
+
+    A slice of rows, or of rows and columns, is another view; rows that are picked by their numbers
+    come as a dense array. So what reads arrays on disk reads this too.
+
+    Attributes
+    ----------
+    indptr : (n + 1,) int64
+        Where rows begin in ``indices`` and ``data``, which may have more entries than these rows'.
+    indices : (entries,) int32
+    data : (entries,) float32
+    width : int
+    columns : slice
+        Those that are seen.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    data: np.ndarray
+    width: int
+    columns: slice = field(default_factory=lambda: slice(None))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self), len(range(*self.columns.indices(self.width)))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the numbers."""
+        return self.data.dtype
+
+    @property
+    def flags(self) -> Any:
+        """Of the array on disk."""
+        return self.data.flags
+
+    @property
+    def base(self) -> Any:
+        """What holds the memory of the numbers."""
+        return self.data
+
+    ndim = 2
+
+    @property
+    def size(self) -> int:
+        """Numbers, zeros among them."""
+        rows, columns = self.shape
+        return rows * columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes as a dense array."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def entries(self) -> int:
+        """How many are stored, of all columns."""
+        return int(self.indptr[-1] - self.indptr[0])
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, key: Any) -> Any:
+        rows, columns = key if isinstance(key, tuple) else (key, self.columns)
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step != 1:
+                return self[np.arange(start, stop, step), columns]
+            stop = max(start, stop)
+            indptr = self.indptr[start : stop + 1]
+            return SparseRows(indptr, self.indices, self.data, self.width, columns)
+        numbers = np.asarray(rows)
+        if numbers.dtype.kind == "b":
+            numbers = np.flatnonzero(numbers)
+        return self._dense(numbers)[:, columns]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """The dense array."""
+        dense = self._dense(np.arange(len(self)))[:, self.columns]
+        return dense.astype(dtype or self.dtype, copy=False)
+
+    def tobytes(self) -> bytes:
+        """Bytes of the dense array."""
+        return np.asarray(self).tobytes()
+
+    def files(self) -> dict[str, np.ndarray]:
+        """The arrays that a graph folder keeps, of all columns, by the names of their files."""
+        first, last = int(self.indptr[0]), int(self.indptr[-1])
+        arrays = (np.asarray(self.indptr) - first, self.indices[first:last], self.data[first:last])
+        return dict(zip(FILES, arrays, strict=True))
+
+    def picked(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Entries of some rows, one after the other: how many each has, columns and numbers."""
+        starts = np.asarray(self.indptr[:-1])[rows]
+        counts = np.asarray(self.indptr[1:])[rows] - starts
+        ends = np.cumsum(counts)
+        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
+        return counts, np.asarray(self.indices[places]), np.asarray(self.data[places])
+
+    def _dense(self, rows: np.ndarray) -> np.ndarray:
+        counts, columns, values = self.picked(rows)
+        dense = np.zeros((len(rows), self.width), self.dtype)
+        dense[np.repeat(np.arange(len(rows)), counts), columns] = values
+        return dense
+
+
+def read_features(
+    load: Callable[[str, tuple[int, ...], str], np.ndarray], shape: tuple[int, int], entries: int
+) -> np.ndarray | SparseRows | None:
+    """The features of a graph folder, if it has any, as it keeps them.
+
+    Parameters
+    ----------
+    load : callable
+        ``load(name, shape, kind)`` maps one of its arrays.
+    entries : int
+        Of features that are kept as a sparse matrix; 0: they are dense.
+
+    Raises
+    ------
+    UserError
+        If the row pointers do not have so many entries.
+    """
+    if not entries:
+        return load("features", shape, "f") if shape[1] else None
+    (n, width), lengths = shape, (shape[0] + 1, entries, entries)
+    files = zip(FILES, lengths, "iif", strict=True)
+    indptr, indices, data = (load(name, (length,), kind) for name, length, kind in files)
+    if indptr[0] != 0 or indptr[n] != entries:
+        raise UserError(
+            f"the row pointers of the features do not go from 0 to {entries}",
+            "import the graph again",
+        )
+    return SparseRows(indptr, indices, data, width)
+
+
+def kept_form(features: Any, form: str = "auto") -> Any:
+    """Features as a folder keeps them: CSR or a dense array.
+
+    Parameters
+    ----------
+    form : {"auto", "dense", "sparse"}
+        "auto": what is sparse stays so, and what is dense becomes it where that is worth it.
+    """
+    if features is None or form == "dense":
+        return None if features is None else np.asarray(features)
+    if isinstance(features, SparseRows):
+        return features
+    if form == "sparse":
+        return from_dense(features) if features[:].any() else features
+    if features.nbytes < LEAST_BYTES:
+        return features
+    step = max(1, AT_ONCE // features.shape[1])
+    pieces = range(0, len(features), step)
+    entries = sum(int(np.count_nonzero(features[start : start + step])) for start in pieces)
+    if not 0 < entries <= MOST_FILLED * features.size:
+        return features
+    return from_dense(features)
+
+
+def from_dense(features: np.ndarray) -> SparseRows:
+    """The entries of an (n, width) array that are not 0, some rows at a time."""
+    n, width = features.shape
+    step = max(1, AT_ONCE // max(1, width))
+    counts, columns, values = [np.zeros(0, np.int64)], [], []
+    for start in range(0, n, step):
+        piece = features[start : start + step]
+        row, column = np.nonzero(piece)
+        counts.append(np.bincount(row, minlength=len(piece)))
+        columns.append(column.astype(np.int32))
+        values.append(piece[row, column].astype(np.float32))
+    indptr = np.concatenate(([0], np.cumsum(np.concatenate(counts)))).astype(np.int64)
+    return SparseRows(indptr, np.concatenate(columns), np.concatenate(values), width)
+
+
+def check_rows(rows: SparseRows, first: int, last: int) -> str | None:
+    """What is wrong with rows first … last − 1; None if nothing is. They are read once."""
+    starts = np.asarray(rows.indptr[first : last + 1])
+    if (starts[1:] < starts[:-1]).any() or starts[0] < 0 or starts[-1] > len(rows.indices):
+        return "row pointers of its features do not rise"
+    columns = np.asarray(rows.indices[starts[0] : starts[-1]])
+    if len(columns) and (columns.min() < 0 or columns.max() >= rows.width):
+        return "a column of its features is outside of them"
+    inside = np.ones(len(columns), bool)
+    begins = starts[:-1] - starts[0]
+    inside[begins[begins < len(columns)]] = False
+    if (columns[1:] <= columns[:-1])[inside[1:]].any():
+        return "columns of its features do not rise within a row"
+    return None

@@ -1,0 +1,136 @@
+"""Write the fixtures of this folder that PyTorch Geometric makes; torch is no dependency of tests.
+
+Usage: python tests/foreign/make_pyg.py   (written with torch 2.13 and torch_geometric 2.8.1)
+
+A graph, networks that were trained on it for a few epochs in float64, their state dicts as
+``torch.save`` writes them, and their logits. Every network has its description as the TOML file
+that ``gcnmpi infer --network`` takes.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch_geometric.nn as pyg
+from torch.nn import Linear, ModuleList, ReLU, Sequential
+
+HERE = Path(__file__).parent
+N, WIDTH, HIDDEN, CLASSES = 40, 5, 6, 3
+
+
+class Stack(torch.nn.Module):
+    """Convolution, linear residual, batch norm, ReLU, as in "Classic GNNs are strong baselines"."""
+
+    def __init__(self, convolution: Any) -> None:
+        super().__init__()
+        widths = [WIDTH, HIDDEN, HIDDEN, CLASSES]
+        pairs = list(pairwise(widths))
+        self.convs = ModuleList(convolution(*pair, pair[1] == CLASSES) for pair in pairs)
+        self.residuals = ModuleList(Linear(*pair) for pair in pairs)
+        self.norms = ModuleList(torch.nn.BatchNorm1d(width) for width in widths[1:-1])
+
+    def forward(self, x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+        """Logits."""
+        for k, (conv, residual) in enumerate(zip(self.convs, self.residuals, strict=True)):
+            x = conv(x, edges) + residual(x)
+            if k < len(self.norms):
+                x = self.norms[k](x).relu()
+        return x
+
+
+def gin(d_in: int, d_out: int, last: bool) -> pyg.GINConv:
+    """With the MLP that most examples write, and a trained ε."""
+    norm = torch.nn.BatchNorm1d(d_out)
+    return pyg.GINConv(
+        Sequential(Linear(d_in, d_out), norm, ReLU(), Linear(d_out, d_out)), train_eps=True
+    )
+
+
+def heads(kind: Any) -> Any:
+    """Two heads, concatenated in hidden layers and averaged in the last one."""
+
+    def make(d_in: int, d_out: int, last: bool) -> Any:
+        return kind(d_in, d_out if last else d_out // 2, heads=2, concat=not last)
+
+    return make
+
+
+ATTENTION = {"heads": 2, "out_heads": 2}
+BASIC: dict[str, Any] = {"in_channels": WIDTH, "hidden_channels": HIDDEN, "out_channels": CLASSES}
+CASES: dict[str, tuple[Any, dict[str, Any]]] = {
+    "gcn": (lambda: Stack(lambda i, o, _: pyg.GCNConv(i, o)), {}),
+    "sage": (lambda: Stack(lambda i, o, _: pyg.SAGEConv(i, o)), {}),
+    "gin": (lambda: Stack(gin), {"train_eps": True}),
+    "gat": (lambda: Stack(heads(pyg.GATConv)), ATTENTION),
+    "gatv2": (lambda: Stack(heads(pyg.GATv2Conv)), ATTENTION),
+    "basic-gcn": (
+        lambda: pyg.GCN(**BASIC, num_layers=3, norm="batch_norm", jk="cat"),
+        {"hidden": [HIDDEN] * 3, "residual": "none", "jk": "cat"},
+    ),
+    "basic-sage": (
+        lambda: pyg.GraphSAGE(**BASIC, num_layers=2, act="prelu", jk="max"),
+        {"norm": "none", "residual": "none", "activation": "prelu", "jk": "max"},
+    ),
+    "basic-gin": (
+        lambda: pyg.GIN(**BASIC, num_layers=2, norm="batch_norm", eps=0.25),
+        {"hidden": [HIDDEN], "residual": "none", "eps": 0.25},
+    ),
+    "basic-gat": (
+        lambda: pyg.GAT(**BASIC, num_layers=2, heads=2, act="elu", residual=True),
+        ATTENTION | {"hidden": [HIDDEN], "norm": "none", "activation": "elu"},
+    ),
+    "basic-gatv2": (
+        lambda: pyg.GAT(
+            **BASIC, num_layers=2, v2=True, heads=2, norm="layer_norm",
+            norm_kwargs={"mode": "node"}, jk="last",
+        ),
+        ATTENTION | {"norm": "layer", "residual": "none", "linear_after": True},
+    ),
+}  # fmt: skip
+
+
+def main() -> None:
+    """Write everything."""
+    torch.manual_seed(7)
+    torch.set_default_dtype(torch.float64)
+    random = np.random.default_rng(7)
+    dense = random.random((N, N)) < 0.08
+    np.fill_diagonal(dense, False)
+    dense[-2:] = dense[:, -2:] = False  # isolated vertices
+    edges = np.stack(np.nonzero(dense)).astype(np.int64)
+    features = random.standard_normal((N, WIDTH)).astype(np.float32)
+    labels = random.integers(0, CLASSES, N)
+    np.savez(HERE / "graph.npz", edges=edges, features=features)
+    x, arcs = torch.from_numpy(features).double(), torch.from_numpy(edges)
+    logits = {}
+    for name, (make, options) in CASES.items():
+        model = make()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+        for _ in range(5):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(x, arcs), torch.from_numpy(labels)).backward()
+            optimizer.step()
+        logits[name] = model.eval()(x, arcs).detach().numpy()
+        torch.save(model.state_dict(), HERE / f"{name}.pt")
+        kind = name.removeprefix("basic-")
+        table = {"name": kind, "hidden": [HIDDEN] * 2, "norm": "batch", "residual": "linear"}
+        write_toml(HERE / f"{name}.toml", table | options)
+    np.savez(HERE / "pyg.npz", **logits)
+
+
+def write_toml(path: Path, table: dict[str, Any]) -> None:
+    """A network's description."""
+    spelled = {True: "true", False: "false"}
+    lines = [
+        f"{key} = {spelled[value] if isinstance(value, bool) else repr(value)}".replace("'", '"')
+        for key, value in table.items()
+    ]
+    path.write_text("\n".join(["[model]", *lines, ""]))
+
+
+if __name__ == "__main__":
+    main()

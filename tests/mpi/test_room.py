@@ -1,0 +1,59 @@
+"""Inference says what memory it needs before it starts, and refuses where a node has less."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from partition.graph.graph import Graph
+from partition.graph.store import write_graph
+from partition.pipeline.adding import add_partition
+
+N, WIDTHS = 20_000, (16, 64, 3)
+
+
+@pytest.fixture(scope="module")
+def said(mpirun, tmp_path_factory):
+    """What each of two ranks heard and was refused, by (free bytes, forced)."""
+    root, random = tmp_path_factory.mktemp("room"), np.random.default_rng(1)
+    target = random.integers(0, N, (N, 2)).astype(np.int32)
+    target.sort(axis=1)
+    target[:, 1] = np.where(target[:, 0] == target[:, 1], (target[:, 1] + 1) % N, target[:, 1])
+    target.sort(axis=1)
+    features = random.standard_normal((N, WIDTHS[0])).astype(np.float32)
+    graph = Graph(np.arange(0, 2 * N + 1, 2), target.reshape(-1), features=features)
+    write_graph(root / "g.graph", graph, source={})
+    add_partition(root / "g.graph", "rp", 2)
+    weights = {
+        f"convs.{k}.lin.weight": random.standard_normal((WIDTHS[k + 1], WIDTHS[k])) for k in (0, 1)
+    }
+    np.savez(root / "w.npz", **weights)
+    sizes = (10**12, 10**6)
+    words = (root / "g.graph", root / "w.npz", root / "y.npy", *sizes)
+    done = mpirun(2, "room.py", *words, timeout=120)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+    keys = [(size, force) for size in sizes for force in (False, True)]
+    return dict(zip(keys, lines, strict=True))
+
+
+def test_the_forecast_is_said_once(said):
+    for heard, other in said.values():
+        assert re.fullmatch(
+            r"memory: needs 0\.\d+ GB on each of 2 ranks; .* GB free for 2 of them", heard[0][0]
+        )
+        assert other[0] == []
+
+
+def test_what_has_room_is_computed(said):
+    assert [(refused, there) for _, refused, there in said[10**12, False]] == [(None, True)] * 2
+
+
+def test_what_has_none_is_refused_on_all_ranks_unless_forced(said):
+    for _, refused, there in said[10**6, False]:
+        assert "inference needs" in refused
+        assert "0.001 GB free" in refused
+        assert "--force" in refused
+        assert not there
+    assert [(refused, there) for _, refused, there in said[10**6, True]] == [(None, True)] * 2

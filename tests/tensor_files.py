@@ -1,0 +1,95 @@
+"""Pure-Python writers of the formats that weights come in, for tests."""
+
+import io
+import json
+import pickle
+import zipfile
+from collections import OrderedDict
+
+import numpy as np
+
+SAFE = {"<f4": "F32", "<f8": "F64", "<f2": "F16", "<i8": "I64"}
+STORAGES = {"<f4": "FloatStorage", "<f8": "DoubleStorage", "<f2": "HalfStorage",
+            "<i8": "LongStorage"}  # fmt: skip
+
+
+def write_safetensors(path, state, change=lambda header: None, cut=0):
+    """A safetensors file; ``change`` may spoil its header, ``cut`` takes bytes off its end."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, array in state.items():
+        raw = np.ascontiguousarray(array).tobytes()
+        offsets = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": SAFE[array.dtype.str], "shape": list(array.shape),
+                        "data_offsets": offsets}  # fmt: skip
+        data += raw
+    change(header)
+    text = json.dumps(header).encode()
+    whole = len(text).to_bytes(8, "little") + text + data
+    path.write_bytes(whole[: len(whole) - cut])
+
+
+class _Named:
+    """An object that is pickled as a name, such as torch.FloatStorage."""
+
+    def __init__(self, module, name):
+        self.module, self.name = module, name
+
+
+class _Call:
+    """An object that is pickled as a call."""
+
+    def __init__(self, function, *arguments):
+        self.function, self.arguments = function, arguments
+
+
+class _Storage:
+    def __init__(self, kind, key, count):
+        self.pid = ("storage", _Named("torch", kind), key, "cpu", count)
+
+
+class _Pickler(pickle._Pickler):
+    def persistent_id(self, value):
+        return value.pid if isinstance(value, _Storage) else None
+
+    def save(self, value, save_persistent_id=True):
+        if isinstance(value, _Named):
+            self.write(pickle.GLOBAL + f"{value.module}\n{value.name}\n".encode())
+        elif isinstance(value, _Call):
+            self.save(value.function)
+            self.save(value.arguments)
+            self.write(pickle.REDUCE)
+        else:
+            super().save(value, save_persistent_id)
+
+
+def tensor(key, array, offset=0, shape=None, strides=None, count=None):
+    """What torch pickles for a tensor of a storage."""
+    shape = array.shape if shape is None else shape
+    if strides is None:
+        strides = tuple(s // array.itemsize for s in array.strides)
+    storage = _Storage(STORAGES[array.dtype.str], key, array.size if count is None else count)
+    rebuild = _Named("torch._utils", "_rebuild_tensor_v2")
+    return _Call(rebuild, storage, offset, shape, strides, False, OrderedDict())
+
+
+def call(module, name, *arguments):
+    """A call of anything."""
+    return _Call(_Named(module, name), *arguments)
+
+
+def write_torch(path, content, storages, compression=zipfile.ZIP_STORED):
+    """A file as torch.save writes it: an object of the above, and bytes by key."""
+    stream = io.BytesIO()
+    _Pickler(stream, protocol=2).dump(content)
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("archive/data.pkl", stream.getvalue())
+        archive.writestr("archive/byteorder", b"little")
+        for key, raw in storages.items():
+            archive.writestr(f"archive/data/{key}", raw)
+
+
+def write_state(path, state, wrap=lambda content: content):
+    """A state dict; ``wrap`` puts it into a checkpoint."""
+    content = OrderedDict((name, tensor(str(i), a)) for i, (name, a) in enumerate(state.items()))
+    raws = {str(i): np.ascontiguousarray(a).tobytes() for i, a in enumerate(state.values())}
+    write_torch(path, wrap(content), raws)
