@@ -312,17 +312,17 @@ def put_in(ptr, others, mate, other_mate, needed, other_needed, by_row, v, b, st
             needed[v, p >> 6] |= bit(p)
         if mate[v, p] < 0 and other_mate[y, b] < 0:
             mate[v, p], other_mate[y, b] = y, v
-    for p in range(len(mark)):
-        if mark[p] != now:
+    for part in range(len(mark)):
+        if mark[part] != now:
             continue
-        if mate[v, p] < 0 and augment(
-            ptr, others, parts, mate, other_mate, other_needed, False, v, b, p, state
+        if mate[v, part] < 0 and augment(
+            ptr, others, parts, mate, other_mate, other_needed, False, v, b, part, state
         ):
-            spread(ptr, others, parts, other_mate, needed, v, b, p, state)
+            spread(ptr, others, parts, other_mate, needed, v, b, part, state)
         elif by_row:
-            count(state, p, b, 1)
+            count(state, part, b, 1)
         else:
-            count(state, b, p, 1)
+            count(state, b, part, 1)
 
 
 @compiled
@@ -390,7 +390,7 @@ def new_matching(
     by_column = sp.coo_array((ones, (column[proper], rows[proper])), shape=shape).tocsr()
     by_row = by_column.T.tocsr()
     words = -(-k // 64)
-    weights = np.zeros(fixed.shape, np.int64)
+    weights: np.ndarray = np.zeros(fixed.shape, np.int64)
     state = Matching(
         column_ptr=by_column.indptr.astype(np.int64),
         rows=by_column.indices.astype(np.int32, copy=False),

@@ -167,7 +167,7 @@ class _Search:
                 return
             settle(self.state, float(asked))
             for pressure in RELIEF:  # cheap moves first
-                heavy = (self.state.loads > self.state.limits).any(axis=1)
+                heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
                 if len(vertices):
                     energy = energy_at(self.state, self.objective, pressure)
