@@ -12,6 +12,8 @@ import json
 import sys
 from pathlib import Path
 
+import scipy.sparse.csgraph  # noqa: F401  the first cover would load it: of the process, not of a run
+
 from gcnmpi.core.config import load_config
 from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes
 from gcnmpi.mpi import comm as mpi
