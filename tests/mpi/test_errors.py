@@ -212,7 +212,9 @@ MISTAKES = {
     "weights with a gap": infer("--weights {0}/gap.npz", "layer 1 of the weights is missing"),
     "weights not finite": infer("--weights {0}/nan.npz", "convs.1.bias is not all finite"),
     "weights of other widths": infer(
-        "--weights {0}/good.npz --set model.hidden=[5]", "model.hidden = [5] here", "[4]"
+        "--weights {0}/good.npz --set model.hidden=[5]",
+        "convs.0.lin.weight is float64 (4, 5)",
+        "the network's is (5, 5)",
     ),
     "weights of no kind": train(f"{GOOD} --save-weights {{0}}/w.txt", "ends in .txt", "w.npz"),
     "one file for two": train(

@@ -319,11 +319,13 @@ def test_options_of_any_of_several_schemes_are_taken():
 
 def _with_owner(name, *settings):
     """A configuration whose scheme, optimizer … reads a key."""
+    needed = {key: entry.metadata["needs"] for key, entry, _ in key_fields()}[name]
     for selector, registry in SELECTORS.items():
         owners = registry.owners(name)
         if owners:
             settings = (f"{selector}={owners[0]}", *settings)
-    needed = {key: entry.metadata["needs"] for key, entry, _ in key_fields()}[name]
+            if needed is not None and owners[0] not in registry.owners(needed[0]):
+                needed = None  # the entry has no such key, and needs none
     if needed is not None:
         settings = (f"{needed[0]}={spelled(needed[1])}", *settings)
     if name == "scheme.overlap":

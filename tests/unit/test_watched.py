@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from gcnmpi.cli import common, main
+from gcnmpi.cli import common, main, repeated
 from gcnmpi.mpi.comm import rest_until_all
 from partition.errors import UserError
 
@@ -19,6 +19,8 @@ COMMANDS = {
     "bench epoch": "bench epoch G.graph",
     "bench exchange": "bench exchange G.graph",
     "doctor": "doctor",
+    "repeat": "repeat G.graph --out runs",
+    "sweep": "sweep G.graph --out runs --try train.lr=0.01,0.1",
 }
 
 
@@ -33,7 +35,7 @@ def test_a_command_is_watched(monkeypatch, tmp_path, name):
         raise Watched(seconds, rank)
         yield
 
-    for module in (main, common):
+    for module in (main, common, repeated):
         monkeypatch.setattr(module, "watchdog", watchdog)
     monkeypatch.chdir(tmp_path)
     words = [*COMMANDS[name].split(), "--set", "comm.timeout=7"]
