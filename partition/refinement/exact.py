@@ -101,12 +101,22 @@ def survey(state, v, desk, visit):
 
 
 @compiled
-def has_room(state, v, b):
-    """Whether the part can take the vertex within every limit."""
+def has_room(state, v, b, most):
+    """Whether the part can take the vertex within every limit, or stay below ``most`` times it."""
     for m in range(len(state.limits)):
-        if state.loads[b, m] + state.weights[v, m] > state.limits[m]:
+        load, limit = state.loads[b, m] + state.weights[v, m], state.limits[m]
+        if load > limit and load >= most * limit:
             return False
     return True
+
+
+@compiled
+def fullness(state, p):
+    """The load of a part over its limit, for the weight of which that is largest."""
+    most = 0.0
+    for m in range(len(state.limits)):
+        most = max(most, state.loads[p, m] / max(1, state.limits[m]))
+    return most
 
 
 @compiled
@@ -120,9 +130,14 @@ def rise(volume, rows, strength, norm, doublings):
 
 
 @compiled
-def choose(state, v, desk, lost, energy, random):
-    """The best other part that has room, −1 if there is none, and what the move would cost."""
+def choose(state, v, desk, lost, energy, relieving, random):
+    """The best other part that has room, −1 if there is none, and what the move would cost.
+
+    Where parts are relieved, one that is less full than the vertex's own has room: of several
+    weights, each move can bring one nearer to its limit that brings another beyond it.
+    """
     a = np.int64(state.parts[v])
+    most = fullness(state, a) if relieving else 1.0
     gain, fewer_sent, fewer_received = lost
     base = -gain - energy.total * fewer_sent
     base += rise(
@@ -148,8 +163,14 @@ def choose(state, v, desk, lost, energy, random):
             state.recv[b], desk.receives[b], energy.recv_strength, energy.recv_norm,
             energy.doublings,
         )  # fmt: skip
-        if delta > least or not has_room(state, v, b):
+        if delta > least or not has_room(state, v, b, most):
             continue
+        if relieving:
+            for m in range(len(state.limits)):
+                over = state.loads[b, m] + state.weights[v, m] - state.limits[m]
+                delta += energy.pressure * max(0, min(over, state.weights[v, m]))
+            if delta > least:
+                continue
         # Of equals a random one, so that plateaus are crossed in all directions.
         ties = ties + 1 if delta == least else 1
         if ties == 1 or below(random, ties) == 0:
@@ -158,7 +179,7 @@ def choose(state, v, desk, lost, energy, random):
 
 
 @compiled
-def sweep(state, vertices, temperature, energy, random, imbalance, every):
+def sweep(state, vertices, temperature, energy, relieving, random, imbalance, every):
     """Offer each vertex of a list, in random order, its best other part.
 
     As :func:`partition.refinement.moves.sweep`; with a negative temperature, only moves that gain
@@ -178,7 +199,7 @@ def sweep(state, vertices, temperature, energy, random, imbalance, every):
         if state.sizes[a] == 1:
             continue
         lost = survey(state, v, desk, 2 * position + 1)
-        b, delta = choose(state, v, desk, lost, energy, random)
+        b, delta = choose(state, v, desk, lost, energy, relieving, random)
         if b < 0:
             continue
         # A random tolerance for Δ, with the probabilities above.

@@ -102,6 +102,9 @@ def refine_mixed(
     search = _Search(matching, objective, imbalance, seed)
     for _ in range(ROUNDS):
         search.place(clusters(matching.parts, matching.weights, CLUSTERS))
+    search.relieve()
+    if search.excess() > search.rank[0]:  # several weights may leave no way back to the balance
+        search.place(search.best)
     search.anneal(effort, None if time_limit is None else LEFT * time_limit)
     for _ in range(LAST):
         search.relieve()
@@ -171,7 +174,8 @@ class _Search:
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
                 if len(vertices):
                     energy = energy_at(self.state, self.objective, pressure)
-                    sweep(self.state, vertices, -GAIN, energy, self.random, float(asked), every)
+                    numbers = (self.random, float(asked), every)
+                    sweep(self.state, vertices, -GAIN, energy, True, *numbers)
             self._settle()
 
     def improve(self) -> None:
@@ -184,7 +188,8 @@ class _Search:
         energy = energy_at(self.state, self.objective, PRESSURE[temperature <= 0])
         every = SETTLED * len(self.state.rows)
         unit = self.objective.sum()
-        sweep(self.state, vertices, unit * temperature, energy, self.random, self.imbalance, every)
+        numbers = (self.random, self.imbalance, every)
+        sweep(self.state, vertices, unit * temperature, energy, False, *numbers)
 
     def _settle(self) -> None:
         """Count what no longer changes, and keep it if it is the best."""
@@ -193,11 +198,14 @@ class _Search:
         if rank < self.rank:
             self.best, self.rank = self.state.parts.copy(), rank
 
+    def excess(self) -> float:
+        """How far the heaviest part is over its limit."""
+        loads, limits = self.state.loads, self.state.limits
+        return max(0.0, float((loads / np.maximum(limits, 1)).max()) - 1)
+
     def _rank(self) -> tuple[float, float]:
-        """How far the heaviest part is over its limit, and the objective: less is better."""
-        state = self.state
-        excess = float((state.loads / np.maximum(state.limits, 1)).max()) - 1
-        return max(0.0, excess), value(self.objective, state)
+        """The excess and the objective: less is better."""
+        return self.excess(), value(self.objective, self.state)
 
     def _smooth(self) -> float:
         return value(self.objective, self.state, norm)

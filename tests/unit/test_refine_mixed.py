@@ -131,7 +131,7 @@ def test_a_move_costs_what_the_marks_say(case, seed):
     desk = exact.new_desk(k, state.sums.shape[1])
     state.limits[:] = 10**9
     lost = exact.survey(state, v, desk, 1)
-    b, delta = exact.choose(state, v, desk, lost, energy, random)
+    b, delta = exact.choose(state, v, desk, lost, energy, False, random)
     if b < 0:
         return
     before, a = state.pairs.copy(), state.parts[v]
