@@ -7,6 +7,7 @@ matrix: zeros stay zeros, so both have the same values.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,6 @@ class SparseInput:
         With numbers of the kernel's dtype.
     summed : slice or None
         Which of the rows this rank sums up for gradients; None: there are no gradients.
-
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class SparseInput:
             part = matrix[summed]
             # Where each entry of the transpose comes from, so that dropout need not sort again.
             numbers = np.arange(part.nnz, dtype=index_dtype(part.nnz))
-            turned = sp.csr_array((numbers, part.indices, part.indptr), part.shape).T.tocsr()
-            self._order, self._entries = turned.data, slice(*matrix.indptr[[first, last]].tolist())
-            self._pattern = turned.indices, turned.indptr, turned.shape
+            transposed = sp.csr_array((numbers, part.indices, part.indptr), part.shape).T.tocsr()
+            self._order, self._entries = transposed.data, slice(*matrix.indptr[[first, last]].tolist())
+            self._pattern = transposed.indices, transposed.indptr, transposed.shape
         self._fill(matrix.data)
 
     def combine(self, weight: Array, out: Array, add: bool, epilogue: Epilogue | None) -> None:
@@ -75,9 +75,8 @@ class SparseInput:
         matrix, dtype = source._matrix, self._kernel.dtype
         counts = np.diff(matrix.indptr)
         rows = np.repeat(rng.row_keys(seed, epoch, stream, vertices), counts)
-        columns = rng.column_keys(np.arange(matrix.shape[1]))[matrix.indices]
         hashes, scratch = np.empty((2, len(rows), 1), np.uint32)
-        rng.hash_block(rows, columns[:, np.newaxis], hashes, scratch)
+        rng.hash_block(rows, source._column_keys, hashes, scratch)
         kept = hashes[:, 0] >= rng.threshold(p)
         self._fill(matrix.data * kept * dtype.type(1 / (1 - p)))
 
@@ -85,11 +84,17 @@ class SparseInput:
         """Another one of the same values."""
         return SparseInput(self._kernel, self._phases, self._matrix, self._summed)
 
+    @cached_property
+    def _column_keys(self) -> np.ndarray:
+        """What dropout hashes of the column of each entry, the same in every epoch."""
+        keys = rng.column_keys(np.arange(self._matrix.shape[1]))
+        return keys[self._matrix.indices][:, np.newaxis]
+
     def _fill(self, values: np.ndarray) -> None:
         matrix, kernel = self._matrix, self._kernel
         own = (values, matrix.indices, matrix.indptr)
         self._rows: Sparse = kernel.sparse(sp.csr_array(own, shape=matrix.shape))
         if self._summed is not None:
             indices, indptr, shape = self._pattern
-            turned = (values[self._entries][self._order], indices, indptr)
-            self._transposed: Sparse = kernel.sparse(sp.csr_array(turned, shape=shape))
+            transposed = (values[self._entries][self._order], indices, indptr)
+            self._transposed: Sparse = kernel.sparse(sp.csr_array(transposed, shape=shape))

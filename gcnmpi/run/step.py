@@ -18,7 +18,6 @@ from gcnmpi.run.problem import (
     make_sum,
     task_of,
 )
-from partition.errors import UserError
 
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 
@@ -97,12 +96,8 @@ class Step:
             problem.scheme, problem.kernel, model.place.layer, model.widths[-1], self.targets,
             problem.config.task,
         )  # fmt: skip
-        try:
+        with agreed(problem.comm):
             return task_of(problem.config).loss(made)
-        except UserError as error:  # all ranks have found the same
-            with agreed(problem.comm):
-                raise error
-            raise
 
     def _clip(self, gradient: Array) -> None:
         """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""
