@@ -45,7 +45,10 @@ class SparseInput:
             # Where each entry of the transpose comes from, so that dropout need not sort again.
             numbers = np.arange(part.nnz, dtype=index_dtype(part.nnz))
             transposed = sp.csr_array((numbers, part.indices, part.indptr), part.shape).T.tocsr()
-            self._order, self._entries = transposed.data, slice(*matrix.indptr[[first, last]].tolist())
+            self._order, self._entries = (
+                transposed.data,
+                slice(*matrix.indptr[[first, last]].tolist()),
+            )
             self._pattern = transposed.indices, transposed.indptr, transposed.shape
         self._fill(matrix.data)
 
