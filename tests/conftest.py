@@ -142,6 +142,27 @@ def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     return run
 
 
+@pytest.fixture
+def launching(monkeypatch, tmp_path_factory) -> Callable[[], list[str]]:
+    """For tests that launch ranks from this process: gives those of them that there are now."""
+    _launcher()
+    place = str(tmp_path_factory.mktemp("ranks"))
+    monkeypatch.setattr(tempfile, "tempdir", place)  # and so it is in their command lines
+    for name in list(os.environ):
+        if name.startswith(("OMPI_COMM_", "PMI_", "PMIX_")):
+            monkeypatch.delenv(name)
+    for name, value in MPI_ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+
+    def ranks() -> list[str]:
+        listed = subprocess.run(
+            ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True
+        ).stdout
+        return [line for line in listed.splitlines() if place in line]
+
+    return ranks
+
+
 # Root needs to say so twice; ranks that wait must not take the cores from those that compute, those
 # of MPICH neither.
 MPI_ENVIRONMENT = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from gcnmpi.cli.common import Job, common, configured, watched
 from gcnmpi.cluster.submit import LAUNCHERS, Request, check, scripts
 from gcnmpi.cluster.submit import submit as give
 from gcnmpi.core.config import load_config
+from gcnmpi.core.outputs import run_name
 from gcnmpi.core.record import new_folder
 
 
@@ -181,10 +181,3 @@ def status(run: Path, as_json: bool) -> int:
     else:
         print_status(facts)
     return 0
-
-
-def run_name(graph: Path, partition: str | None) -> str:
-    """Default name of the folder of a run."""
-    # Only one process uses it, so clocks need not agree.
-    date = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
-    return f"{graph.name.removesuffix('.graph')}-{partition or 'serial'}-{date}"

@@ -10,7 +10,6 @@ import click
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.watch import watchdog
-from partition.errors import UserError
 
 Job = Callable[[Any], int]  # takes the communicator, returns the exit code
 
@@ -43,19 +42,14 @@ def same_words(config: Config) -> Callable[[Any], None]:
             mine[max(option.opts, key=len)] = context.params.get(str(option.name))
 
     def check(comm: Any) -> None:
-        from gcnmpi.mpi.comm import agreed
+        from gcnmpi.mpi.comm import check_same
 
-        with agreed(comm):
-            pass  # a rank that has found a mistake in its words is heard here
-        first = comm.bcast(mine)
-        with agreed(comm):
-            different = [name for name in {**first, **mine} if first.get(name) != mine.get(name)]
-            if different:
-                raise UserError(
-                    f"rank {comm.rank} has another {different[0]} than rank 0",
-                    "start all ranks with the same command line, and put a configuration file "
-                    "where all hosts see the same one",
-                )
+        check_same(
+            comm,
+            mine,
+            "start all ranks with the same command line, and put a configuration file where all "
+            "hosts see the same one",
+        )
 
     return check
 

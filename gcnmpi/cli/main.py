@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
@@ -29,13 +28,13 @@ from gcnmpi.core.config import (
 )
 from gcnmpi.core.outputs import (
     RESULTS,
-    WEIGHTS,
     Training,
     check_distinct,
     check_suffix,
+    check_training_files,
     features_path,
 )
-from gcnmpi.core.watch import EXIT_REQUEUE, stop_requests, watchdog
+from gcnmpi.core.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.kernels import KERNELS
 from gcnmpi.nn.metrics import METRICS
 from gcnmpi.schemes import SCHEMES
@@ -137,66 +136,34 @@ def train(
     """
     config = load_config(config_file, settings, of_split(split))
     asked = Training(graph, partition, config, out, save_weights, save_best, resume)
-    files = {"--save-weights": save_weights, "--save-best": save_best}
-    for option, path in files.items():
-        check_suffix(option, path, WEIGHTS)
-    check_distinct({"GRAPH": graph, "--config": config_file, "--out": out, **files})
-
-    def job(comm: Any, claims: Any, stop: Callable[[], int], moved: Callable[[], None]) -> int:
-        from gcnmpi.report.outcome import print_complete, print_run
-        from gcnmpi.report.progress import Progress
-        from gcnmpi.run import trainer
-        from gcnmpi.run.preflight import check_training
-        from gcnmpi.run.problem import open_problem
-
-        began = time.monotonic()
-        for path in filter(None, files.values()):
-            claims.file(path)
-        if out is not None:
-            claims.folder(out)
-        claims.graph(graph, partition)
-        record = check_training(comm, asked)
-        if record is not None:
-            if comm.rank == 0:
-                print_complete(asked, record)
-            return 0
-        problem = open_problem(comm, graph, partition, config)
-        name = cluster.run_name(graph, partition)
-        folder = out or claims.new_folder(Path("runs"), name)
-        with Progress(problem, quiet=quiet or comm.rank != 0) as progress:
-
-            def on_epoch(epoch: Any) -> None:
-                moved()
-                progress.epoch(epoch)
-
-            result = trainer.train(problem, folder, on_epoch, resume, stop)
-        if result.stopped:
-            if comm.rank == 0:
-                same = "the same command" + ("" if out else f" with --out {folder}")
-                print(
-                    f"stopped as asked after epoch {len(result.epochs)}; {same} goes on",
-                    file=sys.stderr,
-                )
-            return EXIT_REQUEUE
-        trainer.save(problem, result, save_weights, save_best)
-        if comm.rank == 0 and not quiet:
-            print_run(asked, folder, result.epochs, result.end, time.monotonic() - began)
-        return 0
-
+    check_training_files(asked, config_file)
     check = same_words(config)
 
-    def whole(comm: Any) -> int:
-        from gcnmpi.core.launch import launched
-        from gcnmpi.run.claims import Claims
+    def job(comm: Any) -> int:
+        from gcnmpi.report.outcome import print_trained
+        from gcnmpi.report.progress import Progress
+        from gcnmpi.run.training import guarded, train_run
 
-        launcher = os.getppid() if launched() else None
-        requests = stop_requests(launcher, tell=comm.rank == 0)
-        watch = watchdog(config.comm.timeout, comm.rank)
-        with watch as moved, Claims(comm, "gcnmpi train") as claims, requests as asked:
+        began = time.monotonic()
+        with guarded(comm, config, "gcnmpi train") as guard:
             check(comm)
-            return job(comm, claims, asked, moved)
 
-    return whole
+            @contextlib.contextmanager
+            def progress(problem: Any) -> Iterator[Callable[[Any], None]]:
+                with Progress(problem, quiet=quiet or comm.rank != 0) as shown:
+
+                    def on_epoch(epoch: Any) -> None:
+                        guard.moved()
+                        shown.epoch(epoch)
+
+                    yield on_epoch
+
+            done = train_run(comm, asked, guard, progress)
+        if comm.rank == 0:
+            print_trained(asked, done, time.monotonic() - began, quiet=quiet)
+        return EXIT_REQUEUE if done.stopped else 0
+
+    return job
 
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
@@ -263,8 +230,6 @@ def infer(
     less.
     """
     config, given = read_config(config_file, settings, network=network_file)
-    if layer is not None and (classes or what != "logits"):
-        raise UserError("--layer and --what (--classes) exclude each other")
     if classes and what not in ("logits", "classes"):
         raise UserError(f"--classes and --what {what} exclude each other")
     check_suffix("--out", out, RESULTS)

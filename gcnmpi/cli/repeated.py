@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +15,7 @@ import click
 from gcnmpi.cli.common import Job, common, same_words
 from gcnmpi.core.config import Config, read_config
 from gcnmpi.core.outputs import check_distinct
-from gcnmpi.core.watch import EXIT_REQUEUE, stop_requests, watchdog
+from gcnmpi.core.watch import EXIT_REQUEUE
 from partition.errors import UserError
 
 MOST_RUNS = 10_000
@@ -165,17 +164,13 @@ def _job(
         return 0
 
     def whole(comm: Any) -> int:
-        from gcnmpi.core.launch import launched
-        from gcnmpi.run.claims import Claims
+        from gcnmpi.run.training import guarded
 
-        launcher = os.getppid() if launched() else None
-        requests = stop_requests(launcher, tell=comm.rank == 0)
-        watch = watchdog(configs[0].comm.timeout, comm.rank)
-        with watch as moved, Claims(comm, purpose) as claims, requests as asked:
+        with guarded(comm, configs[0], purpose) as guard:
             check(comm)
-            claims.folder(out)
-            claims.graph(graph, partition)
-            return job(comm, asked, moved)
+            guard.claims.folder(out)
+            guard.claims.graph(graph, partition)
+            return job(comm, guard.stop, guard.moved)
 
     return whole
 

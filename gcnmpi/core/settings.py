@@ -120,7 +120,8 @@ def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     if type(value) is not hint:
         raise UserError(f"{name} takes {_TYPE_NAMES[hint]}, not {value!r}")
     choices = [*limits["also"], *limits["choices"]]
-    if choices and value not in choices:
+    # A registry may take more names than it lists.
+    if choices and value not in limits["also"] and value not in limits["choices"]:
         raise unknown_name(name, value, choices)
     if hint is float and not math.isfinite(value):
         raise UserError(f"{name} takes a finite number, not {value}")

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from gcnmpi.core.config import Config, GraphConfig
 from gcnmpi.core.model_config import ModelConfig
+from gcnmpi.core.own_code import called, is_own
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.networks import MATRICES, NETWORKS
+from partition.errors import UserError
 
 
 def network_of(model: ModelConfig, features: int, classes: int) -> Network:
@@ -18,11 +20,23 @@ def network_of(model: ModelConfig, features: int, classes: int) -> Network:
     UserError
         If it cannot be built of what ``model`` says.
     """
-    return NETWORKS.get(model.name)(model, features, classes)
+    build = NETWORKS.get(model.name)
+    if not is_own(model.name):
+        return build(model, features, classes)
+    made = called(model.name, lambda: build(model, features, classes))
+    if not isinstance(made, Network):
+        raise UserError(
+            f"{model.name} gives a {type(made).__name__}, not a network",
+            "its last line is return b.build(), or return stack(…)",
+        )
+    return made
 
 
 def matrix_of(model: ModelConfig) -> tuple[str, bool] | None:
     """``graph.normalize`` and ``graph.self_loops`` that the network is defined with, if any."""
+    if is_own(model.name):
+        fixed = getattr(NETWORKS.get(model.name), "matrix", None)
+        return None if fixed is None else called(model.name, lambda: fixed(model))
     return MATRICES.get(model.name)(model) if model.name in MATRICES else None
 
 

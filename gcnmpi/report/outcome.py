@@ -13,6 +13,26 @@ from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.nn.metrics import LOWER_IS_BETTER
 from gcnmpi.report.progress import shown_metrics
 from gcnmpi.run.inference import Inference
+from gcnmpi.run.training import Trained
+
+
+def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool) -> None:
+    """How a run ended.
+
+    Parameters
+    ----------
+    seconds : float
+        Since the command was started.
+    quiet : bool
+        Say nothing of a run that was trained to its end.
+    """
+    if done.before is not None:
+        _print_complete(asked, done.before)
+    elif done.stopped:
+        same = "the same command" + ("" if asked.out else f" with --out {done.folder}")
+        print(f"stopped as asked after epoch {len(done.epochs)}; {same} goes on", file=sys.stderr)
+    elif not quiet:
+        print_run(asked, done.folder, done.epochs, done.end, seconds)
 
 
 def print_run(
@@ -37,7 +57,8 @@ def print_run(
         print(f"best    {_figures(found[0])} ({which} validation {metric})")
     if end.get("stopped_early"):
         patience = asked.config.train.patience
-        print(f"stopped early: no better validation {metric} for {patience} epochs")
+        why = f"no better validation {metric} for {patience} epochs" if patience else "as asked"
+        print(f"stopped early: {why}")
     if rounding := end.get("rounding"):
         worst = max(exchange["error"] for exchange in rounding)
         print(f"rounded rows in messages: by {worst:.2g} of their size, in the worst exchange")
@@ -50,7 +71,7 @@ def print_run(
     print(f"weights {', '.join(files) or 'not saved: --save-weights FILE.npz keeps them'}")
 
 
-def print_complete(asked: Training, record: RunRecord) -> None:
+def _print_complete(asked: Training, record: RunRecord) -> None:
     """That a run needs not be run again."""
     folder = asked.out or Path()
     print(f"{folder} is complete: nothing was trained or written (--resume never starts over)")
@@ -72,19 +93,26 @@ def _duration(seconds: float) -> str:
 
 def print_inference(out: Path, done: Inference) -> None:
     """What was written, and which network it is of."""
+    if done.weights.described:
+        print(f"network of {done.weights.path}: {_settings(done)}", file=sys.stderr)
+    else:
+        print(f"warning: {undescribed(done)}", file=sys.stderr)
+    print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}")
+
+
+def undescribed(done: Inference) -> str:
+    """What a file of weights was taken for that does not say which network it is of."""
+    return (
+        f"{done.weights.path} does not say which network it is of; taken for {_settings(done)}, "
+        "ReLU between layers"
+    )
+
+
+def _settings(done: Inference) -> str:
     config, weights = done.config, done.weights
     graph, widths = config.graph, "-".join(map(str, weights.widths))
     loops = "added" if graph.self_loops else "as in the graph"
-    settings = (
+    return (
         f"{config.model.name} {widths}, normalize {graph.normalize}, direction {done.direction}, "
         f"self-loops {loops}, feature_norm {graph.feature_norm}"
     )
-    if not weights.described:
-        print(
-            f"warning: {weights.path} does not say which network it is of; taken for {settings}, "
-            "ReLU between layers",
-            file=sys.stderr,
-        )
-    else:
-        print(f"network of {weights.path}: {settings}", file=sys.stderr)
-    print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}")

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.config import Config
+from gcnmpi.core.own_code import same_network
 from gcnmpi.core.record import Epoch
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
@@ -215,7 +216,8 @@ def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str
     decides = train.patience or train.schedule == "plateau"
     for name, value in _flat(_plain(asdict(config))):
         free = name.startswith(FREE) and not (decides and name == "train.eval_every")
-        if not free and value != values.get(name):
+        same = value == values.get(name) or same_network(value, values.get(name))
+        if not free and not same:
             yield name, values.get(name), value
 
 

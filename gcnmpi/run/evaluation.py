@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
 from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.kernels.interface import Array
+from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.loss import count_correct
 from gcnmpi.nn.metrics import METRICS
 from gcnmpi.nn.metrics.scored import Scored
-from gcnmpi.nn.model import Model
 from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Targets
 from gcnmpi.run.problem import Problem, task_of
 from partition.graph.graph import MASKS, UNLABELLED
+
+
+class Logits(Protocol):
+    """What gives the logits: a model."""
+
+    @property
+    def place(self) -> Place:
+        """Where they are."""
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Columns of the features and of each layer's output; the last are those of the logits."""
+
+    def forward(self) -> Array:
+        """The logits, of an evaluation."""
+
+    def products(self, backward: bool) -> list[Product]:
+        """The scheme's products that computing them takes."""
 
 
 class Evaluation:
@@ -24,7 +44,7 @@ class Evaluation:
     rows, which are brought together where columns are cut over ranks.
     """
 
-    def __init__(self, problem: Problem, model: Model, targets: Targets) -> None:
+    def __init__(self, problem: Problem, model: Logits, targets: Targets) -> None:
         self._problem, self._model, self._targets = problem, model, targets
         self._metrics = chosen_metrics(problem.config.task)
         self._counted = "accuracy" in self._metrics and targets.labels.ndim == 1

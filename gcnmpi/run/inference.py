@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +16,15 @@ from gcnmpi.core.outputs import features_path
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.runtime import Source
 from gcnmpi.layout.writing import write_picked
-from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
+from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute, slice_of
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import Problem, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
-from gcnmpi.run.vertices import read_vertices
+from gcnmpi.run.vertices import picked_vertices
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weights
-from partition.errors import UserError
+from partition.errors import UserError, unknown_name
 from partition.graph.store import open_graph
 from partition.records import atomic_file, map_npy, temporary_name
 
@@ -47,6 +48,8 @@ class Inference:
         Type of the numbers that were written.
     memory : int
         Bytes that were forecast for the rank that needs most.
+    values : array or None
+        On rank 0, where nothing was to be written.
     """
 
     weights: Weights
@@ -54,6 +57,32 @@ class Inference:
     direction: str
     shape: tuple[int, ...]
     dtype: np.dtype
+    memory: int
+    values: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Computed:
+    """The output of a layer on the ranks.
+
+    Attributes
+    ----------
+    problem : Problem
+    weights : Weights
+    result : Matrix
+    depth : int
+        The layer, from 1.
+    picked : (m,) int64 or None
+        The vertices that are wanted.
+    memory : int
+        Bytes that were forecast for the rank that needs most.
+    """
+
+    problem: Problem
+    weights: Weights
+    result: Matrix
+    depth: int
+    picked: np.ndarray | None
     memory: int
 
 
@@ -63,16 +92,63 @@ def infer(
     partition: str | None,
     config: Config,
     weights: str | os.PathLike,
-    out: str | os.PathLike,
+    out: str | os.PathLike | None,
+    *,
+    what: str = "logits",
+    **options: Any,
+) -> Inference:
+    """Run a network with given weights over the whole graph: one row a vertex.
+
+    Parameters
+    ----------
+    graph, partition, config, weights, options
+        See :func:`compute`.
+    out : path or None
+        File to write, (n, width) of the run's dtype, or (n,) int64 for classes: an array
+        (``.npy``), the array ``values`` (``.npz``), or a line a vertex with commas (``.csv``).
+        None: rank 0 gets the array.
+    what : {"logits", "probabilities", "embeddings", "classes"}
+        Without ``layer``: logits; their softmax; the output of the layer before; or the column of
+        the largest logit.
+
+    Raises
+    ------
+    UserError
+        As :func:`compute`; or if the file cannot be written.
+    """
+    if out is not None:
+        make_room(comm, Path(out), "--out")
+    done = compute(comm, graph, partition, config, weights, what=what, **options)
+    problem = done.problem
+    values = _wanted(problem, done.result, done.depth, what)
+    numbers, places, values, n = _rows(done, values)
+    whole = None
+    if out is None:
+        whole = _on_root(problem, numbers, values[places], n)
+    else:
+        _write(problem, Path(out), numbers, places, values, n)
+    columns = () if values.ndim == 1 else (problem.network.widths[done.depth],)
+    return Inference(
+        done.weights, problem.config, problem.direction, (n, *columns), values.dtype, done.memory,
+        whole,
+    )  # fmt: skip
+
+
+def compute(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    config: Config,
+    weights: str | os.PathLike,
     *,
     given: Container[str] = (),
     layer: int | None = None,
     what: str = "logits",
-    rows: str | os.PathLike | None = None,
+    rows: Path | np.ndarray | None = None,
     force: bool = False,
     tell: Callable[[str], None] = lambda line: None,
-) -> Inference:
-    """Run a network with given weights over the whole graph and write one row a vertex.
+) -> Computed:
+    """The output of a layer of a network with given weights, on the whole graph.
 
     Parameters
     ----------
@@ -82,36 +158,31 @@ def infer(
     weights : path
         ``.npz`` of ``train --save-weights``, or a file of another program: see
         :func:`gcnmpi.run.weights.read_weights`. Features that were trained are beside it.
-    out : path
-        File to write, (n, width) of the run's dtype, or (n,) int64 for classes: an array
-        (``.npy``), the array ``values`` (``.npz``), or a line a vertex with commas (``.csv``).
     given : container of str
         Keys of the configuration that the user gave, which the weights may not contradict.
     layer : int, optional
-        Write the output of this layer, from 1.
-    what : {"logits", "probabilities", "embeddings", "classes"}
-        Without ``layer``: logits; their softmax; the output of the layer before; or the column of
-        the largest logit.
-    rows : path, optional
-        Write the rows of these vertices only, in this order: see
-        :func:`gcnmpi.run.vertices.read_vertices`.
+        This layer, from 1; without it, the last one, or that before it for "embeddings".
+    what : str
+        As :func:`infer` takes it.
+    rows : path or array of vertices, optional
+        Only these vertices are wanted, in this order: see :mod:`gcnmpi.run.vertices`.
     force : bool
         Start although a node has less memory than was forecast.
     tell : callable
         Called on rank 0 with what is to be said before the start.
 
-    Returns
-    -------
-    Inference
-
     Raises
     ------
     UserError
         On all ranks, if the weights do not fit the graph or the configuration, a node has too
-        little memory, or a file cannot be read or written.
+        little memory, or a file cannot be read.
     """
 
     def read() -> tuple[Weights, Config, int, np.ndarray | None]:
+        if what not in WHAT:
+            raise unknown_name("output", what, WHAT)
+        if layer is not None and what != "logits":
+            raise UserError(f"--layer {layer} and --what {what} exclude each other")
         stored = open_graph(graph, check=False)
         found = read_weights(weights, config, given)
         taken = as_trained(found, config, given, resolved_direction(stored, config))
@@ -123,9 +194,8 @@ def infer(
         if taken.model.train_features:
             _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))
         depth = _depth(found, layer, what)
-        return found, taken, depth, None if rows is None else read_vertices(stored, Path(rows))
+        return found, taken, depth, None if rows is None else picked_vertices(stored, rows)
 
-    make_room(comm, Path(out), "--out")
     found, config, depth, picked = from_root(comm, read)
     trained = config.model.train_features
     given_features = dataclasses.replace(config.model, input_dropout=0.0, train_features=False)
@@ -146,13 +216,7 @@ def infer(
         problem.scheme, problem.kernel, problem.network, problem.program, problem.stored.graph.n,
         found.parameters, [load_features(problem)], depth,
     )  # fmt: skip
-    values = _wanted(problem, result, depth, what)
-    n = _write(problem, Path(out), result, values, depth, picked)
-    direction = problem.direction
-    return Inference(
-        found, problem.config, direction, (n, *_columns(problem, values, depth)), values.dtype,
-        memory,
-    )  # fmt: skip
+    return Computed(problem, found, result, depth, picked, memory)
 
 
 def _depth(weights: Weights, layer: int | None, what: str) -> int:
@@ -180,18 +244,11 @@ def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarr
     return kernel.to_host(result.array)
 
 
-def _write(
-    problem: Problem,
-    path: Path,
-    result: Matrix,
-    values: np.ndarray,
-    depth: int,
-    picked: np.ndarray | None,
-) -> int:
-    """Write what is wanted of all vertices or of some, in slices; returns how many rows it has."""
+def _rows(done: Computed, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Rows of the result that this rank has: their numbers, their places in values; how many."""
+    problem, result = done.problem, done.result
     comm, scheme, n = problem.comm, problem.scheme, problem.stored.graph.n
-    max_bytes = problem.config.loading.max_buffer_mb * 2**20
-    width = problem.network.widths[depth]
+    width = problem.network.widths[done.depth]
     if scheme.whole_rows:
         block = scheme.block(result.place, width)
         own = block.rows if block.copy == 0 else block.rows[:0]
@@ -199,20 +256,42 @@ def _write(
         values = scheme.original(result.place, values, width)
         mine = slice_of(n, comm.rank, comm.size)
         own = np.arange(mine.start, mine.stop)
-    numbers, places = own, np.arange(len(own))
-    if picked is not None:
-        numbers, places = _picked(own, picked)
-        n = len(picked)
+    if done.picked is None:
+        return own, np.arange(len(own)), values, n
+    return *_picked(own, done.picked), values, len(done.picked)
+
+
+def _on_root(problem: Problem, numbers: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray | None:
+    """All rows in their order on rank 0; None elsewhere."""
+    limit = problem.config.loading.max_buffer_mb * 2**20
+    destination = np.zeros(len(numbers), np.int64)
+    (places, found), _ = redistribute(problem.comm, destination, [numbers, rows], limit)
+    if problem.comm.rank:
+        return None
+    whole = np.empty((n, *rows.shape[1:]), rows.dtype)
+    whole[places] = found
+    return whole
+
+
+def _write(
+    problem: Problem,
+    path: Path,
+    numbers: np.ndarray,
+    places: np.ndarray,
+    values: np.ndarray,
+    n: int,
+) -> None:
+    """Write rows in their order, in slices."""
+    comm, max_bytes = problem.comm, problem.config.loading.max_buffer_mb * 2**20
     whole = path if path.suffix == ".npy" else from_root(comm, lambda: temporary_name(path))
     write_picked(comm, whole, numbers, places, values, n, max_bytes)
     if whole is path:
-        return n
+        return
     try:
         from_root(comm, lambda: _convert(whole, path))
     finally:
         if comm.rank == 0:
             whole.unlink(missing_ok=True)
-    return n
 
 
 def _picked(own: np.ndarray, picked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -222,10 +301,6 @@ def _picked(own: np.ndarray, picked: np.ndarray) -> tuple[np.ndarray, np.ndarray
     inside = np.flatnonzero(places < len(own))
     inside = inside[own[order[places[inside]]] == picked[inside]]
     return inside, order[places[inside]]
-
-
-def _columns(problem: Problem, values: np.ndarray, depth: int) -> tuple[int, ...]:
-    return () if values.ndim == 1 else (problem.network.widths[depth],)
 
 
 def _with_features(problem: Problem, path: Path, width: int) -> Problem:

@@ -65,7 +65,7 @@ class Result:
 def train(
     problem: Problem,
     out: Path | None = None,
-    on_epoch: Callable[[Epoch], None] = lambda epoch: None,
+    on_epoch: Callable[[Epoch], bool | None] = lambda epoch: None,
     resume: str = "never",
     stop: Callable[[], int] = lambda: 0,
 ) -> Result:
@@ -78,7 +78,8 @@ def train(
         Folder of the run, made if need be; the record of an earlier run in it is kept as
         ``run.previous.jsonl``. None: no record and no checkpoints.
     on_epoch : callable
-        Called on every rank after each epoch.
+        Called on every rank after each epoch. The run ends where it returns True, which it does on
+        all of them or on none.
     resume : str
         As :func:`gcnmpi.run.checkpoint.find` takes it.
     stop : callable
@@ -148,7 +149,7 @@ def train(
                 best = best.after(epoch, problem.kernel, model.parameters.flat)
             over = _observed(config, rate, best, epoch)
             write("epoch", **epoch.record(), time=round(time.time(), 3))
-            on_epoch(epoch)
+            over = bool(on_epoch(epoch)) or over
             # A run that has written checkpoints leaves one of its end: it may be given more epochs.
             due = signal or (over and kept) or _checkpoints(config, number, minutes)
             if out is not None and due:
@@ -171,8 +172,8 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
         On all ranks, if one cannot be written; a checkpoint has them then, if that can be written.
     """
     chosen = (
-        (weights, result.epochs[-1].epoch, result.model.parameters.flat),
         (best, result.best.epoch, result.best.flat),
+        (weights, result.epochs[-1].epoch, result.model.parameters.flat),
     )
     with agreed(problem.comm):
         if best is not None and not result.best.epoch:

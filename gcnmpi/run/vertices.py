@@ -1,7 +1,8 @@
-"""Lists of vertices in text files."""
+"""Lists of vertices: text files, or arrays."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,8 @@ from partition.graph.store import StoredGraph
 from partition.records import open_regular
 
 
-def read_vertices(stored: StoredGraph, path: Path) -> np.ndarray:
-    """The vertices that a file names, one a line, in its order: (m,) int64.
+def picked_vertices(stored: StoredGraph, rows: Path | np.ndarray) -> np.ndarray:
+    """The vertices that a file names, one a line, or an array, in its order: (m,) int64.
 
     They are called as in the file that the graph was imported from, if that had names of its own
     (``ids.npy``); else they are numbers from 0.
@@ -22,16 +23,27 @@ def read_vertices(stored: StoredGraph, path: Path) -> np.ndarray:
     UserError
         If the file cannot be read, or names what is no vertex of the graph.
     """
+    if isinstance(rows, Path):
+        return _found(stored, enumerate(_words(rows), start=1), f"{rows}, line")
+    if rows.ndim != 1 or rows.dtype.kind not in "iuU":
+        raise UserError(f"rows are a vector of vertices, not {rows.dtype} {rows.shape}")
+    return _found(stored, enumerate(map(str, rows.tolist())), "rows, entry")
+
+
+def _words(path: Path) -> list[str]:
     try:
         with open_regular(path) as file:
-            words = [line.strip() for line in file.read().decode().splitlines()]
+            return [line.strip() for line in file.read().decode().splitlines()]
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {path}: {reason}") from error
+
+
+def _found(stored: StoredGraph, words: Iterable[tuple[int, str]], where: str) -> np.ndarray:
     ids, n = stored.graph.ids, stored.manifest.n
     known = {} if ids is None else {str(name): i for i, name in enumerate(ids)}
     found = []
-    for number, word in enumerate(words, start=1):
+    for number, word in words:
         if not word:
             continue
         vertex = known.get(word, -1)
@@ -39,9 +51,8 @@ def read_vertices(stored: StoredGraph, path: Path) -> np.ndarray:
             vertex = int(word)
         if not 0 <= vertex < n:
             raise UserError(
-                f"{path}, line {number}: {word!r} is no vertex of {stored.path}",
-                "one vertex a line"
-                + (f", 0 to {n - 1}" if ids is None else ", as it was imported"),
+                f"{where} {number}: {word!r} is no vertex of {stored.path}",
+                f"vertices are 0 to {n - 1}" if ids is None else "vertices, as they were imported",
             )
         found.append(vertex)
     return np.array(found, np.int64)

@@ -24,6 +24,7 @@ import numpy as np
 
 from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table, section_fields
 from gcnmpi.core.outputs import features_path
+from gcnmpi.core.own_code import is_own, same_network
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import write_rows
@@ -153,6 +154,9 @@ def read_weights(path: str | os.PathLike, config: Config, given: Container[str] 
             described, widths, state, called = _shown_by(state, config.model, given)
     if facts is not None:
         described, widths = _network(path, facts), _stored_widths(path, facts)
+        if is_own(described["model.name"]):
+            wanted = config.model.name if "model.name" in given else None
+            described["model.name"] = _own_network(path, described["model.name"], wanted)
     model = dataclasses.replace(
         ModelConfig(), **{k[6:]: v for k, v in described.items() if k.startswith("model.")}
     )
@@ -269,6 +273,28 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         f"{section}.{entry.name}": getattr(getattr(config, section), entry.name)
         for section, entry in _keys()
     }
+
+
+def _own_network(path: Path, stored: str, wanted: str | None) -> str:
+    """What the user calls the network that a file of weights names: no file is run on its word.
+
+    Parameters
+    ----------
+    wanted : str or None
+        The name that the user gave, with its hash.
+    """
+    file = stored.rpartition("@")[0]
+    if wanted is None:
+        raise UserError(
+            f"{path} holds weights of {stored}, a network of a file, which has to be given",
+            f"if you trust it, --set model.name={file}, wherever that is; from Python, model=",
+        )
+    if not same_network(wanted, stored):
+        raise UserError(
+            f"{path} holds weights of {stored}, and {wanted} is another network, or has changed",
+            "the folder of a run keeps the network that was trained, in network.py",
+        )
+    return wanted
 
 
 def _keys() -> Iterator[tuple[str, dataclasses.Field]]:

@@ -25,7 +25,6 @@ from partition.cli.common import (
     working,
 )
 from partition.errors import UserError, unknown_name
-from partition.graph.store import Partition, has_partition, read_partition
 from partition.pipeline import adding, balance
 from partition.pipeline.estimates import Network
 from partition.pipeline.portfolio import AIMS, TIME_LIMIT, add_best
@@ -144,7 +143,7 @@ def add(
 ) -> None:  # fmt: skip
     """Partition a graph and store the result in its folder."""
     if if_missing:
-        there = _found(graph, arguments["name"], k, force)
+        there = adding.existing_partition(graph, arguments["name"], k, force)
         if there is not None:
             emit(describe_partition(there) | {"warnings": []}, as_json, show_added)
             return
@@ -199,21 +198,6 @@ def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:
         )
     if given("seed") and not backend.seeded and not MODELS[model].options:
         raise UserError(f"--seed: nothing is random in the tool {chosen!r}", "leave it out")
-
-
-def _found(graph: Path, name: str | None, k: int, force: bool) -> Partition | None:
-    """The partition of that name, of this graph and into k parts; None if there is none."""
-    if name is None or force:
-        raise UserError("--if-missing needs --name, and excludes --force")
-    if not has_partition(graph, name):
-        return None
-    found = read_partition(graph, name)
-    if found.k != k:
-        raise UserError(
-            f"{graph} has a partition {name!r} into {found.k} parts, not {k}",
-            "give another --name, or remove it first",
-        )
-    return found
 
 
 @click.command(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +13,11 @@ import numpy as np
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import MASKS, Graph, known_vertices
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
-from partition.importing.readers.files import check_file, check_memory
+from partition.importing.readers.files import check_file, check_memory, finite_features
 from partition.importing.readers.numbering import positions, shown_id
 from partition.importing.readers.vertex_files import (
     Rows,
+    checked_targets,
     read_features,
     read_ids,
     read_labels,
@@ -74,43 +75,91 @@ def attach(
     """
     masks = dict(masks or {})
     check_vertex_data(features, labels, targets, masks, seed, ids, mask_numbers)
-    n = graph.n
-    places = _Places(graph, ids, mask_numbers)
+    given: dict[str, _Given] = {}
     if features is not None:
-        width = _random_size(features)
-        found = (
-            _random_features(n, width, seed)
-            if width
-            else places.of_vertices(read_features(features), str(features))
-        )
-        graph = replace(graph, features=found)
-    if labels is not None:
-        classes, names = _random_size(labels), None
-        if classes:
-            found = generator(seed, LABEL_STREAM).integers(classes, size=n, dtype=np.int32)
+        if width := _random_size(features):
+            graph = replace(graph, features=_random_features(graph.n, width, seed))
         else:
-            rows = read_labels(labels)
-            numbers, names = class_labels(rows.values, str(labels))
-            found = places.of_vertices(replace(rows, values=numbers), str(labels))
-        graph = replace(graph, labels=found, class_names=names)
+            given["features"] = read_features(features), str(features)
+    if labels is not None:
+        if classes := _random_size(labels):
+            drawn = generator(seed, LABEL_STREAM).integers(classes, size=graph.n, dtype=np.int32)
+            graph = replace(graph, labels=drawn, class_names=None)
+        else:
+            given["labels"] = read_labels(labels), str(labels)
     if targets is not None:
-        found = places.of_vertices(read_targets(targets), str(targets))
-        graph = replace(graph, targets=found)
-    loaded = {name: _mask_of_file(places, name, path) for name, path in masks.items()}
-    graph = replace(graph, masks=dict(graph.masks) | loaded)
+        given["targets"] = read_targets(targets), str(targets)
+    of_masks = {
+        name: [(read_mask(file, name), str(file)) for file in mask_files(path)]
+        for name, path in masks.items()
+    }
+    graph = _placed(graph, _Places(graph, ids, mask_numbers), given, of_masks)
     _check_masks(graph, masks)
     return graph
 
 
-def _mask_of_file(places: _Places, name: str, path: str | os.PathLike) -> np.ndarray:
-    """(n,) bool, or (n, splits) bool from one file or from one for each split."""
-    files = mask_files(path)
-    if len(files) == 1:
-        return places.mask(read_mask(files[0], name), str(files[0]))
-    found = [places.mask(read_mask(file, name), str(file)) for file in files]
-    for mask, file in zip(found, files, strict=True):
+def attach_arrays(
+    graph: Graph,
+    *,
+    features: np.ndarray | None = None,
+    labels: np.ndarray | None = None,
+    targets: np.ndarray | None = None,
+    masks: Mapping[str, np.ndarray] | None = None,
+) -> Graph:
+    """The graph with vertex data from arrays, row i of which belongs to vertex i.
+
+    They are what :func:`attach` finds in files; in messages they are called x, y, targets and
+    train_mask.
+
+    Raises
+    ------
+    UserError
+        As :func:`attach`.
+    """
+    masks = dict(masks or {})
+    _check_names(masks)
+    given: dict[str, _Given] = {}
+    if features is not None:
+        given["features"] = Rows(finite_features(features, "x")), "x"
+    if labels is not None:
+        given["labels"] = Rows(labels), "y"
+    if targets is not None:
+        given["targets"] = Rows(checked_targets(targets, "targets")), "targets"
+    of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in masks.items()}
+    graph = _placed(graph, _Places(graph, None, None), given, of_masks)
+    _check_masks(graph, {})
+    return graph
+
+
+# Rows, and what they are called in messages.
+_Given = tuple[Rows, str]
+
+
+def _placed(
+    graph: Graph, places: _Places, given: Mapping[str, _Given], masks: Mapping[str, list[_Given]]
+) -> Graph:
+    """The graph with the rows where they belong."""
+    if "features" in given:
+        graph = replace(graph, features=places.of_vertices(*given["features"]))
+    if "labels" in given:
+        rows, where = given["labels"]
+        numbers, names = class_labels(rows.values, where)
+        found = places.of_vertices(replace(rows, values=numbers), where)
+        graph = replace(graph, labels=found, class_names=names)
+    if "targets" in given:
+        graph = replace(graph, targets=places.of_vertices(*given["targets"]))
+    loaded = {name: _mask_of(places, pieces) for name, pieces in masks.items()}
+    return replace(graph, masks=dict(graph.masks) | loaded)
+
+
+def _mask_of(places: _Places, pieces: list[_Given]) -> np.ndarray:
+    """(n,) bool, or (n, splits) bool from one array or from one for each split."""
+    found = [places.mask(*piece) for piece in pieces]
+    if len(found) == 1:
+        return found[0]
+    for mask, (_, where) in zip(found, pieces, strict=True):
         if mask.ndim != 1:
-            raise UserError(f"{file} holds several splits, and is one of several files")
+            raise UserError(f"{where} holds several splits, and is one of several files")
     return np.stack(found, axis=1)
 
 
@@ -147,9 +196,7 @@ def check_vertex_data(
     mask_numbers: str | None = None,
 ) -> None:
     """The mistakes in the arguments of :func:`attach` that show before any file is read."""
-    for name in masks:
-        if name not in MASKS:
-            raise unknown_name("mask", name, MASKS)
+    _check_names(masks)
     generator(seed, FEATURE_STREAM)
     if labels is not None and (_random_size(labels) or 0) > MAX_CLASSES:
         raise UserError(f"{labels!r}: there can be at most {MAX_CLASSES} classes")
@@ -167,6 +214,12 @@ def check_vertex_data(
         check_file(file)
     if ids is not None and str(ids) != SORTED:
         check_file(ids)
+
+
+def _check_names(masks: Iterable[str]) -> None:
+    for name in masks:
+        if name not in MASKS:
+            raise unknown_name("mask", name, MASKS)
 
 
 def check_ids_are_used(

@@ -34,6 +34,7 @@ from partition.graph.store import (
     has_partition,
     open_graph,
     partition_lock,
+    read_partition,
     write_partition,
 )
 from partition.importing.partfile import read_parts
@@ -250,6 +251,25 @@ def import_parts(
             mixed=mixed_record(stored.graph, stored.manifest, parts, k),
         )
         return write_partition(stored.path, partition, overwrite=overwrite)
+
+
+def existing_partition(path: Path, name: str | None, k: int, overwrite: bool) -> Partition | None:
+    """The partition of that name and of this graph; None if there is none.
+
+    Raises
+    ------
+    UserError
+        If it has not k parts; or there is no name, or what has it was to be replaced.
+    """
+    if name is None or overwrite:
+        raise UserError("--if-missing needs --name, and excludes --force")
+    found = read_partition(path, name) if has_partition(path, name) else None
+    if found is not None and found.k != k:
+        raise UserError(
+            f"{path} has a partition {name!r} into {found.k} parts, not {k}",
+            "give another --name, or remove it first",
+        )
+    return found
 
 
 def measure_both(

@@ -4,7 +4,7 @@ Every ```bash and ```python block of README.md and docs/*.md is executed, page b
 empty folder with configs/ (whose trainings are cut short) and planetoid/data/ (a local copy of
 Cora) beside it. Blocks of other kinds are illustrations. The commands ./scripts/… are left out: CI
 calls them, and a test that ran the tests would never end. Python that needs torch runs where torch
-is installed.
+is installed. What begins with the name of a file, "# story.py", is saved; later commands run it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def as_script(page: Path) -> str:
         if language == "bash" and not text.startswith("./scripts/"):
             pieces.append(text)
         elif language == "python" and ("torch" not in text or importlib.util.find_spec("torch")):
-            pieces.append(f"python - <<'END_OF_BLOCK'\n{text}END_OF_BLOCK\n")
+            named = re.match(r"# (\w+\.py)\n", text)
+            file = named[1] if named else ".block.py"
+            pieces.append(f"cat > {file} <<'END_OF_BLOCK'\n{text}END_OF_BLOCK\n")
+            pieces += [] if named else [f"python {file}\n"]
     return "".join(pieces)
 
 

@@ -5,8 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gcnmpi.cli import common, main, repeated
+from gcnmpi.cli import common, main
 from gcnmpi.mpi.comm import rest_until_all
+from gcnmpi.run import training
 from partition.errors import UserError
 
 COMMANDS = {
@@ -35,7 +36,7 @@ def test_a_command_is_watched(monkeypatch, tmp_path, name):
         raise Watched(seconds, rank)
         yield
 
-    for module in (main, common, repeated):
+    for module in (main, common, training):
         monkeypatch.setattr(module, "watchdog", watchdog)
     monkeypatch.chdir(tmp_path)
     words = [*COMMANDS[name].split(), "--set", "comm.timeout=7"]

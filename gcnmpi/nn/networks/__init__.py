@@ -1,8 +1,9 @@
 """Networks: one short file each, which describes it with a builder. And what each can be told."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from gcnmpi.core.own_code import is_own, load_network
 from gcnmpi.core.settings import key
 from partition.graph.graph import NORMALIZATIONS
 from partition.registry import Registry
@@ -137,7 +138,28 @@ class MatrixOptions:
 STACK = (HiddenOptions, ResidualOptions, JumpOptions)
 
 
-NETWORKS = Registry(
+class Networks(Registry):
+    """The networks that come along, and those of a user's files: see :mod:`gcnmpi.core.own_code`.
+
+    Which options the latter read is not known here: they may be any.
+    """
+
+    def get(self, name: str) -> Any:
+        """The function that builds a network."""
+        return load_network(name) if is_own(name) else super().get(name)
+
+    def keys(self, name: str) -> list[str]:
+        """The keys that a network has and not every other one."""
+        if not is_own(name):
+            return super().keys(name)
+        every = (key for one in self.options for key in super(Networks, self).keys(one))
+        return list(dict.fromkeys(every))
+
+    def __contains__(self, name: object) -> bool:
+        return is_own(name) or super().__contains__(name)
+
+
+NETWORKS = Networks(
     "model",
     {
         "gcn": "gcnmpi.nn.networks.gcn:build",

@@ -48,7 +48,7 @@ def read(path: Path, layout: Layout | None = None) -> Source:
     names = npz_names(path)
     if "format" in names:
         matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
-        return Source(**_arcs(matrix, where), format="npz")
+        return Source(**arcs_of(matrix, where), format="npz")
     arrays = read_npz(path, WANTED)
     adjacency = _prefix(arrays, ADJACENCY)
     if adjacency is None:
@@ -57,7 +57,7 @@ def read(path: Path, layout: Layout | None = None) -> Source:
             f"{path} has no array adj_indptr; it holds {found}",
             "an npz is one of gnn-benchmark or of scipy.sparse.save_npz",
         )
-    arcs = _arcs(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data")
+    arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data")
     features = _features(arrays, where)
     labels, class_names = None, None
     if name := _one(arrays, LABELS, where):
@@ -75,9 +75,16 @@ WANTED = frozenset(
 )
 
 
-def _arcs(
+def arcs_of(
     matrix: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]], where: str
 ) -> dict[str, Any]:
+    """``n``, ``source``, ``target`` and ``weights`` out of a checked CSR matrix, row = source.
+
+    Raises
+    ------
+    UserError
+        If it is not square, without vertices, or has an entry that is not finite.
+    """
     indptr, indices, data, (rows, columns) = matrix
     if rows != columns:
         raise UserError(f"{where}: the adjacency matrix is {rows} x {columns}, not square")

@@ -74,22 +74,24 @@ def read_targets(path: str | os.PathLike) -> Rows:
         kind = _kind(path)
         if kind == "text":
             rows = read_target_table(path)
-            return Rows(_targets(rows.values, path), rows.ids)
+            return Rows(checked_targets(rows.values, str(path)), rows.ids)
         if kind == "npz":
-            return Rows(_targets(_choose(read_npz(path, kinds=NUMBERS), TARGETS, path), path))
-        return Rows(_targets(_read_npy(path, kind), path))
+            array = _choose(read_npz(path, kinds=NUMBERS), TARGETS, path)
+            return Rows(checked_targets(array, str(path)))
+        return Rows(checked_targets(_read_npy(path, kind), str(path)))
 
 
-def _targets(array: np.ndarray, path: Path) -> np.ndarray:
+def checked_targets(array: np.ndarray, where: str) -> np.ndarray:
+    """(n, c) float32, or float64 where that loses digits, out of numbers; see above."""
     if array.ndim not in (1, 2) or array.dtype.kind not in "biuf" or 0 in array.shape[1:]:
         raise UserError(
-            f"{path}: targets are rows of numbers, NaN where unknown, not {array.dtype} "
+            f"{where}: targets are rows of numbers, NaN where unknown, not {array.dtype} "
             f"{array.shape}"
         )
     wide = np.asarray(array, np.float64, order="C").reshape(len(array), -1)
     if np.isinf(wide).any():
         row, column = np.argwhere(np.isinf(wide))[0]
-        raise UserError(f"{path}: target {column} of vertex {row} is infinite", "NaN: unknown")
+        raise UserError(f"{where}: target {column} of vertex {row} is infinite", "NaN: unknown")
     with np.errstate(over="ignore"):
         narrow = wide.astype(np.float32)
     return narrow if np.array_equal(narrow, wide, equal_nan=True) else wide

@@ -1,0 +1,5 @@
+"""What ``import gcnmpi`` gives: graphs, training, inference, records of runs, launches of ranks.
+
+Functions that train or infer are called by all ranks alike, as the rest of an MPI program; a
+process that was not started by mpirun is one rank.
+"""

@@ -1,0 +1,279 @@
+"""Graph folders from Python: made of arrays or files, opened, partitioned.
+
+Under mpirun all ranks call these functions; rank 0 does the work, which is serial.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.api.ranks import on_root
+from partition.graph import store
+from partition.graph.manifest import Manifest, Partition
+from partition.graph.sparse_rows import SparseRows
+from partition.graph.store import StoredGraph
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Graph:
+    """A graph folder.
+
+    Attributes
+    ----------
+    path : Path
+    manifest : Manifest
+        What the folder says of itself.
+    """
+
+    path: Path
+    manifest: Manifest
+    _stored: StoredGraph
+    _temporary: tempfile.TemporaryDirectory | None = field(default=None)
+
+    @property
+    def n(self) -> int:
+        """Number of vertices."""
+        return self.manifest.n
+
+    @property
+    def nnz(self) -> int:
+        """Number of arcs."""
+        return self.manifest.nnz
+
+    @property
+    def directed(self) -> bool:
+        """Whether there is an arc without its reverse."""
+        return self.manifest.directed
+
+    @property
+    def features(self) -> np.ndarray | SparseRows | None:
+        """(n, d) float32, mapped from the file; None without features."""
+        return self._stored.graph.features
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """(n,) int32, −1 for a vertex without one, mapped from the file; None without labels."""
+        return self._stored.graph.labels
+
+    @property
+    def targets(self) -> np.ndarray | None:
+        """(n, c) numbers, NaN where unknown, mapped from the file; None without targets."""
+        return self._stored.graph.targets
+
+    @property
+    def masks(self) -> Mapping[str, np.ndarray]:
+        """ "train", "val" and "test", those that there are: (n,) bool, or (n, splits) bool."""
+        return self._stored.graph.masks
+
+    @property
+    def ids(self) -> np.ndarray | None:
+        """(n,) ids of the vertices in the source file; None where they were 0..n−1."""
+        return self._stored.graph.ids
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """Names of the classes; None where they are their numbers."""
+        return self._stored.graph.class_names
+
+    @property
+    def classes(self) -> int:
+        """Number of classes; 0 without labels."""
+        return self.manifest.classes
+
+    def adjacency(self) -> Any:
+        """A as a SciPy CSR matrix with a row for each source, in memory."""
+        return self._stored.graph.adjacency()
+
+    def partitions(self) -> list[str]:
+        """Names of the partitions in the folder, sorted."""
+        return store.list_partitions(self.path)
+
+    def partition(self, name: str) -> Partition:
+        """A partition: ``parts`` (n,) int32, ``k``, its metrics and how it was made.
+
+        Raises
+        ------
+        UserError
+            If there is none of that name, or it is damaged.
+        """
+        return store.read_partition(self.path, name)
+
+    def add_partition(
+        self,
+        model: str = "hp",
+        k: int = 2,
+        *,
+        name: str | None = None,
+        refine: bool = False,
+        if_missing: bool = False,
+        overwrite: bool = False,
+        **options: Any,
+    ) -> Partition:
+        """Partition the graph, as ``gcn-partition add``, and store the result in its folder.
+
+        Parameters
+        ----------
+        model : str
+            ``gp``, ``hp``, ``mg``, ``rp``, ``block``, ``shp``; or ``auto``, which tries several.
+        k : int
+            Number of parts: one for each rank.
+        name : str, optional
+            Default: ``MODEL-K``.
+        refine : bool
+            Refine the result, so that fewer rows are sent.
+        if_missing : bool
+            Return the partition of that name if the folder has it.
+        overwrite : bool
+            Replace a partition of that name.
+        **options
+            See :func:`partition.pipeline.adding.add_partition`; for ``auto``,
+            :func:`partition.pipeline.portfolio.add_best`.
+
+        Raises
+        ------
+        UserError
+            As ``gcn-partition add``, on all ranks.
+        """
+
+        def make() -> str:
+            from partition.backends.catalogue import AUTO, MODELS
+            from partition.pipeline.adding import add_partition, existing_partition
+            from partition.pipeline.portfolio import add_best
+            from partition.refinement.objective import OBJECTIVES
+
+            called = name or (f"{model}-{k}" if if_missing else None)
+            if if_missing:
+                there = existing_partition(self.path, called, k, overwrite)
+                if there is not None:
+                    return there.name
+            shared: dict[str, Any] = {"name": called, "overwrite": overwrite, **options}
+            if refine:
+                exchange = MODELS[model].exchange if model in MODELS else "rows"
+                shared["objective" if model == AUTO else "refine"] = OBJECTIVES[exchange]
+            if model == AUTO:
+                return add_best(self.path, k, **shared).name
+            return add_partition(self.path, model, k, **shared).name
+
+        return self.partition(on_root(make))
+
+    def remove_partition(self, *names: str) -> None:
+        """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
+        on_root(lambda: store.remove_partition(self.path, *names))
+
+    def __repr__(self) -> str:
+        kind = "directed" if self.directed else "undirected"
+        return f"<graph {self.path}: {self.n} vertices, {self.nnz} arcs, {kind}>"
+
+
+def open(path: str | os.PathLike) -> Graph:
+    """Open a graph folder; nothing is read but what is asked for.
+
+    Raises
+    ------
+    UserError
+        If it is none, of another version, or damaged.
+    """
+    on_root(lambda: store.open_graph(path, check=False).path)  # its mistake is that of all ranks
+    stored = store.open_graph(path, check=False)
+    return Graph(stored.path, stored.manifest, stored)
+
+
+def from_arrays(
+    edge_index: Any,
+    x: Any = None,
+    y: Any = None,
+    *,
+    folder: str | os.PathLike | None = None,
+    train_mask: Any = None,
+    val_mask: Any = None,
+    test_mask: Any = None,
+    targets: Any = None,
+    edge_weight: Any = None,
+    n: int | None = None,
+    **options: Any,
+) -> Graph:
+    """Make a graph folder out of arrays: of NumPy, SciPy or PyTorch, or what NumPy takes for one.
+
+    Parameters
+    ----------
+    edge_index : (2, E) integers, or SciPy sparse matrix
+        Sources and targets of the arcs, as in PyTorch Geometric; or an (n, n) matrix with a row for
+        each source.
+    x : (n, d) numbers, or SciPy sparse matrix, optional
+        Features.
+    y : (n,) integers or texts, optional
+        Classes, −1 for a vertex without one.
+    folder : path, optional
+        Where to make it; its name ends in ``.graph``. Without it, a temporary one, which is deleted
+        with the graph that is returned.
+    train_mask, val_mask, test_mask : arrays, optional
+        (n,) bool, or numbers of vertices; or (n, splits) bool.
+    targets : (n,) or (n, c) numbers, optional
+        To learn in place of classes: NaN where unknown.
+    edge_weight : (E,) numbers, optional
+    n : int, optional
+        Number of vertices, where neither ``x`` nor ``y`` has a row for each.
+    **options
+        ``undirected``, ``direction``, ``duplicates``, ``self_loops``, ``overwrite``: see
+        :func:`partition.importing.arrays.import_arrays`.
+
+    Raises
+    ------
+    UserError
+        On all ranks: as ``gcn-partition import``.
+    """
+    masks = {"train": train_mask, "val": val_mask, "test": test_mask}
+    temporary = None
+
+    def make() -> Path:
+        from partition.importing.arrays import import_arrays
+
+        nonlocal temporary
+        if folder is not None:
+            path = Path(folder)
+        else:
+            temporary = tempfile.TemporaryDirectory(prefix="gcnmpi-", ignore_cleanup_errors=True)
+            path = Path(temporary.name) / "arrays.graph"
+        given = {name: mask for name, mask in masks.items() if mask is not None}
+        import_arrays(
+            path, edge_index, edge_weight=edge_weight, n=n, features=x, labels=y, targets=targets,
+            masks=given, **options,
+        )  # fmt: skip
+        return path
+
+    path = on_root(make)
+    stored = store.open_graph(path, check=False)
+    return Graph(stored.path, stored.manifest, stored, temporary)
+
+
+def from_file(source: str | os.PathLike, folder: str | os.PathLike, **options: Any) -> Graph:
+    """Make a graph folder out of a graph file, as ``gcn-partition import``.
+
+    Parameters
+    ----------
+    source : path
+    folder : path
+        Its name ends in ``.graph``.
+    **options
+        See :func:`partition.importing.assemble.import_graph`.
+
+    Raises
+    ------
+    UserError
+        On all ranks: as ``gcn-partition import``.
+    """
+
+    def make() -> None:
+        from partition.importing.assemble import import_graph
+
+        import_graph(source, folder, **options)
+
+    on_root(make)
+    return open(folder)

@@ -1,0 +1,150 @@
+"""Inference and metrics of given weights, from Python."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.api.graph import Graph
+from gcnmpi.api.ranks import ranks_of
+from gcnmpi.api.record import Run
+from gcnmpi.api.settings import Network, Settings, configured
+from gcnmpi.api.training import ALIKE, path_of
+from gcnmpi.core.config import Config
+from gcnmpi.core.outputs import RESULTS, check_distinct, check_suffix, features_path
+from gcnmpi.core.watch import watchdog
+from gcnmpi.mpi.comm import Comm, agreed, check_same
+from gcnmpi.report.outcome import undescribed
+from gcnmpi.run import inference
+from gcnmpi.run.claims import Claims
+from gcnmpi.run.scoring import evaluate_weights
+
+
+def infer(
+    graph: Graph | str | os.PathLike,
+    weights: Run | str | os.PathLike,
+    *,
+    partition: str | None = None,
+    what: str = "logits",
+    layer: int | None = None,
+    rows: Any = None,
+    out: str | os.PathLike | None = None,
+    model: Network = None,
+    config: Settings = None,
+    force: bool = False,
+    comm: Any = None,
+    **settings: Any,
+) -> np.ndarray | None:
+    """Run a network with given weights over the whole graph, as ``gcnmpi infer``: a row a vertex.
+
+    All ranks call it with the same arguments.
+
+    Parameters
+    ----------
+    graph, partition, config, comm, **settings
+        See :func:`gcnmpi.train`. Network and matrix are those of the weights.
+    weights : Run or path
+        A run, whose last weights are taken (``run.weights_file("best")`` are the best ones); or a
+        file of weights of this or another program.
+    what : {"logits", "probabilities", "embeddings", "classes"}
+    layer : int, optional
+        The output of this layer, from 1, in place of the logits.
+    rows : vertices or path, optional
+        Only these vertices, in this order: as they were called in the source file; or a file with
+        one a line.
+    out : path, optional
+        File to write, ``.npy``, ``.npz`` or ``.csv``; without it, rank 0 gets the array.
+    model : str or function, optional
+        The network, where the weights do not describe it or it is one's own.
+    force : bool
+        Start although a node has less memory than was forecast.
+
+    Returns
+    -------
+    array or None
+        On rank 0, unless ``out`` is given: (n, width) of the run's dtype, or (n,) int64 classes.
+
+    Raises
+    ------
+    UserError
+        On all ranks, for whatever ``gcnmpi infer`` refuses.
+    """
+    ranks = ranks_of(comm)
+    with agreed(ranks):
+        file, target = _file_of(weights), None if out is None else Path(out)
+        check_suffix("out", target, RESULTS)
+        inputs = {"graph": path_of(graph), "weights": file, "its features": features_path(file)}
+        check_distinct({**inputs, "out": target})
+    picked = Path(rows) if isinstance(rows, str | os.PathLike) else rows
+    if picked is not None and not isinstance(picked, Path):
+        picked = np.asarray(picked)
+    asked = {"what": what, "layer": layer, "out": target}
+    with (
+        configured(ranks, config, model, settings) as (full, given),
+        _guarded(ranks, full, path_of(graph), partition, asked),
+    ):
+        done = inference.infer(
+            ranks, path_of(graph), partition, full, file, target, what=what, given=given,
+            layer=layer, rows=picked, force=force,
+        )  # fmt: skip
+    if ranks.rank == 0 and not done.weights.described:
+        warnings.warn(undescribed(done), stacklevel=2)
+    return done.values
+
+
+def evaluate(
+    graph: Graph | str | os.PathLike,
+    weights: Run | str | os.PathLike,
+    *,
+    partition: str | None = None,
+    model: Network = None,
+    config: Settings = None,
+    comm: Any = None,
+    **settings: Any,
+) -> dict[str, float | None]:
+    """The metrics of given weights on a graph: "train_accuracy", "val_accuracy" …, on all ranks.
+
+    Parameters
+    ----------
+    graph, weights, partition, model, config, comm, **settings
+        See :func:`infer`. ``task_name`` and ``task_metrics`` choose what is measured.
+
+    Returns
+    -------
+    dict of str to float
+        None for a mask that the graph does not have, and where a metric is not defined.
+
+    Raises
+    ------
+    UserError
+        On all ranks: as :func:`infer`; or if the graph has not the labels of the task.
+    """
+    ranks = ranks_of(comm)
+    with agreed(ranks):
+        file = _file_of(weights)
+    with (
+        configured(ranks, config, model, settings) as (full, given),
+        _guarded(ranks, full, path_of(graph), partition, {}),
+    ):
+        return evaluate_weights(ranks, path_of(graph), partition, full, file, given=given)
+
+
+@contextmanager
+def _guarded(
+    ranks: Comm, config: Config, graph: Path, partition: str | None, asked: dict[str, Any]
+) -> Iterator[None]:
+    """Ranks that ask for the same, while the graph is theirs."""
+    with watchdog(config.comm.timeout, ranks.rank), Claims(ranks, "gcnmpi.infer") as claims:
+        check_same(ranks, {"configuration": config, "partition": partition} | asked, ALIKE)
+        claims.graph(graph, partition)
+        yield
+
+
+def _file_of(weights: Run | str | os.PathLike) -> Path:
+    return weights.weights_file() if isinstance(weights, Run) else Path(weights)

@@ -1,0 +1,31 @@
+"""What all ranks do alike, in a program under mpirun and in one that is alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gcnmpi.core.launch import launched
+
+if TYPE_CHECKING:
+    from gcnmpi.mpi.comm import Comm
+
+T = TypeVar("T")
+
+
+def ranks_of(comm: Any) -> Comm:
+    """The communicator that was given, or that of all ranks, with which MPI starts if need be."""
+    if comm is not None:
+        return comm
+    from gcnmpi.mpi.script import world
+
+    return world()
+
+
+def on_root(make: Callable[[], T]) -> T:
+    """What ``make()`` returns on rank 0, on every rank; in a process that is alone, without MPI."""
+    if not launched():
+        return make()
+    from gcnmpi.mpi.script import told, world
+
+    return told(world(), make)

@@ -1,0 +1,156 @@
+"""The record of a run, and its weights, as arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.outputs import BEST_WEIGHTS, LAST_WEIGHTS
+from gcnmpi.core.record import RunRecord, read_run
+from partition.errors import UserError, unknown_name
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Run:
+    """A run of ``gcnmpi.train`` or ``gcnmpi train``, by its folder, as far as it has come.
+
+    Parameters
+    ----------
+    path : path
+        Folder of the run.
+
+    Raises
+    ------
+    UserError
+        If there is no record of a run, or it is damaged.
+    """
+
+    path: Path
+    record: RunRecord = field(default=None)  # type: ignore[assignment]
+
+    def __init__(self, path: str | os.PathLike, record: RunRecord | None = None) -> None:
+        object.__setattr__(self, "path", Path(path))
+        object.__setattr__(self, "record", read_run(path) if record is None else record)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The whole configuration: ``config["model"]["hidden"]``."""
+        return self.record.start["config"]
+
+    @property
+    def epochs(self) -> dict[str, np.ndarray]:
+        """An array of each field, with an entry for each epoch.
+
+        "epoch" is int64; "loss", "seconds", "val_accuracy" … are float64, NaN where a metric was
+        not evaluated.
+        """
+        lines = self.record.epochs
+        names = [name for name in (lines[0] if lines else _FIELDS) if name not in _NOT_FIELDS]
+        columns = {name: [line.get(name) for line in lines] for name in names}
+        kinds = {name: np.int64 if name == "epoch" else np.float64 for name in names}
+        return {name: np.array(column, kinds[name]) for name, column in columns.items()}
+
+    def epochs_frame(self) -> Any:
+        """The same as a pandas data frame, by epoch.
+
+        Raises
+        ------
+        UserError
+            If pandas is not installed.
+        """
+        try:
+            import pandas
+        except ModuleNotFoundError as error:
+            raise UserError(
+                "epochs_frame needs the Python package 'pandas'",
+                "pip install pandas; epochs gives NumPy arrays",
+            ) from error
+        return pandas.DataFrame(self.epochs).set_index("epoch")
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What the run was and how it ended: the fields of its first and its last record."""
+        start = {name: value for name, value in self.record.start.items() if name != "config"}
+        return start | (self.record.end or self.record.stop or {})
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has come to its end."""
+        return self.record.end is not None
+
+    @property
+    def last(self) -> dict[str, Any]:
+        """The last epoch: its loss, metrics and seconds; empty before there is one."""
+        return _fields(self.record.epochs[-1]) if self.record.epochs else {}
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The epoch of the best validation metric; empty where nothing was validated."""
+        found = [line for line in self.record.epochs if line["epoch"] == self.best_epoch]
+        return _fields(found[0]) if found else {}
+
+    @property
+    def best_epoch(self) -> int | None:
+        """Its number; None where nothing was validated, or before the end."""
+        return (self.record.end or {}).get("best_epoch")
+
+    def weights(self, which: str = "last") -> dict[str, np.ndarray]:
+        """The weights of the last or of the best epoch, by PyTorch Geometric's names.
+
+        Parameters
+        ----------
+        which : {"last", "best"}
+
+        Raises
+        ------
+        UserError
+            As :meth:`weights_file`.
+        """
+        from gcnmpi.run.tensor_files import read_tensors
+
+        return dict(read_tensors(self.weights_file(which)))
+
+    def weights_file(self, which: str = "last") -> Path:
+        """The file of these weights.
+
+        Raises
+        ------
+        UserError
+            If the folder has none, or one of another epoch.
+        """
+        from gcnmpi.run.weights import read_facts
+
+        if which not in _FILES:
+            raise unknown_name("weights", which, _FILES)
+        path, epoch = self.path / _FILES[which], self.last if which == "last" else self.best
+        if not path.exists():
+            option = "--save-weights" if which == "last" else "--save-best"
+            raise UserError(
+                f"there are no weights {path}",
+                f"gcnmpi.train writes them at the end of a run, gcnmpi train with {option} {path}",
+            )
+        facts = read_facts(path) or {}
+        if [facts.get(name) for name in ("epoch", "loss")] != [
+            epoch.get("epoch"),
+            epoch.get("loss"),
+        ]:
+            raise UserError(f"{path} does not hold the weights of the {which} epoch of this run")
+        return path
+
+    def __repr__(self) -> str:
+        state = "finished" if self.finished else "not finished"
+        return f"<run {self.path}: {len(self.record.epochs)} epochs, {state}>"
+
+
+_FILES = {"last": LAST_WEIGHTS, "best": BEST_WEIGHTS}
+_FIELDS = ("epoch", "loss", "seconds")
+_NOT_FIELDS = ("event", "time")
+
+
+def _fields(line: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in line.items() if name not in _NOT_FIELDS}

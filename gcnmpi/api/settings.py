@@ -1,0 +1,83 @@
+"""The configuration of a call: a file or a mapping, and keywords over it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from gcnmpi.core.config import Config, key_fields, read_config
+from gcnmpi.core.own_code import handed_over
+from gcnmpi.mpi.comm import Comm, agreed
+from partition.errors import UserError, unknown_name
+
+Settings = str | os.PathLike | Mapping[str, Any] | None
+Network = str | Callable | None
+
+
+@contextlib.contextmanager
+def configured(
+    comm: Comm,
+    config: Settings,
+    model: Network,
+    keywords: Mapping[str, Any],
+    under: tuple[str, ...] = (),
+) -> Iterator[tuple[Config, frozenset[str]]]:
+    """The configuration, and the full names of the keys that were given.
+
+    It holds in this block: a network that is an object has a name in it.
+
+    Parameters
+    ----------
+    comm : communicator
+        Of the ranks that all do this.
+    config : path or mapping, optional
+        A TOML file; or keys with their values, ``{"model.hidden": [64]}`` or
+        ``{"model": {"hidden": [64]}}``.
+    model : str or function, optional
+        The key ``model.name``; or a function ``build(model, features, classes)``.
+    keywords : mapping of str to value
+        Keys with a "_" for the dot: ``model_hidden``, ``train_lr``, ``dtype``.
+    under : tuple of str
+        Settings that everything else goes over.
+
+    Raises
+    ------
+    UserError
+        On all ranks: as :func:`gcnmpi.core.config.read_config`.
+    """
+    with contextlib.ExitStack() as stack:
+        with agreed(comm):
+            found = _configured(config, model, keywords, under, stack)
+        yield found
+
+
+def _configured(
+    config: Settings,
+    model: Network,
+    keywords: Mapping[str, Any],
+    under: tuple[str, ...],
+    stack: contextlib.ExitStack,
+) -> tuple[Config, frozenset[str]]:
+    file = config if isinstance(config, str | os.PathLike) else None
+    values = {} if file is not None or config is None else dict(_flat(config))  # type: ignore
+    names = {name.replace(".", "_"): name for name, _, _ in key_fields()}
+    for word, value in keywords.items():
+        if word not in names:
+            raise unknown_name("keyword", word, names)
+        values[names[word]] = value
+    if model is not None:
+        if "model.name" in values:
+            raise UserError("model and model.name say the same: give one of them")
+        is_name = isinstance(model, str)
+        values["model.name"] = model if is_name else stack.enter_context(handed_over(model))
+    return read_config(file, under, values=values)
+
+
+def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

@@ -1,0 +1,173 @@
+"""Training from Python, and its proof."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.api.graph import Graph
+from gcnmpi.api.ranks import ranks_of
+from gcnmpi.api.record import Run
+from gcnmpi.api.settings import Network, Settings, configured
+from gcnmpi.core.outputs import Training, check_training_files
+from gcnmpi.core.record import Epoch, read_run
+from gcnmpi.core.watch import EXIT_REQUEUE
+from gcnmpi.mpi.comm import agreed, check_same, from_root
+from gcnmpi.mpi.script import told
+from gcnmpi.report.progress import Progress
+from gcnmpi.run.problem import Problem
+from gcnmpi.run.training import Guard, guarded, train_run
+
+Callback = Callable[[dict[str, Any]], Any]
+ALIKE = "all ranks call it with the same arguments"
+
+
+class Stopped(SystemExit):
+    """A signal asked a run to stop: it has written a checkpoint, and the same call goes on from it.
+
+    A script that does not catch it ends with exit code 75, as ``gcnmpi train`` does.
+    """
+
+
+def train(
+    graph: Graph | str | os.PathLike,
+    partition: str | None = None,
+    *,
+    model: Network = None,
+    config: Settings = None,
+    out: str | os.PathLike | None = None,
+    resume: str = "auto",
+    callbacks: Sequence[Callback] = (),
+    progress: bool = False,
+    comm: Any = None,
+    **settings: Any,
+) -> Run:
+    """Train on a graph, as ``gcnmpi train`` does: all ranks call it with the same arguments.
+
+    A run that is complete in ``out``, of the same graph and configuration, is not run again, and
+    one that was interrupted goes on from its last checkpoint. The folder of the run also gets
+    ``weights.npz``, ``best.npz`` where there is something to validate, and ``network.py``
+    if ``model`` is a network of one's own.
+
+    Parameters
+    ----------
+    graph : Graph or path
+    partition : str, optional
+        Name of a partition into as many parts as there are ranks; one rank needs none.
+    model : str or function, optional
+        A network that comes along (``"sage"``), one in a file (``"my_file.py:build"``), or a
+        function ``build(model, features, classes)`` that describes one.
+    config : path or mapping, optional
+        A TOML file; or keys with their values, ``{"model.hidden": [64]}``.
+    out : path, optional
+        Folder of the run; default: ``runs/GRAPH-PARTITION-DATE``.
+    resume : str
+        "auto", "never", or the path of a checkpoint or of a run to go on from.
+    callbacks : sequence of callable
+        Each is called on rank 0 after every epoch with its record, a dict with "epoch", "loss",
+        "seconds" and the metrics ("val_accuracy" …). If one returns True or "stop", the run ends
+        there; what one raises, all ranks raise.
+    progress : bool
+        Show the epochs on the standard error stream.
+    comm : communicator, optional
+        Of mpi4py; default: all ranks.
+    **settings
+        Keys of the configuration with a "_" for the dot: ``model_hidden=[64]``, ``train_lr=0.01``,
+        ``dtype="float64"``.
+
+    Returns
+    -------
+    Run
+
+    Raises
+    ------
+    UserError
+        On all ranks, for whatever ``gcnmpi train`` refuses.
+    Stopped
+        If SIGUSR1, SIGTERM or a first Ctrl-C asked for an end.
+    """
+    comm = ranks_of(comm)
+    with configured(comm, config, model, settings) as (full, _):
+        folder = None if out is None else Path(out)
+        asked = Training(path_of(graph), partition, full, folder, None, None, resume, keeps=True)
+        with agreed(comm):
+            check_training_files(asked)
+        with guarded(comm, full, "gcnmpi.train") as guard:
+            here = {"configuration": full, "out": folder, "partition": partition, "resume": resume}
+            check_same(comm, here | {"number of callbacks": len(callbacks)}, ALIKE)
+
+            def begin(problem: Problem) -> contextlib.AbstractContextManager[Callable]:
+                for warning in problem.warnings if comm.rank == 0 and not progress else ():
+                    warnings.warn(warning, stacklevel=4)  # where this function was called
+                return _epochs(problem, guard, callbacks, progress)
+
+            done = train_run(comm, asked, guard, begin)
+    if done.stopped:
+        raise Stopped(0 if comm.rank else EXIT_REQUEUE)
+    return Run(done.folder, from_root(comm, lambda: read_run(done.folder)))
+
+
+def verify(
+    graph: Graph | str | os.PathLike,
+    partition: str | None = None,
+    *,
+    model: Network = None,
+    config: Settings = None,
+    comm: Any = None,
+    **settings: Any,
+) -> bool:
+    """Whether a run equals one serial process, as ``gcnmpi verify``, which prints a table.
+
+    Parameters
+    ----------
+    graph, partition, model, config, comm, **settings
+        See :func:`train`; in float64 unless ``dtype`` says otherwise.
+    """
+    from gcnmpi.proof.verify import verify as run
+
+    comm, path = ranks_of(comm), path_of(graph)
+    with (
+        configured(comm, config, model, settings, under=("dtype=float64",)) as (full, _),
+        guarded(comm, full, "gcnmpi.verify") as guard,
+    ):
+        check_same(comm, {"configuration": full, "partition": partition}, ALIKE)
+        guard.claims.graph(path, partition)
+        return run(comm, path, partition, full, moved=guard.moved) == 0
+
+
+def path_of(graph: Graph | str | os.PathLike) -> Path:
+    """The folder of a graph."""
+    return graph.path if isinstance(graph, Graph) else Path(graph)
+
+
+@contextlib.contextmanager
+def _epochs(
+    problem: Problem, guard: Guard, callbacks: Sequence[Callback], progress: bool
+) -> Iterator[Callable[[Epoch], bool]]:
+    """What surrounds the epochs, and is called after each of them."""
+    comm = problem.comm
+    with Progress(problem, quiet=not progress or comm.rank != 0) as shown:
+
+        def on_epoch(epoch: Epoch) -> bool:
+            guard.moved()
+            shown.epoch(epoch)
+            if not callbacks:
+                return False
+            return told(comm, lambda: True in [_asks_to_stop(call, epoch) for call in callbacks])
+
+        yield on_epoch
+
+
+def _asks_to_stop(callback: Callback, epoch: Epoch) -> bool:
+    answer = callback(epoch.record())
+    if answer is None or isinstance(answer, bool | np.bool_):
+        return bool(answer)
+    if isinstance(answer, str) and answer == "stop":
+        return True
+    raise ValueError(f"a callback returned {answer!r}, not None, True or 'stop'")

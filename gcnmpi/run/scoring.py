@@ -1,0 +1,82 @@
+"""Metrics of given weights on a graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container
+from dataclasses import dataclass
+
+from gcnmpi.core.config import Config
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.kernels.interface import Array
+from gcnmpi.layout.place import Place
+from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.nn.program import Product
+from gcnmpi.nn.tasks import outputs
+from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.inference import compute
+from gcnmpi.run.problem import load_targets
+from partition.errors import UserError
+
+
+def evaluate_weights(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    config: Config,
+    weights: str | os.PathLike,
+    *,
+    given: Container[str] = (),
+) -> dict[str, float | None]:
+    """The metrics of the task, of every mask: "val_accuracy" …; None where there is no such mask.
+
+    Parameters
+    ----------
+    graph, partition, config, weights, given
+        See :func:`gcnmpi.run.inference.compute`.
+
+    Raises
+    ------
+    UserError
+        On all ranks: as :func:`gcnmpi.run.inference.compute`; or if the graph has not the labels of
+        the task, or other numbers of them than the weights give.
+    """
+    done = compute(comm, graph, partition, config, weights, given=given)
+    problem = done.problem
+    width = problem.network.widths[-1]
+    with agreed(comm):
+        wanted = outputs(problem.config.task.name, problem.stored.manifest)
+        if wanted != width:
+            raise UserError(
+                f"{graph} has {wanted or 'no'} classes or targets for the task "
+                f"{problem.config.task.name!r}, the weights give {width} columns"
+            )
+    output = Output(done.result, problem.network.widths)
+    return Evaluation(problem, output, load_targets(problem, output.place))()
+
+
+@dataclass(frozen=True)
+class Output:
+    """Logits that are there, in the place of a model that computes them.
+
+    Attributes
+    ----------
+    result : Matrix
+    widths : tuple of int
+    """
+
+    result: Matrix
+    widths: tuple[int, ...]
+
+    @property
+    def place(self) -> Place:
+        """Where the logits are."""
+        return self.result.place
+
+    def forward(self) -> Array:
+        """The logits."""
+        return self.result.array
+
+    def products(self, backward: bool) -> list[Product]:
+        """None."""
+        return []

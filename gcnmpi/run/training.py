@@ -1,0 +1,143 @@
+"""A training run from what is asked for to its files: what the command and the API share."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gcnmpi.core.config import Config
+from gcnmpi.core.launch import launched
+from gcnmpi.core.outputs import BEST_WEIGHTS, LAST_WEIGHTS, Training, run_name
+from gcnmpi.core.own_code import is_own, load_network
+from gcnmpi.core.record import Epoch, RunRecord
+from gcnmpi.core.source import source_of
+from gcnmpi.core.watch import stop_requests, watchdog
+from gcnmpi.mpi.comm import Comm, from_root
+from gcnmpi.run import trainer
+from gcnmpi.run.claims import Claims
+from gcnmpi.run.preflight import check_training
+from gcnmpi.run.problem import Problem, open_problem
+from partition.records import atomic_file
+
+NETWORK = "network.py"  # in the folder of a run: the user's own network, if it is one
+OnEpoch = Callable[[Epoch], bool | None]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What surrounds a run.
+
+    Attributes
+    ----------
+    claims : Claims
+        Locks that are held until the end.
+    stop : callable
+        The signal that asked for an end, or 0.
+    moved : callable
+        Called to say that a rank makes progress.
+    """
+
+    claims: Claims
+    stop: Callable[[], int]
+    moved: Callable[[], None]
+
+
+@contextlib.contextmanager
+def guarded(comm: Comm, config: Config, purpose: str) -> Iterator[Guard]:
+    """Locks, signals that ask for a checkpoint, and a watch over ranks that hang.
+
+    Parameters
+    ----------
+    purpose : str
+        For locks: "gcnmpi train".
+    """
+    launcher = os.getppid() if launched() else None
+    requests = stop_requests(launcher, tell=comm.rank == 0)
+    watch = watchdog(config.comm.timeout, comm.rank)
+    with watch as moved, Claims(comm, purpose) as claims, requests as asked:
+        yield Guard(claims, asked, moved)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a run left.
+
+    Attributes
+    ----------
+    folder : Path
+    epochs : list of Epoch
+        Empty where the run had finished before.
+    end : mapping
+        The last record.
+    stopped : bool
+        Whether a signal ended it before its last epoch: it can be resumed.
+    before : RunRecord or None
+        The record of a run that had finished before, with all that is asked for: nothing was done.
+    """
+
+    folder: Path
+    epochs: list[Epoch]
+    end: dict[str, Any]
+    stopped: bool
+    before: RunRecord | None = None
+
+
+def train_run(
+    comm: Comm,
+    asked: Training,
+    guard: Guard,
+    begin: Callable[[Problem], AbstractContextManager[OnEpoch]],
+) -> Trained:
+    """Train as asked, unless that has been done, and write record and weights.
+
+    Parameters
+    ----------
+    begin : callable
+        ``begin(problem)`` is a context around the epochs that gives what is called after each of
+        them, as :func:`gcnmpi.run.trainer.train` takes it.
+
+    Raises
+    ------
+    UserError
+        On all ranks: as training does.
+    """
+    for path in filter(None, (asked.weights, asked.best)):
+        guard.claims.file(path)
+    if asked.out is not None:
+        guard.claims.folder(asked.out)
+    guard.claims.graph(asked.graph, asked.partition)
+    looked = asked
+    if asked.keeps and asked.out is not None:
+        looked = dataclasses.replace(asked, weights=asked.out / LAST_WEIGHTS)
+    before = check_training(comm, looked)
+    if before is not None:
+        assert asked.out is not None, "only a run that has a folder can be complete"
+        return Trained(asked.out, [], before.end or {}, False, before)
+    problem = open_problem(comm, asked.graph, asked.partition, asked.config)
+    name = run_name(asked.graph, asked.partition)
+    folder = asked.out or guard.claims.new_folder(Path("runs"), name)
+    if is_own(asked.config.model.name):
+        from_root(comm, lambda: _keep_network(folder, asked.config.model.name))
+    with begin(problem) as on_epoch:
+        result = trainer.train(problem, folder, on_epoch, asked.resume, guard.stop)
+    if not result.stopped:
+        trainer.save(problem, result, asked.weights, asked.best)
+        if asked.keeps:
+            best = folder / BEST_WEIGHTS if result.best.epoch else None
+            trainer.save(problem, result, folder / LAST_WEIGHTS, best)
+    trained = Trained(folder, result.epochs, result.end, result.stopped)
+    del problem, result, on_epoch
+    gc.collect()  # the matrices of a run are in circles with its buffers
+    return trained
+
+
+def _keep_network(folder: Path, name: str) -> None:
+    with atomic_file(folder / NETWORK, "w") as file:
+        file.write(source_of(load_network(name)))

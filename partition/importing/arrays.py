@@ -1,0 +1,141 @@
+"""From arrays to a graph folder: what a program has in memory in place of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from partition.errors import UserError, unknown_name
+from partition.graph.graph import DIRECTIONS
+from partition.graph.store import Manifest, check_target, write_graph
+from partition.importing.assemble import build_graph
+from partition.importing.readers import Source
+from partition.importing.readers.edge_index import ends_of
+from partition.importing.readers.files import check_csr, dense_features, finite_weights
+from partition.importing.readers.gnn_benchmark import arcs_of
+from partition.importing.vertex_data import attach_arrays
+
+
+def import_arrays(
+    out_path: str | os.PathLike,
+    edge_index: Any,
+    *,
+    edge_weight: Any = None,
+    n: int | None = None,
+    features: Any = None,
+    labels: Any = None,
+    targets: Any = None,
+    masks: Mapping[str, Any] | None = None,
+    undirected: bool = False,
+    direction: str = "in",
+    duplicates: str = "merge",
+    self_loops: str = "keep",
+    keep_features: str = "auto",
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> Manifest:
+    """Make a graph folder out of arrays, with the checks of files that hold them.
+
+    Parameters
+    ----------
+    out_path, direction, overwrite, report, keep_features
+        See :func:`partition.graph.store.write_graph`.
+    edge_index : (2, E) integers, or SciPy sparse matrix
+        Sources and targets of the arcs, numbers from 0; or an (n, n) matrix with a row for each
+        source, whose entries are weights unless all are 1.
+    edge_weight : (E,) numbers, optional
+        Finite weights of the arcs; 1 without it.
+    n : int, optional
+        Number of vertices; without it, the rows of features, labels or targets, or the largest
+        number in ``edge_index`` and 1.
+    features : (n, d) numbers, or SciPy sparse matrix, optional
+    labels : (n,) integers or texts, optional
+        Classes, −1 for a vertex without a label; also (n, 1).
+    targets : (n,) or (n, c) numbers, optional
+        See :func:`partition.importing.vertex_data.attach`.
+    masks : mapping of "train" / "val" / "test" to array, optional
+        (n,) bool, or 0 and 1, or numbers of vertices; or (n, splits) bool.
+    undirected, duplicates, self_loops
+        See :func:`partition.importing.assemble.build_graph`.
+
+    Raises
+    ------
+    UserError
+        For an array of another shape or kind, or what is no graph; or if the folder cannot be
+        written.
+    """
+    out_path = Path(out_path)
+    if direction not in DIRECTIONS:
+        raise unknown_name("direction", direction, DIRECTIONS)
+    check_target(out_path, overwrite)
+    x = None if features is None else _features(features)
+    y = None if labels is None else _numpy(labels, "y")
+    if y is not None and y.ndim == 2 and y.shape[1] == 1:
+        y = y[:, 0]
+    wanted = None if targets is None else _numpy(targets, "targets")
+    rows = [len(array) for array in (x, y, wanted) if array is not None and array.ndim]
+    source = _source(edge_index, edge_weight, rows[0] if n is None and rows else n)
+    graph, facts = build_graph(
+        source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
+    )
+    of_masks = {name: _numpy(mask, f"{name}_mask") for name, mask in (masks or {}).items()}
+    graph = attach_arrays(graph, features=x, labels=y, targets=wanted, masks=of_masks)
+    return write_graph(
+        out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
+        keep_features=keep_features,
+    )  # fmt: skip
+
+
+def _source(edge_index: Any, edge_weight: Any, n: int | None) -> Source:
+    if sp.issparse(edge_index):
+        if edge_weight is not None:
+            raise UserError("edge_weight: the entries of a sparse edge_index are its weights")
+        arcs = arcs_of(_csr(edge_index, "edge_index"), "edge_index")
+        if n not in (None, arcs["n"]):
+            raise UserError(f"edge_index has {arcs['n']} vertices, not {n}")
+        return Source(**arcs, format="arrays")
+    source, target = ends_of(_numpy(edge_index, "edge_index"), "edge_index", "(2, E)")
+    if n is None:
+        n = int(max(source.max(initial=-1), target.max(initial=-1))) + 1
+    if n < 1:
+        raise UserError("edge_index holds a graph without vertices", "give n")
+    weights = None
+    if edge_weight is not None:
+        weights = _numpy(edge_weight, "edge_weight")
+        if weights.shape != source.shape or weights.dtype.kind not in "biuf":
+            raise UserError(
+                f"edge_weight holds {weights.dtype} {weights.shape}, not a number for each of "
+                f"{len(source)} arcs"
+            )
+        weights = finite_weights(weights, "edge_weight")
+    return Source(n=n, source=source, target=target, weights=weights, format="arrays")
+
+
+def _features(features: Any) -> np.ndarray:
+    if sp.issparse(features):
+        return dense_features(*_csr(features, "x"), "x")
+    return _numpy(features, "x")
+
+
+def _csr(matrix: Any, where: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
+    csr = sp.csr_array(matrix)
+    check_csr(csr.indptr, csr.indices, csr.data, csr.shape, where)
+    return csr.indptr, csr.indices, csr.data, csr.shape
+
+
+def _numpy(value: Any, where: str) -> np.ndarray:
+    """An array of what may be a tensor of another library, on a device, with a gradient."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu()
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"{where} is no array: {error}") from error
+    if array.dtype.kind not in "biufSU":
+        raise UserError(f"{where} is no array of numbers, but of {array.dtype}")
+    return np.char.decode(array, "utf-8") if array.dtype.kind == "S" else array

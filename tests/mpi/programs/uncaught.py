@@ -1,0 +1,29 @@
+"""Under mpirun: a script that ends in the way it is told to, with gcnmpi's ranks.
+
+Usage: uncaught.py HOW
+"""
+
+import sys
+
+from gcnmpi.mpi.comm import agreed
+from gcnmpi.mpi.script import told, world
+from partition.errors import UserError
+
+
+def fail():
+    """Raise what nobody catches."""
+    raise ArithmeticError("of a script")
+
+
+comm = world()
+match sys.argv[1]:
+    case "on one rank":
+        if comm.rank == 1:
+            fail()
+    case "on all ranks":
+        told(comm, fail)
+    case "a mistake":
+        with agreed(comm):
+            raise UserError("a mistake of the user's", "a hint")
+comm.Barrier()
+print("ends")

@@ -1,0 +1,139 @@
+"""``import gcnmpi`` under mpirun, in a script that fails, and the ranks that it launches."""
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import gcnmpi
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A graph with communities, and a partition of it into three parts."""
+    root = tmp_path_factory.mktemp("api")
+    made = sbm(150, 3, degree=8, intra=0.9, features=6, noise=0.5, train=0.3, val=0.2, seed=0)
+    write_graph(root / "sbm.graph", made, source={})
+    add_partition(root / "sbm.graph", "rp", 3)
+    return root
+
+
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_it_does_what_the_command_line_does(mpirun, folder, tmp_path, nranks):
+    done = mpirun(
+        nranks, "api.py", tmp_path, folder / "sbm.graph", "rp-3", cwd=tmp_path, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 cases" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "said"),
+    [
+        ("on one rank", 1, "rank 1 failed:\nTraceback"),
+        ("on all ranks", 1, "ArithmeticError: of a script"),
+        ("a mistake", 2, "error: a mistake of the user's\n  hint: a hint"),
+    ],
+)
+def test_what_a_script_does_not_catch_ends_all_ranks(mpirun, how, code, said):
+    done = mpirun(3, "uncaught.py", how)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert done.stderr.count(said) == 1, done.stderr
+    assert "ends" not in done.stdout
+
+
+SCALE = 2.0
+
+
+def doubled(x):
+    """Twice x, with what this module knows."""
+    return SCALE * x
+
+
+def story(graph, partition, x):
+    """What ranks are launched for."""
+    from gcnmpi.mpi.script import world
+
+    comm = world()
+    print(f"rank {comm.rank} of {comm.size}", flush=True)
+    run = gcnmpi.train(graph, partition, train_epochs=3, out=Path("launched"), resume="never")
+    return {"run": run, "x": doubled(x), "sizes": comm.gather(comm.size)}
+
+
+def failing(how):
+    """Ranks that do not come to their end."""
+    from gcnmpi.mpi.script import world
+
+    comm = world()
+    if how == "raises" and comm.rank == 1:
+        raise ArithmeticError("of rank 1")
+    if how == "mistake":
+        gcnmpi.graph.open("nowhere.graph")
+    if how == "dies" and comm.rank == 1:
+        os._exit(7)
+    if how == "hangs" and comm.rank == 1:
+        time.sleep(60)
+    comm.Barrier()
+
+
+def test_ranks_are_launched_and_hand_back_what_they_return(
+    launching, folder, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    graph = gcnmpi.graph.open(folder / "sbm.graph")
+    arguments = {"graph": graph, "partition": "rp-3", "x": np.arange(4)}
+    found = gcnmpi.launch(story, 3, arguments, timeout=60)
+    assert found["sizes"] == [3, 3, 3]
+    np.testing.assert_array_equal(found["x"], [0.0, 2.0, 4.0, 6.0])
+    assert found["run"].summary["ranks"] == 3
+    assert found["run"].path == tmp_path / "launched"
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("rank ")]
+    assert sorted(printed) == [f"rank {rank} of 3" for rank in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("how", "kind", "message"),
+    [
+        ("raises", gcnmpi.RankError, "(?s)rank 1 failed: ArithmeticError: of rank 1.*Traceback"),
+        ("mistake", gcnmpi.UserError, "there is no graph folder nowhere.graph"),
+        ("dies", gcnmpi.RankError, "mpirun ended with exit code"),
+        ("hangs", TimeoutError, "the ranks did not end within 4 s"),
+    ],
+)
+def test_what_ranks_raise_comes_back_and_none_is_left(launching, how, kind, message):
+    with pytest.raises(kind, match=message):
+        gcnmpi.launch(failing, 2, {"how": how}, timeout=4 if how == "hangs" else 60)
+    assert not launching()
+
+
+# A notebook's function has no module, and its script must not run again.
+SCRIPT = """
+import numpy as np
+import gcnmpi
+
+SIZE = 3
+assert __name__ == "__main__"
+
+def squares(n):
+    return np.arange(n) ** 2
+
+def ask(n):
+    return {"squares": squares(n), "size": SIZE}
+
+{before}
+found = gcnmpi.launch(ask, 2, {"n": SIZE})
+print(found["squares"].tolist(), found["size"])
+"""
+
+
+def test_a_script_launches_its_functions_also_after_it_has_trained(mpirun, folder, tmp_path, shell):
+    before = f"gcnmpi.train({str(folder / 'sbm.graph')!r}, train_epochs=2, out='alone')"
+    (tmp_path / "script.py").write_text(SCRIPT.replace("{before}", before))
+    done = shell("python script.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "[0, 1, 4] 3\n"

@@ -1,0 +1,287 @@
+"""``import gcnmpi``, as far as it needs no MPI: graphs, records, data for ranks, settings."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import gcnmpi
+from gcnmpi.api.data import read_data, write_data
+from partition.graph.store import open_graph
+from partition.importing.assemble import import_graph
+
+N = 40
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """No rank, even if the tests are run by one."""
+    for name in ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def arrays():
+    random = np.random.default_rng(3)
+    kind = np.arange(N) % 4
+    return {
+        "edge_index": random.integers(0, N, (2, 160)),
+        "x": random.standard_normal((N, 5)),
+        "y": random.integers(0, 3, N),
+        "train_mask": kind == 0,
+        "val_mask": kind == 1,
+        "test_mask": np.flatnonzero(kind == 2),
+    }
+
+
+def printed(program):
+    """What a Python program prints."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_it_imports_nothing_else():
+    packages = "('numpy', 'mpi4py', 'partition')"
+    show = f"print([name for name in sys.modules if name.startswith({packages})])"
+    assert printed(f"import gcnmpi, sys; {show}") == "[]"
+    show = "print('mpi4py' in sys.modules)"
+    assert printed(f"import gcnmpi as g, sys; g.graph, g.Run, g.launch; {show}") == "False"
+
+
+def test_type_checkers_are_told_the_same_names():
+    tree = ast.parse(Path(gcnmpi.__file__).with_suffix(".pyi").read_text())
+    told = {
+        alias.asname: f"{node.module}:{alias.name}".replace("gcnmpi.api:graph", "gcnmpi.api.graph")
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert told == gcnmpi._NAMES
+    for name in told:
+        assert getattr(gcnmpi, name) is not None
+        assert name in dir(gcnmpi)
+    with pytest.raises(AttributeError, match="has no attribute 'trian'"):
+        gcnmpi.trian  # noqa: B018
+
+
+def test_arrays_give_the_folder_that_files_give(tmp_path):
+    given = arrays()
+    graph = gcnmpi.graph.from_arrays(**given, folder=tmp_path / "a.graph", undirected=True)
+    for name in ("edge_index", "x", "y"):
+        np.save(tmp_path / f"{name}.npy", given[name])
+    masks = {}
+    for name in ("train", "val", "test"):
+        masks[name] = tmp_path / f"{name}.npy"
+        np.save(masks[name], given[f"{name}_mask"])
+    from partition.importing.readers import Layout
+
+    manifest = import_graph(
+        tmp_path / "edge_index.npy", tmp_path / "f.graph", layout=Layout(vertices=f"0..{N - 1}"),
+        features=tmp_path / "x.npy", labels=tmp_path / "y.npy", masks=masks, undirected=True,
+    )  # fmt: skip
+    assert (graph.manifest.id, graph.manifest.data_id) == (manifest.id, manifest.data_id)
+    assert (graph.n, graph.nnz, graph.classes) == (N, manifest.nnz, 3)
+    assert graph.features.shape == (N, 5)
+    assert set(graph.masks) == {"train", "val", "test"}
+    opened = gcnmpi.graph.open(tmp_path / "a.graph")
+    np.testing.assert_array_equal(opened.labels, given["y"])
+    assert repr(opened).endswith("undirected>")
+
+
+class Tensor:
+    """What PyTorch's tensors are to NumPy, on a device and with a gradient."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def detach(self):
+        return Tensor(self.array)
+
+    cpu = detach
+
+    def __array__(self, dtype=None, copy=None):
+        return self.array
+
+
+def test_matrices_and_tensors_are_arrays(tmp_path):
+    given = arrays()
+    expected = gcnmpi.graph.from_arrays(**given)
+    tensors = {name: Tensor(array) for name, array in given.items()}
+    tensors["y"] = Tensor(given["y"][:, np.newaxis])
+    tensors["x"] = sp.coo_array(given["x"])
+    found = gcnmpi.graph.from_arrays(**tensors)
+    assert found.manifest.data_id == expected.manifest.data_id
+    matrix = sp.csc_array(expected.adjacency())
+    again = gcnmpi.graph.from_arrays(matrix)
+    assert again.manifest.id == expected.manifest.id
+    weighted = gcnmpi.graph.from_arrays(matrix * 2)
+    assert weighted.manifest.weighted
+    ones = np.full(160, 2.0)
+    merged = gcnmpi.graph.from_arrays(given["edge_index"], edge_weight=ones, n=N)
+    assert merged.manifest.id == weighted.manifest.id
+    two = gcnmpi.graph.from_arrays(np.array([[0, 1], [1, 2]]))  # arcs are columns
+    assert two.adjacency().toarray().tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
+
+
+def test_a_temporary_folder_goes_with_the_graph():
+    graph = gcnmpi.graph.from_arrays([[0, 1], [1, 0]])
+    path = graph.path
+    assert path.is_dir()
+    del graph
+    assert not path.parent.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"edge_index": np.zeros((3, 4))}, r"edge_index holds float64 \(3, 4\), not integers"),
+        ({"edge_index": [[0], [N]]}, f"an arc has a vertex outside 0..{N - 1}"),
+        ({"edge_index": sp.eye_array(3, 4, format="csr")}, "3 x 4, not square"),
+        ({"edge_index": [[0, None]]}, "edge_index is no array of numbers"),
+        ({"edge_weight": [1.0]}, r"edge_weight holds float64 \(1,\), not a number for each of 160"),
+        ({"edge_weight": np.full(160, np.inf)}, "weight of entry 1 is inf"),
+        ({"x": np.zeros(N)}, r"x: features must be rows of numbers, not float64 \(40,\)"),
+        ({"x": np.full((N, 1), np.nan)}, "x: features of vertex 0, column 0 are not finite"),
+        ({"y": np.zeros(N)}, "y: labels must be a vector of integers or of texts"),
+        ({"y": np.zeros(7, int)}, "y has 7 rows, the graph has 40 vertices"),
+        ({"y": None}, "mask needs a graph with labels"),
+        ({"val_mask": np.arange(N) % 4 == 0}, "the train mask and the val mask have 10"),
+        ({"train_mask": [3, N]}, f"train_mask names a vertex outside 0..{N - 1}"),
+        ({"folder": "g"}, "a graph folder's name ends in .graph"),
+        ({"direction": "up"}, "unknown direction 'up'"),
+    ],
+)
+def test_mistakes_in_arrays_are_refused(changed, message):
+    with pytest.raises(gcnmpi.UserError, match=message):
+        gcnmpi.graph.from_arrays(**(arrays() | changed))
+
+
+def test_partitions_of_a_graph(tmp_path):
+    graph = gcnmpi.graph.from_arrays(**arrays(), folder=tmp_path / "p.graph")
+    made = graph.add_partition("gp", 3, refine=True)
+    assert graph.partitions() == [made.name] == ["gp-3+refined"]
+    assert graph.add_partition("rp", 2, if_missing=True).id == graph.partition("rp-2").id
+    assert graph.add_partition("rp", 2, if_missing=True, seed=5).id == graph.partition("rp-2").id
+    assert graph.add_partition("rp", 2, overwrite=True, seed=5, name="rp-2").seed == 5
+    assert graph.add_partition("auto", 2, time_limit=1.0).k == 2
+    graph.remove_partition("rp-2")
+    assert "rp-2" not in graph.partitions()
+    with pytest.raises(gcnmpi.UserError, match="did you mean"):
+        graph.partition("gp-3+refind")
+    with pytest.raises(gcnmpi.UserError, match="has a partition"):
+        graph.add_partition("gp", 3, refine=True)
+    with pytest.raises(gcnmpi.UserError, match="there is no graph folder"):
+        gcnmpi.graph.open(tmp_path / "q.graph")
+
+
+def test_a_graph_file_is_imported(tmp_path):
+    (tmp_path / "arcs.txt").write_text("0 1\n1 2\n2 0\n")
+    graph = gcnmpi.graph.from_file(tmp_path / "arcs.txt", tmp_path / "t.graph", undirected=True)
+    assert (graph.n, graph.nnz) == (3, 6)
+    assert open_graph(tmp_path / "t.graph").manifest == graph.manifest
+
+
+def test_a_record_is_arrays(tmp_path):
+    lines = [
+        {"event": "start", "graph": "g", "config": {"train": {"epochs": 3}}},
+        {
+            "event": "epoch",
+            "epoch": 1,
+            "loss": 1.5,
+            "val_accuracy": None,
+            "seconds": 0.1,
+            "time": 1.0,
+        },
+        {
+            "event": "epoch",
+            "epoch": 2,
+            "loss": 0.5,
+            "val_accuracy": 0.25,
+            "seconds": 0.1,
+            "time": 2.0,
+        },
+    ]
+    file = tmp_path / "run.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = gcnmpi.Run(tmp_path)
+    assert (run.finished, run.best_epoch, run.best) == (False, None, {})
+    assert run.last == {"epoch": 2, "loss": 0.5, "val_accuracy": 0.25, "seconds": 0.1}
+    assert run.epochs["epoch"].dtype == np.int64
+    np.testing.assert_array_equal(run.epochs["val_accuracy"], [np.nan, 0.25])
+    assert set(run.epochs) == set(run.last)
+    file.open("a").write(json.dumps({"event": "end", "best_epoch": 2, "epochs": 2}) + "\n")
+    run = gcnmpi.Run(tmp_path)
+    assert (run.finished, run.best) == (True, run.last)
+    assert run.summary["graph"] == "g"
+    assert run.summary["epochs"] == 2
+    assert run.config["train"]["epochs"] == 3
+    with pytest.raises(gcnmpi.UserError, match=r"no weights .*weights\.npz"):
+        run.weights()
+    with pytest.raises(gcnmpi.UserError, match="unknown weights 'bset'"):
+        run.weights("bset")
+    with pytest.raises(gcnmpi.UserError, match="cannot read"):
+        gcnmpi.Run(tmp_path / "nothing")
+
+
+def test_a_data_frame_needs_pandas(tmp_path, monkeypatch):
+    (tmp_path / "run.jsonl").write_text('{"event": "start", "config": {}}\n')
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(gcnmpi.UserError, match="pip install pandas"):
+        gcnmpi.Run(tmp_path).epochs_frame()
+
+
+def test_data_come_back_as_they_were(tmp_path):
+    graph = gcnmpi.graph.from_arrays([[0], [1]], folder=tmp_path / "d.graph")
+    value = {
+        "none": None, "numbers": [1, 2.5, True, float("inf")], "pair": (1, "two"),
+        "nested": {"dict": {"a": [np.float32(0.5), np.arange(6).reshape(2, 3)]}},
+        "texts": np.array(["a", "bc"]), "path": tmp_path, "graph": graph, "empty": [],
+    }  # fmt: skip
+    write_data(tmp_path, "x", value)
+    found = read_data(tmp_path, "x")
+    assert found["numbers"] == value["numbers"]
+    assert found["pair"] == (1, "two")
+    assert found["nested"]["dict"]["a"][0] == 0.5
+    np.testing.assert_array_equal(found["nested"]["dict"]["a"][1], np.arange(6).reshape(2, 3))
+    np.testing.assert_array_equal(found["texts"], value["texts"])
+    assert (found["path"], found["empty"], found["none"]) == (tmp_path, [], None)
+    assert found["graph"].manifest == graph.manifest
+    for wrong in (object(), {1: 2}, np.array([None]), {"deep": [print]}):
+        with pytest.raises(gcnmpi.UserError, match="cannot be handed from process to process"):
+            write_data(tmp_path, "y", wrong)
+
+
+def nothing():
+    """A function for ranks."""
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "message"),
+    [
+        (lambda: None, {}, "within another function|no name"),
+        ("nothing", {}, "'nothing' names no function"),
+        (nothing, {"x": object()}, r"call\['arguments'\]\['x'\] is a object"),
+        (np.sum.__call__, {}, "no function"),
+    ],
+)
+def test_what_cannot_be_given_to_ranks_is_refused(function, arguments, message):
+    with pytest.raises(gcnmpi.UserError, match=message):
+        gcnmpi.launch(function, 2, arguments)
+
+
+def test_who_is_no_launcher_is_told(monkeypatch):
+    with pytest.raises(gcnmpi.UserError, match="0 ranks"):
+        gcnmpi.launch(nothing, 0)
+    monkeypatch.setenv("PMIX_RANK", "1")
+    with pytest.raises(gcnmpi.UserError, match="launch was called by a rank"):
+        gcnmpi.launch(nothing, 2)
+    monkeypatch.delenv("PMIX_RANK")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(gcnmpi.UserError, match="there is no mpirun"):
+        gcnmpi.launch(nothing, 2)

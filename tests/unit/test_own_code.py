@@ -1,0 +1,189 @@
+"""Networks in files and functions of a program: their names, their source, what is refused."""
+
+import textwrap
+
+import numpy as np
+import pytest
+
+from gcnmpi.core.config import from_table, load_config, read_config
+from gcnmpi.core.own_code import handed_over, is_own, load_network, pinned, same_network
+from gcnmpi.core.source import source_of
+from gcnmpi.nn.describe import graph_of, network_of
+from gcnmpi.nn.networks import NETWORKS
+from gcnmpi.nn.networks.stack import stack
+from gcnmpi.run.checkpoint import differences
+from partition.errors import UserError
+
+OWN = '''
+"""A network in a file."""
+import math as m
+from gcnmpi.nn.networks.stack import stack
+
+HOPS = 2
+UNUSED = 3
+
+def far(b, x):
+    for _ in range(HOPS):
+        x = b.aggregate(x)
+    return b.scale(x, m.sqrt(0.25))
+
+def build(model, features, classes):
+    def convolve(b, x, layer):
+        y = b.linear(far(b, x), layer.width, f"{layer.name}.far", bias=model.bias, layer=layer.k)
+        return b.add(y, b.linear(x, layer.width, f"{layer.name}.near", layer=layer.k))
+
+    return stack(model, features, classes, convolve)
+
+def plain(model):
+    return "row", False
+
+def fixed(model, features, classes):
+    return build(model, features, classes)
+
+fixed.matrix = plain
+
+def nothing(model, features, classes):
+    return 7
+
+def fails(model, features, classes):
+    return features // 0
+'''
+SCALE = 0.5
+TABLE = np.arange(3)
+
+
+def here(model, features, classes):
+    """A network of this module."""
+
+    def convolve(b, x, layer):
+        x = b.scale(b.aggregate(x), SCALE)
+        return b.linear(x, layer.width, f"{layer.name}.lin", layer=layer.k)
+
+    return stack(model, features, classes, convolve)
+
+
+def uses_table(model, features, classes):
+    """Uses what no text stands for."""
+    return TABLE
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "own.py"
+    path.write_text(OWN)
+    return path
+
+
+def test_a_name_gets_the_hash_of_what_it_stands_for(file, tmp_path):
+    name = pinned(f"{file}:build")
+    assert name.startswith(f"{file}:build@")
+    assert pinned(name) == name
+    file.write_text("# A comment.\n" + OWN.replace("UNUSED = 3", "UNUSED = 4"))
+    assert pinned(f"{file}:build") == name
+    file.write_text(OWN.replace("HOPS = 2", "HOPS = 3"))
+    assert pinned(f"{file}:build") != name
+    with pytest.raises(UserError, match=r"own\.py has changed: the network build has the hash"):
+        load_network(name)
+
+
+def test_the_source_is_a_script_with_the_same_source(file, tmp_path):
+    text = source_of(load_network(f"{file}:build"))
+    assert "import math as m\n" in text
+    assert "UNUSED" not in text
+    again = tmp_path / "network.py"
+    again.write_text(text)
+    assert source_of(load_network(f"{again}:build")) == text
+    assert same_network(pinned(f"{again}:build"), pinned(f"{file}:build"))
+    again.write_text(source_of(load_network(f"{file}:fixed")))
+    assert load_network(f"{again}:fixed").matrix(None) == ("row", False)
+
+
+def test_a_function_of_a_program_has_a_name_in_a_block():
+    with handed_over(here) as name:
+        assert is_own(name)
+        assert name.startswith("test_own_code.py:here@")
+        config = from_table({"model": {"name": name, "hidden": [5]}})
+        assert network_of(config.model, 4, 3).widths == (4, 5, 3)
+    with pytest.raises(UserError, match="cannot read"):
+        load_network(name)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda model, features, classes: None, "within another function|no name"),
+        (3, "3 is no function"),
+        (uses_table, "TABLE is a ndarray, for which no text stands"),
+    ],
+)
+def test_what_has_no_text_is_no_network(function, message):
+    with pytest.raises(UserError, match=message), handed_over(function):
+        pass
+
+
+def test_the_configuration_takes_it_with_the_options_that_it_reads(file):
+    name = f"model.name={file}:build"
+    config, given = read_config(None, [name, "model.hidden=8", "graph.normalize=none"])
+    assert config.model.name == pinned(f"{file}:build")
+    assert given == {"model.name", "model.hidden", "graph.normalize"}
+    assert graph_of(config).normalize == "none"
+    network = network_of(config.model, 6, 3)
+    assert network.widths == (6, 8, 3)
+    assert set(network.parameters) > {"convs.0.near.weight", "convs.1.far.bias"}
+    with pytest.raises(UserError, match=r"model\.heads is no option of .*own\.py:build"):
+        load_config(None, [name, "model.heads=4"])
+    fixed = load_config(None, [f"model.name={file}:fixed"])
+    assert (graph_of(fixed).normalize, graph_of(fixed).self_loops) == ("row", False)
+    with pytest.raises(UserError, match=r"graph\.normalize is no option"):
+        load_config(None, [f"model.name={file}:fixed", "graph.normalize=sym"])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("{file}", "does not say which function of the file is the network"),
+        ("{file}:biuld", "unknown function of .* 'biuld'\n.*did you mean 'build'"),
+        ("{file}:build@0123456789abcdef", "has changed"),
+        ("nowhere.py:build", "cannot read nowhere.py: No such file"),
+        ("own:build", "unknown model.name"),
+    ],
+)
+def test_names_of_no_network_are_refused(file, name, message):
+    with pytest.raises(UserError, match=message):
+        load_config(None, [f"model.name={name.format(file=file)}"])
+
+
+def test_mistakes_in_it_are_told_with_their_place(file):
+    config = load_config(None, [f"model.name={file}:nothing"])
+    with pytest.raises(UserError, match="gives a int, not a network"):
+        network_of(config.model, 4, 3)
+    config = load_config(None, [f"model.name={file}:fails"])
+    with pytest.raises(UserError, match=r"ZeroDivisionError: .* \(.*own\.py, line 33\)"):
+        network_of(config.model, 4, 3)
+    file.write_text("def build(:\n")
+    with pytest.raises(UserError, match=r"SyntaxError: .* \(.*own\.py, line 1\)"):
+        load_network(f"{file}:build")
+
+
+def test_a_file_is_no_module_of_the_working_directory(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "beside.py").write_text("X = 1\n")
+    (tmp_path / "own.py").write_text("import beside\n\ndef build(m, f, c):\n    return beside.X\n")
+    with pytest.raises(UserError, match="ModuleNotFoundError: No module named 'beside'"):
+        load_network("own.py:build")
+
+
+def test_a_run_goes_on_with_the_same_network_wherever_its_file_is(file, tmp_path):
+    moved = tmp_path / "moved.py"
+    moved.write_text(textwrap.dedent(OWN))
+    config, other = (load_config(None, [f"model.name={path}:build"]) for path in (file, moved))
+    before = {"model": {"name": config.model.name}}
+    assert "model.name" not in [name for name, _, _ in differences(before, other)]
+    moved.write_text(OWN.replace("HOPS = 2", "HOPS = 1"))
+    changed = load_config(None, [f"model.name={moved}:build"])
+    assert "model.name" in [name for name, _, _ in differences(before, changed)]
+
+
+def test_the_registry_lists_those_that_come_along_only(file):
+    assert f"{file}:build" in NETWORKS
+    assert not [name for name in NETWORKS if is_own(name)]
