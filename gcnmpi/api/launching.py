@@ -11,6 +11,7 @@ What goes to the ranks and comes back are files in a temporary folder::
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import os
@@ -32,7 +33,7 @@ from partition.startup import PYTHON
 
 CALL, RESULT, ERROR, SCRIPT = "call", "result", "error.json", "script.py"
 _SECONDS_TO_END = 5.0
-_LINES_SHOWN = 20
+_LINES_SHOWN, _LETTERS_KEPT = 20, 1 << 14
 
 
 class RankError(RuntimeError):
@@ -141,7 +142,7 @@ def _run(
 ) -> tuple[int, list[str]]:
     """Run a command to its end and show what it prints; its exit code and its last lines."""
     until = None if timeout is None else time.monotonic() + timeout
-    said = b""
+    said, decoded = "", codecs.getincrementaldecoder("utf-8")("replace")
     with _started(command, environment) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -159,16 +160,17 @@ def _run(
                 data = os.read(process.stdout.fileno(), 1 << 16)
                 if not data:
                     break
-                said = (said + data)[-(1 << 16) :]
+                text = decoded.decode(data)
+                said = (said + text)[-_LETTERS_KEPT:]
                 if not (folder / ERROR).exists():  # then mpirun tells at length that it ended them
-                    sys.stdout.write(data.decode(errors="replace"))
+                    sys.stdout.write(text)
                     sys.stdout.flush()
         left = None if until is None else max(0.0, until - time.monotonic())
         try:
             code = process.wait(left)
         except subprocess.TimeoutExpired as error:
             raise TimeoutError(f"the ranks did not end within {timeout:g} s") from error
-    return code, said.decode(errors="replace").splitlines()[-_LINES_SHOWN:]
+    return code, said.splitlines()[-_LINES_SHOWN:]
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
     """Catch signals that ask for a checkpoint and an end: ``asked()`` is the last one, or 0.
 
     Whoever presses Ctrl-C once more does not want to wait: a second SIGINT interrupts as ever.
+    Only the main thread can catch signals; in another one, none is.
 
     Parameters
     ----------
@@ -51,6 +52,8 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
     handlers = {int(number): signal.getsignal(number) for number in STOP_SIGNALS}
     # What this process was started to ignore, as a shell has it ignore SIGINT in the background.
     before = {n: h for n, h in handlers.items() if h not in (None, signal.SIG_IGN)}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}
     for number in before:
         signal.signal(number, catch)
     try:

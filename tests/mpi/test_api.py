@@ -1,6 +1,9 @@
 """``import gcnmpi`` under mpirun, in a script that fails, and the ranks that it launches."""
 
 import os
+import subprocess
+import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -29,7 +32,7 @@ def test_it_does_what_the_command_line_does(mpirun, folder, tmp_path, nranks):
         nranks, "api.py", tmp_path, folder / "sbm.graph", "rp-3", cwd=tmp_path, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "5 cases" in done.stdout
+    assert "6 cases" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -102,12 +105,38 @@ def test_ranks_are_launched_and_hand_back_what_they_return(
         ("raises", gcnmpi.RankError, "(?s)rank 1 failed: ArithmeticError: of rank 1.*Traceback"),
         ("mistake", gcnmpi.UserError, "there is no graph folder nowhere.graph"),
         ("dies", gcnmpi.RankError, "mpirun ended with exit code"),
-        ("hangs", TimeoutError, "the ranks did not end within 4 s"),
+        ("hangs", TimeoutError, "the ranks did not end within 3 s"),
     ],
 )
 def test_what_ranks_raise_comes_back_and_none_is_left(launching, how, kind, message):
     with pytest.raises(kind, match=message):
-        gcnmpi.launch(failing, 2, {"how": how}, timeout=4 if how == "hangs" else 60)
+        gcnmpi.launch(failing, 2, {"how": how}, timeout=3 if how == "hangs" else 60)
+    assert not launching()
+
+
+WAITS = """
+import time
+import gcnmpi
+
+def wait():
+    print("here", flush=True)
+    time.sleep(60)
+
+gcnmpi.launch(wait, 2)
+"""
+
+
+def test_ranks_end_when_who_has_launched_them_is_killed(launching, tmp_path):
+    (tmp_path / "waits.py").write_text(WAITS)
+    command, environment = [sys.executable, "waits.py"], os.environ | {"TMPDIR": tempfile.tempdir}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE)
+    assert process.stdout.readline() == b"here\n"
+    assert len(launching()) >= 3
+    process.kill()
+    process.communicate()
+    until = time.monotonic() + 30
+    while launching() and time.monotonic() < until:
+        time.sleep(0.1)
     assert not launching()
 
 

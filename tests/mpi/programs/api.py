@@ -7,6 +7,8 @@ start MPI itself.
 """
 
 import json
+import os
+import signal
 import sys
 from pathlib import Path
 
@@ -180,6 +182,24 @@ def check_callbacks(comm, graph, partition):
     kind = OtherRankError if comm.rank else ValueError
     answers = raised(comm, kind, lambda: gcnmpi.train(graph, partition, callbacks=[lambda e: 3]))
     assert "a callback returned 3" in answers
+
+
+def check_signals(comm, graph, partition):
+    """One asks for a checkpoint and an end; the same call goes on."""
+    asked = {"config": SETTINGS, "out": FOLDER / "signal"}
+
+    def ask(epoch):
+        if epoch["epoch"] == 3:
+            os.kill(os.getpid(), signal.SIGUSR1)
+
+    with pytest.raises(gcnmpi.Stopped) as found:
+        gcnmpi.train(graph, partition, callbacks=[ask], **asked)
+    assert found.value.code == (0 if comm.rank else 75)
+    before = gcnmpi.Run(FOLDER / "signal")
+    assert (before.finished, before.last["epoch"], before.summary["signal"]) == (False, 3, 10)
+    run = gcnmpi.train(graph, partition, **asked)
+    assert run.finished
+    assert epochs_of(run) == epochs_of(gcnmpi.Run(FOLDER / "api"))
 
 
 def check_graphs_are_made_once(comm, graph, partition):
