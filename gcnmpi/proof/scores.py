@@ -90,7 +90,7 @@ def _roc_auc(z: np.ndarray, y: np.ndarray) -> float | None:
 
 
 def _average_ranks(scores: np.ndarray) -> np.ndarray:
-    """Of each score, its place in ascending order, from 1; equal scores share the mean of theirs."""
+    """Places in ascending order, from 1; equal scores share the mean of theirs."""
     _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
     return (np.cumsum(counts) - (counts - 1) / 2)[which]
 
