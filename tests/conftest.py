@@ -156,7 +156,7 @@ def launching(monkeypatch, tmp_path_factory) -> Callable[[], list[str]]:
 
     def ranks() -> list[str]:
         listed = subprocess.run(
-            ["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True
+            ["ps", "-wweo", "pid,args"], capture_output=True, text=True, check=True
         ).stdout
         return [line for line in listed.splitlines() if place in line]
 

@@ -197,6 +197,9 @@ def from_arrays(
     targets: Any = None,
     edge_weight: Any = None,
     n: int | None = None,
+    split: str | None = None,
+    splits: int = 1,
+    seed: int = 0,
     **options: Any,
 ) -> Graph:
     """Make a graph folder out of arrays: of NumPy, SciPy or PyTorch, or what NumPy takes for one.
@@ -220,6 +223,10 @@ def from_arrays(
     edge_weight : (E,) numbers, optional
     n : int, optional
         Number of vertices, where neither ``x`` nor ``y`` has a row for each.
+    split : str, optional
+        How masks are drawn in place of those: "random:0.6,0.2,0.2", "per-class:20,500,1000".
+    splits, seed : int
+        How many are drawn, and their seed.
     **options
         ``undirected``, ``direction``, ``duplicates``, ``self_loops``, ``overwrite``: see
         :func:`partition.importing.arrays.import_arrays`.
@@ -234,6 +241,7 @@ def from_arrays(
 
     def make() -> Path:
         from partition.importing.arrays import import_arrays
+        from partition.importing.splits import RandomSplit
 
         nonlocal temporary
         if folder is not None:
@@ -242,9 +250,10 @@ def from_arrays(
             temporary = tempfile.TemporaryDirectory(prefix="gcnmpi-", ignore_cleanup_errors=True)
             path = Path(temporary.name) / "arrays.graph"
         given = {name: mask for name, mask in masks.items() if mask is not None}
+        drawn = None if split is None else RandomSplit(split, splits, seed)
         import_arrays(
             path, edge_index, edge_weight=edge_weight, n=n, features=x, labels=y, targets=targets,
-            masks=given, **options,
+            masks=given, split=drawn, **options,
         )  # fmt: skip
         return path
 

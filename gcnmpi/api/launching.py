@@ -2,7 +2,8 @@
 
 What goes to the ranks and comes back are files in a temporary folder::
 
-    call.json call.npz           the function's name, where Python looks for modules, the arguments
+    call.json call.npz           the function's name, where Python looks for modules, the arguments,
+                                 and which process this is
     [script.py]                  the function's source, where it has no module that can be imported
     result.json result.npz       what it returned on rank 0, or
     error.json                   what was raised first
@@ -100,7 +101,8 @@ def launch(
     with tempfile.TemporaryDirectory(prefix="gcnmpi-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         call = {"function": _importable(function, folder), "arguments": dict(arguments or {})}
-        write_data(folder, CALL, call | {"path": [os.path.abspath(place) for place in sys.path]})
+        call |= {"path": [os.path.abspath(place) for place in sys.path], "caller": os.getpid()}
+        write_data(folder, CALL, call)
         code, said = _run([*command, name], folder, _environment(folder, ranks), timeout)
         if (folder / ERROR).exists():
             raise _raised(folder / ERROR)
@@ -144,11 +146,7 @@ def _run(
     until = None if timeout is None else time.monotonic() + timeout
     said, decoded = "", codecs.getincrementaldecoder("utf-8")("replace")
     with _started(command, environment) as process:
-        assert process.stdin is not None
         assert process.stdout is not None
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(b"\n")  # rank 0 ends when nothing more can follow
-            process.stdin.flush()
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
             while True:
@@ -179,7 +177,7 @@ def _started(command: list[str], environment: Mapping[str, str]) -> Iterator[sub
     process = subprocess.Popen(
         command,
         env=dict(environment),
-        stdin=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -191,18 +189,14 @@ def _started(command: list[str], environment: Mapping[str, str]) -> Iterator[sub
             process.terminate()  # mpirun then ends the ranks
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_SECONDS_TO_END)
-        for pid in _of_session(process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_session(process.pid)
         process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        if process.stdout is not None:
+            process.stdout.close()
 
 
-def _of_session(leader: int) -> list[int]:
-    """Processes of the session that a process began."""
+def kill_session(leader: int) -> None:
+    """Kill the processes of the session that a process began: a launcher and its ranks."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -210,7 +204,9 @@ def _of_session(leader: int) -> list[int]:
             fields = stat.read_text(errors="replace").rpartition(")")[2].split()
             if int(fields[3]) == leader:
                 found.append(int(stat.parent.name))
-    return found
+    for pid in sorted(found, key=lambda pid: pid == os.getpid()):  # this one last
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _raised(file: Path) -> Exception:

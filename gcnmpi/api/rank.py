@@ -8,26 +8,32 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from gcnmpi.api.data import read_data, write_data
-from gcnmpi.api.launching import CALL, ERROR, RESULT
+from gcnmpi.api.launching import CALL, ERROR, RESULT, kill_session
 from gcnmpi.core.own_code import load_function
 from gcnmpi.mpi.comm import Comm, run
 from partition.errors import UserError
+from partition.locks import process_is_dead
 from partition.records import temporary_name
+
+_LOOKS = 0.5  # seconds
 
 
 def main(comm: Comm) -> int:
     """Call the function; rank 0 writes what it returns, whoever fails first what it raised."""
     folder = Path(sys.argv[1])
+    call = read_data(folder, CALL)
     if comm.rank == 0:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
+        threading.Thread(target=_end_with_caller, args=[call["caller"]], daemon=True).start()
     try:
-        value = _called(folder)
+        sys.path[:] = call["path"]
+        value = _function(call["function"])(**call["arguments"])
         if comm.rank == 0:
             write_data(folder, RESULT, value)
     except BaseException as error:
@@ -38,12 +44,6 @@ def main(comm: Comm) -> int:
             comm.Abort(1)
         comm.Barrier()
     return 0
-
-
-def _called(folder: Path) -> Any:
-    call = read_data(folder, CALL)
-    sys.path[:] = call["path"]
-    return _function(call["function"])(**call["arguments"])
 
 
 def _function(name: str) -> Callable:
@@ -70,11 +70,11 @@ def _report(file: Path, rank: int, error: BaseException) -> None:
         os.link(whole, file)
 
 
-def _end_with_parent() -> None:
-    """End this rank, and so all of them, when the process is gone that has called launch."""
-    if os.read(0, 1):  # where a launcher gives rank 0 no input, nothing is known
-        os.read(0, 1)
-        os._exit(1)
+def _end_with_caller(caller: int) -> None:
+    """End all ranks, whose session is theirs alone, when the process is gone that launched them."""
+    while not process_is_dead(caller):
+        time.sleep(_LOOKS)
+    kill_session(os.getsid(0))
 
 
 if __name__ == "__main__":

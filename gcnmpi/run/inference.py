@@ -18,6 +18,7 @@ from gcnmpi.layout.runtime import Source
 from gcnmpi.layout.writing import write_picked
 from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute, slice_of
 from gcnmpi.nn.evaluator import evaluate
+from gcnmpi.nn.tasks import TASKS
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import Problem, load_features, open_problem
@@ -108,8 +109,8 @@ def infer(
         (``.npy``), the array ``values`` (``.npz``), or a line a vertex with commas (``.csv``).
         None: rank 0 gets the array.
     what : {"logits", "probabilities", "embeddings", "classes"}
-        Without ``layer``: logits; their softmax; the output of the layer before; or the column of
-        the largest logit.
+        Without ``layer``: logits; their softmax, of several labels their sigmoid; the output of the
+        layer before; or the column of the largest logit.
 
     Raises
     ------
@@ -153,8 +154,8 @@ def compute(
     Parameters
     ----------
     config : Config
-        How to compute. Network and matrix are those of the weights, where the file says so: see
-        :func:`gcnmpi.run.weights.as_trained`.
+        How to compute. Network, matrix and task are those of the weights, where the file says so:
+        see :func:`gcnmpi.run.weights.as_trained`.
     weights : path
         ``.npz`` of ``train --save-weights``, or a file of another program: see
         :func:`gcnmpi.run.weights.read_weights`. Features that were trained are beside it.
@@ -194,6 +195,7 @@ def compute(
         if taken.model.train_features:
             _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))
         depth = _depth(found, layer, what)
+        _check_logits(taken, what)
         return found, taken, depth, None if rows is None else picked_vertices(stored, rows)
 
     found, config, depth, picked = from_root(comm, read)
@@ -231,16 +233,25 @@ def _depth(weights: Weights, layer: int | None, what: str) -> int:
     return layer or (depth - 1 if what == "embeddings" else depth)
 
 
+def _check_logits(config: Config, what: str) -> None:
+    """A UserError if the output of the network has none of what is wanted."""
+    task = config.task.name
+    if what in ("probabilities", "classes") and TASKS.get(task).probabilities is None:
+        raise UserError(
+            f"--what {what}: the network was trained for {task}, and its output has no {what}",
+            "--what logits writes its output as it is",
+        )
+
+
 def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarray:
     """This rank's piece of what is written, on the host."""
     kernel, scheme, k = problem.kernel, problem.scheme, result.place.layer
     if what == "classes":
         return scheme.row_argmax(k, result.array, problem.network.widths[depth])
     if what == "probabilities":
-        sums = kernel.exp_shifted(result.array, scheme.row_max(k, result.array), result.array)
-        values = kernel.to_host(result.array)
-        values /= kernel.to_host(scheme.row_sum(k, sums))
-        return values
+        probabilities = TASKS.get(problem.config.task.name).probabilities
+        assert probabilities is not None, "checked before the start"
+        return probabilities(scheme, kernel, k, result.array)
     return kernel.to_host(result.array)
 
 

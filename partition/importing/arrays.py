@@ -18,6 +18,7 @@ from partition.importing.readers import Source
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.files import check_csr, dense_features, finite_weights
 from partition.importing.readers.gnn_benchmark import arcs_of
+from partition.importing.splits import RandomSplit
 from partition.importing.vertex_data import attach_arrays
 
 
@@ -31,6 +32,7 @@ def import_arrays(
     labels: Any = None,
     targets: Any = None,
     masks: Mapping[str, Any] | None = None,
+    split: RandomSplit | None = None,
     undirected: bool = False,
     direction: str = "in",
     duplicates: str = "merge",
@@ -60,6 +62,8 @@ def import_arrays(
         See :func:`partition.importing.vertex_data.attach`.
     masks : mapping of "train" / "val" / "test" to array, optional
         (n,) bool, or 0 and 1, or numbers of vertices; or (n, splits) bool.
+    split : RandomSplit, optional
+        How masks are drawn, in place of ``masks``.
     undirected, duplicates, self_loops
         See :func:`partition.importing.assemble.build_graph`.
 
@@ -84,7 +88,9 @@ def import_arrays(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
     of_masks = {name: _numpy(mask, f"{name}_mask") for name, mask in (masks or {}).items()}
-    graph = attach_arrays(graph, features=x, labels=y, targets=wanted, masks=of_masks)
+    graph = attach_arrays(graph, features=x, labels=y, targets=wanted, masks=of_masks, split=split)
+    if split is not None:
+        facts["split"] = split.facts()
     return write_graph(
         out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
         keep_features=keep_features,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +17,14 @@ from partition.importing.readers.numbering import positions, shown_id
 from partition.importing.readers.vertex_files import (
     Rows,
     checked_targets,
+    mask_files,
     read_features,
     read_ids,
     read_labels,
     read_mask,
     read_targets,
 )
+from partition.importing.splits import RandomSplit, draw_masks
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
 SORTED = "sorted"
@@ -39,6 +40,7 @@ def attach(
     masks: Mapping[str, str | os.PathLike] | None = None,
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
+    split: RandomSplit | None = None,
     seed: int = 0,
 ) -> Graph:
     """The graph with vertex data from files or from a generator.
@@ -63,6 +65,8 @@ def attach(
         The id of each row: a file; or the graph's ids in increasing order.
     mask_numbers : {"ids", "rows"}, optional
         Whether the numbers in masks are ids or rows of the files; where that is not the same.
+    split : RandomSplit, optional
+        Masks that are drawn, in place of all that there are.
     seed : int
         Seed of random features and labels, which use independent streams.
 
@@ -74,7 +78,7 @@ def attach(
         of a split have a vertex in common.
     """
     masks = dict(masks or {})
-    check_vertex_data(features, labels, targets, masks, seed, ids, mask_numbers)
+    check_vertex_data(features, labels, targets, masks, seed, ids, mask_numbers, split)
     given: dict[str, _Given] = {}
     if features is not None:
         if width := _random_size(features):
@@ -94,6 +98,8 @@ def attach(
         for name, path in masks.items()
     }
     graph = _placed(graph, _Places(graph, ids, mask_numbers), given, of_masks)
+    if split is not None:
+        graph = replace(graph, masks=draw_masks(graph, split))
     _check_masks(graph, masks)
     return graph
 
@@ -105,6 +111,7 @@ def attach_arrays(
     labels: np.ndarray | None = None,
     targets: np.ndarray | None = None,
     masks: Mapping[str, np.ndarray] | None = None,
+    split: RandomSplit | None = None,
 ) -> Graph:
     """The graph with vertex data from arrays, row i of which belongs to vertex i.
 
@@ -118,6 +125,7 @@ def attach_arrays(
     """
     masks = dict(masks or {})
     _check_names(masks)
+    _check_drawn(masks, split)
     given: dict[str, _Given] = {}
     if features is not None:
         given["features"] = Rows(finite_features(features, "x")), "x"
@@ -127,6 +135,8 @@ def attach_arrays(
         given["targets"] = Rows(checked_targets(targets, "targets")), "targets"
     of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in masks.items()}
     graph = _placed(graph, _Places(graph, None, None), given, of_masks)
+    if split is not None:
+        graph = replace(graph, masks=draw_masks(graph, split))
     _check_masks(graph, {})
     return graph
 
@@ -163,29 +173,6 @@ def _mask_of(places: _Places, pieces: list[_Given]) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def mask_files(path: str | os.PathLike) -> list[Path]:
-    """The files of a mask: one, or for a name with "*" those with 0, 1, 2 … in its place.
-
-    Raises
-    ------
-    UserError
-        If there is no file with a 0.
-    """
-    path = Path(path)
-    if path.name.count("*") != 1 or path.exists():
-        return [path]
-    before, after = path.name.split("*")
-    numbers = itertools.takewhile(
-        lambda file: file.exists(),
-        (path.with_name(f"{before}{k}{after}") for k in itertools.count()),
-    )
-    files = list(numbers)
-    if not files:
-        first = path.with_name(f"{before}0{after}")
-        raise UserError(f"{path}: there is no {first}", "splits are numbered from 0")
-    return files
-
-
 def check_vertex_data(
     features: str | os.PathLike | None,
     labels: str | os.PathLike | None,
@@ -194,6 +181,7 @@ def check_vertex_data(
     seed: int,
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
+    split: RandomSplit | None = None,
 ) -> None:
     """The mistakes in the arguments of :func:`attach` that show before any file is read."""
     _check_names(masks)
@@ -201,7 +189,8 @@ def check_vertex_data(
     if labels is not None and (_random_size(labels) or 0) > MAX_CLASSES:
         raise UserError(f"{labels!r}: there can be at most {MAX_CLASSES} classes")
     if any(str(path).startswith("random:") for path in masks.values()):
-        raise UserError("a mask is a file, not random")
+        raise UserError("a mask is a file", "--split random:0.6,0.2,0.2 draws all three")
+    _check_drawn(masks, split)
     if mask_numbers is not None and mask_numbers not in MASK_NUMBERS:
         raise unknown_name("meaning of the numbers in masks", mask_numbers, MASK_NUMBERS)
     if mask_numbers is not None and not masks:
@@ -214,6 +203,11 @@ def check_vertex_data(
         check_file(file)
     if ids is not None and str(ids) != SORTED:
         check_file(ids)
+
+
+def _check_drawn(masks: Mapping[str, Any], split: RandomSplit | None) -> None:
+    if masks and split is not None:
+        raise UserError("--split draws all masks, and so does not go with files of masks")
 
 
 def _check_names(masks: Iterable[str]) -> None:

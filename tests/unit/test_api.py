@@ -121,6 +121,10 @@ def test_matrices_and_tensors_are_arrays(tmp_path):
     assert again.manifest.id == expected.manifest.id
     weighted = gcnmpi.graph.from_arrays(matrix * 2)
     assert weighted.manifest.weighted
+    drawn = gcnmpi.graph.from_arrays(
+        given["edge_index"], y=given["y"], split="random:0.5,0.25,0.25"
+    )
+    assert [int(drawn.masks[name].sum()) for name in ("train", "val", "test")] == [20, 10, 10]
     ones = np.full(160, 2.0)
     merged = gcnmpi.graph.from_arrays(given["edge_index"], edge_weight=ones, n=N)
     assert merged.manifest.id == weighted.manifest.id
@@ -152,6 +156,7 @@ def test_a_temporary_folder_goes_with_the_graph():
         ({"y": None}, "mask needs a graph with labels"),
         ({"val_mask": np.arange(N) % 4 == 0}, "the train mask and the val mask have 10"),
         ({"train_mask": [3, N]}, f"train_mask names a vertex outside 0..{N - 1}"),
+        ({"split": "random:0.5,0.5,0"}, "draws all masks"),
         ({"folder": "g"}, "a graph folder's name ends in .graph"),
         ({"direction": "up"}, "unknown direction 'up'"),
     ],

@@ -45,7 +45,8 @@ GROUND = {
 # What gcnmpi uses of partition: its ground, its graphs, and these; and the API what it offers.
 OF_PARTITION = {"partition.importing.synthetic", "partition.backends.catalogue"}
 OF_API = {
-    "partition.importing.arrays", "partition.importing.assemble", "partition.pipeline.adding",
+    "partition.importing.arrays", "partition.importing.assemble", "partition.importing.splits",
+    "partition.pipeline.adding",
     "partition.pipeline.portfolio", "partition.refinement.objective",
 }  # fmt: skip
 

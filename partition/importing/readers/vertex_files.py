@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 
@@ -109,6 +110,29 @@ def read_mask(path: str | os.PathLike, name: str) -> Rows:
             return rows
         rows = Rows(words == "true", rows.ids)
     return rows
+
+
+def mask_files(path: str | os.PathLike) -> list[Path]:
+    """The files of a mask: one, or for a name with "*" those with 0, 1, 2 … in its place.
+
+    Raises
+    ------
+    UserError
+        If there is no file with a 0.
+    """
+    path = Path(path)
+    if path.name.count("*") != 1 or path.exists():
+        return [path]
+    before, after = path.name.split("*")
+    numbers = itertools.takewhile(
+        lambda file: file.exists(),
+        (path.with_name(f"{before}{k}{after}") for k in itertools.count()),
+    )
+    files = list(numbers)
+    if not files:
+        first = path.with_name(f"{before}0{after}")
+        raise UserError(f"{path}: there is no {first}", "splits are numbered from 0")
+    return files
 
 
 def read_ids(path: str | os.PathLike, *, text: bool = False) -> np.ndarray:

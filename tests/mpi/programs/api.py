@@ -185,7 +185,7 @@ def check_callbacks(comm, graph, partition):
 
 
 def check_signals(comm, graph, partition):
-    """One asks for a checkpoint and an end; the same call goes on."""
+    """One asks for a checkpoint and an end after the next epoch; the same call goes on."""
     asked = {"config": SETTINGS, "out": FOLDER / "signal"}
 
     def ask(epoch):
@@ -196,7 +196,7 @@ def check_signals(comm, graph, partition):
         gcnmpi.train(graph, partition, callbacks=[ask], **asked)
     assert found.value.code == (0 if comm.rank else 75)
     before = gcnmpi.Run(FOLDER / "signal")
-    assert (before.finished, before.last["epoch"], before.summary["signal"]) == (False, 3, 10)
+    assert (before.finished, before.last["epoch"], before.summary["signal"]) == (False, 4, 10)
     run = gcnmpi.train(graph, partition, **asked)
     assert run.finished
     assert epochs_of(run) == epochs_of(gcnmpi.Run(FOLDER / "api"))
