@@ -7,7 +7,6 @@ What goes to the ranks and comes back are files in a temporary folder::
     [script.py]                  the function's source, where it has no module that can be imported
     result.json result.npz       what it returned on rank 0, or
     error.json                   what was raised first
-
 """
 
 from __future__ import annotations
@@ -100,8 +99,12 @@ def launch(
     command = [*local_launcher(), "-n", str(ranks), *PYTHON, "gcnmpi.api.rank"]
     with tempfile.TemporaryDirectory(prefix="gcnmpi-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        call = {"function": _importable(function, folder), "arguments": dict(arguments or {})}
-        call |= {"path": [os.path.abspath(place) for place in sys.path], "caller": os.getpid()}
+        call = {
+            "function": _importable(function, folder),
+            "arguments": dict(arguments or {}),
+            "path": [os.path.abspath(place) for place in sys.path],
+            "caller": os.getpid(),
+        }
         write_data(folder, CALL, call)
         code, said = _run([*command, name], folder, _environment(folder, ranks), timeout)
         if (folder / ERROR).exists():

@@ -166,6 +166,7 @@ def test_mistakes_in_arrays_are_refused(changed, message):
         gcnmpi.graph.from_arrays(**(arrays() | changed))
 
 
+@pytest.mark.filterwarnings("ignore:imbalance")
 def test_partitions_of_a_graph(tmp_path):
     graph = gcnmpi.graph.from_arrays(**arrays(), folder=tmp_path / "p.graph")
     made = graph.add_partition("gp", 3, refine=True)
