@@ -16,7 +16,7 @@ import sys
 import time
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
@@ -60,11 +60,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     gives exit code 2. Any other exception, and a UserError that one rank raises alone, takes the
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
-    return_large_arrays()
-    if not MPI.Is_initialized():
-        with start_environment():
-            MPI.Init_thread(MPI.THREAD_FUNNELED)
-    comm = MPI.COMM_WORLD
+    comm = start()
     code = 1
     try:
         check_together(comm.size, os.environ, versions()["mpi"])
@@ -72,17 +68,31 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
             code = main(comm)
     except UserError as error:
         if comm.size > 1 and not getattr(error, "agreed", False):
-            _abort(comm, f"rank {comm.rank}: error: {error}", EXIT_USER_ERROR)
+            abort(comm, f"rank {comm.rank}: error: {error}", EXIT_USER_ERROR)
         if comm.rank == 0:
             print(f"error: {error}", file=sys.stderr, flush=True)
         code = EXIT_USER_ERROR
     except KeyboardInterrupt:
-        _abort(comm, f"rank {comm.rank}: interrupted", 130)
+        abort(comm, f"rank {comm.rank}: interrupted", 130)
     except BaseException as error:
         if isinstance(error, SystemExit) and error.code in (None, 0):
             code = 0
         else:
-            _abort(comm, f"rank {comm.rank} failed:\n{traceback.format_exc()}", 1)
+            abort(comm, f"rank {comm.rank} failed:\n{traceback.format_exc()}", 1)
+    finish(comm, code)
+
+
+def start() -> Comm:
+    """All ranks; MPI starts if it has not yet."""
+    return_large_arrays()
+    if not MPI.Is_initialized():
+        with start_environment():
+            MPI.Init_thread(MPI.THREAD_FUNNELED)
+    return MPI.COMM_WORLD
+
+
+def finish(comm: Comm, code: int) -> NoReturn:
+    """End MPI and this process: all ranks do, with the largest of their exit codes."""
     sys.stdout.flush()
     code = int(maxima(comm, code)[0])
     rank, size = comm.rank, comm.size
@@ -122,6 +132,20 @@ def from_root(comm: Comm, make: Callable[[], T]) -> T:
         if comm.rank == 0:
             value = make()
     return comm.bcast(value, root=0)  # type: ignore[return-value]
+
+
+def check_same(comm: Comm, mine: Mapping[str, Any], hint: str) -> None:
+    """Raise a UserError on all ranks unless each says the same as rank 0: the first that differs.
+
+    Ranks that are about to do different things would wait for each other without end.
+    """
+    with agreed(comm):
+        pass  # a rank that has found a mistake in its words is heard here
+    first = comm.bcast(mine)
+    with agreed(comm):
+        different = [name for name in {**first, **mine} if first.get(name) != mine.get(name)]
+        if different:
+            raise UserError(f"rank {comm.rank} has another {different[0]} than rank 0", hint)
 
 
 @dataclass(frozen=True)
@@ -395,7 +419,8 @@ def _row_bytes(array: Array) -> int:
     return math.prod(array.shape[1:]) * array.dtype.itemsize
 
 
-def _abort(comm: Comm, message: str, code: int) -> NoReturn:
+def abort(comm: Comm, message: str, code: int) -> NoReturn:
+    """Say why, and take all ranks down at once."""
     print(message, file=sys.stderr, flush=True)
     sys.stdout.flush()
     if comm.size > 1 or launched():

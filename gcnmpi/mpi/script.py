@@ -1,0 +1,98 @@
+"""MPI in a program of the user's: it starts when it is first needed, and ends with the process."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from gcnmpi.core.launch import check_together, launched
+from gcnmpi.mpi.comm import MPI, Comm, abort, finish, from_root, start, versions
+from partition.errors import EXIT_USER_ERROR, UserError
+
+T = TypeVar("T")
+
+
+class OtherRankError(RuntimeError):
+    """Raised where another rank has failed: what it was, in one line."""
+
+
+def world() -> Comm:
+    """All ranks of this program; MPI starts with the first call.
+
+    From then on, an exception that nobody catches takes all ranks down: no rank waits for one that
+    has failed. What all ranks raise together is printed once. A program that has started MPI
+    itself, as ``from mpi4py import MPI`` does, ends it itself, too.
+    """
+    if MPI.Is_finalized():
+        raise UserError("MPI has ended in this process", "start a new one")
+    if MPI.Is_initialized():
+        return MPI.COMM_WORLD
+    comm = start()
+    atexit.register(_finalize)
+    sys.excepthook = _hook(comm, sys.excepthook)
+    check_together(comm.size, os.environ, versions()["mpi"])
+    return comm
+
+
+def on_root(make: Callable[[], T]) -> T:
+    """What ``make()`` returns on rank 0, on every rank; in a process that is alone, without MPI."""
+    return from_root(world(), make) if launched() else make()
+
+
+def told(comm: Comm, call: Callable[[], T]) -> T:
+    """What ``call()`` returns on rank 0, on every rank; whatever it raises, all ranks raise.
+
+    Raises
+    ------
+    Exception
+        On rank 0.
+    OtherRankError
+        On the others, with what it was.
+    """
+    value: T | None = None
+    error: BaseException | None = None
+    if comm.rank == 0:
+        try:
+            value = call()
+        except BaseException as caught:
+            error = caught
+    text = None if error is None else f"rank 0: {type(error).__name__}: {error}"
+    value, text = comm.bcast((value, text))
+    if text is None:
+        return value  # type: ignore[return-value]
+    error = error or OtherRankError(text)
+    error.agreed = True  # type: ignore[attr-defined]
+    raise error
+
+
+def _hook(comm: Comm, before: Callable[..., Any]) -> Callable[..., None]:
+    """What is done about an exception that nobody has caught; ``before`` prints it."""
+
+    def uncaught(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        mistake = isinstance(error, UserError)
+        code = EXIT_USER_ERROR if mistake else 1
+        if comm.size > 1 and not getattr(error, "agreed", False):
+            lines = "".join(traceback.format_exception(kind, error, trace))
+            text = f"error: {error}" if mistake else f"failed:\n{lines}"
+            abort(comm, f"rank {comm.rank} {text}", code)
+        if comm.rank == 0 and mistake:
+            print(f"error: {error}", file=sys.stderr, flush=True)
+        elif comm.rank == 0:
+            before(kind, error, trace)
+        if not hasattr(sys, "ps1"):  # which a prompt has, that goes on
+            finish(comm, code)
+
+    return uncaught
+
+
+def _finalize() -> None:
+    sys.stdout.flush()
+    if not MPI.Is_finalized():
+        MPI.Finalize()
