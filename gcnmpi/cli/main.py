@@ -213,7 +213,7 @@ def train(
     "network_file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="TOML file with the network ([model], [graph]) of weights that do not describe it.",
+    help="TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
 )
 @click.option(
     "--out",

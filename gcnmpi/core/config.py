@@ -164,8 +164,8 @@ def read_config(
     Parameters
     ----------
     network : path, optional
-        Another TOML file, whose ``[model]`` and ``[graph]`` are taken and stand in ``path`` no
-        more; other tables, such as those of a whole configuration, are not looked at.
+        Another TOML file, whose ``[model]``, ``[graph]`` and ``[task]`` are taken and stand in
+        ``path`` no more; other tables, such as those of a whole configuration, are not looked at.
     schemes : iterable of str
         The schemes that will be tried, where it is not ``scheme.name`` alone: a key is refused
         that none of them reads.
@@ -190,7 +190,8 @@ def read_config(
 
 def _network_of(path: str | os.PathLike) -> dict[str, Any]:
     """The tables of a file that describe a network."""
-    table = {name: value for name, value in _read_toml(path).items() if name in ("model", "graph")}
+    sections = ("model", "graph", "task")
+    table = {name: value for name, value in _read_toml(path).items() if name in sections}
     if "model" not in table:
         raise UserError(f"{path} has no table [model]", 'such as [model], then name = "sage"')
     return table

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from scipy.special import logsumexp
-from scipy.stats import rankdata
 
 
 def score(metric: str, logits: np.ndarray, labels: np.ndarray) -> float | None:
@@ -85,9 +84,15 @@ def _roc_auc(z: np.ndarray, y: np.ndarray) -> float | None:
         true = truth > 0.5
         ones, zeros = int(true.sum()), int((~true).sum())
         if ones and zeros:
-            ranks = rankdata(scores)[true]
+            ranks = _average_ranks(scores)[true]
             found.append((math.fsum(ranks) - ones * (ones + 1) / 2) / (ones * zeros))
     return _mean(found)
+
+
+def _average_ranks(scores: np.ndarray) -> np.ndarray:
+    """Places in ascending order, from 1; equal scores share the mean of theirs."""
+    _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[which]
 
 
 def _average_precision(z: np.ndarray, y: np.ndarray) -> float | None:

@@ -17,6 +17,7 @@ from gcnmpi.layout.runtime import Source
 from gcnmpi.layout.writing import write_picked
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.nn.evaluator import evaluate
+from gcnmpi.nn.tasks import TASKS
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import Problem, load_features, open_problem
@@ -77,8 +78,8 @@ def infer(
     Parameters
     ----------
     config : Config
-        How to compute. Network and matrix are those of the weights, where the file says so: see
-        :func:`gcnmpi.run.weights.as_trained`.
+        How to compute. Network, matrix and task are those of the weights, where the file says so:
+        see :func:`gcnmpi.run.weights.as_trained`.
     weights : path
         ``.npz`` of ``train --save-weights``, or a file of another program: see
         :func:`gcnmpi.run.weights.read_weights`. Features that were trained are beside it.
@@ -90,8 +91,8 @@ def infer(
     layer : int, optional
         Write the output of this layer, from 1.
     what : {"logits", "probabilities", "embeddings", "classes"}
-        Without ``layer``: logits; their softmax; the output of the layer before; or the column of
-        the largest logit.
+        Without ``layer``: logits; their softmax, of several labels their sigmoid; the output of the
+        layer before; or the column of the largest logit.
     rows : path, optional
         Write the rows of these vertices only, in this order: see
         :func:`gcnmpi.run.vertices.read_vertices`.
@@ -123,6 +124,7 @@ def infer(
         if taken.model.train_features:
             _trained_features(features_path(weights), (stored.manifest.n, found.widths[0]))
         depth = _depth(found, layer, what)
+        _check_logits(taken, what)
         return found, taken, depth, None if rows is None else read_vertices(stored, Path(rows))
 
     make_room(comm, Path(out), "--out")
@@ -167,16 +169,25 @@ def _depth(weights: Weights, layer: int | None, what: str) -> int:
     return layer or (depth - 1 if what == "embeddings" else depth)
 
 
+def _check_logits(config: Config, what: str) -> None:
+    """A UserError if the output of the network has none of what is wanted."""
+    task = config.task.name
+    if what in ("probabilities", "classes") and TASKS.get(task).probabilities is None:
+        raise UserError(
+            f"--what {what}: the network was trained for {task}, and its output has no {what}",
+            "--what logits writes its output as it is",
+        )
+
+
 def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarray:
     """This rank's piece of what is written, on the host."""
     kernel, scheme, k = problem.kernel, problem.scheme, result.place.layer
     if what == "classes":
         return scheme.row_argmax(k, result.array, problem.network.widths[depth])
     if what == "probabilities":
-        sums = kernel.exp_shifted(result.array, scheme.row_max(k, result.array), result.array)
-        values = kernel.to_host(result.array)
-        values /= kernel.to_host(scheme.row_sum(k, sums))
-        return values
+        probabilities = TASKS.get(problem.config.task.name).probabilities
+        assert probabilities is not None, "checked before the start"
+        return probabilities(scheme, kernel, k, result.array)
     return kernel.to_host(result.array)
 
 

@@ -56,8 +56,8 @@ class Weights:
     widths : tuple of int
         Columns of H⁰ … Hᴸ.
     network : mapping of str to value
-        Keys of the configuration: "model.name", "graph.normalize" … Of a file of another program
-        only those that its arrays show.
+        Keys of the configuration: "model.name", "graph.normalize", "task.name" … Of a file of
+        another program only those that its arrays show.
     described : bool
         Whether the file says which network it is of.
     """
@@ -106,6 +106,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "model": model,
         "widths": list(problem.network.widths),
         "graph": dataclasses.asdict(config.graph) | {"direction": problem.direction},
+        "task": {"name": config.task.name},
         "graph_name": manifest.name,
         "graph_id": manifest.id,
     }
@@ -208,7 +209,7 @@ def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
 
 
 def as_trained(weights: Weights, config: Config, given: Container[str], direction: str) -> Config:
-    """The configuration with the network and the matrix that the weights belong to.
+    """The configuration with the network, the matrix and the task that the weights belong to.
 
     Parameters
     ----------
@@ -222,7 +223,7 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
     UserError
         If what the user gave contradicts the weights.
     """
-    table: dict[str, dict[str, Any]] = {"graph": {}, "model": {}}
+    table: dict[str, dict[str, Any]] = {"graph": {}, "model": {}, "task": {}}
     for key, stored in weights.network.items():
         section, name = key.split(".")
         wanted = getattr(getattr(config, section), name)
@@ -238,6 +239,7 @@ def as_trained(weights: Weights, config: Config, given: Container[str], directio
         config,
         graph=dataclasses.replace(config.graph, **table["graph"]),
         model=dataclasses.replace(config.model, **table["model"]),
+        task=dataclasses.replace(config.task, **table["task"]),
     )
 
 
@@ -256,7 +258,8 @@ def check_parameters(weights: Weights, network: Network) -> None:
 def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
     """Keys and values of the configuration, checked as those of a configuration file are."""
     try:
-        config = from_table({"model": facts.get("model"), "graph": facts.get("graph")})
+        sections = {name: facts.get(name) for name in ("model", "graph")}
+        config = from_table(sections | {"task": facts.get("task", {})})
     except UserError as error:
         raise UserError(f"{path}: {error.message}", error.hint) from error
     stored, here = facts.get("activation", config.model.activation), config.model.activation
@@ -265,10 +268,13 @@ def _network(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
             f"{path} holds weights of a {config.model.name} with activation {stored}, here it is "
             f"{here}"
         )
-    return {
+    described = {
         f"{section}.{entry.name}": getattr(getattr(config, section), entry.name)
         for section, entry in _keys()
     }
+    if "task" in facts:  # which files of earlier versions do not say
+        described["task.name"] = config.task.name
+    return described
 
 
 def _keys() -> Iterator[tuple[str, dataclasses.Field]]:

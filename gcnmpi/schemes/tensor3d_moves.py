@@ -46,11 +46,12 @@ class Mover:
         # Where the rows of a piece are on the other side: block, and order within.
         self._leaving = self._blocks(orderings, before, after)
         self._arriving = self._blocks(orderings, after, before)
+        self._parts: dict[int, tuple[list[Part], list[Part]]] = {}
         self._messages: dict[int, list[np.ndarray]] = {}
 
     def __call__(self, x: Array, width: int, out: Array) -> None:
         """out = x in the other layout."""
-        sends, receives = self._parts(width)
+        sends, receives = self._parts_of(width)
         host, comm, phases = self._kernel.to_host(x), self._comm, self._phases
         if width not in self._messages:
             self._messages[width] = [
@@ -83,7 +84,7 @@ class Mover:
     def volume(self, width: int) -> Volume:
         """What this rank sends and receives."""
         size = self._forecast.facts.itemsize
-        sends, receives = self._parts(width)
+        sends, receives = self._parts_of(width)
 
         def numbers(parts: list[Part]) -> list[int]:
             return [len(r) * (c.stop - c.start) for p, r, c in parts if p != self._comm.rank]
@@ -91,8 +92,13 @@ class Mover:
         sent, received = numbers(sends), numbers(receives)
         return Volume(sum(sent) * size, sum(received) * size, len(sent))
 
-    def _parts(self, width: int) -> tuple[list[Part], list[Part]]:
-        """What leaves, and what arrives; no part is empty."""
+    def _parts_of(self, width: int) -> tuple[list[Part], list[Part]]:
+        """What leaves, and what arrives; no part is empty. Found once for each width."""
+        if width not in self._parts:
+            self._parts[width] = self._find_parts(width)
+        return self._parts[width]
+
+    def _find_parts(self, width: int) -> tuple[list[Part], list[Part]]:
         forecast, me = self._forecast, self._comm.rank
         ranks = range(self._comm.size)
         mine, new = (forecast.columns(me, at, width) for at in (self._before, self._after))

@@ -15,6 +15,7 @@ from partition.graph.graph import MASKS
 from partition.graph.sparse_rows import FORMS
 from partition.importing import assemble
 from partition.importing.readers import READERS, Layout
+from partition.importing.splits import SPLIT_EXAMPLES, RandomSplit
 from partition.importing.vertex_data import MASK_NUMBERS
 from partition.reporting import tables
 from partition.reporting.describe import describe_data
@@ -44,6 +45,15 @@ def _vertex_data_options(command: Callable) -> Callable:
             for name, verb in (("train", "train on"), ("val", "validate on"), ("test", "test on"))
         ),
         click.option(
+            "--split",
+            "rule",
+            metavar="RULE",
+            help="Draw the masks among vertices with labels. random:0.6,0.2,0.2: shares to train "
+            "on, validate on and test on. per-class:20,500,1000: 20 of each class to train on, "
+            "and 500 and 1000 of the others.",
+        ),
+        click.option("--splits", type=int, help="Number of splits that are drawn.  [default: 1]"),
+        click.option(
             "--ids",
             metavar="FILE|sorted",
             help="FILE with the id of each row of the files of features, labels and masks; or "
@@ -55,7 +65,9 @@ def _vertex_data_options(command: Callable) -> Callable:
             type=click.Choice(MASK_NUMBERS),
             help="Meaning of numbers in a mask: ids of vertices, or rows of the files.",
         ),
-        click.option("--seed", type=int, default=0, show_default=True, help="Seed of random data."),
+        click.option(
+            "--seed", type=int, default=0, show_default=True, help="Seed of random data and splits."
+        ),
         click.option(
             "--keep-features",
             type=click.Choice(FORMS),
@@ -148,6 +160,7 @@ def import_(
         layout=Layout(columns, header, string_ids, vertices, ids),
         direction=direction or "in",
         masks=_masks(options),
+        split=_split(options),
         overwrite=force,
         report=note,
         **options,
@@ -159,7 +172,8 @@ def import_(
     epilog="""\b
 Examples:
   gcn-partition attach links.graph --features x.npy --labels y.csv --train-mask train.npy
-  gcn-partition attach calls.graph --features x.csv --ids people.txt""",
+  gcn-partition attach calls.graph --features x.csv --ids people.txt
+  gcn-partition attach links.graph --split random:0.6,0.2,0.2 --splits 10""",
 )
 @click.argument("graph", metavar="G.graph", type=GRAPH)
 @_vertex_data_options
@@ -169,18 +183,28 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
 
     Arcs and partitions stay as they are.
     """
-    masks = _masks(options)
+    masks, split = _masks(options), _split(options)
     given = any(options[name] is not None for name in ("features", "labels", "targets"))
-    if not masks and not given and options["keep_features"] == AUTOMATIC:
-        hint = "give --features, --labels, --targets or a mask"
+    if not masks and split is None and not given and options["keep_features"] == AUTOMATIC:
+        hint = "give --features, --labels, --targets, a mask or --split"
         raise UserError("there is nothing to attach", hint)
-    manifest = assemble.attach_files(graph, masks=masks, **options)
+    manifest = assemble.attach_files(graph, masks=masks, split=split, **options)
     _show_data(graph, manifest, as_json)
 
 
 def _masks(options: dict[str, Any]) -> dict[str, Path]:
     given = {name: options.pop(f"{name}_mask") for name in MASKS}
     return {name: file for name, file in given.items() if file is not None}
+
+
+def _split(options: dict[str, Any]) -> RandomSplit | None:
+    rule, splits = options.pop("rule"), options.pop("splits")
+    if rule is None:
+        if splits is not None:
+            hint = f"--split {SPLIT_EXAMPLES}"
+            raise UserError("--splits says how many splits are drawn, but not how", hint)
+        return None
+    return RandomSplit(rule, 1 if splits is None else splits, options["seed"])
 
 
 def _show_data(path: Path, manifest: store.Manifest, as_json: bool) -> None:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.graph.graph import DIRECTIONS, Graph, index_dtype
+from partition.graph.graph import DIRECTIONS, MASKS, Graph, index_dtype
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing.readers import LAYOUTS, Layout, Source, read_source
+from partition.importing.splits import RandomSplit
 from partition.importing.vertex_data import SORTED, attach, check_ids_are_used, check_vertex_data
 
 __all__ = ["attach", "attach_files", "build_graph", "import_graph"]
@@ -39,6 +40,7 @@ def import_graph(
     targets: str | os.PathLike | None = None,
     masks: Mapping[str, str | os.PathLike] | None = None,
     mask_numbers: str | None = None,
+    split: RandomSplit | None = None,
     seed: int = 0,
     keep_features: str = "auto",
     overwrite: bool = False,
@@ -55,7 +57,7 @@ def import_graph(
         See :func:`partition.graph.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
-    features, labels, targets, masks, mask_numbers, seed
+    features, labels, targets, masks, mask_numbers, split, seed
         See :func:`attach`.
 
     Raises
@@ -70,7 +72,7 @@ def import_graph(
         raise unknown_name("direction", direction, DIRECTIONS)
     layout = layout or Layout()
     ids = layout.ids
-    check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers)
+    check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers, split)
     check_target(out_path, overwrite)
 
     in_order = replace(layout, ids=None) if str(ids) == SORTED else layout
@@ -92,10 +94,11 @@ def import_graph(
         masks=masks,
         ids=ids,
         mask_numbers=mask_numbers,
+        split=split,
         seed=seed,
     )
     facts = {"file": source_path.name} | facts
-    facts |= attached_facts(features, labels, targets, masks, ids, seed)
+    facts |= attached_facts(features, labels, targets, masks, ids, split, seed)
     return write_graph(
         out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
         keep_features=keep_features,
@@ -111,6 +114,7 @@ def attach_files(
     masks: Mapping[str, str | os.PathLike] | None = None,
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
+    split: RandomSplit | None = None,
     seed: int = 0,
     keep_features: str = "auto",
 ) -> Manifest:
@@ -120,7 +124,7 @@ def attach_files(
     ----------
     path : path
         The folder.
-    features, labels, targets, masks, ids, mask_numbers, seed
+    features, labels, targets, masks, ids, mask_numbers, split, seed
         See :func:`attach`.
     keep_features
         See :func:`partition.graph.store.write_graph`.
@@ -130,7 +134,7 @@ def attach_files(
     UserError
         As :func:`attach`; or if the folder cannot be written.
     """
-    check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers)
+    check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers, split)
     check_ids_are_used(ids, features, labels, targets, masks)
     stored = open_graph(path)
     graph = attach(
@@ -141,11 +145,18 @@ def attach_files(
         masks=masks,
         ids=ids,
         mask_numbers=mask_numbers,
+        split=split,
         seed=seed,
     )
     facts = dict(stored.manifest.source)
-    new = attached_facts(features, labels, targets, masks, ids, seed)
-    new["attached"] = facts.get("attached", {}) | new["attached"]
+    before = facts.pop("attached", {})
+    if masks or split is not None:  # what masks were drawn or read before is no longer so
+        facts.pop("split", None)
+    if split is not None:
+        before = {name: file for name, file in before.items() if name not in MASKS}
+    new = attached_facts(features, labels, targets, masks, ids, split, seed)
+    if attached := before | new.pop("attached", {}):
+        new["attached"] = attached
     return write_graph(
         path, graph, source=facts | new, direction=stored.manifest.direction, overwrite=True,
         keep_features=keep_features,
@@ -158,15 +169,18 @@ def attached_facts(
     targets: str | os.PathLike | None,
     masks: Mapping[str, str | os.PathLike] | None,
     ids: str | os.PathLike | None,
+    split: RandomSplit | None,
     seed: int,
 ) -> dict[str, Any]:
-    """What the manifest says of vertex data: the names of the files, and the seed."""
+    """What the manifest says of vertex data: names of files, seed, and how masks were drawn."""
     given = {"features": features, "labels": labels, "targets": targets}
     given |= dict(masks or {}) | {"ids": ids}
     attached = {name: Path(value).name for name, value in given.items() if value is not None}
     facts: dict[str, Any] = {"attached": attached} if attached else {}
     if any(value.startswith("random:") for value in attached.values()):
         facts["seed"] = seed
+    if split is not None:
+        facts["split"] = split.facts()
     return facts
 
 

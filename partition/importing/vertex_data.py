@@ -23,6 +23,7 @@ from partition.importing.readers.vertex_files import (
     read_mask,
     read_targets,
 )
+from partition.importing.splits import RandomSplit, draw_masks
 
 FEATURE_STREAM, LABEL_STREAM = 1, 2
 SORTED = "sorted"
@@ -38,6 +39,7 @@ def attach(
     masks: Mapping[str, str | os.PathLike] | None = None,
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
+    split: RandomSplit | None = None,
     seed: int = 0,
 ) -> Graph:
     """The graph with vertex data from files or from a generator.
@@ -62,6 +64,8 @@ def attach(
         The id of each row: a file; or the graph's ids in increasing order.
     mask_numbers : {"ids", "rows"}, optional
         Whether the numbers in masks are ids or rows of the files; where that is not the same.
+    split : RandomSplit, optional
+        Masks that are drawn, in place of all that there are.
     seed : int
         Seed of random features and labels, which use independent streams.
 
@@ -73,7 +77,7 @@ def attach(
         of a split have a vertex in common.
     """
     masks = dict(masks or {})
-    check_vertex_data(features, labels, targets, masks, seed, ids, mask_numbers)
+    check_vertex_data(features, labels, targets, masks, seed, ids, mask_numbers, split)
     n = graph.n
     places = _Places(graph, ids, mask_numbers)
     if features is not None:
@@ -98,6 +102,8 @@ def attach(
         graph = replace(graph, targets=found)
     loaded = {name: _mask_of_file(places, name, path) for name, path in masks.items()}
     graph = replace(graph, masks=dict(graph.masks) | loaded)
+    if split is not None:
+        graph = replace(graph, masks=draw_masks(graph, split))
     _check_masks(graph, masks)
     return graph
 
@@ -145,6 +151,7 @@ def check_vertex_data(
     seed: int,
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
+    split: RandomSplit | None = None,
 ) -> None:
     """The mistakes in the arguments of :func:`attach` that show before any file is read."""
     for name in masks:
@@ -154,7 +161,9 @@ def check_vertex_data(
     if labels is not None and (_random_size(labels) or 0) > MAX_CLASSES:
         raise UserError(f"{labels!r}: there can be at most {MAX_CLASSES} classes")
     if any(str(path).startswith("random:") for path in masks.values()):
-        raise UserError("a mask is a file, not random")
+        raise UserError("a mask is a file", "--split random:0.6,0.2,0.2 draws all three")
+    if masks and split is not None:
+        raise UserError("--split draws all masks, and so does not go with files of masks")
     if mask_numbers is not None and mask_numbers not in MASK_NUMBERS:
         raise unknown_name("meaning of the numbers in masks", mask_numbers, MASK_NUMBERS)
     if mask_numbers is not None and not masks:

@@ -112,6 +112,8 @@ def show_data(facts: Mapping[str, Any]) -> None:
     masks = ", ".join(f"{name} {count:,}" for name, count in data["masks"].items())
     if data["splits"] > 1:
         masks = f"{data['splits']:,} splits, in the first: {masks}"
+    if drawn := manifest.source.get("split"):
+        masks += f" (drawn: {shown(_plain(drawn))})"
     table.add_row(
         "masks", masks or ("none: all with a label train" if sizes or targets else "none")
     )

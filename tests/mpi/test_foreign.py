@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import expit
 from tensor_files import call, write_safetensors, write_state, write_torch
 
 from gcnmpi.run.tensor_files import read_tensors
@@ -56,6 +57,7 @@ SCHEMES = {
 }
 WHAT = {
     "probabilities": ["--what", "probabilities"],
+    "probabilities of labels": ["--what", "probabilities", "--set", "task.name=labels"],
     "embeddings": ["--what", "embeddings"],
     "layer 1": ["--layer", 1],
     "classes": ["--what", "classes"],
@@ -135,6 +137,7 @@ def test_what_is_asked_for_is_written(results, ranks):
     np.testing.assert_allclose(
         found("probabilities"), shifted / shifted.sum(axis=1, keepdims=True), atol=1e-12
     )
+    np.testing.assert_allclose(found("probabilities of labels"), expit(logits), atol=1e-12)
     np.testing.assert_array_equal(found("classes"), logits.argmax(axis=1))
     assert found("embeddings").shape == (len(logits), 6)
     np.testing.assert_array_equal(found("embeddings"), found("layer 1"))
@@ -155,6 +158,7 @@ def complaints(folder, gcnmpi_lines):
     (folder / "whole.toml").write_text(f"dtype = 'float64'\n{network}[train]\nlr = 0.1\n")
     (folder / "graph.toml").write_text("[graph]\nnormalize = 'sym'\n")
     (folder / "config.toml").write_text("dtype = 'float64'\n[model]\nhidden = [6, 6]\n")
+    (folder / "numbers.toml").write_text(f"{network}[task]\nname = 'regression'\n")
     write_state(folder / "missing.pt", {n: a for n, a in state.items() if n != "norms.1.bias"})
     first = {n: a for n, a in state.items() if not n.startswith("convs.0.lin_l")}
     write_state(folder / "first.pt", first)
@@ -180,6 +184,8 @@ def complaints(folder, gcnmpi_lines):
         "config": ["--weights", FOREIGN / "sage.pt", *toml, "--config", folder / "config.toml"],
         "no rows": ["--weights", FOREIGN / "sage.pt", *toml, "--rows", folder / "none.txt"],
         "both": ["--weights", FOREIGN / "sage.pt", *toml, "--what", "classes", "--layer", 1],
+        "numbers": ["--weights", FOREIGN / "sage.pt", "--network", folder / "numbers.toml",
+                    "--what", "probabilities"],
     }  # fmt: skip
     lines = [
         ["infer", folder / "pyg.graph", "--partition", "rp-2", *words, "--out",
@@ -204,6 +210,7 @@ def complaints(folder, gcnmpi_lines):
         "config": ["both have a table [model]"],
         "no rows": ["none.txt, line 2: 'seven' is no vertex"],
         "both": ["exclude each other"],
+        "numbers": ["trained for regression, and its output has no probabilities"],
     }.items(),
 )
 def test_what_does_not_fit_is_told_by_name(complaints, name, says):

@@ -1,5 +1,6 @@
 """Features that are kept as a sparse matrix give what dense ones do, on any number of ranks."""
 
+import functools
 import json
 
 import numpy as np
@@ -59,14 +60,17 @@ def folder(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module", params=RANKS)
-def results(folder, gcnmpi_lines, request):
-    """Losses of every case, and logits, by (kind of features, case)."""
-    ranks, lines = request.param, []
-    cases = [case for case in CASES if parts(case, ranks)]
-    for kind in ("sparse", "dense"):
-        for case in cases:
-            k, out = parts(case, ranks), folder / f"{ranks} {kind} {case}"
+@pytest.fixture(scope="module")
+def results(folder, gcnmpi_lines):
+    """``results(kind of features, ranks)`` → of every case, losses, weights and logits."""
+
+    @functools.cache
+    def run(kind, ranks):
+        lines, outs = [], {}
+        for case in CASES:
+            if not (k := parts(case, ranks)):
+                continue
+            outs[case] = out = folder / f"{ranks} {kind} {case}"
             common = [folder / f"{kind}.graph", *(["--partition", f"rp-{k}"] if k > 1 else [])]
             settings = ["dtype=float64", *CASES[case]]
             words = [word for setting in settings for word in ("--set", setting)]
@@ -77,30 +81,30 @@ def results(folder, gcnmpi_lines, request):
             words = [word for setting in of_scheme for word in ("--set", setting)]
             lines.append(["infer", *common, *words, "--weights", out.with_suffix(".npz"),
                           "--out", out.with_suffix(".npy")])  # fmt: skip
-    complaints = gcnmpi_lines(ranks, lines, timeout=240)
-    assert complaints == [[None] * ranks] * len(lines)
-    found = {}
-    for kind in ("sparse", "dense"):
-        for case in cases:
-            out = folder / f"{ranks} {kind} {case}"
-            records = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
-            epochs = [record for record in records if record["event"] == "epoch"]
-            with np.load(out.with_suffix(".npz")) as weights:
-                found[kind, case] = (
-                    [[epoch["loss"], epoch["train_accuracy"]] for epoch in epochs],
-                    dict(weights.items()),
-                    np.load(out.with_suffix(".npy")),
-                    [epoch["bytes_sent"] for epoch in epochs if "bytes_sent" in epoch],
-                )
-    return cases, found
+        complaints = gcnmpi_lines(ranks, lines, timeout=240)
+        assert complaints == [[None] * ranks] * len(lines)
+        return {case: read(out) for case, out in outs.items()}
+
+    return run
 
 
-def test_losses_weights_and_logits_are_those_of_dense_features(results):
-    cases, found = results
-    for case in cases:
-        (losses, weights, logits, _), (expected, others, theirs, _) = (
-            found[kind, case] for kind in ("sparse", "dense")
+def read(out):
+    """Losses and accuracies, weights, and logits of a run."""
+    records = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
+    epochs = [record for record in records if record["event"] == "epoch"]
+    with np.load(out.with_suffix(".npz")) as weights:
+        return (
+            [[epoch["loss"], epoch["train_accuracy"]] for epoch in epochs],
+            dict(weights.items()),
+            np.load(out.with_suffix(".npy")),
         )
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_losses_weights_and_logits_are_those_of_dense_features(results, ranks):
+    dense, sparse = results("dense", 2), results("sparse", ranks)
+    for case, (losses, weights, logits) in sparse.items():
+        expected, others, theirs = dense[case]
         np.testing.assert_allclose(losses, expected, rtol=1e-10, err_msg=case)
         np.testing.assert_allclose(logits, theirs, rtol=1e-10, atol=1e-10, err_msg=case)
         for name, array in others.items():

@@ -58,7 +58,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("nranks", [1, 2, 3, 4, 5, 6, 7])
 def test_metrics_are_exact_however_vertices_are_spread(mpirun, nranks):
-    done = mpirun(nranks, "metrics.py", timeout=120)
+    done = mpirun(nranks, "metrics.py", "40" if nranks in (1, 4) else "16", timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert max(found["apart"].values()) <= 1e-12, found
@@ -79,7 +79,7 @@ def test_every_task_is_that_of_one_process(mpirun, folder, tmp_path, nranks):
                 given.append("train.epochs=6")
             partition = f"rp-{parts}" if parts and parts > 1 else None
             case = {"graph": str(folder), "partition": partition, "settings": given}
-            cases.append(case | {"fault": None, "directions": 2, "name": f"{scheme} {name}"})
+            cases.append(case | {"fault": None, "directions": 1, "name": f"{scheme} {name}"})
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     done = mpirun(nranks, "verify_cases.py", tmp_path / "cases.json", timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -149,7 +149,7 @@ def test_runs_that_watch_the_validation_metric(gcnmpi_lines, folder, tmp_path):
     assert numbers.end["best_val_rmse"] == lowest
 
 
-REPEAT = ("train.epochs=400", "train.checkpoint_every=50", "train.eval_every=5", *CLASSES)
+REPEAT = ("train.epochs=120", "train.checkpoint_every=20", "train.eval_every=5", *CLASSES)
 
 
 def test_repeated_runs_go_on_where_they_were_stopped(launched, mpirun, folder, tmp_path):
@@ -162,7 +162,7 @@ def test_repeated_runs_go_on_where_they_were_stopped(launched, mpirun, folder, t
     process = launched(3, *words(tmp_path / "cut"))
     record = tmp_path / "cut" / "split-0-seed-5" / "run.jsonl"
     until = time.monotonic() + 60
-    while not (record.exists() and record.read_bytes().count(b"\n") > 20):
+    while not (record.exists() and record.read_bytes().count(b"\n") > 12):
         assert time.monotonic() < until
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)

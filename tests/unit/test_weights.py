@@ -91,9 +91,26 @@ def test_settings_that_agree_and_those_of_the_computation_are_taken(path):
     assert (taken.model.order, taken.dtype, taken.graph.normalize) == ("combine", "float64", "row")
 
 
+def test_the_task_is_that_of_the_weights(path):
+    for task, settings, found in (
+        ({"name": "labels"}, [], "labels"),
+        ({"name": "labels"}, ["task.name=labels"], "labels"),
+        (None, ["task.name=labels"], "labels"),  # files of earlier versions do not say it
+        (None, [], "classes"),
+    ):
+        write_weights(path, STATE, changed(task=task))
+        config, given = read_config(None, settings)
+        assert as_trained(read_weights(path, config), config, given, "in").task.name == found
+    write_weights(path, STATE, changed(task={"name": "regression"}))
+    config, given = read_config(None, ["task.name=labels"])
+    with pytest.raises(UserError, match=r'task.name = "labels" here, .* with "regression"'):
+        as_trained(read_weights(path, config), config, given, "in")
+
+
 @pytest.mark.parametrize(
     ("facts", "says"),
     [
+        (changed(task={"name": "guess"}), "unknown task.name 'guess'"),
         (changed(activation="elu"), "activation elu, here it is relu"),
         (changed(activation=None, model={"name": "gcn", "activation": "tanh"}), "'tanh'"),
         (changed(model={"name": "cheb"}), "unknown model.name 'cheb'"),

@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.core.task_config import TaskConfig, class_weights
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, loss_products
 from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
 
@@ -43,7 +44,14 @@ def _products(options: TaskConfig, k: int, rows: int) -> list[Product]:
     return loss_products(k, rows) + spread
 
 
-TASK = Task(_labels, _loss, _products)
+def _softmax(scheme: Scheme, kernel: Kernel, k: int, logits: Array) -> np.ndarray:
+    sums = kernel.exp_shifted(logits, scheme.row_max(k, logits), logits)
+    values = kernel.to_host(logits)
+    values /= kernel.to_host(scheme.row_sum(k, sums))
+    return values
+
+
+TASK = Task(_labels, _loss, _products, _softmax)
 
 
 class WeightedCrossEntropy:

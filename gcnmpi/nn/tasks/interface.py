@@ -86,8 +86,12 @@ class Task:
     products : callable
         ``products(options, k, rows)``: the scheme's row operations of a loss on so many training
         vertices of a rank.
+    probabilities : callable, or None
+        ``probabilities(scheme, kernel, k, logits)``: what the output of layer k says of each class
+        or label, on the host; it may overwrite the logits. None: the output is no logits.
     """
 
     labels: Callable[[StoredGraph], Readable]
     loss: Callable[[Made], Loss]
     products: Callable[[TaskConfig, int, int], list[Product]] = lambda options, k, rows: []
+    probabilities: Callable[[Scheme, Kernel, int, Array], np.ndarray] | None = None

@@ -12,12 +12,16 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.task_config import class_weights
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.tasks.entries import MeanOfEntries, sums_of_columns
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
 from partition.graph.store import StoredGraph
+
+_ROWS_AT_ONCE = 1 << 12
 
 
 def _labels(stored: StoredGraph) -> Readable:
@@ -84,7 +88,16 @@ def _loss(made: Made) -> Loss:
     return MeanOfEntries(made, entry)
 
 
-TASK = Task(_labels, _loss)
+def _sigmoid(scheme: Scheme, kernel: Kernel, k: int, logits: Array) -> np.ndarray:
+    values = kernel.to_host(logits)
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        z = values[start : start + _ROWS_AT_ONCE]
+        small = np.exp(-np.abs(z))  # as above: overflows nowhere
+        z[:] = np.where(z >= 0, 1, small) / (1 + small)
+    return values
+
+
+TASK = Task(_labels, _loss, probabilities=_sigmoid)
 
 
 def _weights(made: Made) -> np.ndarray | None:

@@ -3,9 +3,11 @@
 Many cases in one launch: ties, whole columns of one score, columns without positives, unknown
 labels, ranks without vertices, everything on one rank. Prints the largest difference by metric, and
 the largest share of the scores that a rank had to put in order, relative to an equal share.
+Usage: metrics.py SEEDS
 """
 
 import json
+import sys
 from collections import defaultdict
 from unittest import mock
 
@@ -21,7 +23,7 @@ KINDS = {"classes": "classes", "two": "classes", "labels": "labels", "numbers": 
 
 def main(comm):
     apart = defaultdict(float)
-    for seed in range(40):
+    for seed in range(int(sys.argv[1])):
         random = np.random.default_rng(seed)
         for kind, task in KINDS.items():
             z, y = make(random, kind)

@@ -26,6 +26,15 @@ from partition.graph.store import open_graph, read_partition, write_partition
 
 WIDTHS = (1, 6, 40)
 LABELS = ("aggregate", "aggregate_t")
+OTHERS = ("isend", "neighbor", "alltoallv", "onesided")
+Ways = tuple[tuple[str, ...], ...]
+ALL: Ways = (OTHERS,) * len(FORMATS)
+NONE: Ways = ((),) * len(FORMATS)
+
+
+def turns(number: int) -> Ways:
+    """One transport for each precision; those of four cases are all there are."""
+    return tuple((OTHERS[(number + i) % len(OTHERS)],) for i in range(len(FORMATS)))
 
 
 def add_mixed(folder: Path, k: int) -> None:
@@ -87,18 +96,21 @@ def same(got: list[np.ndarray], expected: list[np.ndarray], what) -> None:
         np.testing.assert_array_equal(one, other, err_msg=str(what))
 
 
-def check(comm, path: Path, name: str, options: dict, transports: tuple[str, ...]) -> None:
-    """All precisions against the exact result, and all ways of one against each other."""
+def check(comm, path: Path, name: str, options: dict, transports: Ways) -> None:
+    """All precisions against the exact result, and all ways of one against each other.
+
+    ``transports`` has those of each precision.
+    """
     rows, best = options.get("exchange") != "mixed", resolve("auto")[0]
     exact = results(comm, path, name, rows, kernel=best, scheme=options)
-    for precision in FORMATS:
+    for precision, ways in zip(FORMATS, transports, strict=True):
         tables = {"kernel": best, "comm": {"precision": precision}, "threads": 1}
         first = results(comm, path, name, rows, scheme=options, **tables)
         for one, other in zip(first, exact, strict=True):
             # A sum has no more than some 60 terms of size 1; each may be a step away.
             step = FORMATS[precision].error(1) * 8
             assert np.abs(one - other).max(initial=0) <= 60 * step, (path, name, options)
-        for transport in transports:
+        for transport in ways:
             scheme = options | {"transport": transport}
             got = results(comm, path, name, rows, scheme=scheme, **tables)
             same(got, first, (path, name, precision, transport))
@@ -140,7 +152,6 @@ NODE_OF = node_memory.node_of
 def main(comm) -> int:
     folder = Path(sys.argv[1])
     mpi.from_root(comm, lambda: (prepare(folder, comm.size), add_mixed(folder, comm.size)))
-    others = ("isend", "neighbor", "alltoallv", "onesided")
     cases = [
         (kind, name, {"name": "p2p", "backward": backward, "exchange": exchange})
         for exchange, kind, name, backward in product(
@@ -151,7 +162,8 @@ def main(comm) -> int:
     ]  # fmt: skip
     cases = cases[:: max(1, 2 * comm.size - 3)]
     for number, (kind, name, options) in enumerate(cases):
-        transports = others if number % 3 == 0 else ()
+        others, skipped = divmod(number, 3)
+        transports = ALL if number == 0 else NONE if skipped else turns(others)
         check(comm, folder / f"{kind}-{comm.size}.graph", name, options, transports)
     check_once(comm, folder / f"directed-{comm.size}.graph", "random")
     if comm.size == 4:
@@ -159,7 +171,13 @@ def main(comm) -> int:
         mpi.from_root(comm, lambda: (prepare(folder, 2), add_mixed(folder, 2)))
         for kind, exchange in product(("directed", "symmetric"), ("rows", "mixed")):
             replicated = {"name": "replicated", "replication": 2, "exchange": exchange}
-            check(comm, folder / f"{kind}-2.graph", "random", replicated, others)
+            check(
+                comm,
+                folder / f"{kind}-2.graph",
+                "random",
+                replicated,
+                turns(2 * (kind == "directed") + (exchange == "rows")),
+            )
     if comm.size > 2:
         # Ranks 0 and 1 on one node, the others on another: only rows between nodes are rounded.
         def node_of(comm):
@@ -168,7 +186,7 @@ def main(comm) -> int:
 
         node_memory.node_of = node_of
         kind, name, options = cases[0]
-        check(comm, folder / f"{kind}-{comm.size}.graph", name, options, ())
+        check(comm, folder / f"{kind}-{comm.size}.graph", name, options, NONE)
     if comm.rank == 0:
         print(f"{len(cases)} cases agree")
     return 0
