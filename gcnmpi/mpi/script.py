@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from gcnmpi.core.launch import check_together, launched
-from gcnmpi.mpi.comm import MPI, Comm, abort, finish, from_root, start, versions
+from gcnmpi.core.launch import check_together
+from gcnmpi.mpi.comm import MPI, Comm, abort, finish, start, versions
 from partition.errors import EXIT_USER_ERROR, UserError
 
 T = TypeVar("T")
@@ -39,11 +39,6 @@ def world() -> Comm:
     return comm
 
 
-def on_root(make: Callable[[], T]) -> T:
-    """What ``make()`` returns on rank 0, on every rank; in a process that is alone, without MPI."""
-    return from_root(world(), make) if launched() else make()
-
-
 def told(comm: Comm, call: Callable[[], T]) -> T:
     """What ``call()`` returns on rank 0, on every rank; whatever it raises, all ranks raise.
 
@@ -52,7 +47,7 @@ def told(comm: Comm, call: Callable[[], T]) -> T:
     Exception
         On rank 0.
     OtherRankError
-        On the others, with what it was.
+        On the others, with what it was; a UserError is raised as it is.
     """
     value: T | None = None
     error: BaseException | None = None
@@ -61,13 +56,16 @@ def told(comm: Comm, call: Callable[[], T]) -> T:
             value = call()
         except BaseException as caught:
             error = caught
-    text = None if error is None else f"rank 0: {type(error).__name__}: {error}"
-    value, text = comm.bcast((value, text))
-    if text is None:
+    sent: Exception | None = None
+    if error is not None:
+        text = f"rank 0 failed: {type(error).__name__}: {error}"
+        sent = error if isinstance(error, UserError) else OtherRankError(text)
+    value, sent = comm.bcast((value, sent))
+    if sent is None:
         return value  # type: ignore[return-value]
-    error = error or OtherRankError(text)
-    error.agreed = True  # type: ignore[attr-defined]
-    raise error
+    raised: Any = error or sent
+    raised.agreed = True
+    raise raised
 
 
 def _hook(comm: Comm, before: Callable[..., Any]) -> Callable[..., None]:
