@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 KILOBYTE = 1024
 LARGE = 8 << 20
@@ -48,6 +50,25 @@ def keep_large_arrays() -> None:
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
         ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
+
+
+def return_freed_memory() -> None:
+    """Have the C library give back what was freed between arrays that live.
+
+    Of arrays that are too small to be given back one by one. Other libraries have no such call.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def forget_pages(array: Any) -> None:
+    """Let go of the pages of a mapped file that were read: the system may still keep them."""
+    if array.flags.writeable:  # a private copy of the file would lose what was written
+        return
+    while array is not None and not isinstance(array, mmap.mmap):
+        array = getattr(array, "base", None)
+    if array is not None and hasattr(mmap, "MADV_DONTNEED"):
+        array.madvise(mmap.MADV_DONTNEED)
 
 
 def free_bytes() -> int:

@@ -286,6 +286,11 @@ class CupyKernel(CupyNeighbours, CupyNorms, CupyMessages, Epilogues):
         matrix.check_format()
         return SparseMatrix(matrix, self.dtype)
 
+    def set_values(self, matrix: SparseMatrix, values: np.ndarray) -> None:
+        """A copy to the device."""
+        if matrix.nnz:
+            matrix.values.set(values)
+
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
         if matrix.nnz and out.size:
             matrix.multiply(x, out, accumulate)

@@ -256,6 +256,10 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
         """The kernel's own form of a CSR matrix, with values in its dtype."""
 
     @abstractmethod
+    def set_values(self, matrix: Any, values: np.ndarray) -> None:
+        """Other values for a matrix of the kernel's own form, in the order of its entries."""
+
+    @abstractmethod
     def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
         """out = matrix · x, or out += matrix · x."""
 

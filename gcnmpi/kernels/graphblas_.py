@@ -66,6 +66,14 @@ class GraphBLASKernel(DenseArithmetic):
         held = make(nrows=matrix.shape[0], ncols=matrix.shape[1], sorted_cols=in_order, **arrays)
         return SparseMatrix(held, empty=False)
 
+    def set_values(self, matrix: SparseMatrix, values: np.ndarray) -> None:
+        """In GraphBLAS's memory, which it gives and takes back."""
+        if matrix.empty:
+            return
+        arrays = matrix.matrix.ss.unpack(raw=True)  # which may be longer than their entries
+        np.copyto(arrays["values"][: len(values)], values)
+        matrix.matrix.ss.pack_any(take_ownership=True, **arrays)
+
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
         """In place; x and out are C-contiguous."""
         if not accumulate:

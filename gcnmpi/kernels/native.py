@@ -99,6 +99,9 @@ class NativeKernel(NativeNeighbours, NativeNorms, NativeMessages, DenseArithmeti
             columns,
         )
 
+    def set_values(self, matrix: SparseMatrix, values: np.ndarray) -> None:
+        np.copyto(matrix.values, values)
+
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
         self.spmm_then(matrix, x, out, accumulate, None)
 

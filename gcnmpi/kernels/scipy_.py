@@ -34,6 +34,10 @@ class SciPyKernel(DenseArithmetic):
             return SparseMatrix(matrix[rows].astype(self.dtype), rows)
         return SparseMatrix(matrix.astype(self.dtype), slice(None))
 
+    def set_values(self, matrix: SparseMatrix, values: np.ndarray) -> None:
+        # Rows that are left out have no entries.
+        np.copyto(matrix.matrix.data, values)
+
     def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
         if not accumulate:
             out.fill(0)

@@ -12,15 +12,25 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core.config import GraphConfig
+from gcnmpi.core.resident import forget_pages
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed, node_array, once_a_node, redistribute, slice_of
+from gcnmpi.mpi.comm import Comm, agreed, maximum, node_array, once_a_node, redistribute, slice_of
 from partition.errors import UserError
-from partition.graph.graph import Graph, check_arcs, entry_values, index_dtype, row_sums, with_loops
+from partition.graph.graph import (
+    Graph,
+    check_arcs,
+    chunks,
+    entry_values,
+    index_dtype,
+    row_sums,
+    with_loops,
+)
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import Partition, StoredGraph, read_partition
 
 STEP = 1 << 20  # vertices that are looked at at once
 PERMUTED_AT_ONCE = 16  # the share of the columns that change places
+ENTRY_ON_ITS_WAY = 56  # bytes that an entry of sparse features takes until it is in its place
 
 
 class Readable(Protocol):
@@ -186,7 +196,12 @@ class OwnRows:
 
 
 def load_sparse(
-    comm: Comm, rows: SparseRows, own: np.ndarray, max_bytes: float, normalised: bool
+    comm: Comm,
+    rows: SparseRows,
+    own: np.ndarray,
+    max_bytes: float,
+    normalised: bool,
+    dtype: np.dtype,
 ) -> sp.csr_array:
     """Own rows of a sparse matrix on disk, (own, width): each rank asks those that map them.
 
@@ -194,8 +209,12 @@ def load_sparse(
     ----------
     own : (own,) integers
         Global ids, in the order of the result; a row may go to several ranks.
+    max_bytes : float
+        Bound of what is read, sent and received beside the result at a time.
     normalised : bool
         Divide each row by its sum in float64; one that sums to 0 becomes 0.
+    dtype : dtype
+        Of the result's numbers.
 
     Raises
     ------
@@ -208,21 +227,60 @@ def load_sparse(
         wrong = check_rows(rows, mine.start, mine.stop)
         if wrong is not None:
             raise UserError(f"the graph folder is damaged: {wrong}")
+    forget_pages(rows.indices)
     bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
     reader = np.searchsorted(bounds, own, side="right")
     asks = [own, np.full(len(own), comm.rank, np.int32), np.arange(len(own))]
     (asked, who, where), _ = redistribute(comm, reader, asks, max_bytes)
+    sizes = np.asarray(rows.indptr[1:])[asked] - np.asarray(rows.indptr[:-1])[asked]
+    (place, counts), _ = redistribute(comm, who, [where, sizes], max_bytes)
+    starts = np.zeros(len(own) + 1, np.int64)
+    starts[1 + place] = counts
+    np.cumsum(starts, out=starts)
+    indices, data = np.empty(starts[-1], np.int32), np.empty(starts[-1], dtype)
+
+    ends = np.concatenate(([0], np.cumsum(sizes)))
+    pieces = list(chunks(ends, max(1, int(max_bytes // ENTRY_ON_ITS_WAY))))
+    rounds = int(maximum(comm, len(pieces)))
+    for first, last in pieces + [(0, 0)] * (rounds - len(pieces)):
+        some = slice(first, last)
+        place, column, value = _sent_rows(
+            comm, rows, asked[some], who[some], where[some], max_bytes, normalised
+        )
+        # A row comes whole and from one rank, in its order: its entries follow the first of them.
+        begins = np.flatnonzero(np.diff(place, prepend=-1))
+        within = np.arange(len(place))
+        within -= np.repeat(begins, np.diff(begins, append=len(place)))
+        within += starts[place]
+        indices[within], data[within] = column, value
+    return sp.csr_array((data, indices, starts), shape=(len(own), rows.width))
+
+
+def _sent_rows(
+    comm: Comm,
+    rows: SparseRows,
+    asked: np.ndarray,
+    who: np.ndarray,
+    where: np.ndarray,
+    max_bytes: float,
+    normalised: bool,
+) -> list[np.ndarray]:
+    """Send the entries of rows to who asked for them; of those that come here: row, column, value.
+
+    Parameters
+    ----------
+    asked, who, where : (rows,) integers
+        Rows that this rank maps, the rank that each goes to, and what it calls it.
+    """
     counts, columns, values = rows.picked(asked)
+    for array in (rows.indices, rows.data):
+        forget_pages(array)
     if normalised:
-        number = np.repeat(np.arange(len(asked)), counts)
-        sums = np.bincount(number, values, len(asked))[number]
+        number = np.repeat(np.arange(len(counts)), counts)
+        sums = np.bincount(number, values, len(counts))[number]
         values = np.divide(values, sums, out=np.zeros(len(sums)), where=sums != 0)
     arrays = [np.repeat(where, counts), columns, values]
-    (place, column, value), _ = redistribute(comm, np.repeat(who, counts), arrays, max_bytes)
-    order = np.argsort(place, kind="stable")  # a row's entries come from one rank, in their order
-    starts = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(own)))))
-    shape = len(own), rows.width
-    return sp.csr_array((value[order], column[order], starts.astype(np.int64)), shape=shape)
+    return redistribute(comm, np.repeat(who, counts), arrays, max_bytes)[0]
 
 
 def permute(rows: np.ndarray, first: np.ndarray) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import math
-import mmap
 import os
 import re
 import sys
@@ -24,7 +23,7 @@ import numpy as np
 
 from gcnmpi.core.arrays import Array
 from gcnmpi.core.launch import check_together, launched, start_environment
-from gcnmpi.core.resident import return_large_arrays
+from gcnmpi.core.resident import forget_pages, return_large_arrays
 from partition.errors import EXIT_USER_ERROR, UserError, printing
 
 try:
@@ -246,7 +245,7 @@ def redistribute(
                     [target, (recv_counts, place), row],
                 )
         for array in arrays:
-            _forget_pages(array)
+            forget_pages(array)
         place = place + recv_counts
     return received, counts
 
@@ -403,16 +402,6 @@ def cuda_aware() -> bool | None:
 def slice_of(n: int, rank: int, size: int) -> slice:
     """The contiguous 1/size of 0..n−1 that ``rank`` reads from disk."""
     return slice(n * rank // size, n * (rank + 1) // size)
-
-
-def _forget_pages(array: Any) -> None:
-    """Let go of the pages of a mapped file that were read: the system may still keep them."""
-    if array.flags.writeable:  # a private copy of the file would lose what was written
-        return
-    while array is not None and not isinstance(array, mmap.mmap):
-        array = getattr(array, "base", None)
-    if array is not None and hasattr(mmap, "MADV_DONTNEED"):
-        array.madvise(mmap.MADV_DONTNEED)
 
 
 def _row_bytes(array: Array) -> int:

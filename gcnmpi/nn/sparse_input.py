@@ -7,6 +7,8 @@ matrix: zeros stay zeros, so both have the same values.
 
 from __future__ import annotations
 
+import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +19,9 @@ from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface import Array, Kernel, Sparse
-from partition.graph.graph import index_dtype
+from partition.graph.graph import chunks, index_dtype
+
+AT_ONCE = 1 << 14  # entries that dropout decides on at once: what that takes stays in the cache
 
 
 class SparseInput:
@@ -39,18 +43,8 @@ class SparseInput:
     ) -> None:
         self._kernel, self._phases = kernel, phases
         self._matrix, self._summed = matrix, summed
-        if summed is not None:
-            first, last, _ = summed.indices(matrix.shape[0])
-            part = matrix[summed]
-            # Where each entry of the transpose comes from, so that dropout need not sort again.
-            numbers = np.arange(part.nnz, dtype=index_dtype(part.nnz))
-            transposed = sp.csr_array((numbers, part.indices, part.indptr), part.shape).T.tocsr()
-            self._order, self._entries = (
-                transposed.data,
-                slice(*matrix.indptr[[first, last]].tolist()),
-            )
-            self._pattern = transposed.indices, transposed.indptr, transposed.shape
-        self._fill(matrix.data)
+        self._turned = None if summed is None else _Turned.of(matrix, summed)
+        self._give()
 
     def combine(self, weight: Array, out: Array, add: bool, epilogue: Epilogue | None) -> None:
         """out = epilogue(x·W), or of the sum of out and that."""
@@ -66,8 +60,18 @@ class SparseInput:
         if sums is not None:
             self._kernel.column_sum(grad, sums)
 
+    def copy(self) -> SparseInput:
+        """Another one with values of its own, for dropout to write; the pattern is shared."""
+        other, matrix = copy.copy(self), self._matrix
+        pattern = matrix.indices, matrix.indptr
+        other._matrix = sp.csr_array((matrix.data.copy(), *pattern), shape=matrix.shape)
+        if self._turned is not None:
+            other._turned = replace(self._turned, values=self._turned.values.copy())
+        other._give()
+        return other
+
     def drop_from(self, source: SparseInput, seed: int, epoch: int, keys: Any, p: float) -> None:
-        """Become dropout of ``source``, which has the same pattern.
+        """Become dropout of ``source``, of which this is a copy. Nothing is made that has its size.
 
         Parameters
         ----------
@@ -75,29 +79,71 @@ class SparseInput:
             Stream of the dropout, and the global ids of the rows.
         """
         stream, vertices = keys
-        matrix, dtype = source._matrix, self._kernel.dtype
-        counts = np.diff(matrix.indptr)
-        rows = np.repeat(rng.row_keys(seed, epoch, stream, vertices), counts)
-        hashes, scratch = np.empty((2, len(rows), 1), np.uint32)
-        rng.hash_block(rows, source._column_keys, hashes, scratch)
-        kept = hashes[:, 0] >= rng.threshold(p)
-        self._fill(matrix.data * kept * dtype.type(1 / (1 - p)))
-
-    def copy(self) -> SparseInput:
-        """Another one of the same values."""
-        return SparseInput(self._kernel, self._phases, self._matrix, self._summed)
+        matrix, given, out = self._matrix, source._matrix.data, self._matrix.data
+        row_keys, column_keys = rng.row_keys(seed, epoch, stream, vertices), self._column_keys
+        scale, least = self._kernel.dtype.type(1 / (1 - p)), rng.threshold(p)
+        for first, last in chunks(matrix.indptr, AT_ONCE):
+            counts = np.diff(matrix.indptr[first : last + 1])
+            some = slice(*matrix.indptr[[first, last]].tolist())
+            rows = np.repeat(row_keys[first:last], counts)
+            hashes, scratch = np.empty((2, len(rows), 1), np.uint32)
+            columns = column_keys[matrix.indices[some], np.newaxis]
+            rng.hash_block(rows, columns, hashes, scratch)
+            np.multiply(given[some], hashes[:, 0] >= least, out=out[some])
+            out[some] *= scale
+        self._kernel.set_values(self._rows, out)
+        if self._turned is not None:
+            self._turned.fill(out)
+            self._kernel.set_values(self._transposed, self._turned.values)
 
     @cached_property
     def _column_keys(self) -> np.ndarray:
-        """What dropout hashes of the column of each entry, the same in every epoch."""
-        keys = rng.column_keys(np.arange(self._matrix.shape[1]))
-        return keys[self._matrix.indices][:, np.newaxis]
+        """What dropout hashes of each column, the same in every epoch."""
+        return rng.column_keys(np.arange(self._matrix.shape[1]))
 
-    def _fill(self, values: np.ndarray) -> None:
-        matrix, kernel = self._matrix, self._kernel
-        own = (values, matrix.indices, matrix.indptr)
-        self._rows: Sparse = kernel.sparse(sp.csr_array(own, shape=matrix.shape))
-        if self._summed is not None:
-            indices, indptr, shape = self._pattern
-            transposed = (values[self._entries][self._order], indices, indptr)
-            self._transposed: Sparse = kernel.sparse(sp.csr_array(transposed, shape=shape))
+    def _give(self) -> None:
+        """Make the kernel's own matrices."""
+        self._rows: Sparse = self._kernel.sparse(self._matrix)
+        if self._turned is not None:
+            self._transposed: Sparse = self._kernel.sparse(self._turned.matrix())
+
+
+@dataclass(frozen=True)
+class _Turned:
+    """The transpose of the rows that are summed up, and where its entries come from.
+
+    Attributes
+    ----------
+    values : (entries,) array
+        In the order of the transpose; ``indices``, ``indptr`` and ``shape`` are of its pattern.
+    entries : slice
+        Which of the entries of all rows they are.
+    order : (entries,) integers
+        Which of those each is: so dropout need not sort again.
+    """
+
+    values: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    shape: tuple[int, int]
+    entries: slice
+    order: np.ndarray
+
+    @classmethod
+    def of(cls, matrix: sp.csr_array, summed: slice) -> _Turned:
+        first, last, _ = summed.indices(matrix.shape[0])
+        part, entries = matrix[summed], slice(*matrix.indptr[[first, last]].tolist())
+        numbers = np.arange(part.nnz, dtype=index_dtype(part.nnz))
+        turned = sp.csr_array((numbers, part.indices, part.indptr), part.shape).T.tocsr()
+        values = matrix.data[entries][turned.data]
+        return cls(values, turned.indices, turned.indptr, turned.shape, entries, turned.data)
+
+    def matrix(self) -> sp.csr_array:
+        return sp.csr_array((self.values, self.indices, self.indptr), shape=self.shape)
+
+    def fill(self, values: np.ndarray) -> None:
+        """Take the values from those of all rows."""
+        given = values[self.entries]
+        for start in range(0, len(self.order), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            self.values[some] = given[self.order[some]]

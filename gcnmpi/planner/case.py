@@ -37,6 +37,9 @@ class Workload:
         How far apart the ends of arcs are in the graph's order: see ``Machine.sparse_seconds``.
     feature_entries : int
         Entries of features that are kept as a sparse matrix; 0: they are dense.
+    target_bytes : int
+        Bytes of a number to be learned, of which a vertex has as many as the output has columns; 0:
+        it has one class.
     """
 
     config: Config
@@ -45,6 +48,7 @@ class Workload:
     train_share: float
     distances: np.ndarray | None = field(default=None, compare=False)
     feature_entries: int = 0
+    target_bytes: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -122,7 +126,11 @@ def workload(
     network = network_of(config.model, *ends)
     distances = arc_distances(stored.graph) if locality else None
     entries = manifest.feature_entries if features in (None, manifest.features) else 0
-    return Workload(config, manifest.n, network, share, distances, entries)
+    target_bytes = 0
+    if config.task.name != "classes":  # classes that are several labels are float32
+        targets = stored.graph.targets
+        target_bytes = 4 if targets is None else targets.dtype.itemsize
+    return Workload(config, manifest.n, network, share, distances, entries, target_bytes)
 
 
 def arc_distances(graph: Graph, quantiles: int = 256, sampled: int = 1 << 16) -> np.ndarray | None:

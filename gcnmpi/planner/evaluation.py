@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.compile.lifetimes import FEATURES, Moment, gathers_features, lifetimes
+from gcnmpi.nn.compile.lifetimes import FEATURES, GATHERS, Moment, gathers_features, lifetimes
 from gcnmpi.nn.instructions import kept, products
 from gcnmpi.nn.instructions.dense import BLOCK_NUMBERS
 from gcnmpi.planner.case import Case, parameter_numbers
@@ -48,23 +48,31 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
     program, forecast, itemsize = case.program, case.forecast, case.work.itemsize
     moments = lifetimes(program, depth, forecast.layout_of, forecast.whole_rows)
 
-    def size(value: int, gathered: bool) -> int:
-        """Bytes of a value's matrix, with room for halos and what is sent of it."""
+    def size(value: int) -> int:
+        """Bytes of a value's matrix."""
         at, width = program.values[value].place, program.values[value].width
         rows, columns = forecast.shape(rank, at, width)
-        halo = forecast.buffers(rank, "expand", 1, width) if gathered else 0
-        return rows * columns * itemsize + halo
+        return rows * columns * itemsize
 
     if program.sparse:
-        live = {FEATURES: input_memory(case, rank, transposed=False)}
+        live = {FEATURES: input_memory(case, rank, 1, transposed=False)}
+        peak = live[FEATURES]
     else:
-        live = {FEATURES: size(FEATURES, gathers_features(moments))}
-    peak = live[FEATURES]
+        live = {FEATURES: size(FEATURES)}
+        peak = live[FEATURES] * (1 + gathers_features(moments))  # copied to where halos fit
+    whole: set[int] = set()  # values whose halos are written; before, these take no memory
     for moment in moments:
         step = moment.step
-        live[step.writes] = 0 if moment.over >= 0 else size(step.writes, moment.gathered)
+        if step.name in GATHERS and step.reads[0] not in whole:
+            source = step.reads[0]
+            whole.add(source)
+            live[source] += forecast.buffers(rank, "expand", 1, program.values[source].width)
         if moment.over >= 0:  # its memory is counted under the new number from now on
             live[step.writes], live[moment.over] = live[moment.over], 0
+            if moment.over in whole:
+                whole.add(step.writes)
+        else:
+            live[step.writes] = size(step.writes)
         peak = max(peak, sum(live.values()) + _taken(case, rank, moment))
         for value in moment.ended:
             live.pop(value, None)

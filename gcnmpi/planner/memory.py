@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from gcnmpi.kernels import resolve
-from gcnmpi.layout.loading import PERMUTED_AT_ONCE
+from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.nn.instructions import kept
@@ -27,11 +27,12 @@ from partition.graph.graph import index_dtype
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
 INDEX_BYTES = {"native": 4, "scipy": 4, "cupy": 4}
 WIDE_INDEX = 8
+PATTERN_INDEX = 4  # bytes of a number in the pattern of M, by rows and by columns
 # Copies of a rank's arcs on their way from disk into M, and bytes of one beside its two ends.
 LOADING_COPIES, WEIGHT_BYTES = 3, 8
 FEATURE_BYTES = 4  # of a number of the features, as it is stored
 ENTRY_INDEX = 4  # bytes of a column's number in a sparse matrix of features
-SPARSE_LOADING = 48  # bytes of an entry of that as it arrives and is brought in order
+TURNING = 24  # bytes of an entry of that, beside the matrix, while its transpose is made
 
 
 def memory(case: Case) -> int:
@@ -63,14 +64,22 @@ def _memory(case: Case, rank: int) -> int:
 
 
 def matrix_memory(case: Case, rank: int) -> int:
-    """Bytes of a rank's tiles of M and Mᵀ."""
-    forecast, work = case.forecast, case.work
-    parts = forecast.work(rank, "aggregate", 1, 1)
-    tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
-    index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
-    # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
-    starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
-    return forecast.entries(rank) * (index + work.itemsize) + starts
+    """Bytes of a rank's tiles of M and Mᵀ, and of the pattern of M where its entries are visited.
+
+    The pattern, by rows and by columns, has three indices for each entry, and no values.
+    """
+    forecast, work, held = case.forecast, case.work, 0
+    if case.program.needs_products or not case.program.needs_halo:
+        parts = forecast.work(rank, "aggregate", 1, 1)
+        tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
+        index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
+        # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
+        starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
+        held += forecast.entries(rank) * (index + work.itemsize) + starts
+    if case.program.needs_halo:
+        rows, columns, entries = arcs_of(case, rank)
+        held += 3 * PATTERN_INDEX * entries + WIDE_INDEX * (rows + columns)
+    return held
 
 
 def loading_memory(case: Case, rank: int) -> int:
@@ -89,7 +98,10 @@ def features_memory(case: Case, rank: int) -> int:
     If some columns of a file are sent, its whole rows are in memory.
     """
     if case.program.sparse:
-        return SPARSE_LOADING * input_entries(case, rank)
+        held, entries = input_memory(case, rank, 1, transposed=False), input_entries(case, rank)
+        limit = int(case.work.config.loading.max_buffer_mb * 2**20)
+        arriving = min(limit, ENTRY_ON_ITS_WAY * entries)
+        return held + max(arriving, TURNING * entries if case.program.backward else 0)
     work, width = case.work, case.program.values[0].width
     rows, columns = case.forecast.shape(rank, Place(0), width)
     stored = rows * columns * FEATURE_BYTES
@@ -101,23 +113,25 @@ def features_memory(case: Case, rank: int) -> int:
     return stored + max(sending, stored // PERMUTED_AT_ONCE, converted)
 
 
-def input_memory(case: Case, rank: int, transposed: bool) -> int:
-    """Bytes of sparse features; with the transpose, and where the entries of that come from."""
+def input_memory(case: Case, rank: int, matrices: int, transposed: bool) -> int:
+    """Bytes of sparse features, and of others of their pattern, which they share.
+
+    With the transpose, and where the entries of that come from; those that dropout writes.
+    """
     entries, width = input_entries(case, rank), case.program.values[0].width
-    each = ENTRY_INDEX + case.work.itemsize
-    turned = entries * (each + ENTRY_INDEX) + WIDE_INDEX * width
-    return entries * each + WIDE_INDEX * case.rows(rank, Place(0)) + transposed * turned
+    values = entries * case.work.itemsize * (1 + transposed)
+    pattern = entries * ENTRY_INDEX * (1 + 2 * transposed)
+    starts = WIDE_INDEX * (case.rows(rank, Place(0)) + width * transposed)
+    return matrices * values + pattern + starts
 
 
 def _training_memory(case: Case, rank: int) -> int:
     forecast, work, program = case.forecast, case.work, case.program
     shapes = [forecast.shape(rank, v.place, v.width) for v in matrices(program)]
     dense = sum(rows * columns for rows, columns in shapes)
-    # The loss copies the logits of training vertices, and makes their gradient.
-    logits = program.values[program.logits]
-    _, columns = forecast.shape(rank, logits.place, logits.width)
-    dense += 2 * train_rows(case, rank) * columns
-    sparse = len(program.sparse) * input_memory(case, rank, transposed=True)
+    sparse = 0
+    if program.sparse:
+        sparse = input_memory(case, rank, len(program.sparse), transposed=True)
     dense += sum(kept(program, step, *arcs_of(case, rank)) for step in case.steps)
     # Buffers of one product and width serve all layers.
     distinct = {(product[0], *product[2:]): product for product in case.products(rank)}
@@ -135,7 +149,21 @@ def _training_memory(case: Case, rank: int) -> int:
     state = copies * parameter_numbers(case, rank) * work.itemsize + reduced
     scratch = [forecast.reduction_scratch(rank, *product) for product in distinct.values()]
     most = max([reduction_scratch(reduced), *scratch])
-    return dense * work.itemsize + sparse + buffers + state + most
+    return dense * work.itemsize + sparse + loss_memory(case, rank) + buffers + state + most
+
+
+def loss_memory(case: Case, rank: int) -> int:
+    """What a loss holds: a softmax the logits of training vertices, and their gradient.
+
+    Where numbers are learned: those, and of training vertices a copy as precise as the output, and
+    which of them are known.
+    """
+    work, logits = case.work, case.program.values[case.program.logits]
+    rows, columns = case.forecast.shape(rank, logits.place, logits.width)
+    trained, each = train_rows(case, rank) * columns, work.target_bytes
+    if not each:
+        return 2 * trained * work.itemsize
+    return rows * columns * each + trained * (max(each, work.itemsize) + 1)
 
 
 def _first_memory(case: Case, rank: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.transports import usable
 from gcnmpi.kernels import resolve
@@ -126,6 +127,7 @@ def open_problem(
     phases, traffic = Phases(), Traffic()
     with phases.as_one("load"):
         scheme = scheme_entry.load(Runtime(comm, kernel, phases, traffic), source, config, demand)
+        return_freed_memory()
     return Problem(
         comm, source.stored, source.partition, source.direction, network, program, kernel.threads,
         config, kernel, scheme, phases, traffic, reduction, tuple(warnings),
@@ -261,7 +263,8 @@ def _sparse_features(problem: Problem, features: SparseRows, normalised: bool) -
     max_bytes = problem.config.loading.max_buffer_mb * 2**20
     with problem.phases.as_one("load"):
         own = scheme.block(Place(0), features.width).rows
-        matrix = load_sparse(comm, features, own, max_bytes, normalised).astype(kernel.dtype)
+        matrix = load_sparse(comm, features, own, max_bytes, normalised, kernel.dtype)
+        return_freed_memory()
         with agreed(comm):
             _check_finite(problem, matrix.data)
         summed = scheme.summed if problem.program.backward else None

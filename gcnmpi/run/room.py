@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.resident import free_bytes, resident_bytes
+from gcnmpi.kernels import resolve
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_of
@@ -53,11 +54,12 @@ def check_evaluation(
     here, free = len(node_of(comm)), free_bytes()
     nodes = comm.allgather((free / here, here, host_name(), free))
     room, crowd, host, left = min(nodes)
+    resolve(config.kernel)  # what it imports belongs to the process
     process = int(maximum(comm, resident_bytes()))
 
     def check() -> int:
         machine = Machine(process_bytes=process)
-        setting = Setting(source.stored, config, machine, crowd, *ends)
+        setting = Setting(source.stored, config, machine, crowd, *ends, locality=False)
         chosen = Candidate(config.scheme, {}, 0, source.partition)
         needed = _needed(setting, chosen, comm.size, layer)
         # What the processes have already is not free any more.
@@ -89,7 +91,7 @@ def _ranks_that_suffice(setting: Setting, size: int, layer: int, room: float) ->
     auto = replace(setting.config, scheme=replace(setting.config.scheme, grid="auto"))
     wide = Setting(
         setting.stored, auto, setting.machine, setting.ranks_per_node,
-        setting.work.network.widths[0], setting.work.network.widths[-1],
+        setting.work.network.widths[0], setting.work.network.widths[-1], locality=False,
     )  # fmt: skip
     for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
         if more > setting.stored.manifest.n:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gcnmpi.core.config import Config, from_table
-from gcnmpi.core.resident import keep_large_arrays
+from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
@@ -102,6 +102,7 @@ def open(
     g = Graph(Ranks(runtime), laid, moves, source.stored, seed, max_bytes)
     _load_features(g, comm, source, config)
     _load_labels(g, comm, source)
+    return_freed_memory()
     keep_large_arrays()
     return g
 

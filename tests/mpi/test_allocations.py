@@ -5,7 +5,9 @@ epoch is what is taken for each row.
 """
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gcnmpi.kernels import KERNELS
@@ -24,6 +26,7 @@ KERNEL_CASES = {
     for name, settings in {
         "cached": [],
         "dropout": [DROPOUT, "model.input_dropout=0.5"],
+        "sparse features": [DROPOUT, "model.input_dropout=0.5"],
         "trained": ["model.order=aggregate", "model.train_features=true"],
     }.items()
 }
@@ -47,6 +50,10 @@ def graphs(tmp_path_factory):
         write_graph(folder / f"{n}.graph", graph, source={})
         for k in (2, 4):
             add_partition(folder / f"{n}.graph", "rp", k)
+        # As many entries a row as there are hidden columns: a number for each would be a matrix.
+        filled = np.random.default_rng(n).random((n, 4 * WIDTH), np.float32)
+        sparse = replace(graph, features=np.where(filled < 0.25, filled, 0))
+        write_graph(folder / f"sparse {n}.graph", sparse, source={}, keep_features="sparse")
     return folder
 
 
@@ -57,7 +64,8 @@ def measured(mpirun, graphs, tmp_path, nranks, settings):
         k = nranks // 2 if "copies" in name else nranks
         partition = None if k == 1 else f"rp-{k}"
         for n, epochs in zip(SIZES, EPOCHS, strict=True):
-            path, every = str(graphs / f"{n}.graph"), [f"model.hidden=[{WIDTH}]", *some]
+            path = str(graphs / f"{'sparse ' if 'sparse' in name else ''}{n}.graph")
+            every = [f"model.hidden=[{WIDTH}]", *some]
             cases.append(
                 {"graph": path, "partition": partition, "settings": every, "epochs": epochs}
             )

@@ -1,6 +1,7 @@
 """The memory that ``gcnmpi plan`` forecasts is what a run takes, where features are wide."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -27,6 +28,17 @@ CASES = {
     "wide copies": ("rp-2", ["scheme.name=replicated", *WIDE]),
 }
 EXCHANGES = ("rows", "mixed")  # of a graph of many arcs and few features
+INFERRED = {
+    f"{name}, {form} features": (form, settings)
+    for form in ("arcs", "sparse")
+    for name, settings in {
+        "gcn": [],
+        "sage": ["model.name=sage"],
+        "maximum": ["model.name=sage", "model.aggregation=max"],
+        "gat": ["model.name=gat", "model.heads=2"],
+        "gatv2": ["model.name=gatv2", "model.heads=2"],
+    }.items()
+}
 
 
 @pytest.fixture(scope="module")
@@ -43,22 +55,40 @@ def measured(mpirun, tmp_path_factory):
         {"graph": str(folder / "wide.graph"), "partition": name, "settings": [*buffers, *settings]}
         for name, settings in CASES.values()
     ]
-    write_graph(folder / "arcs.graph", rmat(16, 1 << 20, features=4, classes=4), source={})
-    add_partition(folder / "arcs.graph", "rp", 4)
+    arcs = rmat(16, 1 << 20, features=4, classes=4)
+    write_graph(folder / "arcs.graph", arcs, source={})
+    filled = np.random.default_rng(1).random((arcs.n, 200), np.float32)
+    arcs = replace(arcs, features=np.where(filled < 0.1, filled, 0))
+    write_graph(folder / "sparse.graph", arcs, source={}, keep_features="sparse")
+    for name in ("arcs", "sparse"):
+        add_partition(folder / f"{name}.graph", "rp", 4)
     arcs = {"graph": str(folder / "arcs.graph"), "partition": "rp-4"}
     cases += [arcs | {"settings": [*buffers, f"scheme.exchange={name}"]} for name in EXCHANGES]
+    cases += [
+        {"graph": str(folder / f"{form}.graph"), "partition": "rp-4", "infer": True,
+         "settings": [*buffers, "model.hidden=[128,128]", *settings]}
+        for form, settings in INFERRED.values()
+    ]  # fmt: skip
     (folder / "cases.json").write_text(json.dumps(cases))
     # What was freed goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
     done = mpirun(4, "memory.py", folder / "cases.json", timeout=300, env=env)
     assert done.returncode == 0, done.stderr
-    return dict(zip([*CASES, *EXCHANGES], json.loads(done.stdout.splitlines()[-1]), strict=True))
+    return dict(
+        zip([*CASES, *EXCHANGES, *INFERRED], json.loads(done.stdout.splitlines()[-1]), strict=True)
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_forecast_is_what_a_run_takes(measured, name):
     found = measured[name]
     assert found["forecast"] == pytest.approx(found["peak"], rel=0.15), found
+
+
+@pytest.mark.parametrize("name", INFERRED)
+def test_inference_takes_what_is_forecast(measured, name):
+    found = measured[name]
+    assert found["forecast"] == pytest.approx(found["peak"], rel=0.1), found
 
 
 @pytest.mark.parametrize("name", EXCHANGES)

@@ -10,10 +10,10 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.planner.calibrate import Sample, fit_sparse
-from gcnmpi.planner.case import Case, Workload
+from gcnmpi.planner.case import Case, Workload, train_rows
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
-from gcnmpi.planner.memory import _first_memory, features_memory, memory
+from gcnmpi.planner.memory import _first_memory, features_memory, loss_memory, memory
 from gcnmpi.schemes.forecast import Dense, Span, Sparse
 from partition.errors import UserError
 
@@ -185,6 +185,16 @@ def test_features_as_they_arrive_by_hand():
     assert features_memory(wide(dtype="float32"), 0) == stored + 2 * stored
     tiny = LoadingConfig(max_buffer_mb=1 / 2**20)  # a byte
     assert features_memory(wide(dtype="float32", loading=tiny), 0) == stored + stored // 16
+
+
+def test_what_a_loss_holds_by_hand():
+    case = wide(dtype="float32")
+    assert loss_memory(case, 0) == 2 * 4 * train_rows(case, 0) * 3
+    for target_bytes, copied in ((4, 4), (8, 8)):
+        work = dataclasses.replace(case.work, target_bytes=target_bytes)
+        numbers = dataclasses.replace(case, work=work)
+        trained = train_rows(case, 0) * 3
+        assert loss_memory(numbers, 0) == 10 * 3 * target_bytes + trained * (copied + 1)
 
 
 def test_the_product_of_wide_features_by_hand():

@@ -148,6 +148,18 @@ def test_spmm(kernel, random, shape, width):
     assert_near(kernel, out, dense @ x)
 
 
+@pytest.mark.parametrize("density", [0.0, 0.05, 0.5])  # with few, most rows have no entry
+def test_a_matrix_takes_other_values(kernel, random, density):
+    pattern = sp.random_array((40, 9), density=density, rng=random, format="csr")
+    matrix, x, out = kernel.sparse(pattern), give(kernel, np.ones((9, 3))), kernel.empty(40, 3)
+    for _ in range(3):
+        values = random.standard_normal(pattern.nnz).astype(kernel.dtype)
+        kernel.set_values(matrix, values)
+        kernel.spmm(matrix, x, out)
+        other = sp.csr_array((values, pattern.indices, pattern.indptr), shape=pattern.shape)
+        assert_near(kernel, out, other @ np.ones((9, 3)))
+
+
 def test_entries_of_a_row_may_be_in_any_order(kernel, random):
     indptr, indices = np.array([0, 3, 3, 5]), np.array([4, 0, 2, 3, 1])
     values, x = random.random(5), random.standard_normal((5, 8))

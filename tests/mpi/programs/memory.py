@@ -2,7 +2,8 @@
 
 Usage: memory.py CASES.json
 
-CASES.json holds a list of {"graph", "partition", "settings"}; rank 0 prints a list of
+CASES.json holds a list of {"graph", "partition", "settings"}, and "infer" where nothing is trained;
+rank 0 prints a list of
 {"peak", "forecast"}, bytes of the rank that has most. Both with what the process had before.
 """
 
@@ -12,17 +13,35 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import scipy.sparse.csgraph  # noqa: F401  the first cover would load it: of the process, not of a run
 
 from gcnmpi.core.config import load_config
 from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.nn.evaluator import evaluate
+from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run.evaluation import Evaluation
-from gcnmpi.run.problem import open_problem
+from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
+
+
+def train(problem):
+    step = Step(problem)
+    step(1)
+    Evaluation(problem, step.model, step.targets)()
+
+
+def infer(problem):
+    network, program = problem.network, problem.program
+    weights = {name: np.ones(p.shape) for name, p in network.parameters.items()}
+    evaluate(
+        problem.scheme, problem.kernel, network, program, problem.stored.graph.n, weights,
+        [load_features(problem)], len(program.outputs),
+    )  # fmt: skip
 
 
 def main(comm):
@@ -31,18 +50,18 @@ def main(comm):
         gc.collect()
         forget_peak()
         before = mpi.maximum(comm, resident_bytes())
-        config = load_config(None, ("threads=1", *case["settings"]))
-        problem = open_problem(comm, case["graph"], case["partition"], config)
-        step = Step(problem)
-        step(1)
-        Evaluation(problem, step.model, step.targets)()
+        config, trains = load_config(None, ("threads=1", *case["settings"])), "infer" not in case
+        problem = open_problem(comm, case["graph"], case["partition"], config, trains=trains)
+        (train if trains else infer)(problem)
         peak = mpi.maximum(comm, peak_bytes())
         machine = dataclasses.replace(Machine(), process_bytes=before)
         setting = Setting(problem.stored, problem.config, machine, comm.size)
         candidate = Candidate(problem.config.scheme, {}, 0, problem.partition)
-        forecast = memory(setting.case(candidate, comm.size))
+        of_scheme = setting.case(candidate, comm.size, trains)
+        depth = len(problem.program.outputs)
+        forecast = memory(of_scheme) if trains else evaluation_memory(of_scheme, depth)
         results.append({"peak": peak, "forecast": forecast})
-        del problem, step
+        del problem
     if comm.rank == 0:
         print(json.dumps(results))
     return 0
