@@ -12,7 +12,8 @@ from typing import Any
 
 KILOBYTE = 1024
 LARGE = 8 << 20
-M_MMAP_THRESHOLD = -3  # of glibc's malloc.h
+M_MMAP_THRESHOLD, M_TRIM_THRESHOLD = -3, -1  # of glibc's malloc.h
+LARGEST_KEPT = 32 << 20  # glibc takes no higher limit
 
 
 def resident_bytes() -> int:
@@ -39,6 +40,16 @@ def return_large_arrays() -> None:
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGE)
+
+
+def keep_large_arrays() -> None:
+    """Have the C library keep freed arrays of less than 32 MiB, as glibc does of its own accord.
+
+    For programs that free and make matrices all the time, as PyTorch's do.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, LARGEST_KEPT)
+        ctypes.CDLL(None).mallopt(M_TRIM_THRESHOLD, 2 * LARGEST_KEPT)
 
 
 def return_freed_memory() -> None:

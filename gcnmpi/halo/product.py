@@ -160,8 +160,22 @@ class HaloProduct:
             From :meth:`gradient`.
         """
         exchange = _own_exchange(gradient)
+        self._fold_to(exchange, exchange.own, out)
+
+    def add_halos(self, own: Array, halo: Array, out: Array) -> None:
+        """The same of rows that lie anywhere: out = own + what other ranks' ``halo`` add to them.
+
+        Parameters
+        ----------
+        own, halo, out : (nown, width), (nhalo, width) and (nown, width) arrays
+        """
+        exchange = self._exchange_of(Matrix(Place(0), own))
+        self._kernel.copy(halo, exchange.halo)
+        self._fold_to(exchange, own, out)
+
+    def _fold_to(self, exchange: Exchange, own: Array, out: Array) -> None:
         exchange.start_fold()
-        self._kernel.copy(exchange.own, out)
+        self._kernel.copy(own, out)
         exchange.finish_fold()
         with self._phases("spmm"):
             self._kernel.spmm(self._add, exchange.packed, out, accumulate=True)

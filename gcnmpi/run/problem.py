@@ -109,8 +109,48 @@ def open_problem(
     UserError
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
-    path, per_node = Path(graph), most_ranks_a_node(comm)
     config = dataclasses.replace(config, graph=graph_of(config))
+    source, config = find_source(comm, graph, partition, config)
+    with agreed(comm):
+        network = network_of(config.model, *(widths or ends(config, source.stored.manifest)))
+        program, demand = program_on(network, source, config, comm.size, trains)
+        scheme_entry: Entry = SCHEMES.get(config.scheme.name)
+    before(source, config)
+    kernel, warnings = make_kernel(comm, config)
+    warnings = [*other_direction(source), *warnings]
+    reduction = usable_reduction(comm, kernel, config.comm.nccl)
+    transport, warning = usable(comm, kernel, config.scheme.transport)
+    if warning is not None:
+        warnings.append(warning)
+        scheme_config = dataclasses.replace(config.scheme, transport=transport)
+        config = dataclasses.replace(config, scheme=scheme_config)
+    phases, traffic = Phases(), Traffic()
+    with phases.as_one("load"):
+        scheme = scheme_entry.load(Runtime(comm, kernel, phases, traffic), source, config, demand)
+        return_freed_memory()
+    return Problem(
+        comm, source.stored, source.partition, source.direction, network, program, kernel.threads,
+        config, kernel, scheme, phases, traffic, reduction, tuple(warnings),
+    )  # fmt: skip
+
+
+def find_source(
+    comm: Comm, graph: str | os.PathLike, partition: str | None, config: Config
+) -> tuple[Source, Config]:
+    """A graph folder and its partition, which all ranks find alike; nothing is loaded.
+
+    Returns
+    -------
+    source : Source
+    config : Config
+        With the options of the scheme as they are resolved.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the graph, the partition or the configuration do not fit together.
+    """
+    path, per_node = Path(graph), most_ranks_a_node(comm)
     found, manifest, first, scheme_config = from_root(
         comm, lambda: _check(path, partition, comm.size, per_node, config)
     )
@@ -129,20 +169,28 @@ def open_problem(
                 f"rank {comm.rank} finds another graph or partition at {path} than rank 0",
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
-        direction = resolved_direction(stored, config)
-        source = Source(stored, found, direction)
-        network = network_of(config.model, *(widths or ends(config, manifest)))
-        program, demand = program_on(network, source, config, comm.size, trains)
-        scheme_entry: Entry = SCHEMES.get(config.scheme.name)
-    before(source, config)
+    return Source(stored, found, resolved_direction(stored, config)), config
+
+
+def other_direction(source: Source) -> list[str]:
+    """A warning if the partition was made for the other direction of M."""
+    found, direction = source.partition, source.direction
+    if found is None or found.direction == direction or not source.stored.manifest.directed:
+        return []
+    return [
+        f"partition {found.name!r} was made for direction {found.direction!r}, this run "
+        f"uses {direction!r}: it works, but sends more rows than needed"
+    ]
+
+
+def make_kernel(comm: Comm, config: Config) -> tuple[Kernel, list[str]]:
+    """The kernel of this rank, with its threads resolved, and warnings about both.
+
+    Libraries that compute with threads are held to as many.
+    """
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     warnings = [] if warning is None else [warning]
-    if found is not None and found.direction != direction and manifest.directed:
-        warnings.append(
-            f"partition {found.name!r} was made for direction {found.direction!r}, this run "
-            f"uses {direction!r}: it works, but sends more rows than needed"
-        )
     host, wanted, cores = most_crowded_node(comm, threads)
     if wanted > cores:
         warnings.append(
@@ -150,21 +198,7 @@ def open_problem(
             "ranks, set threads, or let the launcher bind ranks to more cores (--bind-to none)"
         )
     threadpool_limits(threads)
-    phases, traffic = Phases(), Traffic()
-    kernel = kernel_of_rank(comm, config, threads)
-    reduction = usable_reduction(comm, kernel, config.comm.nccl)
-    transport, warning = usable(comm, kernel, config.scheme.transport)
-    if warning is not None:
-        warnings.append(warning)
-        scheme_config = dataclasses.replace(scheme_config, transport=transport)
-        config = dataclasses.replace(config, scheme=scheme_config)
-    with phases.as_one("load"):
-        scheme = scheme_entry.load(Runtime(comm, kernel, phases, traffic), source, config, demand)
-        return_freed_memory()
-    return Problem(
-        comm, stored, found, direction, network, program, threads, config, kernel, scheme, phases,
-        traffic, reduction, tuple(warnings),
-    )  # fmt: skip
+    return kernel_of_rank(comm, config, threads), warnings
 
 
 def ends(config: Config, manifest: Manifest) -> tuple[int, int]:

@@ -29,7 +29,7 @@ from gcnmpi.layout import loading
 from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
-from gcnmpi.mpi.comm import agreed
+from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.schemes import ROW_ORDERS
 from gcnmpi.schemes.forecast import (
     EXCHANGES,
@@ -47,14 +47,33 @@ from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.graph.graph import entry_values, row_sums, with_loops
 
+NO_PACKINGS: Sequence[sp.csr_array | None] = (None, None)  # rows are sent as they are
 
-def load(
-    runtime: Runtime,
-    source: Source,
-    config: Config,
-    demand: Demand,
-) -> RowScheme:
-    """Bring every row of M to its owner and plan the exchange.
+
+@dataclass(frozen=True)
+class Laid:
+    """A rank's rows of M, and the exchange that serves them.
+
+    Attributes
+    ----------
+    facts : Facts
+    rows : OwnRows
+    plan : Plan
+    forward : (nown, nown + nhalo) csr_array
+        Own rows of M over local columns.
+    backward : csr_array or None
+        The same of Mᵀ; ``forward`` itself where they are equal. None: products with Mᵀ fold.
+    """
+
+    facts: Facts
+    rows: loading.OwnRows
+    plan: Plan
+    forward: sp.csr_array
+    backward: sp.csr_array | None
+
+
+def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Laid:
+    """Bring every row of M to its owner and plan the exchange of the rows that are needed.
 
     Without a partition on one rank.
     """
@@ -86,14 +105,36 @@ def load(
             entries = _local(plan, entries, config.graph.self_loops)
             pattern = EntryPattern.of(entries.row, entries.column, shape)
         backward = pattern.matrix(_values(entries, degree, config, transposed=True))
-    del entries, pattern
-    packings: Sequence[sp.csr_array | None] = (None, None)
-    if facts.mixed and demand.products:
-        both = [forward] if backward is None or backward is forward else [forward, backward]
-        plan, both, packings = mixed(comm, plan, parts[plan.halo], both, max_bytes)
-        forward, backward = both[0], None if facts.folds else both[-1]
+    return Laid(facts, loading.OwnRows(parts, plan.own), plan, forward, backward)
+
+
+def mix(comm: Comm, laid: Laid, max_bytes: float) -> tuple[Laid, Sequence[sp.csr_array | None]]:
+    """The same with the mixed exchange in place of that of rows; and what packs, for each matrix.
+
+    Of ``forward`` first, of ``backward`` last.
+    """
+    forward, backward = laid.forward, laid.backward
+    both = [forward] if backward is None or backward is forward else [forward, backward]
+    owners = laid.rows.parts[laid.plan.halo]
+    plan, both, packings = mixed(comm, laid.plan, owners, both, max_bytes)
+    last = None if backward is None else both[-1]
+    return dataclasses.replace(laid, plan=plan, forward=both[0], backward=last), packings
+
+
+def load(
+    runtime: Runtime,
+    source: Source,
+    config: Config,
+    demand: Demand,
+) -> RowScheme:
+    """Bring every row of M to its owner, and make what multiplies with it."""
+    comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
+    laid, packings = lay_out(runtime, source, config, demand), NO_PACKINGS
+    if laid.facts.mixed and demand.products:
+        laid, packings = mix(comm, laid, max_bytes)
+    plan, facts = laid.plan, laid.facts
     products = HaloProduct(runtime, plan, config)
-    operands = products.both(forward, backward, packings) if demand.products else ()
+    operands = products.both(laid.forward, laid.backward, packings) if demand.products else ()
     forecast = P2PForecast(comm.size, facts, {comm.rank: products.kept})
     options = {
         "name": "p2p",
@@ -103,9 +144,9 @@ def load(
     halo = None
     if demand.rows:
         ids = np.concatenate((plan.own, plan.halo))
-        halo = ExchangedHalo(runtime, products, forward, ids)
+        halo = ExchangedHalo(runtime, products, laid.forward, ids)
     return RowScheme(
-        runtime, options, loading.OwnRows(parts, plan.own),
+        runtime, options, laid.rows,
         products, operands, forecast, max_bytes, halo=halo, plan=plan,
     )  # fmt: skip
 

@@ -30,8 +30,8 @@ ROOMS = {
         "reporting", "cli", "__main__",
     ],
     "gcnmpi": [
-        "core", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run", "cluster",
-        "report", "proof", "bench", "api", "cli", "__main__",
+        "core", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run", "torch",
+        "cluster", "report", "proof", "bench", "api", "cli", "__main__",
     ],
 }  # fmt: skip
 GROUND = {

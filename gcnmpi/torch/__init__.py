@@ -1,0 +1,18 @@
+"""PyTorch on a distributed graph: a rank's rows, and what brings in the rows of others.
+
+Not imported by anything else in gcnmpi: it needs PyTorch, the extra ``torch``. Start with
+:func:`open`; docs/pytorch.md tells the rest.
+"""
+
+try:
+    import torch as _torch  # noqa: F401 (to say what is missing, before anything else does)
+except ImportError as error:
+    raise ImportError(
+        f"gcnmpi.torch needs PyTorch ({error}): pip install 'gcnmpi[torch]'"
+    ) from error
+
+from gcnmpi.torch.batch_norm import BatchNorm
+from gcnmpi.torch.graph import Graph
+from gcnmpi.torch.opening import open
+
+__all__ = ["BatchNorm", "Graph", "open"]

@@ -1,0 +1,330 @@
+"""A rank's part of a graph, in PyTorch's tensors, and what brings in the rows of other ranks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from gcnmpi.core import rng
+from gcnmpi.core.outputs import check_suffix
+from gcnmpi.core.volume import Volume
+from gcnmpi.layout.loading import Readable, original_rows
+from gcnmpi.layout.writing import write_rows
+from gcnmpi.mpi.comm import agreed, row_type
+from gcnmpi.nn.metrics import METRICS, METRICS_OF
+from gcnmpi.nn.metrics.scored import Scored
+from gcnmpi.schemes.p2p import Laid
+from gcnmpi.torch.batch_norm import BatchNorm
+from gcnmpi.torch.functions import Aggregate, Dropout, Expand, Mean
+from gcnmpi.torch.moves import Moves
+from gcnmpi.torch.ranks import OfThisProcess, Ranks
+from gcnmpi.torch.replicas import GradientSum, broadcast
+from partition.errors import UserError, unknown_name
+from partition.graph.store import StoredGraph
+
+
+class Graph(OfThisProcess):
+    """What :func:`gcnmpi.torch.open` gives.
+
+    This rank owns ``num_own`` vertices; its rows of M have entries for ``num_halo`` vertices of
+    other ranks besides. Own rows lie in an order of the rank's own. What is said to be for all
+    ranks together must be called by all of them, in the same order.
+
+    Attributes
+    ----------
+    x : (num_own, d) tensor, or None
+        Features of the own vertices.
+    y : (num_own,) int64 or (num_own, c) tensor, or None
+        Their classes, −1 where unknown; where the graph has no classes, its targets, NaN where
+        unknown.
+    train_mask, val_mask, test_mask : (num_own,) bool tensor, or None
+        Without a training mask in the graph, all vertices with a class.
+    ids, halo_ids : (num_own,) and (num_halo,) int64 tensors
+        Numbers of the own vertices in the graph, and of those of the halo.
+    n : int
+        Vertices of all ranks.
+    num_own, num_halo, num_features, num_classes : int
+    rank, size : int
+        The number of this rank, and how many there are.
+    dtype : torch.dtype
+    """
+
+    def __init__(
+        self,
+        ranks: Ranks,
+        laid: Laid,
+        moves: Moves,
+        stored: StoredGraph,
+        seed: int,
+        max_bytes: float,
+    ) -> None:
+        self._ranks, self._laid, self._moves = ranks, laid, moves
+        self._stored, self._seed, self._max_bytes = stored, seed, max_bytes
+        self._sum_gradients = GradientSum(ranks)
+        manifest, plan, comm = stored.manifest, laid.plan, ranks.comm
+        self.n, self.num_own, self.num_halo = manifest.n, plan.nown, plan.nhalo
+        self.num_features = manifest.features
+        self.num_classes = manifest.classes or manifest.targets
+        self.rank, self.size = comm.rank, comm.size
+        self.dtype: torch.dtype = getattr(torch, ranks.kernel.dtype.name)
+        self.ids = torch.from_numpy(plan.own.astype(np.int64))
+        self.halo_ids = torch.from_numpy(plan.halo.astype(np.int64))
+        self.x: torch.Tensor | None = None
+        self.y: torch.Tensor | None = None
+        self.train_mask: torch.Tensor | None = None
+        self.val_mask: torch.Tensor | None = None
+        self.test_mask: torch.Tensor | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"<{self._stored.manifest.name}: {self.n} vertices; rank {self.rank} of {self.size}: "
+            f"{self.num_own} own rows, {self.num_halo} of others, {self._laid.forward.nnz} entries>"
+        )
+
+    # The pattern and the values of M.
+
+    @cached_property
+    def edge_index(self) -> torch.Tensor:
+        """(2, entries) int64: sources among own and halo rows, and targets among the own ones.
+
+        The own rows of M as PyTorch Geometric has edges, sorted by target. Sources below
+        ``num_own`` are own rows, the others those of ``expand``'s result behind them.
+        """
+        matrix = self._laid.forward
+        edges = torch.empty((2, matrix.nnz), dtype=torch.int64)
+        edges[0] = torch.from_numpy(matrix.indices)
+        lengths = torch.from_numpy(np.diff(matrix.indptr).astype(np.int64))
+        edges[1] = torch.repeat_interleave(lengths)
+        return edges
+
+    @cached_property
+    def edge_weight(self) -> torch.Tensor:
+        """(entries,): the values of M, in the order of ``edge_index``."""
+        return torch.from_numpy(self._laid.forward.data.copy())
+
+    # Rows of other ranks.
+
+    def expand(self, h: torch.Tensor) -> torch.Tensor:
+        """Own rows (num_own, …) → own and halo rows (num_own + num_halo, …); differentiable.
+
+        For all ranks together. One exchange; its gradient is one, too, in which what ranks compute
+        for each other's rows is added in rank order. A rank alone gets ``h`` itself.
+        """
+        self._check_rows(h)
+        if self.size == 1:
+            return h
+        whole = Expand.apply(_matrix(h), self._moves)
+        return whole.reshape((len(whole), *h.shape[1:]))
+
+    def aggregate(self, h: torch.Tensor) -> torch.Tensor:
+        """M·h, own rows (num_own, …) → own rows; differentiable.
+
+        For all ranks together. By the native kernel, while rows of others are on their way.
+        """
+        self._check_rows(h)
+        return Aggregate.apply(_matrix(h), self._moves, False).reshape(h.shape)
+
+    # Training.
+
+    def mean(self, loss: torch.Tensor, count: float | None = None) -> torch.Tensor:
+        """The mean over rows of all ranks, the same on every rank; differentiable.
+
+        For all ranks together. Its gradient on a rank is that of the rank's own rows, so gradients
+        of weights are complete once they are summed: :meth:`all_reduce_gradients`.
+
+        Parameters
+        ----------
+        loss : tensor
+            A loss for each of some of the own rows (``reduction="none"``); or the sum of them, a
+            number, with ``count``.
+        count : number, optional
+            How many rows ``loss`` sums, or the sum of their weights; may be 0 on some ranks.
+        """
+        if count is None:
+            if loss.ndim == 0:
+                raise ValueError(
+                    "mean takes the loss of each row, or their sum and how many they are: "
+                    'reduction="none", or reduction="sum" and count='
+                )
+            count = loss.numel()
+        total = loss.sum(dtype=torch.float64)
+        return Mean.apply(total, float(count), self._ranks).to(loss.dtype)
+
+    def all_reduce_gradients(self, model: torch.nn.Module | Iterable[torch.nn.Parameter]) -> None:
+        """Sum the gradients of a model's parameters over ranks: after ``backward``, before a step.
+
+        For all ranks together. One reduction of one buffer, in float64.
+        """
+        if isinstance(model, torch.nn.Module):
+            model = model.parameters()
+        self._sum_gradients(model)
+
+    def broadcast(self, model: torch.nn.Module) -> None:
+        """Give all ranks the parameters and buffers of rank 0's model.
+
+        For all ranks together. Not needed where all have made the model from the same seed.
+        """
+        broadcast(self._ranks, [*model.parameters(), *model.buffers()])
+
+    def dropout(
+        self, h: torch.Tensor, p: float, epoch: int, layer: int, training: bool = True
+    ) -> torch.Tensor:
+        """Dropout whose masks are the same for every number of ranks; differentiable.
+
+        They depend on (seed, epoch, layer, vertex, column) only, and are those of ``gcnmpi train``.
+        Nothing is sent.
+
+        Parameters
+        ----------
+        h : (num_own, …) or (num_own + num_halo, …) tensor
+            Own rows, or own and halo rows, which get the masks that their owners give them.
+        epoch, layer : int
+            What tells the masks of a run apart.
+        """
+        if not 0 <= p < 1:
+            raise ValueError(f"the probability of dropout is at least 0 and below 1, not {p}")
+        if not training or not p:
+            return h
+        self._check_rows(h, halo=True)
+        ids = self.ids if len(h) == self.num_own else torch.cat((self.ids, self.halo_ids))
+        keys = rng.row_keys(self._seed, epoch, layer, ids.numpy())
+        return Dropout.apply(_matrix(h), p, keys, self._ranks).reshape(h.shape)
+
+    def batch_norm(
+        self,
+        width: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+    ) -> BatchNorm:
+        """A ``torch.nn.BatchNorm1d`` with exact moments over the rows of all ranks."""
+        return BatchNorm(self._ranks, width, eps, momentum, affine, self.dtype)
+
+    # Results.
+
+    def metrics(
+        self, logits: torch.Tensor, names: Iterable[str] = ("accuracy",)
+    ) -> dict[str, float | None]:
+        """Metrics over all ranks, in each mask: {"train_accuracy": …}; None where not defined.
+
+        For all ranks together.
+
+        Parameters
+        ----------
+        logits : (num_own, c) tensor
+            Output for the own rows.
+        names : iterable of str
+            Of ``accuracy``, ``f1_micro``, ``f1_macro``, ``roc_auc``, ``average_precision``; for
+            targets that are numbers ``mae``, ``rmse``, ``r2``: see docs/tasks.md.
+        """
+        if self.y is None:
+            raise ValueError("the graph has no labels to compare with")
+        names, labels = list(names), self.y.numpy()
+        of_classes = labels.ndim == 1
+        tasks = ("classes",) if of_classes else ("labels", "regression")
+        known = [metric for task in tasks for metric in METRICS_OF[task]]
+        with agreed(self._ranks.comm):
+            for name in names:
+                if name not in known:
+                    raise unknown_name("metric", name, known)
+        self._check_rows(logits)
+        scores = logits.detach().numpy()
+        found: dict[str, float | None] = {}
+        for mask, chosen in self.masks.items():
+            rows = chosen.numpy() & (labels >= 0) if of_classes else chosen.numpy()
+            scored = Scored(
+                scores[rows], labels[rows].astype(np.int32) if of_classes else labels[rows]
+            )
+            for name in names:
+                metric: Callable[..., float | None] = METRICS.get(name)
+                value = metric(self._ranks.comm, scored)
+                found[f"{mask}_{name}"] = (
+                    value if value is not None and np.isfinite(value) else None
+                )
+        return found
+
+    @property
+    def masks(self) -> Mapping[str, torch.Tensor]:
+        """The masks that there are: "train", "val", "test"."""
+        named = {"train": self.train_mask, "val": self.val_mask, "test": self.test_mask}
+        return {name: mask for name, mask in named.items() if mask is not None}
+
+    @property
+    def traffic(self) -> Volume:
+        """Bytes sent and received, and messages sent, by this rank in exchanges of rows so far.
+
+        Those of opening the graph are among them.
+        """
+        return self._ranks.runtime.traffic["setup"]
+
+    # Rows from and to files.
+
+    def load(self, array: Readable) -> torch.Tensor:
+        """The own rows of an (n, …) NumPy array, such as ``numpy.load(path, mmap_mode="r")``.
+
+        For all ranks together: each has the same array or file, and reads 1/P of it.
+        """
+        with agreed(self._ranks.comm):
+            if len(array) != self.n:
+                raise UserError(f"the array has {len(array)} rows, and the graph {self.n} vertices")
+        return torch.from_numpy(self._laid.rows.load(self._ranks.comm, array, self._max_bytes))
+
+    def write(self, h: torch.Tensor, path: str | os.PathLike) -> None:
+        """Write own rows (num_own, …) of all ranks as one ``.npy``, in the order of the graph.
+
+        For all ranks together: each writes 1/P of the file. A file of that name is replaced once
+        it is complete.
+        """
+        with agreed(self._ranks.comm):
+            check_suffix("write", Path(path), (".npy",))
+        write_rows(self._ranks.comm, Path(path), self._in_order(h), self.n)
+
+    def gather(self, h: torch.Tensor) -> torch.Tensor | None:
+        """Own rows of all ranks as one (n, …) tensor on rank 0, in the order of the graph.
+
+        For all ranks together; None on the others.
+        """
+        comm, rows = self._ranks.comm, self._in_order(h)
+        counts = comm.gather(len(rows))
+        if counts is None:
+            with row_type(rows) as row:
+                comm.Gatherv([rows, len(rows), row], None)
+            return None
+        whole = np.empty((self.n, *rows.shape[1:]), rows.dtype)
+        with row_type(rows) as row:
+            comm.Gatherv(
+                [rows, len(rows), row], [whole, (counts, np.cumsum([0, *counts[:-1]])), row]
+            )
+        return torch.from_numpy(whole)
+
+    def _in_order(self, h: torch.Tensor) -> np.ndarray:
+        self._check_count(h, False)
+        rows = h.detach().contiguous().numpy()
+        own = self._laid.plan.own
+        return original_rows(self._ranks.comm, own, rows, self.n, self._max_bytes)
+
+    def _check_rows(self, h: torch.Tensor, halo: bool = False) -> None:
+        self._check_count(h, halo)
+        self._ranks.check(h)
+
+    def _check_count(self, h: torch.Tensor, halo: bool) -> None:
+        wanted = f"{self.num_own} own rows"
+        allowed: tuple[Any, ...] = (self.num_own,)
+        if halo:
+            allowed += (self.num_own + self.num_halo,)
+            wanted += f", or {allowed[1]} with those of the halo,"
+        if h.ndim == 0 or len(h) not in allowed:
+            raise ValueError(
+                f"{wanted} are wanted on rank {self.rank}, not a tensor {tuple(h.shape)}"
+            )
+
+
+def _matrix(h: torch.Tensor) -> torch.Tensor:
+    """As a tensor of two dimensions."""
+    return h.unsqueeze(1) if h.ndim == 1 else h.flatten(1)

@@ -1,0 +1,84 @@
+"""Rows of tensors between ranks, and products with M: what the functions of autograd are made of.
+
+All of it is for all ranks together: they call the same with matrices of the same width, in the
+same order. Tensors have two dimensions and are in the memory of the host.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import defaultdict
+
+import numpy as np
+import torch
+
+from gcnmpi.core.config import Config
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.product import HaloProduct, Operand
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
+
+PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers
+
+
+class Moves:
+    """Expand, fold and products of one graph.
+
+    Parameters
+    ----------
+    laid : Laid
+        The rank's rows of M, with the exchange of rows.
+    config : Config
+    """
+
+    def __init__(self, runtime: Runtime, laid: Laid, config: Config) -> None:
+        self._runtime, self._laid, self._config = runtime, laid, config
+        self._rows = HaloProduct(runtime, laid.plan, config)
+        self._free: defaultdict[int, list[Matrix]] = defaultdict(list)
+        self._product: tuple[HaloProduct, tuple[Operand, Operand]] | None = None
+
+    def expand(self, h: torch.Tensor) -> torch.Tensor:
+        """Own rows (nown, width) → own and halo rows, in memory that the result has for itself.
+
+        Rows of others are received where they are to be. The memory, and the persistent requests
+        that go with it, serve another expand of this width when nobody refers to the result, as a
+        tensor or a view of it, or for a gradient.
+        """
+        free, width = self._free[h.shape[1]], h.shape[1]
+        matrix = free.pop() if free else self._rows.empty(PLACE, width)
+        array = matrix.whole.view()  # type: ignore[attr-defined]
+        whole = torch.from_numpy(array)  # whose storage refers to this array, and to no other
+        whole[: len(h)].copy_(h)
+        self._rows.gather(matrix)
+        weakref.finalize(array, free.append, matrix).atexit = False
+        return whole
+
+    def fold(self, gradient: torch.Tensor) -> torch.Tensor:
+        """The adjoint: own rows, with what other ranks' halos hold of them added in rank order."""
+        nown, arrays = self._laid.plan.nown, _array(gradient)
+        out = torch.empty((nown, gradient.shape[1]), dtype=gradient.dtype)
+        self._rows.add_halos(arrays[:nown], arrays[nown:], out.numpy())
+        return out
+
+    def aggregate(self, h: torch.Tensor, transposed: bool) -> torch.Tensor:
+        """M·h or Mᵀ·h."""
+        if self._product is None:  # not before it is asked for: it holds M once more
+            self._product = self._make_product()
+        products, operands = self._product
+        out = torch.empty(h.shape, dtype=h.dtype)
+        products.multiply(operands[transposed], Matrix(PLACE, _array(h)), out.numpy())
+        return out
+
+    def _make_product(self) -> tuple[HaloProduct, tuple[Operand, Operand]]:
+        laid, packings = self._laid, NO_PACKINGS
+        if laid.facts.mixed:
+            max_bytes = self._config.loading.max_buffer_mb * 2**20
+            laid, packings = mix(self._runtime.comm, laid, max_bytes)
+        same = laid.plan is self._laid.plan
+        products = self._rows if same else HaloProduct(self._runtime, laid.plan, self._config)
+        return products, products.both(laid.forward, laid.backward, packings)
+
+
+def _array(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().contiguous().numpy()

@@ -1,0 +1,147 @@
+"""Opening a graph folder: every rank gets its part."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+from gcnmpi.core.config import Config, from_table
+from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.layout.runtime import Demand, Runtime, Source
+from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.mpi.script import world
+from gcnmpi.run.problem import RowNormalised, find_source, make_kernel, other_direction
+from gcnmpi.schemes.p2p import lay_out
+from gcnmpi.torch.graph import Graph
+from gcnmpi.torch.moves import Moves
+from gcnmpi.torch.ranks import Ranks
+from partition.errors import UserError
+from partition.graph.graph import MASKS, UNLABELLED
+
+
+def open(
+    graph: str | os.PathLike,
+    partition: str | None = None,
+    *,
+    direction: str = "auto",
+    normalize: str = "sym",
+    self_loops: bool = True,
+    feature_norm: str = "none",
+    exchange: str = "auto",
+    split: int = 0,
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+    threads: int = 0,
+    comm: Comm | None = None,
+) -> Graph:
+    """Open a graph folder; called by all ranks together, under ``mpirun`` or by a process alone.
+
+    MPI is started with it, and ended with Python. From then on an exception that nobody catches
+    ends all ranks.
+
+    Parameters
+    ----------
+    graph : path
+        The folder, ``NAME.graph``.
+    partition : str, optional
+        Name of a partition in it, with as many parts as there are ranks; none for one rank.
+    direction : {"auto", "in", "out"}
+        Row of M that an arc belongs to; "in": that of its target, as in PyTorch Geometric; "auto":
+        as imported.
+    normalize : {"sym", "row", "none"}
+        The values of M: D^-1/2·A·D^-1/2, the mean of neighbours, or the weights of arcs.
+    self_loops : bool
+        Put a 1 on the diagonal of A where it is missing.
+    feature_norm : {"none", "row"}
+        "row": divide each row of features by its sum.
+    exchange : {"auto", "rows", "mixed"}
+        What ``aggregate`` sends: rows, or rows and partial sums, the fewest of two ranks.
+    split : int
+        Which split of the masks, where the graph has several.
+    dtype : torch.float32 or torch.float64
+    seed : int
+        Of :meth:`Graph.dropout`, and of nothing else: weights are PyTorch's matter.
+    threads : int
+        Of a rank, for PyTorch too; 0: its share of the available cores.
+    comm : communicator, optional
+        Of mpi4py, with the ranks that share the graph; all ranks without it.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    UserError
+        On all ranks, if graph, partition and options do not fit together.
+    """
+    comm = world() if comm is None else comm
+    with agreed(comm):
+        config = _config(
+            dtype=_name(dtype),
+            threads=threads,
+            graph={"direction": direction, "normalize": normalize, "self_loops": self_loops,
+                   "feature_norm": feature_norm},
+            scheme={"exchange": exchange},
+            train={"seed": seed, "split": split},
+        )  # fmt: skip
+    source, config = find_source(comm, graph, partition, config)
+    kernel, told = make_kernel(comm, config)
+    torch.set_num_threads(kernel.threads)
+    if comm.rank == 0:
+        for line in (*other_direction(source), *told):
+            warnings.warn(line, stacklevel=2)
+    runtime = Runtime(comm, kernel, Phases(), Traffic())
+    laid = lay_out(runtime, source, config, Demand())
+    moves, max_bytes = Moves(runtime, laid, config), config.loading.max_buffer_mb * 2**20
+    g = Graph(Ranks(runtime), laid, moves, source.stored, seed, max_bytes)
+    _load_features(g, comm, source, config)
+    _load_labels(g, comm, source)
+    return_freed_memory()
+    keep_large_arrays()
+    return g
+
+
+def _config(**table: Any) -> Config:
+    return from_table(table)
+
+
+def _name(dtype: torch.dtype) -> str:
+    if dtype not in (torch.float32, torch.float64):
+        raise UserError(f"dtype is torch.float32 or torch.float64, not {dtype}")
+    return str(dtype).removeprefix("torch.")
+
+
+def _load_features(g: Graph, comm: Comm, source: Source, config: Config) -> None:
+    features: Any = source.stored.graph.features
+    if features is None:
+        return
+    normalised = config.graph.feature_norm == "row"
+    x = g.load(RowNormalised(features, np.dtype(config.dtype)) if normalised else features)
+    with agreed(comm):
+        if not torch.isfinite(x.sum(dtype=torch.float64)):
+            raise UserError(f"{source.stored.path} is damaged: its features are not all finite")
+    g.x = x.to(g.dtype)
+
+
+def _load_labels(g: Graph, comm: Comm, source: Source) -> None:
+    graph, classes = source.stored.graph, source.stored.manifest.classes
+    known = torch.ones(g.num_own, dtype=torch.bool)
+    if graph.labels is not None:
+        g.y = g.load(graph.labels).long()
+        with agreed(comm):
+            if ((g.y < UNLABELLED) | (g.y >= classes)).any():
+                raise UserError(f"{source.stored.path} is damaged: a label outside its classes")
+        known = g.y != UNLABELLED
+    elif graph.targets is not None:
+        g.y = g.load(graph.targets).to(g.dtype)
+    for name in MASKS:
+        if name in graph.masks:
+            setattr(g, f"{name}_mask", g.load(graph.masks[name]) & known)
+    if g.train_mask is None and g.y is not None:
+        g.train_mask = known

@@ -1,0 +1,61 @@
+"""What modules and functions share of a rank: sums over all ranks, and the kernel."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Self
+
+import numpy as np
+import torch
+
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.reduction import sum_over_ranks
+
+
+class OfThisProcess:
+    """What belongs to a process: a deep copy of a model shares it, and nobody pickles it."""
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"{type(self).__name__} belongs to a running process: save model.state_dict() instead "
+            "of the model"
+        )
+
+
+class Ranks(OfThisProcess):
+    """The ranks that share a graph.
+
+    Attributes
+    ----------
+    runtime : Runtime
+    comm : communicator
+    kernel : kernel
+        Of the host: it computes on the memory of tensors.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime, self.comm, self.kernel = runtime, runtime.comm, runtime.kernel
+
+    def sum(self, array: np.ndarray) -> None:
+        """Sum a contiguous float64 array over ranks, in place."""
+        runtime = self.runtime
+        sum_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic)
+
+    def check(self, tensor: torch.Tensor) -> None:
+        """Raise a TypeError unless a tensor can be computed with: dense, of the graph's dtype."""
+        wanted = f"torch.{self.kernel.dtype.name}"
+        if str(tensor.dtype) != wanted:
+            raise TypeError(
+                f"the graph was opened with dtype={wanted}, not for tensors of {tensor.dtype}: "
+                "convert one of them"
+            )
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided:
+            raise TypeError(
+                f"rows are exchanged from the memory of the host, dense, and not as a tensor of "
+                f"{tensor.layout} on {tensor.device}: keep the model on the CPU"
+            )

@@ -1,0 +1,431 @@
+"""Under mpirun: gcnmpi.torch on small graphs, against the whole matrix in every process.
+
+Directed graphs with isolated vertices, uneven and empty parts, both directions and dtypes: expand,
+products, batch norm, dropout, sums over ranks, rows to files. Usage: torch_cases.py FOLDER
+"""
+
+import copy
+import dataclasses
+import gc
+import itertools
+import pickle
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from products import N, assignments, random_graph
+
+import gcnmpi.torch
+from gcnmpi.core import rng
+from gcnmpi.mpi import comm as mpi
+from partition.graph.graph import aggregation_matrix
+from partition.graph.metrics import measure, measure_mixed
+from partition.graph.store import Partition, open_graph, write_graph, write_partition
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
+
+
+class Case:
+    """An opened graph, its whole matrix, and numbers that are the same for every rank."""
+
+    def __init__(self, comm, path, partition, **options):
+        self.comm, self.options = comm, {"dtype": torch.float64, "normalize": "sym", **options}
+        self.g = gcnmpi.torch.open(path, partition, **self.options)
+        self.dtype, self.tolerance = self.options["dtype"], TOLERANCE[self.options["dtype"]]
+        self.stored = open_graph(path)
+        self.random = np.random.default_rng(3)
+        self.matrix = torch.from_numpy(
+            aggregation_matrix(
+                self.stored.graph,
+                self.options.get("direction", "in"),
+                self.options.get("self_loops", True),
+                self.options["normalize"],
+            ).toarray()
+        ).to(self.dtype)
+
+    def whole(self, *shape):
+        """A random matrix of all vertices."""
+        return torch.from_numpy(self.random.standard_normal((self.g.n, *shape))).to(self.dtype)
+
+    def own(self, whole):
+        return whole[self.g.ids].clone()
+
+    def local(self, whole):
+        return whole[torch.cat((self.g.ids, self.g.halo_ids))]
+
+    def sum(self, value):
+        return self.comm.allreduce(float(value))
+
+    def close(self, found, expected, factor=1.0):
+        scale = max(1.0, float(expected.abs().max())) if expected.numel() else 1.0
+        torch.testing.assert_close(found, expected, rtol=0, atol=factor * scale * self.tolerance)
+
+
+def check_matrix(case):
+    """edge_index and edge_weight are the own rows of M."""
+    g = case.g
+    local = torch.cat((g.ids, g.halo_ids))
+    source, target = g.edge_index
+    rows = torch.zeros((g.num_own, g.n), dtype=case.dtype)
+    rows.index_put_((target, local[source]), g.edge_weight, accumulate=True)
+    case.close(rows, case.matrix[g.ids])
+    assert (target[1:] >= target[:-1]).all()
+    assert case.sum(g.num_own) == g.n
+    assert len(g.edge_weight) == g.edge_index.shape[1]
+    case.close(g.x, case.own(torch.from_numpy(case.stored.graph.features[:]).to(case.dtype)))
+
+
+def check_expand(case):
+    """Rows of others, in any shape; the gradient adds what ranks have for each other's rows."""
+    g = case.g
+    for shape in ((5,), (), (2, 3), (0,), (1,)):
+        whole, weights = case.whole(*shape), case.whole(*shape)
+        h = case.own(whole).requires_grad_()
+        expanded = g.expand(h)
+        case.close(expanded, case.local(whole), 0)
+        y = case.local(weights) * (1 + g.rank)
+        (expanded * y).sum().backward()
+        # ⟨expand x, y⟩ = ⟨x, expandᵀ y⟩
+        left, right = case.sum((expanded * y).sum()), case.sum((h * h.grad).sum())
+        assert abs(left - right) <= case.tolerance * max(1, abs(left)) * 10
+        total = torch.zeros_like(weights)
+        share = torch.zeros_like(weights)
+        share[torch.cat((g.ids, g.halo_ids))] = y
+        for piece in case.comm.allgather(share.numpy()):
+            total += torch.from_numpy(piece)
+        case.close(h.grad, total[g.ids])
+    wide = case.whole(8)
+    case.close(g.expand(case.own(wide)[:, ::2]), case.local(wide)[:, ::2], 0)
+    case.close(g.expand(case.own(wide).T.contiguous().T), case.local(wide), 0)
+    with torch.no_grad():
+        assert g.expand(case.own(wide).requires_grad_()).grad_fn is None
+
+
+def check_live(case):
+    """Several results of one width at a time, used twice, and their memory used again."""
+    g, first, second = case.g, case.whole(4), case.whole(4)
+    h1, h2 = case.own(first).requires_grad_(), case.own(second).requires_grad_()
+    a, b, c = g.expand(h1), g.expand(h2), g.expand(h1)
+    case.close(a, case.local(first), 0)
+    case.close(b, case.local(second), 0)
+    case.close(c, case.local(first), 0)
+    (a * b + a.square() * c + b).sum().backward()
+    w1, w2 = (w.clone().requires_grad_() for w in (first, second))
+    part = torch.zeros_like(w1)
+    part[torch.cat((g.ids, g.halo_ids))] = 1
+    counts = sum(torch.from_numpy(p) for p in case.comm.allgather(part.numpy()))
+    ((w1 * w2 + w1.square() * w1 + w2) * counts).sum().backward()
+    case.close(h1.grad, w1.grad[g.ids], 10)
+    case.close(h2.grad, w2.grad[g.ids], 10)
+    if g.size == 1:
+        assert a is h1
+        return
+    with torch.no_grad():
+        kept = g.expand(h1)[:1]  # a view keeps the memory
+        other = g.expand(h2)
+        assert kept.untyped_storage().data_ptr() != other.untyped_storage().data_ptr()
+        place = other.data_ptr()
+        del other
+        gc.collect()
+        places = {g.expand(h2).data_ptr() for _ in range(5)}
+        assert place in places or not len(case.local(first))
+        case.close(kept, case.local(first)[:1], 0)
+
+
+def check_products(case):
+    """M·h, its gradient, and the gradient of that."""
+    g = case.g
+    for shape in ((6,), (2, 2), ()):
+        whole, weights = case.whole(*shape), case.whole(*shape)
+        h = case.own(whole).requires_grad_()
+        out = g.aggregate(h)
+        expected = torch.einsum("ij,j...->i...", case.matrix, whole)
+        case.close(out, expected[g.ids], 10)
+        (out * case.own(weights)).sum().backward()
+        back = torch.einsum("ji,j...->i...", case.matrix, weights)
+        case.close(h.grad, back[g.ids], 10)
+        # The same by a sum over the edges.
+        mine = case.own(whole)
+        flat = mine.flatten(1) if mine.ndim > 1 else mine[:, None]
+        source, target = g.edge_index
+        messages = g.edge_weight[:, None] * g.expand(flat)[source]
+        by_edges = torch.zeros_like(flat).index_add(0, target, messages)
+        case.close(by_edges.reshape(out.shape), expected[g.ids], 10)
+
+
+def check_higher_orders(case):
+    """Gradients of gradients through expand, aggregate, dropout and mean."""
+    g, whole = case.g, case.whole(3)
+
+    def second(h, expand, aggregate, mean):
+        inner = mean(aggregate(h).square() + (expand(h) ** 3).sum() / 7)
+        (first,) = torch.autograd.grad(inner, h, create_graph=True)
+        return torch.autograd.grad(first.square().sum(), h)[0]
+
+    if g.size > 1:
+        return  # a sum of squares over ranks is no function of one rank's rows
+    h = case.own(whole).requires_grad_()
+    w = whole.clone().requires_grad_()
+    found = second(h, g.expand, g.aggregate, g.mean)
+    expected = second(w, lambda x: x, lambda x: case.matrix @ x, torch.mean)
+    case.close(found, expected[g.ids], 100)
+
+
+def check_adjoints(case):
+    """Gradients of gradients on several ranks: the fold's gradient is the expand."""
+    g, whole = case.g, case.whole(3)
+    y = case.local(case.whole(3)).requires_grad_()
+    h = case.own(whole).requires_grad_()
+    for function, grad in ((g.expand, y), (g.aggregate, case.own(case.whole(3)).requires_grad_())):
+        out = function(h)
+        if out is h:
+            continue
+        (back,) = torch.autograd.grad(out, h, grad, create_graph=True)
+        (again,) = torch.autograd.grad(back, grad, case.own(whole))
+        case.close(again, function(case.own(whole)), 10)
+
+
+def check_batch_norm(case):
+    """torch.nn.BatchNorm1d of all rows, in training and after it."""
+    g, width = case.g, 5
+    for momentum, affine in ((0.1, True), (None, False)):
+        ours = g.batch_norm(width, momentum=momentum, affine=affine)
+        theirs = torch.nn.BatchNorm1d(width, momentum=momentum, affine=affine).to(case.dtype)
+        if affine:
+            start = torch.linspace(0.5, 2, width).to(case.dtype)
+            for module in (ours, theirs):
+                torch.nn.init.ones_(module.bias)
+                with torch.no_grad():
+                    module.weight.copy_(start)
+        for step in range(3):
+            whole = case.whole(width) * 3 + 10 * step
+            weights = case.whole(width)
+            h, w = case.own(whole).requires_grad_(), whole.clone().requires_grad_()
+            ours.zero_grad()
+            theirs.zero_grad()
+            out, expected = ours(h), theirs(w)
+            case.close(out, expected[g.ids], 100)
+            (out * case.own(weights)).sum().backward()
+            (expected * weights).sum().backward()
+            g.all_reduce_gradients(ours)
+            case.close(h.grad, w.grad[g.ids], 100)
+            for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+                case.close(one.grad, other.grad, 100)
+        assert ours.state_dict().keys() == theirs.state_dict().keys()
+        for name, value in theirs.state_dict().items():
+            if value.is_floating_point():
+                case.close(ours.state_dict()[name], value, 100)
+            assert value.shape == ours.state_dict()[name].shape
+        twin = copy.deepcopy(ours).eval()
+        case.close(twin(case.own(whole)), theirs.eval()(whole)[g.ids], 100)
+        out = ours(case.own(whole).requires_grad_())
+        refused(RuntimeError, "twice", grad_of_grad, out, whole)
+        refused(TypeError, "state_dict", pickle.dumps, ours)
+        refused(ValueError, "columns", ours, case.own(case.whole(width + 1)))
+
+
+def grad_of_grad(out, whole):
+    (first,) = torch.autograd.grad(out.square().sum(), inputs_of(out), create_graph=True)
+    first.sum().backward()
+
+
+def inputs_of(out):
+    """The leaf that a result of one function comes of."""
+    return [out.grad_fn.next_functions[0][0].variable]
+
+
+def check_dropout(case):
+    """The masks of gcnmpi train, the same for halo rows as for their owner's."""
+    g, whole = case.g, case.whole(7)
+    keys = rng.row_keys(0, 4, 2, np.arange(g.n))
+    hashes, scratch = np.empty((2, g.n, 7), np.uint32)
+    rng.hash_block(keys, rng.column_keys(np.arange(7)), hashes, scratch)
+    mask = torch.from_numpy(hashes >= rng.threshold(0.4)).to(case.dtype) / 0.6
+    h = case.own(whole).requires_grad_()
+    dropped = g.dropout(h, 0.4, epoch=4, layer=2)
+    case.close(dropped, case.own(whole * mask))
+    dropped.sum().backward()
+    case.close(h.grad, case.own(mask))
+    case.close(g.dropout(g.expand(h), 0.4, 4, 2), g.expand(g.dropout(h, 0.4, 4, 2)), 0)
+    assert g.dropout(h, 0.4, 4, 2, training=False) is h
+    refused(ValueError, "below 1", g.dropout, h, 1.0, 1, 1)
+
+
+def check_sums(case):
+    """Means, gradients and broadcasts of a model."""
+    g = case.g
+    losses = case.whole()
+    mine = case.own(losses).requires_grad_()
+    mean = g.mean(mine)
+    assert mean.dtype == case.dtype
+    case.close(mean, losses.mean())
+    mean.backward()
+    case.close(mine.grad, torch.full_like(mine, 1 / g.n))
+    case.close(g.mean(mine.sum(), g.num_own), losses.mean())
+    refused(ValueError, "loss of each row", g.mean, mine.sum())
+    refused(ValueError, "no rank", g.mean, mine[:0])
+
+    torch.manual_seed(g.rank)
+    net = torch.nn.ModuleDict(
+        {name: torch.nn.Linear(3, 2) for name in ("used", "unused", "by_one")}
+    ).to(case.dtype)
+    net.register_buffer("count", torch.tensor(g.rank))
+    g.broadcast(net)
+    for value in net.state_dict().values():
+        first = case.comm.bcast(value.numpy())
+        assert np.array_equal(first, value.numpy())
+    assert net.count == 0
+
+    for _ in range(2):  # the second time in the buffer of the first
+        net.zero_grad()
+        features = torch.from_numpy(case.stored.graph.features[:]).to(case.dtype)
+        net["used"](case.own(features)).square().sum().backward()
+        if g.rank == 0:
+            net["by_one"](features).sum().backward()
+        g.all_reduce_gradients(net)
+    serial = copy.deepcopy(net)
+    serial.zero_grad()
+    serial["used"](features).square().sum().backward()
+    serial["by_one"](features).sum().backward()
+    for name in ("used", "by_one"):
+        for one, other in zip(net[name].parameters(), serial[name].parameters(), strict=True):
+            case.close(one.grad, other.grad, 10)
+    assert all(p.grad is None for p in net["unused"].parameters())
+
+    if g.size > 1:
+        unlike = torch.nn.Linear(3, 2 + (g.rank == 1))
+        refused(Exception, "another model", g.broadcast, unlike)
+    refused(Exception, "does not know its shape", g.broadcast, torch.nn.LazyLinear(2))
+
+
+def check_rows(case, folder):
+    """Rows to files and back, in the order of the graph."""
+    g, whole = case.g, case.whole(2, 3)
+    path = folder / f"rows-{g.size}.npy"
+    g.write(case.own(whole), path)
+    assert np.array_equal(np.load(path), whole.numpy())
+    mapped = np.load(path, mmap_mode="r")
+    case.close(g.load(mapped), case.own(whole), 0)
+    together = g.gather(case.own(whole))
+    if g.rank == 0:
+        case.close(together, whole, 0)
+    else:
+        assert together is None
+    refused(Exception, "written are .npy", g.write, case.own(whole), folder / "rows.csv")
+    refused(Exception, "rows, and the graph", g.load, mapped[:5])
+    case.comm.Barrier()
+
+
+def check_metrics(case):
+    """Metrics of all rows in a mask that have a label."""
+    g, logits = case.g, case.whole(3)
+    labels = torch.from_numpy(case.stored.graph.labels.astype(np.int64))
+    case.close(g.y, case.own(labels), 0)
+    found = g.metrics(case.own(logits), ("accuracy", "f1_macro"))
+    for name, mask in case.stored.graph.masks.items():
+        some = torch.from_numpy(np.array(mask)) & (labels >= 0)
+        right = (logits.argmax(1) == labels)[some].double().mean()
+        assert found[f"{name}_accuracy"] == float(right)
+        assert torch.equal(g.masks[name], case.own(some))
+    assert found.keys() == {f"{m}_{n}" for m in ("train", "val") for n in ("accuracy", "f1_macro")}
+    assert g.test_mask is None
+    refused(Exception, "did you mean 'accuracy'", g.metrics, case.own(logits), ("acuracy",))
+
+
+def check_bytes(case):
+    """What an expand and a fold send is what the plan says."""
+    g = case.g
+    if g.size == 1:
+        return
+    h = case.own(case.whole(4)).requires_grad_()
+    before = g.traffic
+    out = g.expand(h)
+    there = g.traffic
+    out.sum().backward()
+    back = g.traffic
+    row = 4 * h.element_size()
+    assert there.received - before.received == g.num_halo * row == back.sent - there.sent
+    assert case.sum(there.sent - before.sent) == case.sum(g.num_halo * row)
+
+
+def check_mistakes(case):
+    """Tensors that cannot be exchanged."""
+    g, h = case.g, case.own(case.whole(2))
+    refused(ValueError, "own rows", g.expand, torch.cat((h, h[:0], torch.zeros(1, 2))))
+    refused(ValueError, "own rows", g.aggregate, torch.tensor(1.0))
+    refused(TypeError, "opened with dtype", g.expand, h.to(torch.bfloat16))
+    refused(TypeError, "memory of the host", g.expand, h.to("meta"))
+    refused(TypeError, "memory of the host", g.expand, h.to_sparse())
+    refused(TypeError, "state_dict", pickle.dumps, g)
+    assert copy.deepcopy(g) is g
+
+
+def refused(kind, words, function, *arguments):
+    with pytest.raises(kind, match=re.escape(words)):
+        function(*arguments)
+
+
+CHECKS = (
+    check_matrix,
+    check_expand,
+    check_live,
+    check_products,
+    check_higher_orders,
+    check_adjoints,
+    check_batch_norm,
+    check_dropout,
+    check_sums,
+    check_metrics,
+    check_bytes,
+    check_mistakes,
+)
+
+
+def prepare(folder: Path, k: int) -> None:
+    """Graphs with labels and two masks, and their partitions."""
+    for kind in ("directed", "symmetric"):
+        random = np.random.default_rng(5)
+        labels = random.integers(-1, 3, N).astype(np.int32)
+        masks = {name: random.random(N) < 0.5 for name in ("train", "val")}
+        graph = dataclasses.replace(random_graph(kind), labels=labels, masks=masks)
+        path = folder / f"{kind}-{k}.graph"
+        identity = write_graph(path, graph, source={}).id
+        for name, parts in assignments(k).items() if k > 1 else ():
+            found = {
+                word: {d: dataclasses.asdict(how(graph, parts, k, d)) for d in ("in", "out")}
+                for word, how in (("metrics", measure), ("mixed", measure_mixed))
+            }
+            number = parts.astype(np.int32)
+            write_partition(
+                path, Partition(name, number, k, identity, "test", "test", "1", "in", **found)
+            )
+
+
+def main(comm) -> int:
+    folder, done = Path(sys.argv[1]), 0
+    mpi.from_root(comm, lambda: prepare(folder, comm.size))
+    warnings.simplefilter("ignore")  # of partitions for another direction, and of few cores
+    for kind, name in itertools.product(("directed", "symmetric"), ("random", "uneven", "empty")):
+        path = folder / f"{kind}-{comm.size}.graph"
+        partition = name if comm.size > 1 else None
+        for options in (
+            {},
+            {"direction": "out", "normalize": "row", "self_loops": False, "dtype": torch.float32},
+            {"normalize": "none", "exchange": "mixed"},
+        ):
+            case = Case(comm, path, partition, **options)
+            for check in CHECKS:
+                check(case)
+            check_rows(case, folder)
+            done += 1
+    if comm.rank == 0:
+        print(f"{done} cases agree")
+    return 0
+
+
+if __name__ == "__main__":
+    mpi.run(main)

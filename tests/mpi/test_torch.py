@@ -1,0 +1,166 @@
+"""gcnmpi.torch on 1, 2 and 4 ranks, and the scripts in examples/."""
+
+import json
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from partition.cli.main import cli
+from partition.graph.graph import Graph
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+OF_PYG = ["gcn", "gatv2", "transformer_conv"]
+NAMES = [*OF_PYG, "own_layer"]
+RANKS = (1, 2, 4)
+SAVED = ("gatv2", "--save w.pt")
+WORDS = "PyTorch is not installed: pip install 'gcnmpi[torch]'"
+
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason=WORDS)
+needs_pyg = pytest.mark.skipif(
+    find_spec("torch_geometric") is None, reason="PyTorch Geometric is not installed"
+)
+
+
+@needs_torch
+@pytest.mark.parametrize("nranks", RANKS)
+def test_small_graphs_agree_with_the_whole_matrix(mpirun, tmp_path, nranks):
+    done = mpirun(nranks, "torch_cases.py", tmp_path, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "18 cases agree" in done.stdout
+
+
+@needs_torch
+@needs_pyg
+@pytest.mark.parametrize("nranks", RANKS)
+def test_modules_agree_with_pyg_on_the_whole_graph(mpirun, tmp_path, data_dir, nranks):
+    parts = f"rp-{nranks}" if nranks > 1 else None
+    cases = []
+    for path in (one_way(tmp_path), cora(tmp_path, data_dir), papers(tmp_path, data_dir)):
+        if nranks > 1:
+            add_partition(path, "rp", nranks)
+        # A module is enough for the largest one.
+        names = NAMES if path.stem != "papers" else NAMES[nranks.bit_length() - 1 :][:2]
+        norm = "row" if path.stem == "cora" else "none"  # others have rows that sum to 0 nearly
+        case = {"graph": str(path), "partition": parts, "feature_norm": norm, "examples": names}
+        cases.append(case)
+    if nranks > 1:
+        empty_part(tmp_path / "one-way.graph", nranks)
+        cases.append(cases[0] | {"partition": "empty"})
+    (tmp_path / "cases.json").write_text(json.dumps(cases))
+    done = mpirun(nranks, "torch_modules.py", tmp_path / "cases.json", EXAMPLES, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == sum(len(case["examples"]) for case in cases)
+
+
+@needs_torch
+@needs_pyg
+def test_the_scripts_run(shell, tmp_path):
+    graph = tmp_path / "sbm.graph"
+    made = sbm(300, 3, degree=8, intra=0.9, features=6, noise=0.3, train=0.3, val=0.2, seed=0)
+    write_graph(graph, made, source={})
+    add_partition(graph, "gp", 2)
+    lines = [
+        f"mpirun -n 2 python {EXAMPLES / name}.py {graph} --partition gp-2 --epochs 20 {more}"
+        for name, more in (*((name, "") for name in NAMES if name != "gatv2"), SAVED)
+    ]
+    lines.append(f"python {EXAMPLES / 'inference'}.py {graph} w.pt logits.npy")
+    done = shell("\n".join(lines), timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("epoch 20: loss") == 4
+    assert np.load(tmp_path / "logits.npy").shape == (300, 3)
+
+
+@needs_torch
+def test_mistakes_are_told_once_on_all_ranks(mpirun, tmp_path):
+    graph = tmp_path / "sbm.graph"
+    write_graph(graph, sbm(60, 3, seed=0), source={})
+    for name, options, words in (
+        ("none", "", "2 ranks need a partition"),
+        ("word", ", normalize='symm'", "graph.normalize"),
+        ("dtype", ", dtype=__import__('torch').int64", "dtype is torch.float32 or torch.float64"),
+    ):
+        script = tmp_path / f"{name}.py"
+        script.write_text(f"import gcnmpi.torch\ngcnmpi.torch.open({str(graph)!r}{options})\n")
+        done = mpirun(2, script)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.count("error: ") == 1
+        assert words in done.stderr
+        assert "Traceback" not in done.stderr
+    alone = tmp_path / "alone.py"
+    alone.write_text(
+        "import gcnmpi.torch\nfrom gcnmpi.mpi.script import world\n"
+        "comm = world()\nif comm.rank == 1:\n    1 / 0\ncomm.Barrier()\n"
+    )
+    done = mpirun(2, alone)
+    assert done.returncode == 1
+    assert "rank 1 failed" in done.stderr
+    assert "ZeroDivisionError" in done.stderr
+
+
+@pytest.mark.skipif(find_spec("torch") is not None, reason="PyTorch is installed")
+def test_without_pytorch_the_extra_is_named():
+    done = subprocess.run(
+        [sys.executable, "-c", "import gcnmpi.torch"], capture_output=True, text=True
+    )
+    assert "pip install 'gcnmpi[torch]'" in done.stderr
+
+
+def test_nothing_else_imports_pytorch():
+    code = (
+        "import sys\n"
+        "import gcnmpi.run.trainer, gcnmpi.run.inference, gcnmpi.cli.main, gcnmpi.proof.verify\n"
+        "assert 'torch' not in sys.modules and 'gcnmpi.torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def one_way(folder: Path) -> Path:
+    """A directed graph whose last vertices are isolated."""
+    random, n = np.random.default_rng(2), 200
+    dense = random.random((n, n)) < 0.03
+    dense[-9:], dense[:, -9:] = False, False
+    indptr = np.append(0, np.cumsum(dense.sum(axis=1))).astype(np.int64)
+    graph = Graph(
+        indptr,
+        np.nonzero(dense)[1].astype(np.int32),
+        features=random.random((n, 7), np.float32),
+        labels=random.integers(0, 3, n).astype(np.int32),
+        masks={"train": np.arange(n) % 3 > 0},
+    )
+    write_graph(folder / "one-way.graph", graph, source={})
+    return folder / "one-way.graph"
+
+
+def empty_part(graph: Path, k: int) -> None:
+    """A partition whose last part but one, or first of two, has no vertex."""
+    parts = np.arange(200) % k
+    parts[parts == k - 2] = k - 1
+    np.savetxt(graph.parent / "parts.txt", parts, fmt="%d")
+    run(["import-parts", graph, graph.parent / "parts.txt", "--name", "empty", "-k", k])
+
+
+def cora(folder: Path, data: Path) -> Path:
+    if not (data / "planetoid" / "ind.cora.x").is_file():
+        pytest.skip(f"no planetoid/ind.cora.* in {data}")
+    run(["import", data / "planetoid" / "ind.cora", folder / "cora.graph"])
+    return folder / "cora.graph"
+
+
+def papers(folder: Path, data: Path) -> Path:
+    """Citations, directed, with random features and labels."""
+    out = folder / "papers.graph"
+    options = ["--features", "random:16", "--labels", "random:5"]
+    run(["import", data / "cit-HepPh.mtx.gz", out, *options])
+    return out
+
+
+def run(words) -> None:
+    assert not cli.main([*map(str, words), "--json"], standalone_mode=False)
