@@ -5,8 +5,6 @@ else: each name is looked up when it is used, and MPI starts with the first func
 infers or evaluates.
 """
 
-from typing import Any
-
 # Name → where it is defined; a module, or "module:attribute". __init__.pyi tells type checkers.
 _NAMES = {
     "Builder": "gcnmpi.nn.network:Builder",
@@ -24,7 +22,7 @@ _NAMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """A name of the API, or ``__version__``."""
     if name in _NAMES:
         from importlib import import_module

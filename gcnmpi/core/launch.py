@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from partition.errors import UserError
+from partition.startup import PYTHON
 
 # What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
 _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RANK")
@@ -30,7 +31,7 @@ def local_launcher() -> list[str]:
     UserError
         If there is none.
     """
-    beside = str(Path(sys.executable).parent)
+    beside = str(Path(PYTHON[0]).parent)
     places = os.pathsep.join([beside, os.environ.get("PATH", os.defpath)])
     found = shutil.which("mpirun", path=places)
     if found is None:

@@ -365,7 +365,7 @@ def test_weights_that_cannot_be_written_at_the_end_are_not_lost(
     words = train(graph, tmp_path / "run", "train.checkpoint_every=0", words=weights)
     done = mpirun(3, "dying.py", "fault", 0, "os.fsync", 1, *words, timeout=60)
     assert done.returncode == 2, done.stderr
-    assert "w.npz: No space left on device" in done.stderr
+    assert "best.npz: No space left on device" in done.stderr
     assert "epoch-000012: the same command" in done.stderr
     assert gcnmpi_lines(3, [words]) == [[None] * 3]
     assert curve(tmp_path / "run") == curve(runs / "adam full")

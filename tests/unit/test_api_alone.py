@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 import gcnmpi
 from gcnmpi.api.data import read_data, write_data
+from gcnmpi.core import launch
 from partition.graph.store import open_graph
 from partition.importing.assemble import import_graph
 
@@ -288,6 +289,6 @@ def test_who_is_no_launcher_is_told(monkeypatch):
         gcnmpi.launch(nothing, 2)
     monkeypatch.delenv("PMIX_RANK")
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    monkeypatch.setattr(launch, "PYTHON", ("/nowhere/python",))
     with pytest.raises(gcnmpi.UserError, match="there is no mpirun"):
         gcnmpi.launch(nothing, 2)
