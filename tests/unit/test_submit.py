@@ -277,20 +277,24 @@ def test_a_job_that_slurm_does_not_requeue_says_so(script):
     assert "does not put this job back into the queue; to go on: sbatch" in done.stderr
 
 
+# A run that hears the signal before it writes its first line, as the program's runs do.
+HEARS = "trap 'echo asked; exit 75' USR1"
+WAITS = "while :; do sleep 0.1; done"
+
+
 @pytest.mark.parametrize("before", [[], ["start", *["epoch"] * 20, "stop"]])
 def test_the_notice_waits_for_the_run_to_begin_and_no_longer(script, before):
     """Also where a run from scratch begins a record that is shorter than the last one."""
-    notice = "sleep 0.5; kill -USR1 $PPID; sleep 0.5"
-    waits = "trap 'echo asked; exit 75' USR1; while :; do sleep 0.1; done"
-    done, control = script(before, ["new", "start", "stop"], 75, first=notice, last=waits)
+    notice = f"{HEARS}; sleep 0.5; kill -USR1 $PPID; sleep 0.5"
+    done, control = script(before, ["new", "start", "stop"], 75, first=notice, last=WAITS)
     assert (done.returncode, control.exists()) == (0, True), done.stdout + done.stderr
     assert "asked" in done.stdout
 
 
 def test_a_notice_during_the_setup_waits_for_the_run_too(script, tmp_path):
     (tmp_path / "slow.sh").write_text("kill -USR1 $$\n")
-    waits = "trap 'echo asked; exit 75' USR1; while :; do sleep 0.1; done"
-    done, control = script([], ["start", "stop"], 75, last=waits, setup=tmp_path / "slow.sh")
+    setup = tmp_path / "slow.sh"
+    done, control = script([], ["start", "stop"], 75, first=HEARS, last=WAITS, setup=setup)
     assert (done.returncode, control.exists()) == (0, True), done.stdout + done.stderr
     assert "asked" in done.stdout
 
