@@ -28,6 +28,7 @@ READERS = Registry(
         "npz": "partition.importing.readers.gnn_benchmark:read",
         "npy": "partition.importing.readers.edge_index:read",
         "ogb": "partition.importing.readers.ogb:read",
+        "pyg": "partition.importing.readers.pyg:read",
     },
 )
 
@@ -42,7 +43,7 @@ STREAMS = Registry(
 )
 
 # Formats that are not one file: what they are, by name.
-FOLDERS = {"planetoid": "a prefix", "ogb": "a folder"}
+FOLDERS = {"planetoid": "a prefix", "ogb": "a folder", "pyg": "a file or a folder"}
 
 # The fields of a Layout that a format has a use for.
 LAYOUTS = {
@@ -57,6 +58,8 @@ SUFFIXES = {
     ".mtx": "mtx",
     ".npz": "npz",
     ".npy": "npy",
+    ".pt": "pyg",
+    ".pth": "pyg",
     ".txt": "edges",
     ".edges": "edges",
     ".edgelist": "edges",
@@ -242,6 +245,8 @@ def guess_format(path: Path) -> str:
     if path.is_dir():
         if any((path / "raw" / name).exists() for name in OGB_FILES):
             return "ogb"
+        if (path / "processed" / "data.pt").exists():
+            return "pyg"
         hint = (
             "a folder of OGB has raw/edge.csv.gz or raw/data.npz; a planetoid source is the "
             "prefix of its files, such as DIR/ind.cora"
