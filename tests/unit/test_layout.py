@@ -156,11 +156,12 @@ def test_only_the_command_line_and_reports_print(path):
 
 def registries():
     from gcnmpi.core.config import MODELS, OPTIMIZERS, SCHEDULES, TASKS
+    from gcnmpi.core.outputs import RESULT_WRITERS
     from gcnmpi.kernels import KERNELS
     from gcnmpi.nn.metrics import METRICS
     from gcnmpi.schemes import SCHEMES, TRANSPORTS
     from partition.backends import TOOLS
-    from partition.importing.readers import READERS
+    from partition.importing.readers import READERS, STREAMS
 
     return [
         KERNELS,
@@ -173,6 +174,8 @@ def registries():
         SCHEDULES,
         TOOLS,
         READERS,
+        RESULT_WRITERS,
+        STREAMS,
     ]
 
 

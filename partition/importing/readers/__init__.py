@@ -29,7 +29,9 @@ READERS = Registry(
         "npy": "partition.importing.readers.edge_index:read",
         "ogb": "partition.importing.readers.ogb:read",
         "pyg": "partition.importing.readers.pyg:read",
+        "parquet": "partition.importing.readers.parquet:read",
     },
+    extras={"parquet": "parquet"},
 )
 
 # Those that can be read a piece at a time, for graphs larger than memory.
@@ -39,7 +41,9 @@ STREAMS = Registry(
         "edges": "partition.importing.readers.edge_list:stream",
         "npy": "partition.importing.readers.edge_index:stream",
         "ogb": "partition.importing.readers.ogb:stream",
+        "parquet": "partition.importing.readers.parquet:stream",
     },
+    extras={"parquet": "parquet"},
 )
 
 # Formats that are not one file: what they are, by name.
@@ -49,6 +53,7 @@ FOLDERS = {"planetoid": "a prefix", "ogb": "a folder", "pyg": "a file or a folde
 LAYOUTS = {
     "edges": ("columns", "header", "string_ids", "vertices", "ids"),
     "npy": ("vertices", "ids"),
+    "parquet": ("columns", "string_ids", "vertices", "ids"),
 }
 
 # Of a folder of OGB, one of these is there; the last two are of graphs with types.
@@ -58,6 +63,7 @@ SUFFIXES = {
     ".mtx": "mtx",
     ".npz": "npz",
     ".npy": "npy",
+    ".parquet": "parquet",
     ".pt": "pyg",
     ".pth": "pyg",
     ".txt": "edges",

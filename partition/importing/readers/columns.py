@@ -81,7 +81,7 @@ def find_columns(path: Path, layout: Layout) -> Columns:
             f"{path}, line {number}: {quoted(first.strip())} is one column",
             "one arc 'source target [weight]' a line",
         )
-    roles = None if layout.columns is None else _given_roles(layout.columns)
+    roles = None if layout.columns is None else given_roles(layout.columns)
     places = roles or named_roles(words)
     second = words_of(_bare(lines[1][1]), separator) if len(lines) > 1 else []
     ends = (roles or (0, 1))[:2]
@@ -137,7 +137,7 @@ def _integers(words: list[str], places: tuple[int, ...]) -> bool:
     return len(words) > max(places) and all(is_integer(words[i]) for i in places)
 
 
-def _given_roles(columns: str) -> tuple[int, ...]:
+def given_roles(columns: str) -> tuple[int, ...]:
     """Places of source, target and weight in ``--columns``."""
     names = [name.strip() for name in columns.split(",")]
     hint = "write source, target, weight and - in the order of the columns: source,target,-,weight"
