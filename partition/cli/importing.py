@@ -118,8 +118,8 @@ Examples:
     show_default=True,
     help="Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
     "common prefix), the npz of gnn-benchmark or of SciPy, an edge_index in an npy, a folder of "
-    "OGB with raw and split, a file of PyTorch Geometric or of dgl.save_graphs, or a list of arcs "
-    "in Parquet; auto looks at the file.",
+    "OGB with raw and split, a file of PyTorch Geometric or of dgl.save_graphs, a folder of "
+    "DistDGL, or a list of arcs in Parquet; auto looks at the file.",
 )
 @click.option(
     "--columns",

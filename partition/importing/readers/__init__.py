@@ -30,6 +30,7 @@ READERS = Registry(
         "ogb": "partition.importing.readers.ogb:read",
         "pyg": "partition.importing.readers.pyg:read",
         "dgl": "partition.importing.readers.dgl_bin:read",
+        "distdgl": "partition.importing.readers.distdgl:read",
         "parquet": "partition.importing.readers.parquet:read",
     },
     extras={"parquet": "parquet"},
@@ -48,7 +49,12 @@ STREAMS = Registry(
 )
 
 # Formats that are not one file: what they are, by name.
-FOLDERS = {"planetoid": "a prefix", "ogb": "a folder", "pyg": "a file or a folder"}
+FOLDERS = {
+    "planetoid": "a prefix",
+    "ogb": "a folder",
+    "pyg": "a file or a folder",
+    "distdgl": "a folder",
+}
 
 # The fields of a Layout that a format has a use for.
 LAYOUTS = {
@@ -66,6 +72,7 @@ SUFFIXES = {
     ".npy": "npy",
     ".parquet": "parquet",
     ".bin": "dgl",
+    ".json": "distdgl",
     ".pt": "pyg",
     ".pth": "pyg",
     ".txt": "edges",
@@ -255,6 +262,8 @@ def guess_format(path: Path) -> str:
             return "ogb"
         if (path / "processed" / "data.pt").exists():
             return "pyg"
+        if (path / "part0" / "graph.dgl").exists():
+            return "distdgl"
         hint = (
             "a folder of OGB has raw/edge.csv.gz or raw/data.npz; a planetoid source is the "
             "prefix of its files, such as DIR/ind.cora"

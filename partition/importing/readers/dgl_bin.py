@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,13 +20,14 @@ import numpy as np
 from partition.errors import UserError
 from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import quoted
-from partition.importing.readers.named_arrays import MASK_FIELDS, source_of
+from partition.importing.readers.named_arrays import source_of
 from partition.records import open_regular
 
 FILE, HETERO, IMMUTABLE, UNIT, COO, CSR, ARRAY = (
     0xDD2E4FF046B4A13F, 0xDD589FBE35224ABF, 0xDD3C5FFE20046ABF, 0xDD2E60F0F6B4A127,
     0xDD61FFD305DFF127, 0xDD6CD31205DFF127, 0xDD5E40F096B4A13F,
 )  # fmt: skip
+TENSORS = 0xDD5A9FBE3FA2443F
 META_BYTES = 4096
 VERSION = GRAPH_KIND = 2
 MARKED = 1 << 32  # of formats, which older files number otherwise
@@ -65,15 +67,39 @@ def read(path: Path, layout: Layout | None = None) -> Source:
         If it holds several graphs, or several types of vertices or arcs, or is damaged.
     """
     graph = read_dgl(path)
-    fields: dict[str, Any] = {NAMES.get(name, name): a for name, a in graph.vertex_data.items()}
-    fields |= {f"edge {name}": a for name, a in graph.arc_data.items() if name not in WEIGHTS}
-    fields["edge_index"] = np.stack([graph.source, graph.target])
-    fields["num_nodes"] = graph.n
-    for name in MASK_FIELDS:
-        if name in fields:
-            fields[name] = fields[name].astype(bool) if _binary(fields[name]) else fields[name]
-    weights = [graph.arc_data[name] for name in WEIGHTS if name in graph.arc_data]
-    return source_of(fields | ({"edge_weight": weights[0]} if weights else {}), str(path), "dgl")
+    ends = np.stack([graph.source, graph.target])
+    return as_source(graph.n, ends, graph.vertex_data, graph.arc_data, str(path), "dgl")
+
+
+def as_source(
+    n: int,
+    edge_index: np.ndarray,
+    vertex_data: Mapping[str, np.ndarray],
+    arc_data: Mapping[str, np.ndarray],
+    where: str,
+    format: str,
+) -> Source:
+    """A graph out of what DGL calls ``ndata`` and ``edata``."""
+    fields: dict[str, Any] = {NAMES.get(name, name): a for name, a in vertex_data.items()}
+    fields |= {f"edge {name}": a for name, a in arc_data.items() if name not in WEIGHTS}
+    fields |= {"edge_index": edge_index, "num_nodes": n}
+    weights = [arc_data[name] for name in WEIGHTS if name in arc_data]
+    return source_of(fields | ({"edge_weight": weights[0]} if weights else {}), where, format)
+
+
+def read_tensors(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file of ``dgl.data.utils.save_tensors``, by name.
+
+    Raises
+    ------
+    UserError
+        If it is none, or damaged.
+    """
+    stream = _Stream(path)
+    if stream.number() != TENSORS:
+        raise UserError(f"{path} is not a file of DGL's save_tensors")
+    stream.number()  # how many there are, which the next number says too
+    return stream.named_arrays()
 
 
 def read_dgl(path: Path) -> DGLGraph:
@@ -104,7 +130,11 @@ def read_dgl(path: Path) -> DGLGraph:
             "dgl.to_homogeneous(g, ndata=['feat']) makes one of one type",
         )
     source, target = _arcs(stream)
-    (n,) = stream.vector()
+    sizes = stream.vector()
+    n = sizes[0] if len(sizes) == 1 else -1
+    for ends in (source, target):
+        if len(ends) and not 0 <= ends.min() <= ends.max() < n:
+            raise stream.damaged(f"vertices outside 0..{n - 1}")
     vertex_data, arc_data = stream.tables(), stream.tables()
     return DGLGraph(n, source, target, vertex_data, arc_data)
 
@@ -168,10 +198,6 @@ def _in_order(
     return row[order], column[order]
 
 
-def _binary(mask: np.ndarray) -> bool:
-    return mask.dtype.kind in "iu" and bool(np.isin(mask, (0, 1)).all())
-
-
 class _Stream:
     """A file that is read from front to back, never beyond its end."""
 
@@ -214,6 +240,10 @@ class _Stream:
         """Arrays by name, of the only type."""
         if self.number() != 1:
             raise self.damaged("data of several types")
+        return self.named_arrays()
+
+    def named_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays by name."""
         return {self.text(): self.array() for _ in range(self.number())}
 
     def text(self) -> str:
