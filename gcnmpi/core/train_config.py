@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gcnmpi.core.settings import key
 from partition.errors import UserError
+from partition.graph.sampling import SAMPLERS, TRAINING, Sampler, make_sampler, stream_seed
 from partition.registry import Registry
 
 
@@ -26,6 +27,8 @@ class AdamOptions:
     betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
     eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
 
+
+FULL = "full"  # all vertices in one batch: as without batches
 
 OPTIMIZERS = Registry(
     "optimizer",
@@ -134,6 +137,11 @@ class TrainConfig(
     weight_decay_convs: float = key(
         0.0, "L2 penalty of parameters 'convs.…', as GCNII has one; 0: weight_decay", low=0
     )
+    batches: str = key(
+        "",
+        "mini-batches: sampler,size or sampler,size,fanouts; empty: all vertices at once",
+        example="neighbor,1024,10,5",
+    )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
     patience: int = key(
         0, "epochs without a better validation metric after which training ends; 0: none", low=0
@@ -144,8 +152,47 @@ class TrainConfig(
     )
 
 
+def batches_of(train: TrainConfig) -> tuple[str, str, str] | None:
+    """Sampler, size and fan-outs of mini-batches; None where all vertices train at once.
+
+    Raises
+    ------
+    UserError
+        If there is no such sampler, or the size is missing.
+    """
+    name, _, rest = train.batches.replace(" ", "").partition(",")
+    if name in ("", FULL):
+        return None
+    SAMPLERS.get(name)
+    size, _, fanouts = rest.partition(",")
+    if not size:
+        raise UserError(
+            f"train.batches = {train.batches!r} gives no size", "such as neighbor,1024,10,5"
+        )
+    return name, size, fanouts
+
+
+def make_sampler_of(train: TrainConfig, n: int, seeds: int) -> Sampler:
+    """The sampler that is configured.
+
+    Parameters
+    ----------
+    n, seeds : int
+        Vertices of the graph, and those that train. Samplers of neighbours draw among the
+        latter, others among all.
+    """
+    found = batches_of(train)
+    assert found is not None
+    name, size, fanouts = found
+    many = seeds if SAMPLERS.get(name).layered else n
+    if size.isdecimal():
+        size = str(min(int(size), many))
+    return make_sampler(name, many, size, stream_seed(train.seed, TRAINING), fanouts)
+
+
 def check_train(train: TrainConfig) -> None:
     """A UserError if the values do not go together."""
+    batches_of(train)
     if len(train.betas) != 2 or max(train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
     for what, needed in (

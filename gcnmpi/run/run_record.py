@@ -28,7 +28,7 @@ from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.step import Step
+from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.interface import Scheme
 
 
@@ -121,7 +121,7 @@ def evaluates(config: TrainConfig, epoch: int) -> bool:
 
 def end_record(
     problem: Problem,
-    step: Step,
+    step: BaseStep,
     evaluation: Evaluation,
     epochs: Sequence[Epoch],
     before: int,
@@ -131,7 +131,7 @@ def end_record(
     comm, traffic, config, model = problem.comm, problem.traffic, problem.config.train, step.model
     run = [epoch.epoch for epoch in epochs[before:]]
     evaluations = sum(evaluates(config, number) for number in run)
-    predicted = _predicted(problem.scheme, step.products()) * len(run)
+    predicted = step.predicted(len(run))
     predicted_eval = _predicted(problem.scheme, evaluation.products()) * evaluations
     mine = {
         **_figures("", traffic["train"], predicted),

@@ -14,6 +14,7 @@ import numpy as np
 from gcnmpi.core.config import TrainConfig
 from gcnmpi.core.record import Epoch
 from gcnmpi.core.task_config import chosen_metrics
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi.comm import agreed, from_root, maxima
 from gcnmpi.nn.metrics import LOWER_IS_BETTER
 from gcnmpi.nn.model import Model
@@ -21,6 +22,7 @@ from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.run_record import (
     end_record,
@@ -30,7 +32,7 @@ from gcnmpi.run.run_record import (
     start_record,
     tell,
 )
-from gcnmpi.run.step import Step
+from gcnmpi.run.step import BaseStep, Step
 from gcnmpi.run.weights import save_weights
 from partition.errors import UserError
 
@@ -97,7 +99,7 @@ def train(
     start = start_record(problem, warnings)
     if comm.rank == 0:
         tell(found, warnings)
-    step = Step(problem)
+    step = BatchStep(problem) if batches_of(problem.config.train) else Step(problem)
     model = step.model
     evaluation = Evaluation(problem, model, step.targets)
     epochs, best = _restored(problem, step, found)
@@ -191,7 +193,7 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
 
 
 def _restored(
-    problem: Problem, step: Step, found: checkpoint.Checkpoint | None
+    problem: Problem, step: BaseStep, found: checkpoint.Checkpoint | None
 ) -> tuple[list[Epoch], Best]:
     """Epochs and best weights so far; the step gets its weights and the optimizer its moments."""
     flat = step.model.parameters.flat

@@ -26,6 +26,7 @@ SAMPLERS = Registry(
     {
         "vertex": "partition.graph.sampling:VertexSampler",
         "neighbor": "partition.graph.sampling:NeighborSampler",
+        "labor": "partition.graph.sampling:LaborSampler",
     },
 )
 # Batches for different purposes are unrelated even under one seed (see stream_seed).
@@ -76,11 +77,16 @@ class VertexSampler:
     seed: int
     fanouts: tuple[int, ...] = ()
     side: ClassVar[str] = "columns"
+    layered: ClassVar[bool] = False
 
     @property
     def batches(self) -> int:
         """Batches in an epoch; the last may be smaller than the others."""
         return -(-self.n // self.size)
+
+    def count(self, batch: int) -> int:
+        """How many vertices a batch has."""
+        return min(self.size, self.n - batch * self.size)
 
     def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
         """Whether each of ``vertices`` (any shape, global numbers) is in a batch: bool."""
@@ -95,6 +101,29 @@ class VertexSampler:
         """All vertices of a batch, increasing, (size,) int64: O(size), whatever n is."""
         places = np.arange(batch * self.size, min((batch + 1) * self.size, self.n))
         return np.sort(permuted(places, self.n, key(self.seed, epoch), inverse=True))
+
+    def entries(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which entries of M a batch keeps, and by what their values are multiplied.
+
+        Given that i is in a batch of s vertices, j is with probability (s − 1) / (n − 1). Divided
+        by that, a row's product with the batch's rows of H has the expectation of its product with
+        all of them (the aggregator's normalisation of Zeng et al. 2020, for this sampler).
+
+        Parameters
+        ----------
+        row, column : (m,) integers
+            Global row and column of all entries of rows of the batch.
+
+        Returns
+        -------
+        kept : (m,) bool
+        factor : (kept,) float64
+        """
+        kept = self.contains(epoch, batch, column)
+        factor = (self.n - 1) / max(1, self.count(batch) - 1)
+        return kept, np.where(row[kept] == column[kept], 1.0, factor)
 
     def patterns(
         self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
@@ -138,11 +167,16 @@ class NeighborSampler:
     seed: int
     fanouts: tuple[int, ...] = (10, 10)
     side: ClassVar[str] = "rows"
+    layered: ClassVar[bool] = True
 
     @property
     def batches(self) -> int:
         """Batches in an epoch; the last may be smaller than the others."""
         return self._seeds.batches
+
+    def count(self, batch: int) -> int:
+        """How many seeds a batch has."""
+        return self._seeds.count(batch)
 
     def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
         """Whether each of ``vertices`` is a seed of a batch: bool."""
@@ -182,6 +216,36 @@ class NeighborSampler:
         kept[proper] = chosen
         return kept
 
+    def entries(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which entries of M a layer keeps, and by what their values are multiplied.
+
+        Where f of d entries of a row are kept, by d / f: the expectation is that of all.
+
+        Parameters
+        ----------
+        hop, row, column
+            As for :meth:`kept`.
+
+        Returns
+        -------
+        kept : (m,) bool
+        factor : (kept,) float64
+        """
+        kept = self.kept(epoch, batch, hop, row, column)
+        return kept, self._factors(hop, row, column)[kept]
+
+    def _factors(self, hop: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """1 / the probability that an entry is kept."""
+        proper = np.flatnonzero(row != column)
+        factors = np.ones(len(row))
+        fanout = self.fanouts[hop]
+        if fanout >= 0:
+            sizes = _run_lengths(row[proper])
+            factors[proper] = np.repeat(np.maximum(sizes / fanout, 1.0), sizes)
+        return factors
+
     def patterns(
         self, indptr: np.ndarray, indices: np.ndarray, epoch: int, batch: int
     ) -> list[Pattern]:
@@ -212,9 +276,43 @@ class NeighborSampler:
         return VertexSampler(self.n, self.size, self.seed)
 
 
+Sampler = VertexSampler | NeighborSampler
+
+
+@dataclass(frozen=True)
+class LaborSampler(NeighborSampler):
+    """Seed vertices, and neighbours that the rows of a layer share wherever they can.
+
+    LABOR-0 (Balın and Çatalyürek 2023, section 3.2): a layer draws one number r in [0, 1) for each
+    column, a hash of (seed, epoch, batch, h, column), and a row with d entries beside its diagonal
+    keeps those with r < fanout / d. So each entry is kept with the probability that it has with
+    :class:`NeighborSampler`, independently of others in its row, and a column that one row reads is
+    one that others are likely to read: fewer vertices are reached.
+    """
+
+    def kept(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> np.ndarray:
+        """Which entries of M a layer keeps: bool. See :meth:`NeighborSampler.kept`."""
+        fanout = self.fanouts[hop]
+        kept = np.ones(len(row), bool)
+        if fanout < 0:
+            return kept
+        proper = np.flatnonzero(row != column)
+        sizes = _run_lengths(row[proper])
+        # As integers: the comparison has one outcome everywhere.
+        limits = np.full(int(sizes.max(initial=0)) + 1, 2**64 - 1, np.uint64)
+        long = np.unique(sizes[sizes > fanout])
+        limits[long] = [(fanout << 64) // size for size in long.tolist()]
+        base = key(self.seed, epoch, batch, hop)
+        code = mixed(column[proper], base)
+        kept[proper] = (code < np.repeat(limits[sizes], sizes)) | np.repeat(sizes <= fanout, sizes)
+        return kept
+
+
 def make_sampler(
     name: str, n: int, batch: int | str, seed: int, fanouts: str | Sequence[int] = ""
-) -> VertexSampler | NeighborSampler:
+) -> Sampler:
     """The sampler of that name in ``SAMPLERS``, its arguments checked.
 
     Parameters

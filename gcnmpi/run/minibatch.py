@@ -1,0 +1,189 @@
+"""One epoch of training on mini-batches: for each, a part of the graph, a step, an update."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gcnmpi.core.train_config import make_sampler_of
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.kernels.interface import Array
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.comm import agreed
+from gcnmpi.nn.instructions import products
+from gcnmpi.nn.model import Passes
+from gcnmpi.nn.sparse_input import SparseInput
+from gcnmpi.nn.tasks.interface import Loss, Made, Targets
+from gcnmpi.run.problem import Problem, load_features, task_of
+from gcnmpi.run.step import BaseStep
+from gcnmpi.schemes.row_scheme import Laid, RowScheme
+from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter
+from partition.errors import UserError
+
+
+class BatchStep(BaseStep):
+    """One epoch of training on mini-batches, which all ranks compute together.
+
+    The batches and their dropout depend on global ids, the epoch and the number of the batch
+    only: the curve is the same for any number of ranks and any partition.
+
+    Parameters
+    ----------
+    problem : Problem
+        On a scheme that kept what batches are cut from.
+
+    Attributes
+    ----------
+    model, targets, optimizer
+        As of :class:`~gcnmpi.run.step.Step`; the model evaluates, on all vertices.
+    sampler : Sampler
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._features = load_features(problem)
+        super().__init__(problem, self._features, ("evaluation",))
+        comm, config = problem.comm, problem.config
+        self._laid, self._depth = _laid(problem), problem.program.depth
+        self._runtime = Runtime(comm, problem.kernel, problem.phases, problem.traffic)
+        index, seeds = _numbered(problem, self.targets.masks["train"])
+        with agreed(comm):
+            self.sampler = make_sampler_of(config.train, problem.stored.manifest.n, seeds)
+            _check(problem, self.sampler.fanouts, self._depth)
+        # What the sampler decides on: seeds by their number among all seeds, or all vertices.
+        self._candidates = index if self.sampler.layered else self._laid.plan.own
+        max_bytes = config.loading.max_buffer_mb * 2**20
+        self._cutter = Cutter(comm, self._laid, self._depth, max_bytes)
+        self._predicted = NOTHING
+
+    def predicted(self, epochs: int) -> Volume:
+        """What the epochs that were run hand to MPI, from the plans of their batches."""
+        return self._predicted
+
+    def _run(self, epoch: int, lr: float) -> float:
+        loss, sampler = 0.0, self.sampler
+        for batch in range(sampler.batches):
+            with self._problem.phases("sample"):
+                drawn = self._draw(epoch, batch)
+            number = (epoch - 1) * sampler.batches + batch + 1
+            share, mean = self._batch(drawn, epoch, batch, number, lr)
+            loss += share * mean
+        return loss
+
+    def _draw(self, epoch: int, batch: int) -> Batch:
+        candidates = self._candidates
+        members = self.sampler.contains(epoch, batch, np.maximum(candidates, 0))
+        return self._cutter.cut(self.sampler, members & (candidates >= 0), epoch, batch)
+
+    def _batch(
+        self, drawn: Batch, epoch: int, batch: int, number: int, lr: float
+    ) -> tuple[float, float]:
+        """One update; the share of the batch in the epoch, and its loss."""
+        problem, model, kernel = self._problem, self.model, self._problem.kernel
+        vertices = self._laid.plan.own[drawn.rows]
+        scheme = BatchScheme(
+            self._runtime, problem.config, self._laid.facts, vertices, drawn.layers,
+            self._depth, problem.program.needs_halo,
+        )  # fmt: skip
+        targets, rows, share = self._targets_of(drawn, epoch, batch)
+        if not share:
+            return 0.0, 0.0
+        with problem.phases("other"):
+            passes = Passes(
+                scheme, kernel, problem.program, problem.config.train.seed, rows,
+                self._features_of(drawn), model.parameters, model.gradients, ("training",),
+            )  # fmt: skip
+            made = Made(
+                scheme, kernel, model.place.layer, model.widths[-1], targets, problem.config.task
+            )
+            found: Loss = task_of(problem.config).loss(made)
+            logits = passes.forward(number)
+            with problem.phases("loss"):
+                loss = found(logits, passes.output_grad)
+            passes.backward(number)
+            flat = model.gradients.flat
+            loss = self._sum(loss, flat[model.gradients.shared])
+            self._update(flat, lr)
+        program = problem.program
+        steps = products(
+            program, (*program.forward, *program.backward), lambda place: len(vertices)
+        )
+        for product in (*steps, *found.products()):
+            self._predicted += scheme.volume(*product)
+        return share, loss
+
+    def _targets_of(self, drawn: Batch, epoch: int, batch: int) -> tuple[Targets, int, float]:
+        """Labels of a batch; its rows on all ranks; and its share in the loss of an epoch."""
+        targets, sampler = self.targets, self.sampler
+        labels = targets.labels[drawn.rows]
+        mask = targets.masks["train"][drawn.rows]
+        if sampler.layered:
+            candidates = self._candidates[drawn.rows]
+            mask = mask & (candidates >= 0)
+            mask &= sampler.contains(epoch, batch, np.maximum(candidates, 0))
+        known = np.count_nonzero(mask) if labels.ndim == 1 else np.sum(~np.isnan(labels[mask]))
+        counts = np.array([len(drawn.rows), known], np.float64)
+        self._laid_sum(counts)
+        rows, known = int(counts[0]), int(counts[1])
+        every = targets.counts["train"]
+        if not known:
+            return targets, rows, 0.0
+        if sampler.layered:
+            return Targets(labels, {"train": mask}, {"train": known}), rows, known / every
+        # Divided by the expected number of labels, the gradient has no bias.
+        share = sampler.count(batch) / sampler.n
+        return Targets(labels, {"train": mask}, {"train": every * share}), rows, share
+
+    def _laid_sum(self, counts: np.ndarray) -> None:
+        with self._problem.phases("wait"):
+            self._problem.scheme.reduce(counts)
+
+    def _features_of(self, drawn: Batch) -> Array | SparseInput:
+        features, kernel = self._features, self._problem.kernel
+        if isinstance(features, SparseInput):
+            return features.rows(drawn.rows)
+        some = kernel.empty(len(drawn.rows), features.shape[1])
+        kernel.take_rows(features, drawn.rows, some)
+        return some
+
+
+def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:
+    """The number of each own row among the training vertices in the graph's order; how many.
+
+    −1 for rows that are none of them.
+    """
+    scheme, comm = problem.scheme, problem.comm
+    rows = _laid(problem).rows
+    flags = scheme.original(problem.program.place, train[:, np.newaxis], 1)[:, 0]
+    counts = comm.allgather(int(np.count_nonzero(flags)))
+    numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
+    max_bytes = problem.config.loading.max_buffer_mb * 2**20
+    return rows.bring(comm, numbers, max_bytes), sum(counts)
+
+
+def _laid(problem: Problem) -> Laid:
+    """What batches are cut from, which the scheme kept."""
+    assert isinstance(problem.scheme, RowScheme)
+    assert problem.scheme.laid is not None
+    return problem.scheme.laid
+
+
+def _check(problem: Problem, fanouts: tuple[int, ...], depth: int) -> None:
+    """Refuse what batches do not do."""
+    config = problem.config
+    if fanouts and problem.program.needs_halo:
+        raise UserError(
+            f"model {config.model.name!r} looks at whole rows of neighbours, which layers of "
+            f"sampled neighbours do not bring together",
+            "train.batches=vertex,SIZE takes it",
+        )
+    if fanouts and len(fanouts) != depth:
+        raise UserError(
+            f"train.batches has {len(fanouts)} fan-outs, the network multiplies {depth} times",
+            "give one number of neighbours for each layer, that of the seeds first",
+        )
+    if config.model.train_features:
+        raise UserError("train.batches: features that are trained need all vertices at once")
+    if config.task.class_weights != "none":
+        raise UserError(
+            "train.batches: weights of classes are those of all training vertices",
+            "leave task.class_weights or train.batches out",
+        )
