@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from gcnmpi.core.settings import key
 from partition.errors import UserError
 from partition.graph.sampling import SAMPLERS, TRAINING, Sampler, make_sampler, stream_seed
@@ -139,7 +141,7 @@ class TrainConfig(
     )
     batches: str = key(
         "",
-        "mini-batches: sampler,size or sampler,size,fanouts; empty: all vertices at once",
+        "mini-batches, docs/mini-batches.md: sampler,size[,fanouts]; empty: all vertices at once",
         example="neighbor,1024,10,5",
     )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
@@ -152,42 +154,68 @@ class TrainConfig(
     )
 
 
-def batches_of(train: TrainConfig) -> tuple[str, str, str] | None:
-    """Sampler, size and fan-outs of mini-batches; None where all vertices train at once.
+@dataclass(frozen=True)
+class Batches:
+    """Mini-batches, as ``train.batches`` describes them.
+
+    Attributes
+    ----------
+    sampler : str
+    size, fanouts : str
+        As :func:`partition.graph.sampling.make_sampler` takes them.
+    clusters : str
+        The partition whose parts the sampler "cluster" draws.
+    """
+
+    sampler: str
+    size: str
+    fanouts: str = ""
+    clusters: str = ""
+
+    @property
+    def layered(self) -> bool:
+        """Whether seeds are drawn, among the training vertices."""
+        return bool(SAMPLERS.get(self.sampler).layered)
+
+
+def batches_of(train: TrainConfig) -> Batches | None:
+    """What ``train.batches`` says; None where all vertices train at once.
 
     Raises
     ------
     UserError
-        If there is no such sampler, or the size is missing.
+        If there is no such sampler, or something is missing.
     """
-    name, _, rest = train.batches.replace(" ", "").partition(",")
+    name, *rest = train.batches.replace(" ", "").split(",")
     if name in ("", FULL):
         return None
     SAMPLERS.get(name)
-    size, _, fanouts = rest.partition(",")
-    if not size:
-        raise UserError(
-            f"train.batches = {train.batches!r} gives no size", "such as neighbor,1024,10,5"
-        )
-    return name, size, fanouts
+    clusters = rest.pop(0) if name == "cluster" and rest else ""
+    if not rest:
+        example = "cluster,hp-64,4" if name == "cluster" else "neighbor,1024,10,5"
+        raise UserError(f"train.batches = {train.batches!r} gives no size", f"such as {example}")
+    return Batches(name, rest[0], ",".join(rest[1:]), clusters)
 
 
-def make_sampler_of(train: TrainConfig, n: int, seeds: int) -> Sampler:
+def sampler_of(
+    train: TrainConfig, n: int, seeds: int, clusters: np.ndarray | None = None
+) -> Sampler:
     """The sampler that is configured.
 
     Parameters
     ----------
     n, seeds : int
         Vertices of the graph, and those that train. Samplers of neighbours draw among the
-        latter, others among all.
+        latter, of which they take as many as there are.
+    clusters : (n,) integers, optional
+        As :func:`partition.graph.sampling.make_sampler` takes them.
     """
     found = batches_of(train)
     assert found is not None
-    name, size, fanouts = found
-    many = seeds if SAMPLERS.get(name).layered else n
-    if size.isdecimal():
-        size = str(min(int(size), many))
-    return make_sampler(name, many, size, stream_seed(train.seed, TRAINING), fanouts)
+    many = seeds if found.layered else n
+    size = str(min(int(found.size), many)) if found.size.isdecimal() else found.size
+    seed = stream_seed(train.seed, TRAINING)
+    return make_sampler(found.sampler, many, size, seed, found.fanouts, clusters)
 
 
 def check_train(train: TrainConfig) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gcnmpi.core.train_config import make_sampler_of
+from gcnmpi.core.train_config import batches_of, sampler_of
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface import Array
+from gcnmpi.layout.loading import load_parts
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.nn.instructions import products
@@ -18,6 +19,7 @@ from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter
 from partition.errors import UserError
+from partition.graph.store import read_partition
 
 
 class BatchStep(BaseStep):
@@ -45,8 +47,10 @@ class BatchStep(BaseStep):
         self._laid, self._depth = _laid(problem), problem.program.depth
         self._runtime = Runtime(comm, problem.kernel, problem.phases, problem.traffic)
         index, seeds = _numbered(problem, self.targets.masks["train"])
+        clusters = _clusters(problem)
         with agreed(comm):
-            self.sampler = make_sampler_of(config.train, problem.stored.manifest.n, seeds)
+            n = problem.stored.manifest.n
+            self.sampler = sampler_of(config.train, n, seeds, clusters)
             _check(problem, self.sampler.fanouts, self._depth)
         # What the sampler decides on: seeds by their number among all seeds, or all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
@@ -157,6 +161,17 @@ def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:
     numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
     max_bytes = problem.config.loading.max_buffer_mb * 2**20
     return rows.bring(comm, numbers, max_bytes), sum(counts)
+
+
+def _clusters(problem: Problem) -> np.ndarray | None:
+    """The part of every vertex in the partition that the sampler draws clusters from."""
+    batches, stored = batches_of(problem.config.train), problem.stored
+    assert batches is not None
+    if not batches.clusters:
+        return None
+    with agreed(problem.comm):
+        finer = read_partition(stored.path, batches.clusters, parts=False)
+    return load_parts(problem.comm, stored, finer)
 
 
 def _laid(problem: Problem) -> Laid:

@@ -12,21 +12,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import Graph, columns
-from partition.graph.hashing import key, mixed, permuted
+from partition.graph.hashing import key, permuted
 from partition.registry import Registry
 
 SAMPLERS = Registry(
     "sampler",
     {
         "vertex": "partition.graph.sampling:VertexSampler",
-        "neighbor": "partition.graph.sampling:NeighborSampler",
-        "labor": "partition.graph.sampling:LaborSampler",
+        "neighbor": "partition.graph.neighbor_sampling:NeighborSampler",
+        "labor": "partition.graph.neighbor_sampling:LaborSampler",
+        "cluster": "partition.graph.sampling:ClusterSampler",
     },
 )
 # Batches for different purposes are unrelated even under one seed (see stream_seed).
@@ -50,6 +51,67 @@ class Pattern:
     columns: np.ndarray
     indptr: np.ndarray
     rows: np.ndarray
+
+
+class Sampler(Protocol):
+    """What decides who is in a batch, and which entries of M it keeps.
+
+    Attributes
+    ----------
+    side : {"columns", "rows"}
+        Which form of M :meth:`patterns` takes.
+    layered : bool
+        Whether each layer keeps entries of its own, beginning with the rows of seeds.
+    """
+
+    side: ClassVar[str]
+    layered: ClassVar[bool]
+
+    @property
+    def n(self) -> int:
+        """What batches are drawn from: so many vertices, or clusters."""
+
+    @property
+    def size(self) -> int:
+        """How many of these a batch has."""
+
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        """Neighbours per row for each layer, that of the seeds first; empty: layers are alike."""
+
+    @property
+    def batches(self) -> int:
+        """Batches in an epoch; the last may be smaller than the others."""
+
+    def count(self, batch: int) -> int:
+        """How many of the n a batch has."""
+
+    def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
+        """Whether each of ``vertices`` is in a batch, or one of its seeds: bool."""
+
+    def members(self, epoch: int, batch: int) -> np.ndarray:
+        """All vertices for which :meth:`contains` is true, increasing."""
+
+    def entries(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which entries of M a layer keeps, bool, and by what the values of these are multiplied.
+
+        The expectation of the product of a row with H is that of the whole row.
+
+        Parameters
+        ----------
+        hop : int
+            0 for the layer of the seeds.
+        row, column : (m,) integers
+            Global row and column of each entry: whole rows of the batch, the entries of a row
+            together.
+        """
+
+    def patterns(
+        self, indptr: np.ndarray, other: np.ndarray, epoch: int, batch: int
+    ) -> list[Pattern]:
+        """The exchanges of a mini-batch, one for each pattern that its layers have."""
 
 
 @dataclass(frozen=True)
@@ -135,183 +197,82 @@ class VertexSampler:
         indptr, rows
             M by columns: :func:`sides` of the graph.
         """
-        chosen = self.members(epoch, batch)
-        place, counts = segments(indptr, chosen)
-        row = rows[place]
-        inside = np.zeros(self.n, bool)
-        inside[chosen] = True
-        kept = inside[row]
-        column = np.repeat(np.arange(len(chosen)), counts)[kept]
-        return [Pattern(chosen, pointers(np.bincount(column, minlength=len(chosen))), row[kept])]
+        return [_induced(indptr, rows, self.members(epoch, batch), self.n)]
 
 
 @dataclass(frozen=True)
-class NeighborSampler:
-    """Seed vertices, and a bounded number of neighbours of each, layer by layer.
+class ClusterSampler:
+    """The subgraph that some clusters induce: parts of a finer partition (Chiang et al. 2019).
 
-    The seeds are a batch of :class:`VertexSampler`. Layer by layer, starting with the last of
-    the network, each row of the frontier keeps its diagonal entry and at most ``fanouts[h]`` of its
-    other entries of M, those with the smallest hash of (seed, epoch, batch, h, row, column); what
-    it reads joins the frontier of the layer before (Hamilton et al. 2017).
+    A batch of clusters is one of :class:`VertexSampler` among the clusters.
 
     Attributes
     ----------
-    n, size, seed
-        As for :class:`VertexSampler`; ``size`` counts the seeds.
-    fanouts : tuple of int
-        Neighbours per row for each layer, that of the seeds first; −1 keeps all.
+    n : int
+        Clusters.
+    size : int
+        Clusters in a batch.
+    clusters : (vertices,) integers
+        The cluster of every vertex.
     """
 
     n: int
     size: int
     seed: int
-    fanouts: tuple[int, ...] = (10, 10)
-    side: ClassVar[str] = "rows"
-    layered: ClassVar[bool] = True
+    clusters: np.ndarray
+    fanouts: tuple[int, ...] = ()
+    side: ClassVar[str] = "columns"
+    layered: ClassVar[bool] = False
 
     @property
     def batches(self) -> int:
         """Batches in an epoch; the last may be smaller than the others."""
-        return self._seeds.batches
+        return self._drawn.batches
 
     def count(self, batch: int) -> int:
-        """How many seeds a batch has."""
-        return self._seeds.count(batch)
+        """How many clusters a batch has."""
+        return self._drawn.count(batch)
 
     def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
-        """Whether each of ``vertices`` is a seed of a batch: bool."""
-        return self._seeds.contains(epoch, batch, vertices)
+        """Whether each of ``vertices`` is in a batch: bool."""
+        return self._drawn.contains(epoch, batch, self.clusters[vertices])
 
     def members(self, epoch: int, batch: int) -> np.ndarray:
-        """The seeds of a batch, increasing."""
-        return self._seeds.members(epoch, batch)
-
-    def kept(
-        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
-    ) -> np.ndarray:
-        """Which entries of M a layer keeps: bool.
-
-        Parameters
-        ----------
-        hop : int
-            0 for the layer of the seeds.
-        row, column : (m,) integers
-            Global row and column of each entry: whole rows, the entries of a row together, in
-            any order.
-        """
-        fanout = self.fanouts[hop]
-        if fanout < 0:
-            return np.ones(len(row), bool)
-        proper = np.flatnonzero(row != column)
-        everything = len(row)
-        row, column = row[proper], column[proper]
-        sizes = _run_lengths(row)
-        long = np.repeat(sizes > fanout, sizes)
-        row, column, sizes = row[long], column[long], sizes[sizes > fanout]
-        base = key(self.seed, epoch, batch, hop)
-        code = mixed(mixed(row, base) ^ column.astype(np.uint64), base)
-        chosen = np.ones(len(proper), bool)
-        chosen[long] = _smallest(code, row, column, sizes, fanout)
-        kept = np.ones(everything, bool)
-        kept[proper] = chosen
-        return kept
+        """All vertices of a batch, increasing."""
+        return np.flatnonzero(np.isin(self.clusters, self._drawn.members(epoch, batch)))
 
     def entries(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which entries of M a layer keeps, and by what their values are multiplied.
+        """Which entries of M a batch keeps, and by what their values are multiplied.
 
-        Where f of d entries of a row are kept, by d / f: the expectation is that of all.
-
-        Parameters
-        ----------
-        hop, row, column
-            As for :meth:`kept`.
-
-        Returns
-        -------
-        kept : (m,) bool
-        factor : (kept,) float64
+        By 1 within a cluster; between two of C clusters, of which a batch has q, by
+        (C − 1) / (q − 1). With q = 1 no such entry is ever kept, and products are those of the
+        clusters alone.
         """
-        kept = self.kept(epoch, batch, hop, row, column)
-        return kept, self._factors(hop, row, column)[kept]
-
-    def _factors(self, hop: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-        """1 / the probability that an entry is kept."""
-        proper = np.flatnonzero(row != column)
-        factors = np.ones(len(row))
-        fanout = self.fanouts[hop]
-        if fanout >= 0:
-            sizes = _run_lengths(row[proper])
-            factors[proper] = np.repeat(np.maximum(sizes / fanout, 1.0), sizes)
-        return factors
+        kept = self.contains(epoch, batch, column)
+        factor = (self.n - 1) / max(1, self.count(batch) - 1)
+        within = self.clusters[row[kept]] == self.clusters[column[kept]]
+        return kept, np.where(within, 1.0, factor)
 
     def patterns(
-        self, indptr: np.ndarray, indices: np.ndarray, epoch: int, batch: int
+        self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
     ) -> list[Pattern]:
-        """The exchanges of a mini-batch, one per layer, that of the seeds first.
-
-        Parameters
-        ----------
-        indptr, indices
-            M by rows: :func:`sides` of the graph.
-        """
-        frontier = self.members(epoch, batch)
-        found = []
-        for hop in range(len(self.fanouts)):
-            place, counts = segments(indptr, frontier)
-            row, column = np.repeat(frontier, counts), indices[place].astype(np.int64)
-            kept = self.kept(epoch, batch, hop, row, column)
-            row, column = row[kept], column[kept]
-            reached = np.union1d(frontier, column)
-            order = np.argsort(column, kind="stable")
-            column = np.searchsorted(reached, column[order])
-            sizes = np.bincount(column, minlength=len(reached))
-            found.append(Pattern(reached, pointers(sizes), row[order]))
-            frontier = reached
-        return found
+        """The exchange of every layer of a mini-batch: one pattern, since all layers share it."""
+        return [_induced(indptr, rows, self.members(epoch, batch), len(self.clusters))]
 
     @property
-    def _seeds(self) -> VertexSampler:
+    def _drawn(self) -> VertexSampler:
         return VertexSampler(self.n, self.size, self.seed)
 
 
-Sampler = VertexSampler | NeighborSampler
-
-
-@dataclass(frozen=True)
-class LaborSampler(NeighborSampler):
-    """Seed vertices, and neighbours that the rows of a layer share wherever they can.
-
-    LABOR-0 (Balın and Çatalyürek 2023, section 3.2): a layer draws one number r in [0, 1) for each
-    column, a hash of (seed, epoch, batch, h, column), and a row with d entries beside its diagonal
-    keeps those with r < fanout / d. So each entry is kept with the probability that it has with
-    :class:`NeighborSampler`, independently of others in its row, and a column that one row reads is
-    one that others are likely to read: fewer vertices are reached.
-    """
-
-    def kept(
-        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
-    ) -> np.ndarray:
-        """Which entries of M a layer keeps: bool. See :meth:`NeighborSampler.kept`."""
-        fanout = self.fanouts[hop]
-        kept = np.ones(len(row), bool)
-        if fanout < 0:
-            return kept
-        proper = np.flatnonzero(row != column)
-        sizes = _run_lengths(row[proper])
-        # As integers: the comparison has one outcome everywhere.
-        limits = np.full(int(sizes.max(initial=0)) + 1, 2**64 - 1, np.uint64)
-        long = np.unique(sizes[sizes > fanout])
-        limits[long] = [(fanout << 64) // size for size in long.tolist()]
-        base = key(self.seed, epoch, batch, hop)
-        code = mixed(column[proper], base)
-        kept[proper] = (code < np.repeat(limits[sizes], sizes)) | np.repeat(sizes <= fanout, sizes)
-        return kept
-
-
 def make_sampler(
-    name: str, n: int, batch: int | str, seed: int, fanouts: str | Sequence[int] = ""
+    name: str,
+    n: int,
+    batch: int | str,
+    seed: int,
+    fanouts: str | Sequence[int] = "",
+    clusters: np.ndarray | None = None,
 ) -> Sampler:
     """The sampler of that name in ``SAMPLERS``, its arguments checked.
 
@@ -322,6 +283,8 @@ def make_sampler(
     fanouts : str or sequence of int
         "10,5": neighbours per row, layer by layer from the seeds on; −1 for all. Empty: the
         sampler's default; an error for a sampler without fan-outs.
+    clusters : (n,) integers, optional
+        The cluster of every vertex, for the sampler "cluster", whose batches are so many clusters.
 
     Raises
     ------
@@ -329,12 +292,19 @@ def make_sampler(
         If the name is unknown, the batch is not in 1..n, or the fan-outs are malformed.
     """
     kind = SAMPLERS.get(name)
+    if kind is ClusterSampler:
+        if clusters is None:
+            raise UserError("the sampler 'cluster' needs a partition into clusters")
+        n = int(clusters.max(initial=0)) + 1
     size = batch_size(batch, n)
     if not 0 <= seed < 2**64:
         raise UserError(f"seed {seed} is outside 0..2^64-1")
     counts = parse_fanouts(fanouts)
     if counts and not kind.fanouts:
         raise UserError(f"the sampler {name!r} has no fan-outs, {fanouts!r} was given")
+    if kind is ClusterSampler:
+        assert clusters is not None
+        return ClusterSampler(n, size, seed, clusters)
     return kind(n, size, seed, counts or kind.fanouts)
 
 
@@ -403,36 +373,6 @@ def stream_seed(seed: int, purpose: int) -> int:
     return seed if purpose == TRAINING else key(seed, purpose)
 
 
-def _smallest(
-    code: np.ndarray, row: np.ndarray, column: np.ndarray, sizes: np.ndarray, count: int
-) -> np.ndarray:
-    """Which entries have one of the ``count`` smallest codes of their row (of more entries)."""
-    if not len(code):
-        return np.zeros(0, bool)
-    # Of a long row sort only what is below a code that some more than ``count`` entries are below;
-    # where fewer than ``count`` turn out to be, sort all of the row.
-    share = np.minimum((count + 4 * count**0.5 + 4) / sizes, 1.0 - 2**-11)
-    few = code < np.repeat((share * 2.0**64).astype(np.uint64), sizes)
-    starts = np.cumsum(sizes) - sizes
-    scarce = np.add.reduceat(few, starts, dtype=np.int64) < count
-    if scarce.any():
-        few |= np.repeat(scarce, sizes)
-
-    entry = np.flatnonzero(few)
-    entry = entry[np.lexsort((column[entry], code[entry], np.searchsorted(starts, entry, "right")))]
-    lengths = _run_lengths(row[entry])
-    rank = np.arange(len(entry)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    smallest = np.zeros(len(code), bool)
-    smallest[entry[rank < count]] = True
-    return smallest
-
-
-def _run_lengths(values: np.ndarray) -> np.ndarray:
-    """How often each value stands in a row: [4 4 7 4] → [2 1 1]."""
-    new = np.flatnonzero(values[1:] != values[:-1]) + 1
-    return np.diff(np.concatenate(([0], new, [len(values)]))) if len(values) else new
-
-
 def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where the entries of the chosen rows of a CSR pattern are, and how many each has."""
     counts = np.asarray(indptr[chosen + 1] - indptr[chosen], dtype=np.int64)
@@ -444,3 +384,20 @@ def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.nda
 def pointers(sizes: np.ndarray) -> np.ndarray:
     """Where rows of these sizes start and end: one number more than sizes, int64."""
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+
+
+def run_lengths(values: np.ndarray) -> np.ndarray:
+    """How often each value stands in a row: [4 4 7 4] → [2 1 1]."""
+    new = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.diff(np.concatenate(([0], new, [len(values)]))) if len(values) else new
+
+
+def _induced(indptr: np.ndarray, rows: np.ndarray, chosen: np.ndarray, n: int) -> Pattern:
+    """The pattern that vertices (increasing) induce, of M by columns."""
+    place, counts = segments(indptr, chosen)
+    row = rows[place]
+    inside = np.zeros(n, bool)
+    inside[chosen] = True
+    kept = inside[row]
+    column = np.repeat(np.arange(len(chosen)), counts)[kept]
+    return Pattern(chosen, pointers(np.bincount(column, minlength=len(chosen))), row[kept])

@@ -18,7 +18,7 @@ COMMON = (
     "dtype=float64", f"train.epochs={EPOCHS}", "train.lr=0.02", "train.weight_decay=1e-3",
     "model.dropout=0.4", "model.input_dropout=0.2",
 )  # fmt: skip
-SAMPLERS = ("vertex,13", "neighbor,6,3,2", "labor,6,3,2")
+SAMPLERS = ("vertex,13", "cluster,uneven-12,4", "neighbor,6,3,2", "labor,6,3,2")
 NETWORKS = {
     "gcn": ("model.hidden=6", "model.residual=linear"),
     "sage": ("model.name=sage", "model.hidden=5", "model.norm=batch"),
@@ -29,7 +29,7 @@ WHOLE_ROWS = {
     "sage-max": ("model.name=sage", "model.aggregation=max", "model.hidden=5"),
 }
 # All neighbours of all seeds, and all vertices: what is computed is the full batch.
-WHOLE = ("full", "vertex,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
+WHOLE = ("full", "vertex,100%", "cluster,uneven-12,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
 
 
 def cases():
@@ -45,7 +45,7 @@ def cases():
     found["mixed"] = (*NETWORKS["gcn"], "train.batches=vertex,13", "scheme.exchange=mixed")
     for sampler in ("", *WHOLE):
         found[f"whole {sampler}"] = (*NETWORKS["gcn"], f"train.batches={sampler}")
-    for sampler in ("", *WHOLE[:2]):
+    for sampler in ("", *WHOLE[:3]):
         found[f"gat whole {sampler}"] = (*WHOLE_ROWS["gat"], f"train.batches={sampler}")
     return found
 
@@ -93,7 +93,7 @@ def test_batches_of_everything_are_full_batches(results, nranks):
     for network in ("", "gat "):
         full = found[f"{network}whole "]["losses"]
         assert found[f"{network}whole full"]["losses"] == full  # bit for bit
-        for sampler in WHOLE[1:] if not network else WHOLE[1:2]:
+        for sampler in WHOLE[1:] if not network else WHOLE[1:3]:
             losses = found[f"{network}whole {sampler}"]["losses"]
             np.testing.assert_allclose(losses, full, rtol=1e-10)
 
@@ -109,6 +109,8 @@ def test_mistakes_are_told(gcnmpi_lines, schemes_folder, tmp_path):
     graph = schemes_folder / "directed.graph"
     mistakes = {
         "train.batches=neighbor": "gives no size",
+        "train.batches=cluster,2": "gives no size",
+        "train.batches=cluster,nowhere,2": "nowhere",
         "train.batches=nieghbor,6": "unknown sampler",
         "train.batches=neighbor,6,3": "1 fan-outs, the network multiplies 2 times",
         "train.batches=vertex,6,3": "has no fan-outs",
