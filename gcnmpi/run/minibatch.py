@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
 from gcnmpi.core.train_config import batches_of, sampler_of
@@ -20,6 +24,28 @@ from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter
 from partition.errors import UserError
 from partition.graph.store import read_partition
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Of a batch.
+
+    Attributes
+    ----------
+    targets : Targets
+        Labels of its rows, and those that train.
+    rows : int
+        Its rows on all ranks.
+    share : float
+        Its share in the loss of the epoch; 0: nothing in it trains.
+    interrupted : bool
+        Whether a rank wants the epoch to be interrupted.
+    """
+
+    targets: Targets
+    rows: int
+    share: float
+    interrupted: bool
 
 
 class BatchStep(BaseStep):
@@ -57,19 +83,34 @@ class BatchStep(BaseStep):
         max_bytes = config.loading.max_buffer_mb * 2**20
         self._cutter = Cutter(comm, self._laid, self._depth, max_bytes)
         self._predicted = NOTHING
+        self._next, self._loss = 0, 0.0
 
     def predicted(self, epochs: int) -> Volume:
         """What the epochs that were run hand to MPI, from the plans of their batches."""
         return self._predicted
 
-    def _run(self, epoch: int, lr: float) -> float:
-        loss, sampler = 0.0, self.sampler
-        for batch in range(sampler.batches):
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How far an interrupted epoch got."""
+        return {"batch": self._next, "loss": self._loss}
+
+    def go_on(self, progress: Mapping[str, Any]) -> None:
+        """Continue an interrupted epoch."""
+        self._next, self._loss = int(progress.get("batch", 0)), float(progress.get("loss", 0.0))
+
+    def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float | None:
+        sampler = self.sampler
+        while self._next < sampler.batches:
             with self._problem.phases("sample"):
-                drawn = self._draw(epoch, batch)
-            number = (epoch - 1) * sampler.batches + batch + 1
-            share, mean = self._batch(drawn, epoch, batch, number, lr)
-            loss += share * mean
+                drawn = self._draw(epoch, self._next)
+            number = (epoch - 1) * sampler.batches + self._next + 1
+            facts = self._facts_of(drawn, epoch, self._next, interrupt())
+            if facts.share:
+                self._loss += facts.share * self._batch(drawn, facts, number, lr)
+            self._next += 1
+            if facts.interrupted and self._next < sampler.batches:
+                return None
+        loss, self._next, self._loss = self._loss, 0, 0.0
         return loss
 
     def _draw(self, epoch: int, batch: int) -> Batch:
@@ -77,68 +118,53 @@ class BatchStep(BaseStep):
         members = self.sampler.contains(epoch, batch, np.maximum(candidates, 0))
         return self._cutter.cut(self.sampler, members & (candidates >= 0), epoch, batch)
 
-    def _batch(
-        self, drawn: Batch, epoch: int, batch: int, number: int, lr: float
-    ) -> tuple[float, float]:
-        """One update; the share of the batch in the epoch, and its loss."""
+    def _batch(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
+        """One update; returns the loss of the batch."""
         problem, model, kernel = self._problem, self.model, self._problem.kernel
-        vertices = self._laid.plan.own[drawn.rows]
+        vertices, program = self._laid.plan.own[drawn.rows], problem.program
         scheme = BatchScheme(
             self._runtime, problem.config, self._laid.facts, vertices, drawn.layers,
-            self._depth, problem.program.needs_halo,
+            self._depth, program.needs_halo,
         )  # fmt: skip
-        targets, rows, share = self._targets_of(drawn, epoch, batch)
-        if not share:
-            return 0.0, 0.0
-        with problem.phases("other"):
-            passes = Passes(
-                scheme, kernel, problem.program, problem.config.train.seed, rows,
-                self._features_of(drawn), model.parameters, model.gradients, ("training",),
-            )  # fmt: skip
-            made = Made(
-                scheme, kernel, model.place.layer, model.widths[-1], targets, problem.config.task
-            )
-            found: Loss = task_of(problem.config).loss(made)
-            logits = passes.forward(number)
-            with problem.phases("loss"):
-                loss = found(logits, passes.output_grad)
-            passes.backward(number)
-            flat = model.gradients.flat
-            loss = self._sum(loss, flat[model.gradients.shared])
-            self._update(flat, lr)
-        program = problem.program
-        steps = products(
-            program, (*program.forward, *program.backward), lambda place: len(vertices)
-        )
+        passes = Passes(
+            scheme, kernel, program, problem.config.train.seed, facts.rows,
+            self._features_of(drawn), model.parameters, model.gradients, ("training",),
+        )  # fmt: skip
+        options, layer = problem.config.task, model.place.layer
+        made = Made(scheme, kernel, layer, model.widths[-1], facts.targets, options)
+        found: Loss = task_of(problem.config).loss(made)
+        logits = passes.forward(number)
+        with problem.phases("loss"):
+            loss = found(logits, passes.output_grad)
+        passes.backward(number)
+        flat = model.gradients.flat
+        loss = self._sum(loss, flat[model.gradients.shared])
+        self._update(flat, lr)
+        steps = products(program, (*program.forward, *program.backward), lambda _: len(vertices))
         for product in (*steps, *found.products()):
             self._predicted += scheme.volume(*product)
-        return share, loss
+        return loss
 
-    def _targets_of(self, drawn: Batch, epoch: int, batch: int) -> tuple[Targets, int, float]:
-        """Labels of a batch; its rows on all ranks; and its share in the loss of an epoch."""
-        targets, sampler = self.targets, self.sampler
-        labels = targets.labels[drawn.rows]
-        mask = targets.masks["train"][drawn.rows]
+    def _facts_of(self, drawn: Batch, epoch: int, batch: int, interrupt: bool) -> _Facts:
+        """What ranks agree on, in one reduction."""
+        problem, targets, sampler = self._problem, self.targets, self.sampler
+        labels, mask = targets.labels[drawn.rows], targets.masks["train"][drawn.rows]
         if sampler.layered:
             candidates = self._candidates[drawn.rows]
             mask = mask & (candidates >= 0)
             mask &= sampler.contains(epoch, batch, np.maximum(candidates, 0))
         known = np.count_nonzero(mask) if labels.ndim == 1 else np.sum(~np.isnan(labels[mask]))
-        counts = np.array([len(drawn.rows), known], np.float64)
-        self._laid_sum(counts)
-        rows, known = int(counts[0]), int(counts[1])
-        every = targets.counts["train"]
-        if not known:
-            return targets, rows, 0.0
-        if sampler.layered:
-            return Targets(labels, {"train": mask}, {"train": known}), rows, known / every
-        # Divided by the expected number of labels, the gradient has no bias.
+        counts = np.array([len(drawn.rows), known, interrupt], np.float64)
+        with problem.phases("wait"):
+            problem.scheme.reduce(counts)
+        rows, known, interrupted = int(counts[0]), int(counts[1]), counts[2] > 0
+        # Of vertices, divided by the expected number of labels, the gradient has no bias.
         share = sampler.count(batch) / sampler.n
-        return Targets(labels, {"train": mask}, {"train": every * share}), rows, share
-
-    def _laid_sum(self, counts: np.ndarray) -> None:
-        with self._problem.phases("wait"):
-            self._problem.scheme.reduce(counts)
+        divisor, every = share * targets.counts["train"], targets.counts["train"]
+        if sampler.layered:
+            share, divisor = known / every, known
+        found = Targets(labels, {"train": mask}, {"train": divisor})
+        return _Facts(found, rows, share if known else 0.0, interrupted)
 
     def _features_of(self, drawn: Batch) -> Array | SparseInput:
         features, kernel = self._features, self._problem.kernel

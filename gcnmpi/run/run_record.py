@@ -75,7 +75,9 @@ def tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr, flush=True)
     if found is not None:
-        print(f"going on after epoch {found.facts['epoch']}, from {found.path}", file=sys.stderr)
+        epoch, batch = found.facts["epoch"], found.facts.get("batch", 0)
+        after = f"epoch {epoch}" + (f" and {batch} batches" if batch else "")
+        print(f"going on after {after}, from {found.path}", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -109,7 +111,7 @@ def open_record(
     if over and of_out and is_finished(out):
         return None
     start |= {"epoch": epoch, "checkpoint": str(found.path)}
-    checkpoint_files.discard_after(out, epoch)
+    checkpoint_files.discard_after(out, found.path)
     return str(continued_record(out, start, found.epochs))
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -65,23 +67,36 @@ class BaseStep(ABC):
     def predicted(self, epochs: int) -> Volume:
         """What this rank hands to MPI in so many epochs."""
 
-    def __call__(self, epoch: int, lr: float | None = None) -> float:
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How far an epoch got that was interrupted: its next ``batch``, the ``loss`` so far."""
+        return {}
+
+    def go_on(self, progress: Mapping[str, Any]) -> None:  # noqa: B027
+        """Continue, in the next call, where an interrupted epoch got to."""
+
+    def __call__(
+        self, epoch: int, lr: float | None = None, interrupt: Callable[[], bool] = lambda: False
+    ) -> float | None:
         """Run an epoch and return its loss, equal on every rank.
 
         Parameters
         ----------
         lr : float, optional
             The learning rate; ``train.lr`` without it.
+        interrupt : callable
+            Asked before each batch. Once it is true on one rank, the epoch is interrupted after
+            the batch on all, and None returned; the next call continues it.
         """
         problem = self._problem
         lr = problem.config.train.lr if lr is None else lr
         measured = epoch in (1, problem.config.train.epochs)
         during = problem.traffic.during("train", epoch, measured)
         with during, problem.phases("other"):
-            return self._run(epoch, lr)
+            return self._run(epoch, lr, interrupt)
 
     @abstractmethod
-    def _run(self, epoch: int, lr: float) -> float:
+    def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float | None:
         """Compute an epoch, and update the weights."""
 
     def _update(self, gradient: Array, lr: float) -> None:
@@ -149,7 +164,7 @@ class Step(BaseStep):
         volumes = (self._problem.scheme.volume(*product) for product in self.products())
         return sum(volumes, NOTHING) * epochs
 
-    def _run(self, epoch: int, lr: float) -> float:
+    def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float:
         loss, gradient = self.gradient(epoch)
         self._update(gradient, lr)
         return loss

@@ -105,7 +105,7 @@ def train(
     epochs, best = _restored(problem, step, found)
     rate, over = _replayed(config, epochs, best)
     history = checkpoint_files.History(epochs)
-    before, since = len(epochs), time.monotonic()
+    before, since, spent = len(epochs), time.monotonic(), 0.0
     kept = None if found is None else found.path
     file = None
     if out is not None:
@@ -116,12 +116,18 @@ def train(
         if best.epoch and best.flat is not None:
             arrays["best"] = best.flat
         facts = {
+            **step.progress,
             "steps": step.optimizer.steps,
             "best": {"epoch": best.epoch, "value": best.value},
             "versions": start["versions"],
         }
         with problem.phases.as_one("checkpoint"), problem.traffic.during("checkpoint"):
             return checkpoint.save(problem, out, model, arrays, history, facts)  # type: ignore
+
+    def interrupt() -> bool:
+        """Whether an epoch of many batches is to be interrupted by a checkpoint."""
+        minutes = (time.monotonic() - since) / 60
+        return out is not None and (stop() > 0 or 0 < config.checkpoint_minutes <= minutes)
 
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
@@ -131,14 +137,22 @@ def train(
             write.check()
         while not over:
             number, began = len(epochs) + 1, time.perf_counter()
-            value = step(number, rate(number))
-            seconds = time.perf_counter() - began
+            value = step(number, rate(number), interrupt)
+            seconds = spent + time.perf_counter() - began
             minutes = (time.monotonic() - since) / 60
             # One reduction lets all ranks decide alike.
             seconds, signal, minutes, failed = maxima(comm, seconds, stop(), minutes, write.failed)
             if failed:
                 with agreed(comm):
                     write.check()
+            if value is None:  # a signal, or a checkpoint that is due, between two batches
+                spent, kept, since = seconds, save(), time.monotonic()
+                if signal:
+                    end = {"epoch": len(epochs), "signal": int(signal), "checkpoint": kept.name}
+                    write("stop", **end)
+                    return Result(epochs, model, best, end, stopped=True)
+                continue
+            spent = 0.0
             if not np.isfinite(value):
                 error = UserError(f"the loss is {value} in epoch {number}", "lower train.lr")
                 with agreed(comm):
@@ -211,6 +225,7 @@ def _restored(
     with problem.phases.as_one("checkpoint"):
         checkpoint.restore(problem, found, step.model, arrays)
     step.optimizer.steps = found.facts["steps"]
+    step.go_on(found.facts)
     return list(found.epochs), best
 
 

@@ -127,3 +127,12 @@ def test_mistakes_are_told(gcnmpi_lines, schemes_folder, tmp_path):
     ]  # fmt: skip
     for complaint, expected in zip(gcnmpi_lines(1, lines), mistakes.values(), strict=True):
         assert expected in complaint[0]
+
+
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_an_interrupted_epoch_goes_on_with_the_same_bits(mpirun, schemes_folder, tmp_path, nranks):
+    partition = "" if nranks == 1 else f"uneven-{nranks}"
+    graph = schemes_folder / "directed.graph"
+    done = mpirun(nranks, "interrupted.py", graph, partition, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the same bits" in done.stdout
