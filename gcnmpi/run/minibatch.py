@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -84,10 +85,15 @@ class BatchStep(BaseStep):
         self._cutter = Cutter(comm, self._laid, self._depth, max_bytes)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
+        self._counted: Counter[str] = Counter()
 
     def predicted(self, epochs: int) -> Volume:
         """What the epochs that were run hand to MPI, from the plans of their batches."""
         return self._predicted
+
+    def counted(self) -> dict[str, int]:
+        """Batches, and the rows and messages that this rank sent in one expand of each layer."""
+        return dict(self._counted)
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -103,6 +109,10 @@ class BatchStep(BaseStep):
         while self._next < sampler.batches:
             with self._problem.phases("sample"):
                 drawn = self._draw(epoch, self._next)
+            self._counted["batches"] += 1
+            for layer in drawn.layers:
+                self._counted["batch_rows_sent"] += layer.plan.nsend
+                self._counted["batch_messages_sent"] += len(layer.plan.send_peers)
             number = (epoch - 1) * sampler.batches + self._next + 1
             facts = self._facts_of(drawn, epoch, self._next, interrupt())
             if facts.share:

@@ -139,6 +139,7 @@ def end_record(
         **_figures("", traffic["train"], predicted),
         **_figures("eval_", traffic["eval"], predicted_eval),
         "hidden": traffic.hidden("train"),
+        **step.counted(),
         "setup_bytes_sent": traffic["setup"].sent,
         "reduce_bytes": traffic["train_reduce"].sent,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

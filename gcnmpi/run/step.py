@@ -67,6 +67,10 @@ class BaseStep(ABC):
     def predicted(self, epochs: int) -> Volume:
         """What this rank hands to MPI in so many epochs."""
 
+    def counted(self) -> dict[str, int]:
+        """What this rank counted of batches, for the record."""
+        return {}
+
     @property
     def progress(self) -> dict[str, Any]:
         """How far an epoch got that was interrupted: its next ``batch``, the ``loss`` so far."""

@@ -113,7 +113,12 @@ class NeighborSampler:
         return factors
 
     def patterns(
-        self, indptr: np.ndarray, indices: np.ndarray, epoch: int, batch: int
+        self,
+        indptr: np.ndarray,
+        indices: np.ndarray,
+        epoch: int,
+        batch: int,
+        seeds: np.ndarray | None = None,
     ) -> list[Pattern]:
         """The exchanges of a mini-batch, one per layer, that of the seeds first.
 
@@ -121,8 +126,12 @@ class NeighborSampler:
         ----------
         indptr, indices
             M by rows: :func:`sides` of the graph.
+        seeds : (n,) integers, optional
+            What the sampler numbers, increasing vertices; without it, all vertices.
         """
         frontier = self.members(epoch, batch)
+        if seeds is not None:
+            frontier = seeds[frontier]
         found = []
         for hop in range(len(self.fanouts)):
             place, counts = segments(indptr, frontier)

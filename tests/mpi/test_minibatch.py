@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from words import latest
 
+from partition.reporting.simulate import simulate
+
 RANKS = (1, 2, 4, 7)
 EPOCHS = 2
 COMMON = (
@@ -96,6 +98,21 @@ def test_batches_of_everything_are_full_batches(results, nranks):
         for sampler in WHOLE[1:] if not network else WHOLE[1:3]:
             losses = found[f"{network}whole {sampler}"]["losses"]
             np.testing.assert_allclose(losses, full, rtol=1e-10)
+
+
+@pytest.mark.parametrize("sampler", ["vertex,13", "neighbor,6,3,2", "labor,6,3,2"])
+@pytest.mark.parametrize("nranks", [2, 7])
+def test_rows_and_messages_are_those_of_the_simulation(results, schemes_folder, nranks, sampler):
+    record = results(nranks)[f"gcn-{sampler}"]
+    name, size, *fanouts = sampler.split(",")
+    batches = record["batches"][0]
+    facts = simulate(
+        schemes_folder / "directed.graph", [f"uneven-{nranks}"], sampler=name, batch=size,
+        fanouts=",".join(fanouts), batches=batches, as_trained=True,
+    )["partitions"][0]  # fmt: skip
+    assert batches % EPOCHS == 0
+    assert sum(record["batch_rows_sent"]) == round(facts["volume"]["mean"] * batches) > 0
+    assert sum(record["batch_messages_sent"]) == round(facts["messages"]["mean"] * batches)
 
 
 def test_samples_differ_from_full_batches(results):

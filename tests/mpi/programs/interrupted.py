@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from gcnmpi.core.config import load_config
-from gcnmpi.core.record import read_records
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
+from partition.records import read_records
 
 SETTINGS = (
     "dtype=float64", "train.epochs=3", "model.hidden=5", "model.dropout=0.4", "model.norm=batch",
