@@ -85,6 +85,8 @@ class BatchStep(BaseStep):
         self._cutter = Cutter(comm, self._laid, self._depth, max_bytes)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
+        # The batch of each own row in an epoch; −1: in none of them.
+        self._of_epoch = 0, np.zeros(0, np.int64)
         self._counted: Counter[str] = Counter()
 
     def predicted(self, epochs: int) -> Volume:
@@ -114,7 +116,7 @@ class BatchStep(BaseStep):
                 self._counted["batch_rows_sent"] += layer.plan.nsend
                 self._counted["batch_messages_sent"] += len(layer.plan.send_peers)
             number = (epoch - 1) * sampler.batches + self._next + 1
-            facts = self._facts_of(drawn, epoch, self._next, interrupt())
+            facts = self._facts_of(drawn, self._next, interrupt())
             if facts.share:
                 self._loss += facts.share * self._batch(drawn, facts, number, lr)
             self._next += 1
@@ -124,9 +126,11 @@ class BatchStep(BaseStep):
         return loss
 
     def _draw(self, epoch: int, batch: int) -> Batch:
-        candidates = self._candidates
-        members = self.sampler.contains(epoch, batch, np.maximum(candidates, 0))
-        return self._cutter.cut(self.sampler, members & (candidates >= 0), epoch, batch)
+        if self._of_epoch[0] != epoch:
+            candidates = self._candidates
+            numbers = self.sampler.batch_of(epoch, np.maximum(candidates, 0))
+            self._of_epoch = epoch, np.where(candidates >= 0, numbers, -1)
+        return self._cutter.cut(self.sampler, self._of_epoch[1] == batch, epoch, batch)
 
     def _batch(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
         """One update; returns the loss of the batch."""
@@ -155,14 +159,12 @@ class BatchStep(BaseStep):
             self._predicted += scheme.volume(*product)
         return loss
 
-    def _facts_of(self, drawn: Batch, epoch: int, batch: int, interrupt: bool) -> _Facts:
+    def _facts_of(self, drawn: Batch, batch: int, interrupt: bool) -> _Facts:
         """What ranks agree on, in one reduction."""
         problem, targets, sampler = self._problem, self.targets, self.sampler
         labels, mask = targets.labels[drawn.rows], targets.masks["train"][drawn.rows]
         if sampler.layered:
-            candidates = self._candidates[drawn.rows]
-            mask = mask & (candidates >= 0)
-            mask &= sampler.contains(epoch, batch, np.maximum(candidates, 0))
+            mask = mask & (self._of_epoch[1][drawn.rows] == batch)
         known = np.count_nonzero(mask) if labels.ndim == 1 else np.sum(~np.isnan(labels[mask]))
         counts = np.array([len(drawn.rows), known, interrupt], np.float64)
         with problem.phases("wait"):

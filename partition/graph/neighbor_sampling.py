@@ -48,6 +48,10 @@ class NeighborSampler:
         """Whether each of ``vertices`` is a seed of a batch: bool."""
         return self._seeds.contains(epoch, batch, vertices)
 
+    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
+        """The batch of an epoch that has each of ``vertices`` as a seed, int64."""
+        return self._seeds.batch_of(epoch, vertices)
+
     def members(self, epoch: int, batch: int) -> np.ndarray:
         """The seeds of a batch, increasing."""
         return self._seeds.members(epoch, batch)
@@ -75,7 +79,8 @@ class NeighborSampler:
         long = np.repeat(sizes > fanout, sizes)
         row, column, sizes = row[long], column[long], sizes[sizes > fanout]
         base = key(self.seed, epoch, batch, hop)
-        code = mixed(mixed(row, base) ^ column.astype(np.uint64), base)
+        first = row[np.cumsum(sizes) - sizes]
+        code = mixed(np.repeat(mixed(first, base), sizes) ^ column.astype(np.uint64), base)
         chosen = np.ones(len(proper), bool)
         chosen[long] = _smallest(code, row, column, sizes, fanout)
         kept = np.ones(everything, bool)

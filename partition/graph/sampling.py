@@ -89,6 +89,9 @@ class Sampler(Protocol):
     def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
         """Whether each of ``vertices`` is in a batch, or one of its seeds: bool."""
 
+    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
+        """The batch of an epoch for which :meth:`contains` is true of each of ``vertices``."""
+
     def members(self, epoch: int, batch: int) -> np.ndarray:
         """All vertices for which :meth:`contains` is true, increasing."""
 
@@ -236,6 +239,10 @@ class ClusterSampler:
     def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
         """Whether each of ``vertices`` is in a batch: bool."""
         return self._drawn.contains(epoch, batch, self.clusters[vertices])
+
+    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
+        """The batch of an epoch that each of ``vertices`` is in, int64."""
+        return self._drawn.batch_of(epoch, self.clusters[vertices])
 
     def members(self, epoch: int, batch: int) -> np.ndarray:
         """All vertices of a batch, increasing."""
