@@ -10,7 +10,6 @@ import pytest
 from partition.graph.graph import Graph, aggregation_matrix
 from partition.graph.store import open_graph, write_graph
 from partition.importing.assemble import import_graph
-from partition.importing.readers import Layout
 from partition.pipeline.adding import add_partition
 
 N, WIDTHS = 101, (6, 7, 5, 4)
@@ -229,13 +228,13 @@ def test_ids_of_the_source_come_back_with_their_rows_and_in_their_order(gcnmpi_l
     (tmp_path / "x.csv").write_text("id,p,q\n" + "\n".join(reversed(table)) + "\n")
     roles = "".join(f"{name},{'red' if i % 2 else 'blue'}\n" for i, name in enumerate(people))
     (tmp_path / "y.csv").write_text(f"id,role\n{roles}")
-    (tmp_path / "ids.txt").write_text("\n".join(people) + "\n")
     path = tmp_path / "g.graph"
-    import_graph(
-        tmp_path / "e.csv", path, features=tmp_path / "x.csv", labels=tmp_path / "y.csv",
-        undirected=True, layout=Layout(ids=tmp_path / "ids.txt"),
-    )  # fmt: skip
-    assert open_graph(path).graph.class_names == ("blue", "red")
+    tables = {"features": tmp_path / "x.csv", "labels": tmp_path / "y.csv"}
+    import_graph(tmp_path / "e.csv", path, undirected=True, **tables)
+    graph = open_graph(path).graph
+    assert graph.class_names == ("blue", "red")
+    assert graph.features[:, 0].tolist() == [people.index(one) + 0.5 for one in graph.ids]
+    people = graph.ids.tolist()
     add_partition(path, "rp", 2)
     (tmp_path / "rows.txt").write_text("dan\neve\n")
     common = [path, "--partition", "rp-2"]
