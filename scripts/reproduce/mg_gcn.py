@@ -65,7 +65,7 @@ def denser(task: Task, folder: Path) -> list[Path]:
 
 
 def by_layers(task: Task, folder: Path) -> list[dict[str, Any]]:
-    """How many matrices the compiler keeps for L layers, and how many L + 3 is."""
+    """How many matrices the compiler keeps for L layers, the features among them; and L + 3."""
     rows = []
     for count in LAYERS:
         # Equal widths, every product M·(H·W), nothing kept between epochs: the paper's premises.
