@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Mukhodopadhyay et al. 2024: what METIS parts send (table 2), and volumes beside CAGNET's.
 
-python scripts/reproduce/sparsity_aware.py cnr-2000.mtx.gz soc-Slashdot0902.mtx.gz
+python scripts/reproduce/sparsity_aware.py email-Enron.mtx.gz ca-CondMat-lcc.mtx.gz
 """
 
 from __future__ import annotations
