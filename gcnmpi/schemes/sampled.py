@@ -164,7 +164,7 @@ class BatchScheme(WholeRows):
         config = dataclasses.replace(config, scheme=scheme)
         self._vertices, self._facts, self._depth = vertices, facts, depth
         self._plans = [layer.plan for layer in layers]
-        self._products = [HaloProduct(runtime, plan, config) for plan in self._plans]
+        self._products = [HaloProduct(runtime, plan, config, lasts=False) for plan in self._plans]
         self._operands = [
             product.both(layer.matrix, None)
             for product, layer in zip(self._products, layers, strict=True)
