@@ -1,7 +1,8 @@
-"""Code shared by the command lines of both programs: printing of errors."""
+"""Code shared by the command lines of both programs: printing of errors, sizes."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -92,3 +93,21 @@ def refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[str
         if order.count(option) > 1 and not harmless:
             spelled = max(option.opts, key=len)
             raise UserError(f"{spelled} is given twice", f"see {inner.command_path} --help")
+
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
+         "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}  # fmt: skip
+
+
+def parse_bytes(text: str, option: str = "--memory") -> float:
+    """A size such as 64GB, 500M or 2TiB in bytes.
+
+    Raises
+    ------
+    UserError
+        If it is none.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)b?\s*", text.lower())
+    if not match or match[2] not in UNITS or float(match[1]) == 0:
+        raise UserError(f"{option} {text!r} is not a size", "such as 64GB")
+    return float(match[1]) * UNITS[match[2]]

@@ -319,7 +319,9 @@ def map_npy(path: str | os.PathLike, *, kinds: str = NUMBERS) -> np.ndarray:
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, str(path), kinds)
+            start, shape, fortran, dtype = read_npy_header(
+                file.read(NPY_HEAD), size, str(path), kinds
+            )
             if 0 in shape:  # which cannot be mapped
                 return np.empty(shape, dtype)
             order: Any = "F" if fortran else "C"
@@ -348,7 +350,7 @@ def read_npy(
         The shape that it must have.
     """
     with open_file() as file:
-        start, shape, fortran, dtype = _read_header(file.read(_HEAD), size, where, kinds)
+        start, shape, fortran, dtype = read_npy_header(file.read(NPY_HEAD), size, where, kinds)
     if wanted is not None and shape != wanted:
         raise UserError(f"{where} is of shape {shape}, not {wanted}")
     check_memory(math.prod(shape) * dtype.itemsize, where)
@@ -356,11 +358,11 @@ def read_npy(
     with open_file() as file:
         file.read(start)
         raw = flat.view(np.uint8)
-        for at in range(0, len(raw), _HEAD):
-            piece = file.read(min(_HEAD, len(raw) - at))
-            if len(piece) < min(_HEAD, len(raw) - at):
+        for at in range(0, len(raw), NPY_HEAD):
+            piece = file.read(min(NPY_HEAD, len(raw) - at))
+            if len(piece) < min(NPY_HEAD, len(raw) - at):
                 raise UserError(f"{where} is truncated")
-            raw[at : at + _HEAD] = np.frombuffer(piece, np.uint8)
+            raw[at : at + NPY_HEAD] = np.frombuffer(piece, np.uint8)
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
@@ -399,10 +401,10 @@ def _read_member(
         raise UserError(f"{path}: {name} does not fit into this machine's memory") from error
 
 
-_HEAD = 1 << 16  # bytes that hold any header that NumPy accepts
+NPY_HEAD = 1 << 16  # bytes that hold any header of an .npy that NumPy accepts
 
 
-def _read_header(
+def read_npy_header(
     head: bytes, size: int, where: str, kinds: str
 ) -> tuple[int, tuple[int, ...], bool, np.dtype]:
     """Length of the header of an ``.npy``, shape, order and dtype.

@@ -9,8 +9,8 @@ from collections import OrderedDict
 import numpy as np
 
 SAFE = {"<f4": "F32", "<f8": "F64", "<f2": "F16", "<i8": "I64"}
-STORAGES = {"<f4": "FloatStorage", "<f8": "DoubleStorage", "<f2": "HalfStorage",
-            "<i8": "LongStorage"}  # fmt: skip
+STORAGES = {"|b1": "BoolStorage", "<f4": "FloatStorage", "<f8": "DoubleStorage",
+            "<f2": "HalfStorage", "<i8": "LongStorage"}  # fmt: skip
 
 
 def write_safetensors(path, state, change=lambda header: None, cut=0):
@@ -42,6 +42,13 @@ class _Call:
         self.function, self.arguments = function, arguments
 
 
+class _Instance:
+    """An object that is pickled as an instance of a class with a state."""
+
+    def __init__(self, module, name, state):
+        self.cls, self.state = _Named(module, name), state
+
+
 class _Storage:
     def __init__(self, kind, key, count):
         self.pid = ("storage", _Named("torch", kind), key, "cpu", count)
@@ -58,6 +65,11 @@ class _Pickler(pickle._Pickler):
             self.save(value.function)
             self.save(value.arguments)
             self.write(pickle.REDUCE)
+        elif isinstance(value, _Instance):
+            self.save(value.cls)
+            self.write(pickle.EMPTY_TUPLE + pickle.NEWOBJ)
+            self.save(value.state)
+            self.write(pickle.BUILD)
         else:
             super().save(value, save_persistent_id)
 
@@ -75,6 +87,16 @@ def tensor(key, array, offset=0, shape=None, strides=None, count=None):
 def call(module, name, *arguments):
     """A call of anything."""
     return _Call(_Named(module, name), *arguments)
+
+
+def instance(module, name, state):
+    """An object of any class."""
+    return _Instance(module, name, state)
+
+
+def named(module, name):
+    """A class or a function itself."""
+    return _Named(module, name)
 
 
 def write_torch(path, content, storages, compression=zipfile.ZIP_STORED):

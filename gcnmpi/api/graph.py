@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -167,6 +167,22 @@ class Graph:
         """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
         on_root(lambda: store.remove_partition(self.path, *names))
 
+    def to_pyg(self) -> Any:
+        """A ``torch_geometric.data.Data`` with what the folder holds, in memory of its own.
+
+        ``x`` float32, ``y`` int64 classes or the targets, ``edge_index`` int64 in the order of the
+        sources, ``edge_weight`` float32 where arcs have weights, ``train_mask`` and so on, and
+        ``ids`` where vertices have them: a tensor, or a list of texts.
+
+        Raises
+        ------
+        UserError
+            If PyTorch Geometric is not installed.
+        """
+        from gcnmpi.api.pyg import to_pyg
+
+        return to_pyg(self._stored.graph)
+
     def __repr__(self) -> str:
         kind = "directed" if self.directed else "undirected"
         return f"<graph {self.path}: {self.n} vertices, {self.nnz} arcs, {kind}>"
@@ -197,6 +213,7 @@ def from_arrays(
     targets: Any = None,
     edge_weight: Any = None,
     n: int | None = None,
+    ids: Any = None,
     split: str | None = None,
     splits: int = 1,
     seed: int = 0,
@@ -223,6 +240,8 @@ def from_arrays(
     edge_weight : (E,) numbers, optional
     n : int, optional
         Number of vertices, where neither ``x`` nor ``y`` has a row for each.
+    ids : (n,) integers or texts, optional
+        What the vertices are called, in their order.
     split : str, optional
         How masks are drawn in place of those: "random:0.6,0.2,0.2", "per-class:20,500,1000".
     splits, seed : int
@@ -237,6 +256,61 @@ def from_arrays(
         On all ranks: as ``gcn-partition import``.
     """
     masks = {"train": train_mask, "val": val_mask, "test": test_mask}
+    given = {name: mask for name, mask in masks.items() if mask is not None}
+    arrays = {"edge_index": edge_index, "edge_weight": edge_weight, "n": n, "ids": ids}
+    arrays |= {"features": x, "labels": y, "targets": targets, "masks": given}
+    return _made(lambda: arrays, folder, split, splits, seed, options)
+
+
+def from_object(
+    graph: Any,
+    *,
+    folder: str | os.PathLike | None = None,
+    split: str | None = None,
+    splits: int = 1,
+    seed: int = 0,
+    **options: Any,
+) -> Graph:
+    """Make a graph folder out of a graph of another library.
+
+    Parameters
+    ----------
+    graph : networkx.Graph, igraph.Graph, torch_geometric.data.Data, dgl.DGLGraph,
+            pandas.DataFrame or a SciPy sparse matrix
+        What is taken of each: :func:`partition.importing.objects.arrays_of`. A data frame is a list
+        of arcs.
+    folder, split, splits, seed
+        See :func:`from_arrays`. Masks that are drawn replace those of the graph.
+    **options
+        In place of what the graph holds: ``features``, ``labels``, ``targets``, ``masks``; and as
+        of :func:`from_arrays`.
+
+    Raises
+    ------
+    UserError
+        On all ranks: if it is no such graph; or as :func:`from_arrays`.
+    """
+
+    def arrays() -> dict[str, Any]:
+        from partition.importing.objects import arrays_of
+
+        found = arrays_of(graph)
+        if split is not None:
+            found.pop("masks", None)
+        return found
+
+    return _made(arrays, folder, split, splits, seed, options)
+
+
+def _made(
+    arrays: Callable[[], dict[str, Any]],
+    folder: str | os.PathLike | None,
+    split: str | None,
+    splits: int,
+    seed: int,
+    options: dict[str, Any],
+) -> Graph:
+    """The folder of what :func:`partition.importing.arrays.import_arrays` takes, opened."""
     temporary = None
 
     def make() -> Path:
@@ -249,12 +323,8 @@ def from_arrays(
         else:
             temporary = tempfile.TemporaryDirectory(prefix="gcnmpi-", ignore_cleanup_errors=True)
             path = Path(temporary.name) / "arrays.graph"
-        given = {name: mask for name, mask in masks.items() if mask is not None}
         drawn = None if split is None else RandomSplit(split, splits, seed)
-        import_arrays(
-            path, edge_index, edge_weight=edge_weight, n=n, features=x, labels=y, targets=targets,
-            masks=given, split=drawn, **options,
-        )  # fmt: skip
+        import_arrays(path, **(arrays() | options), split=drawn)
         return path
 
     path = on_root(make)

@@ -59,7 +59,8 @@ def infer(
         Only these vertices, in this order: as they were called in the source file; or a file with
         one a line.
     out : path, optional
-        File to write, ``.npy``, ``.npz`` or ``.csv``; without it, rank 0 gets the array.
+        File to write: ``.npy``, ``.npz``, ``.csv`` or ``.parquet``; without it, rank 0 gets the
+        array.
     model : str or function, optional
         The network, where the weights do not describe it or it is one's own.
     force : bool

@@ -111,7 +111,7 @@ class Run:
         UserError
             As :meth:`weights_file`.
         """
-        from gcnmpi.run.tensor_files import read_tensors
+        from partition.tensor_files import read_tensors
 
         return dict(read_tensors(self.weights_file(which)))
 

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from gcnmpi.cli.common import Job, configured, watched
-from gcnmpi.cli.schemes import parse_bytes
 from gcnmpi.core.config import Config, load_config
 from gcnmpi.kernels import KERNELS
+from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.records import make_room_for
 

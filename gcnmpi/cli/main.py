@@ -187,7 +187,7 @@ def train(
     required=True,
     type=click.Path(path_type=Path),
     metavar="Y.npy",
-    help="File to write, one row per vertex: .npy, .npz or .csv.",
+    help="File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
 )
 @click.option(
     "--what",

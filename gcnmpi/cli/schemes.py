@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,10 @@ from gcnmpi.cli.common import Job, configured, watched
 from gcnmpi.core.config import Config, load_config, read_config
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
 from gcnmpi.schemes import SCHEMES
+from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.store import open_graph
 from partition.records import make_room_for
-
-UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12,
-         "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}  # fmt: skip
 
 _graph = click.argument("graph", type=click.Path(path_type=Path))
 _partitions = click.option(
@@ -233,20 +230,6 @@ def bench_schemes(
         return 0
 
     return watched(config, job)
-
-
-def parse_bytes(text: str, option: str = "--memory") -> float:
-    """A size such as 64GB, 500M or 2TiB in bytes.
-
-    Raises
-    ------
-    UserError
-        If it is none.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*?)b?\s*", text.lower())
-    if not match or match[2] not in UNITS or float(match[1]) == 0:
-        raise UserError(f"{option} {text!r} is not a size", "such as 64GB")
-    return float(match[1]) * UNITS[match[2]]
 
 
 USUAL_RANKS_PER_NODE = 16

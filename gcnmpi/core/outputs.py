@@ -10,8 +10,19 @@ from pathlib import Path
 
 from gcnmpi.core.config import Config
 from partition.errors import UserError
+from partition.registry import Registry
 
-RESULTS = (".npy", ".npz", ".csv")  # of inference
+# What inference writes beside .npy, by suffix.
+RESULT_WRITERS = Registry(
+    "format of results",
+    {
+        ".npz": "gcnmpi.run.results:write_npz",
+        ".csv": "gcnmpi.run.results:write_csv",
+        ".parquet": "gcnmpi.run.results_parquet:write_parquet",
+    },
+    extras={".parquet": "parquet"},
+)
+RESULTS = (".npy", *RESULT_WRITERS)
 WEIGHTS = (".npz",)
 # In the folder of a run.
 LAST_WEIGHTS, BEST_WEIGHTS = "weights.npz", "best.npz"

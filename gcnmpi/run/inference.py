@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.config import Config
-from gcnmpi.core.outputs import features_path
+from gcnmpi.core.outputs import RESULT_WRITERS, features_path
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.runtime import Source
 from gcnmpi.layout.writing import write_picked
@@ -22,14 +22,14 @@ from gcnmpi.nn.tasks import TASKS
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import Problem, load_features, open_problem
+from gcnmpi.run.results import Results
 from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_vertices
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weights
 from partition.errors import UserError, unknown_name
 from partition.graph.store import open_graph
-from partition.records import atomic_file, map_npy, temporary_name
+from partition.records import map_npy, temporary_name
 
-ROWS_AT_ONCE = 1 << 14  # that are written as text
 WHAT = ("logits", "probabilities", "embeddings", "classes")
 
 
@@ -106,7 +106,8 @@ def infer(
         See :func:`compute`.
     out : path or None
         File to write, (n, width) of the run's dtype, or (n,) int64 for classes: an array
-        (``.npy``), the array ``values`` (``.npz``), or a line a vertex with commas (``.csv``).
+        (``.npy``), the array ``values`` (``.npz``), a line a vertex with commas (``.csv``), or
+        columns (``.parquet``): see :mod:`gcnmpi.run.results`.
         None: rank 0 gets the array.
     what : {"logits", "probabilities", "embeddings", "classes"}
         Without ``layer``: logits; their softmax, of several labels their sigmoid; the output of the
@@ -118,6 +119,9 @@ def infer(
         As :func:`compute`; or if the file cannot be written.
     """
     if out is not None:
+        with agreed(comm):  # a library that is missing is told before the work
+            if Path(out).suffix in RESULT_WRITERS:
+                RESULT_WRITERS.get(Path(out).suffix)
         make_room(comm, Path(out), "--out")
     done = compute(comm, graph, partition, config, weights, what=what, **options)
     problem = done.problem
@@ -127,7 +131,7 @@ def infer(
     if out is None:
         whole = _on_root(problem, numbers, values[places], n)
     else:
-        _write(problem, Path(out), numbers, places, values, n)
+        _write(problem, Path(out), numbers, places, values, n, done.picked)
     columns = () if values.ndim == 1 else (problem.network.widths[done.depth],)
     return Inference(
         done.weights, problem.config, problem.direction, (n, *columns), values.dtype, done.memory,
@@ -291,6 +295,7 @@ def _write(
     places: np.ndarray,
     values: np.ndarray,
     n: int,
+    picked: np.ndarray | None,
 ) -> None:
     """Write rows in their order, in slices."""
     comm, max_bytes = problem.comm, problem.config.loading.max_buffer_mb * 2**20
@@ -298,8 +303,10 @@ def _write(
     write_picked(comm, whole, numbers, places, values, n, max_bytes)
     if whole is path:
         return
+    ids = problem.stored.graph.ids
     try:
-        from_root(comm, lambda: _convert(whole, path))
+        write = RESULT_WRITERS.get(path.suffix)
+        from_root(comm, lambda: write(Results(map_npy(whole), ids, picked), path))
     finally:
         if comm.rank == 0:
             whole.unlink(missing_ok=True)
@@ -339,16 +346,3 @@ def _trained_features(path: Path, shape: tuple[int, int]) -> np.ndarray:
         n, width = shape
         raise UserError(f"{path} is not one row of {width} numbers for each of {n} vertices")
     return features
-
-
-def _convert(source: Path, path: Path) -> None:
-    values = map_npy(source)
-    if path.suffix == ".npz":
-        with atomic_file(path) as file:
-            np.savez(file, values=values)
-        return
-    # As many digits as bring back the same number.
-    number = {"f4": "%.9g", "f8": "%.17g"}.get(values.dtype.str[1:], "%d")
-    with atomic_file(path, "w") as file:
-        for start in range(0, len(values), ROWS_AT_ONCE):
-            np.savetxt(file, values[start : start + ROWS_AT_ONCE], number, ",")

@@ -3,7 +3,7 @@
 The arrays have PyTorch Geometric's names and shapes, see :mod:`gcnmpi.nn.state`. What
 the network is, and how the matrix M was made that it was trained on, stands in the comment of the
 archive, as JSON: programs that read the arrays do not notice it. Files of other programs lack it,
-and may be in any format of :mod:`gcnmpi.run.tensor_files`.
+and may be in any format of :mod:`partition.tensor_files`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from gcnmpi.nn.networks import NETWORKS
 from gcnmpi.nn.spellings import fitted, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, stored_shapes, to_parameters, to_state
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.tensor_files import read_tensors
 from partition.errors import UserError
 from partition.records import atomic_file, open_regular
+from partition.tensor_files import read_tensors
 
 FORMAT, VERSION = "gcnmpi-weights", 1
 # How a network is trained and computed, not what it computes.

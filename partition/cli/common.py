@@ -120,3 +120,22 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
         return
     with Console(stderr=True).status(what) as status:
         yield lambda line: status.update(f"{what}: {line}")
+
+
+@contextlib.contextmanager
+def advancing() -> Iterator[Callable[[str, float, float], None]]:
+    """A bar on standard error, if that is a terminal; told the stage, what is done, and of what."""
+    if not sys.stderr.isatty():
+        yield lambda stage, done, total: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def tell(stage: str, done: float, total: float) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage)
+            bar.update(tasks[stage], completed=done, total=total)
+
+        yield tell

@@ -8,13 +8,23 @@ from typing import Any
 
 import click
 
-from partition.cli.common import GRAPH, direction_option, emit, force_option, json_option, note
+from partition.cli.common import (
+    GRAPH,
+    advancing,
+    direction_option,
+    emit,
+    force_option,
+    json_option,
+    note,
+)
+from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.graph import MASKS
 from partition.graph.sparse_rows import FORMS
 from partition.importing import assemble
-from partition.importing.readers import READERS, Layout
+from partition.importing.arcs import DUPLICATES, SELF_LOOPS
+from partition.importing.readers import READERS, STREAMS, Layout
 from partition.importing.splits import SPLIT_EXAMPLES, RandomSplit
 from partition.importing.vertex_data import MASK_NUMBERS
 from partition.reporting import tables
@@ -22,6 +32,13 @@ from partition.reporting.describe import describe_data
 
 AUTOMATIC = "auto"
 FILE = click.Path(path_type=Path)
+
+
+# The folder does not say it; its loader adds the reverses for these two.
+ONE_WAY = (
+    "OGB lists an undirected edge once: for ogbn-products and ogbn-proteins, import with "
+    "--undirected"
+)
 
 
 def _vertex_data_options(command: Callable) -> Callable:
@@ -88,6 +105,7 @@ def _vertex_data_options(command: Callable) -> Callable:
 Examples:
   gcn-partition import soc-Slashdot0902.mtx.gz slashdot.graph --features random:16
   gcn-partition import planetoid/ind.cora cora.graph
+  gcn-partition import ogbn_products products.graph --undirected
   gcn-partition import links.txt links.graph --undirected --features x.npy --labels y.csv
   gcn-partition import calls.csv calls.graph --columns source,target,-,weight --ids people.txt""",
 )
@@ -99,8 +117,9 @@ Examples:
     default=AUTOMATIC,
     show_default=True,
     help="Format of SOURCE: Matrix Market, a list of arcs, the planetoid files (SOURCE is their "
-    "common prefix), the npz of gnn-benchmark or of SciPy, or an edge_index in an npy; auto looks "
-    "at the file.",
+    "common prefix), the npz of gnn-benchmark or of SciPy, an edge_index in an npy, a folder of "
+    "OGB with raw and split, a file of PyTorch Geometric or of dgl.save_graphs, a folder of "
+    "DistDGL, or a list of arcs in Parquet; auto looks at the file.",
 )
 @click.option(
     "--columns",
@@ -125,17 +144,23 @@ Examples:
 @direction_option("Whether a vertex sums over the arcs that enter it or leave it.  [default: in]")
 @click.option(
     "--duplicates",
-    type=click.Choice(assemble.DUPLICATES),
+    type=click.Choice(DUPLICATES),
     default="merge",
     show_default=True,
     help="For arcs that are listed more than once: keep the first, add their weights, or fail.",
 )
 @click.option(
     "--self-loops",
-    type=click.Choice(assemble.SELF_LOOPS),
+    type=click.Choice(SELF_LOOPS),
     default="keep",
     show_default=True,
     help="Keep or drop arcs from a vertex to itself.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Take at most so much memory, such as 3GB, and sort the arcs in files beside OUT.graph, "
+    f"with the same result: for {', '.join(STREAMS)}.  [default: sort in memory]",
 )
 @_vertex_data_options
 @force_option
@@ -149,22 +174,30 @@ def import_(
     vertices: str | None,
     ids: str | None,
     direction: str | None,
+    memory: str | None,
     force: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Read the graph in the file SOURCE and write it to the folder OUT.graph."""
-    manifest = assemble.import_graph(
-        source,
-        out,
-        layout=Layout(columns, header, string_ids, vertices, ids),
-        direction=direction or "in",
-        masks=_masks(options),
-        split=_split(options),
-        overwrite=force,
-        report=note,
-        **options,
-    )
+    """Read the graph in the file or folder SOURCE and write it to the folder OUT.graph."""
+    masks, split = _masks(options), _split(options)
+    limit = None if memory is None else parse_bytes(memory)
+    with advancing() as tell:
+        manifest = assemble.import_graph(
+            source,
+            out,
+            layout=Layout(columns, header, string_ids, vertices, ids),
+            direction=direction or "in",
+            masks=masks,
+            split=split,
+            overwrite=force,
+            memory=limit,
+            report=note,
+            tell=tell,
+            **options,
+        )
+    if manifest.source["format"] == "ogb" and manifest.directed and not options["undirected"]:
+        note(ONE_WAY)
     _show_data(out, manifest, as_json)
 
 

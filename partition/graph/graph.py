@@ -317,14 +317,26 @@ def check_targets(graph: Graph) -> None:
 
 
 def symmetry(graph: Graph) -> tuple[bool, bool]:
-    """Whether the pattern of A is symmetric, and whether its values are too."""
-    matrix = graph.adjacency()
-    transposed = sp.csr_array(matrix.T)
-    transposed.sort_indices()
-    pattern = np.array_equal(transposed.indptr, matrix.indptr) and np.array_equal(
-        transposed.indices, matrix.indices
-    )
-    return pattern, pattern and np.array_equal(transposed.data, matrix.data)
+    """Whether the pattern of A is symmetric, and whether its values are too; in bounded memory."""
+    # Rows in their order list the sources of every target in theirs: as its row has to.
+    place, ends = np.array(graph.indptr[:-1]), np.asarray(graph.indptr[1:])
+    equal = True
+    for first, last in chunks(graph.indptr, max(graph.n, 1 << 22)):
+        begin, end = int(graph.indptr[first]), int(graph.indptr[last])
+        target = np.asarray(graph.indices[begin:end])
+        starts = (graph.indptr[first : last + 1] - begin).astype(target.dtype)
+        shape = (last - first, graph.n)
+        block = sp.csr_array((np.arange(end - begin), target, starts), shape=shape).tocsc()
+        counts = np.diff(block.indptr)
+        if (place + counts > ends).any():
+            return False, False
+        there = np.repeat(place - block.indptr[:-1], counts) + np.arange(end - begin)
+        if (graph.indices[there] != block.indices + first).any():
+            return False, False
+        if graph.weights is not None and equal:
+            equal = np.array_equal(graph.weights[there], graph.weights[begin:end][block.data])
+        place += counts
+    return True, equal
 
 
 def arcs(graph: Graph) -> np.ndarray:

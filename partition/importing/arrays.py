@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from partition.importing.readers import Source
 from partition.importing.readers.edge_index import ends_of
 from partition.importing.readers.files import check_csr, dense_features, finite_weights
 from partition.importing.readers.gnn_benchmark import arcs_of
+from partition.importing.readers.numbering import check_ids
 from partition.importing.splits import RandomSplit
 from partition.importing.vertex_data import attach_arrays
 
@@ -28,6 +30,7 @@ def import_arrays(
     *,
     edge_weight: Any = None,
     n: int | None = None,
+    ids: Any = None,
     features: Any = None,
     labels: Any = None,
     targets: Any = None,
@@ -55,6 +58,8 @@ def import_arrays(
     n : int, optional
         Number of vertices; without it, the rows of features, labels or targets, or the largest
         number in ``edge_index`` and 1.
+    ids : (n,) integers or texts, optional
+        What the vertices are called, each once; their numbers without it.
     features : (n, d) numbers, or SciPy sparse matrix, optional
     labels : (n,) integers or texts, optional
         Classes, −1 for a vertex without a label; also (n, 1).
@@ -84,11 +89,17 @@ def import_arrays(
     wanted = None if targets is None else _numpy(targets, "targets")
     rows = [len(array) for array in (x, y, wanted) if array is not None and array.ndim]
     source = _source(edge_index, edge_weight, rows[0] if n is None and rows else n)
+    if ids is not None:
+        source = replace(source, ids=_ids(ids, source.n))
     graph, facts = build_graph(
         source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
     )
     of_masks = {name: _numpy(mask, f"{name}_mask") for name, mask in (masks or {}).items()}
-    graph = attach_arrays(graph, features=x, labels=y, targets=wanted, masks=of_masks, split=split)
+    unnamed = replace(graph, ids=None)  # row i is of vertex i, whatever that is called
+    graph = replace(
+        attach_arrays(unnamed, features=x, labels=y, targets=wanted, masks=of_masks, split=split),
+        ids=graph.ids,
+    )
     if split is not None:
         facts["split"] = split.facts()
     return write_graph(
@@ -120,6 +131,14 @@ def _source(edge_index: Any, edge_weight: Any, n: int | None) -> Source:
             )
         weights = finite_weights(weights, "edge_weight")
     return Source(n=n, source=source, target=target, weights=weights, format="arrays")
+
+
+def _ids(ids: Any, n: int) -> np.ndarray:
+    array = _numpy(ids, "ids")
+    if array.shape != (n,) or array.dtype.kind not in "iuU":
+        raise UserError(f"ids are {array.dtype} {array.shape}, not one for each of {n} vertices")
+    check_ids(array, "ids")
+    return array if array.dtype.kind == "U" else array.astype(np.int64)
 
 
 def _features(features: Any) -> np.ndarray:

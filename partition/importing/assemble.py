@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,21 @@ import numpy as np
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import DIRECTIONS, MASKS, Graph, index_dtype
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
-from partition.importing.readers import LAYOUTS, Layout, Source, read_source
+from partition.importing import on_disk
+from partition.importing.arcs import (
+    MAX_VERTICES,
+    check_rules,
+    keys_of,
+    listed_twice,
+    merge_reverse,
+    settle_duplicates,
+    with_reverse,
+)
+from partition.importing.readers import LAYOUTS, Layout, Source, Tell, open_stream, read_source
 from partition.importing.splits import RandomSplit
 from partition.importing.vertex_data import SORTED, attach, check_ids_are_used, check_vertex_data
 
 __all__ = ["attach", "attach_files", "build_graph", "import_graph"]
-
-DUPLICATES = ("merge", "sum", "error")
-SELF_LOOPS = ("keep", "drop")
-# Beyond, source · n + target does not fit an int64.
-MAX_VERTICES = 3_037_000_499
 
 
 def import_graph(
@@ -44,7 +50,9 @@ def import_graph(
     seed: int = 0,
     keep_features: str = "auto",
     overwrite: bool = False,
+    memory: float | None = None,
     report: Callable[[str], None] = lambda line: None,
+    tell: Tell = lambda stage, done, total: None,
 ) -> Manifest:
     """Make a graph folder out of a graph file.
 
@@ -59,6 +67,11 @@ def import_graph(
         See :func:`build_graph`.
     features, labels, targets, masks, mask_numbers, split, seed
         See :func:`attach`.
+    memory : float, optional
+        Bytes that the program may take: arcs are sorted in files beside ``out_path``, with the same
+        result. See :func:`partition.importing.on_disk.build_on_disk`.
+    tell : callable
+        Told what is being done, how much of it is done, and how much there is.
 
     Raises
     ------
@@ -67,7 +80,7 @@ def import_graph(
         cannot be written.
     """
     source_path, out_path = Path(source_path), Path(out_path)
-    _check_rules(duplicates, self_loops)
+    check_rules(duplicates, self_loops)
     if direction not in DIRECTIONS:
         raise unknown_name("direction", direction, DIRECTIONS)
     layout = layout or Layout()
@@ -76,33 +89,50 @@ def import_graph(
     check_target(out_path, overwrite)
 
     in_order = replace(layout, ids=None) if str(ids) == SORTED else layout
-    source = read_source(source_path, format, in_order)
-    if str(ids) == SORTED or "ids" not in LAYOUTS.get(source.format, ()):
-        check_ids_are_used(ids, features, labels, targets, masks)
-    try:
-        graph, facts = build_graph(
-            source, undirected=undirected, duplicates=duplicates, self_loops=self_loops
+    rules: dict[str, Any] = {"undirected": undirected, "duplicates": duplicates}
+    rules["self_loops"] = self_loops
+    with contextlib.ExitStack() as stack:
+        if memory is None:
+            source = read_source(source_path, format, in_order)
+            with _named(source_path):
+                graph, facts = build_graph(source, **rules)
+            del source
+        else:
+            scratch = stack.enter_context(on_disk.scratch_folder(out_path))
+            allocate = on_disk.allocate_in(scratch)
+            stream = open_stream(source_path, format, in_order, allocate, tell)
+            with _named(source_path):
+                graph, facts = on_disk.build_on_disk(stream, scratch, memory, **rules, tell=tell)
+        if str(ids) == SORTED or "ids" not in LAYOUTS.get(facts["format"], ()):
+            check_ids_are_used(ids, features, labels, targets, masks)
+        graph = attach(
+            graph,
+            features=features,
+            labels=labels,
+            targets=targets,
+            masks=masks,
+            ids=ids,
+            mask_numbers=mask_numbers,
+            split=split,
+            seed=seed,
         )
+        facts = {"file": source_path.name} | facts
+        facts |= attached_facts(features, labels, targets, masks, ids, split, seed)
+        return write_graph(
+            out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
+            keep_features=keep_features,
+        )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file in what is wrong with its arcs."""
+    try:
+        yield
     except UserError as error:
-        raise UserError(f"{source_path}: {error.message}", error.hint) from error
-    del source
-    graph = attach(
-        graph,
-        features=features,
-        labels=labels,
-        targets=targets,
-        masks=masks,
-        ids=ids,
-        mask_numbers=mask_numbers,
-        split=split,
-        seed=seed,
-    )
-    facts = {"file": source_path.name} | facts
-    facts |= attached_facts(features, labels, targets, masks, ids, split, seed)
-    return write_graph(
-        out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
-        keep_features=keep_features,
-    )  # fmt: skip
+        if str(path) in error.message:
+            raise
+        raise UserError(f"{path}: {error.message}", error.hint) from error
 
 
 def attach_files(
@@ -221,14 +251,16 @@ def build_graph(
         For an unknown rule, a vertex outside 0..n−1, too many vertices, duplicates where they
         are an error, or a sum of weights that is not finite.
     """
-    _check_rules(duplicates, self_loops)
+    check_rules(duplicates, self_loops)
     _check_vertices(source)
     n = source.n
 
-    key, weights, nloops = _keys(source, drop_loops=self_loops == "drop")
-    key, weights, ncopies = _settle_duplicates(key, weights, duplicates, source)
+    key, weights, nloops = keys_of(source, drop_loops=self_loops == "drop")
+    key, weights, ncopies, copied = settle_duplicates(key, weights, duplicates)
+    if copied is not None:
+        raise listed_twice(copied, ncopies, n, source.ids)
     if source.symmetric or undirected:
-        key, weights = _symmetrise(key, weights, n)
+        key, weights = merge_reverse(*with_reverse(key, weights, n))
 
     indptr = np.searchsorted(key, np.arange(n + 1) * n)
     indices = (key % n).astype(index_dtype(n))
@@ -238,26 +270,21 @@ def build_graph(
         weights=weights,
         features=source.features,
         labels=source.labels,
+        targets=source.targets,
         masks=dict(source.masks),
         class_names=source.class_names,
         ids=source.ids,
     )
+    loops, copies = {"found": nloops, "rule": self_loops}, {"found": ncopies, "rule": duplicates}
     facts = {
         "format": source.format,
         "arcs_read": len(source.source),
         "symmetric_file": source.symmetric,
-        "self_loops": {"found": nloops, "rule": self_loops},
-        "duplicates": {"found": ncopies, "rule": duplicates},
+        "self_loops": loops,
+        "duplicates": copies,
         "undirected": undirected,
     } | dict(source.notes)
     return graph, facts
-
-
-def _check_rules(duplicates: str, self_loops: str) -> None:
-    if duplicates not in DUPLICATES:
-        raise unknown_name("rule for duplicates", duplicates, DUPLICATES)
-    if self_loops not in SELF_LOOPS:
-        raise unknown_name("rule for self-loops", self_loops, SELF_LOOPS)
 
 
 def _check_vertices(source: Source) -> None:
@@ -266,83 +293,3 @@ def _check_vertices(source: Source) -> None:
     for ends in (source.source, source.target):
         if len(ends) and (ends.min() < 0 or ends.max() >= source.n):
             raise UserError(f"an arc has a vertex outside 0..{source.n - 1}")
-
-
-def _keys(source: Source, drop_loops: bool) -> tuple[np.ndarray, np.ndarray | None, int]:
-    """source · n + target of each arc, which orders arcs as CSR does; and how many are loops."""
-    row, column = source.source, source.target
-    if source.symmetric:  # edges in the lower triangle, so that i–j and j–i are duplicates
-        row, column = np.maximum(row, column), np.minimum(row, column)
-    key = np.multiply(row, source.n, dtype=np.int64)
-    key += column
-    loop = row == column
-    nloops = int(np.count_nonzero(loop))
-    weights = source.weights
-    if drop_loops and nloops:
-        key = key[~loop]
-        weights = None if weights is None else weights[~loop]
-    return key, weights, nloops
-
-
-def _settle_duplicates(
-    key: np.ndarray, weights: np.ndarray | None, rule: str, source: Source
-) -> tuple[np.ndarray, np.ndarray | None, int]:
-    """Sorted keys, each once, their weights, and how many copies there were."""
-    key, weights = _sorted(key, weights)
-    first = _first_of_each(key)
-    ncopies = len(key) - int(np.count_nonzero(first))
-    if ncopies == 0:
-        return key, weights, 0
-    if rule == "error":
-        arc = np.array(divmod(int(key[np.argmin(first)]), source.n))
-        i, j = arc if source.ids is None else source.ids[arc]
-        raise UserError(
-            f"the arc {i} -> {j} is listed more than once; there are {ncopies} such copies",
-            "the rules merge and sum accept duplicates",
-        )
-    start = np.flatnonzero(first)
-    if rule == "sum" and weights is None:
-        weights = np.diff(start, append=len(key)).astype(np.float64)
-    elif weights is not None and rule == "sum":
-        with np.errstate(over="ignore"):
-            weights = np.add.reduceat(weights, start)
-        if not np.isfinite(weights).all():
-            raise UserError("the weights of duplicate arcs add up to more than a float64 holds")
-    elif weights is not None:
-        weights = weights[start]
-    return key[start], weights, ncopies
-
-
-def _symmetrise(
-    key: np.ndarray, weights: np.ndarray | None, n: int
-) -> tuple[np.ndarray, np.ndarray | None]:
-    """Add the reverse of every arc; where it is there already, both get the mean weight."""
-    row, column = np.divmod(key, n)
-    column *= n
-    column += row
-    del row
-    both = np.concatenate([key, column])
-    del column
-    both, weights = _sorted(both, None if weights is None else np.tile(weights, 2))
-    first = _first_of_each(both)
-    if weights is not None:
-        # A key occurs at most twice (and a self-loop twice with one weight).
-        start = np.flatnonzero(first)
-        one, other = weights[start], weights[start + np.diff(start, append=len(both)) - 1]
-        weights = np.where(one == other, one, one / 2 + other / 2)
-    return both[first], weights
-
-
-def _sorted(key: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-    """Sorted by key, copies of a key in their old order; ``key`` itself is overwritten."""
-    if weights is None:
-        key.sort()
-        return key, None
-    order = np.argsort(key, kind="stable")
-    return key[order], weights[order]
-
-
-def _first_of_each(key: np.ndarray) -> np.ndarray:
-    first = np.ones(len(key), bool)
-    np.not_equal(key[1:], key[:-1], out=first[1:])
-    return first

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from partition.errors import UserError
+from partition.importing.readers.distdgl import parts_of
 
 FROM_ONE = "--first 1 if the file counts parts from 1"
 
@@ -23,12 +24,19 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
     first : int
         The number of the first part in the file.
 
+    A description of DistDGL or GraphStorm, ``NAME.json``, is read too.
+
     Raises
     ------
     UserError
         With the number of the line that is wrong; or if a part has no vertex and k is not
         given: the file may count from 1, or hold other numbers than those of parts.
     """
+    if Path(file).suffix == ".json":
+        parts, described = parts_of(Path(file), n)
+        if k not in (None, described):
+            raise UserError(f"{file} describes {described} parts, not {k}")
+        return parts
     try:
         lines = Path(file).read_bytes().rstrip().split(b"\n")
     except OSError as error:

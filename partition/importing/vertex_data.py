@@ -134,7 +134,8 @@ def attach_arrays(
     if targets is not None:
         given["targets"] = Rows(checked_targets(targets, "targets")), "targets"
     of_masks = {name: [(Rows(mask), f"{name}_mask")] for name, mask in masks.items()}
-    graph = _placed(graph, _Places(graph, None, None), given, of_masks)
+    unnamed = replace(graph, ids=None)  # row i is of vertex i, whatever that is called
+    graph = _placed(graph, _Places(unnamed, None, None), given, of_masks)
     if split is not None:
         graph = replace(graph, masks=draw_masks(graph, split))
     _check_masks(graph, {})

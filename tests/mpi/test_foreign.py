@@ -10,10 +10,10 @@ import pytest
 from scipy.special import expit
 from tensor_files import call, write_safetensors, write_state, write_torch
 
-from gcnmpi.run.tensor_files import read_tensors
 from partition.graph.graph import Graph
 from partition.graph.store import write_graph
 from partition.pipeline.adding import add_partition
+from partition.tensor_files import read_tensors
 
 FOREIGN = Path(__file__).parents[1] / "foreign"
 CASES = sorted(path.stem for path in FOREIGN.glob("*.pt"))

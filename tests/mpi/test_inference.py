@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from partition.graph.graph import Graph, aggregation_matrix
-from partition.graph.store import write_graph
+from partition.graph.store import open_graph, write_graph
+from partition.importing.assemble import import_graph
 from partition.pipeline.adding import add_partition
 
 N, WIDTHS = 101, (6, 7, 5, 4)
@@ -217,3 +218,39 @@ def test_trained_features_are_kept_and_used(folder, graph, gcnmpi_lines):
     (run / "w.features.npy").unlink()
     (complaints,) = gcnmpi_lines(3, [infer])
     assert all("cannot read the trained features" in complaint for complaint in complaints)
+
+
+def test_ids_of_the_source_come_back_with_their_rows_and_in_their_order(gcnmpi_lines, tmp_path):
+    people = ["eve", "bob", "ann", "dan", "cat", "fay"]
+    pairs = zip(people, people[1:] + people[:1], strict=True)
+    (tmp_path / "e.csv").write_text("from,to\n" + "".join(f"{a},{b}\n" for a, b in pairs))
+    table = [f"{name},{i}.5,{i % 3}" for i, name in enumerate(people)]
+    (tmp_path / "x.csv").write_text("id,p,q\n" + "\n".join(reversed(table)) + "\n")
+    roles = "".join(f"{name},{'red' if i % 2 else 'blue'}\n" for i, name in enumerate(people))
+    (tmp_path / "y.csv").write_text(f"id,role\n{roles}")
+    path = tmp_path / "g.graph"
+    tables = {"features": tmp_path / "x.csv", "labels": tmp_path / "y.csv"}
+    import_graph(tmp_path / "e.csv", path, undirected=True, **tables)
+    graph = open_graph(path).graph
+    assert graph.class_names == ("blue", "red")
+    assert graph.features[:, 0].tolist() == [people.index(one) + 0.5 for one in graph.ids]
+    people = graph.ids.tolist()
+    add_partition(path, "rp", 2)
+    (tmp_path / "rows.txt").write_text("dan\neve\n")
+    common = [path, "--partition", "rp-2"]
+    train = ["train", *common, "--quiet", "--out", tmp_path / "run", "--set", "train.epochs=2",
+             "--save-weights", tmp_path / "w.npz"]  # fmt: skip
+    infer = ["infer", *common, "--weights", tmp_path / "w.npz", "--out"]
+    lines = [train, [*infer, tmp_path / "y.npy"], [*infer, tmp_path / "y.out.csv"],
+             [*infer, tmp_path / "c.csv", "--classes"],
+             [*infer, tmp_path / "r.csv", "--rows", tmp_path / "rows.txt"]]  # fmt: skip
+    assert gcnmpi_lines(2, lines) == [[None] * 2] * len(lines)
+    logits = np.load(tmp_path / "y.npy")
+    for name, order in (("y.out", people), ("r", ["dan", "eve"])):
+        header, *rows = (tmp_path / f"{name}.csv").read_text().splitlines()
+        assert header == "id,0,1"
+        assert [row.split(",")[0] for row in rows] == order
+        values = np.array([row.split(",")[1:] for row in rows], logits.dtype)
+        np.testing.assert_array_equal(values, logits[[people.index(one) for one in order]])
+    classes = [f"{one},{k}" for one, k in zip(people, logits.argmax(1), strict=True)]
+    assert (tmp_path / "c.csv").read_text().splitlines() == ["id,class", *classes]

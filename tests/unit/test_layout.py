@@ -39,13 +39,16 @@ GROUND = {
     "gcnmpi.kernels", "gcnmpi.nn", "gcnmpi.nn.metrics", "gcnmpi.nn.networks", "gcnmpi.nn.tasks",
     "gcnmpi.schemes",
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
-    "partition.records", "partition.registry", "partition.startup",
+    "partition.records", "partition.registry", "partition.startup", "partition.tensor_files",
+    "partition.tensor_files.numbers", "partition.tensor_files.safetensors",
+    "partition.tensor_files.torch_zip",
 }  # fmt: skip
 
 # What gcnmpi uses of partition: its ground, its graphs, and these; and the API what it offers.
 OF_PARTITION = {"partition.importing.synthetic", "partition.backends.catalogue"}
 OF_API = {
-    "partition.importing.arrays", "partition.importing.assemble", "partition.importing.splits",
+    "partition.importing.arrays", "partition.importing.assemble", "partition.importing.objects",
+    "partition.importing.splits",
     "partition.pipeline.adding",
     "partition.pipeline.portfolio", "partition.refinement.objective",
 }  # fmt: skip
@@ -153,11 +156,12 @@ def test_only_the_command_line_and_reports_print(path):
 
 def registries():
     from gcnmpi.core.config import MODELS, OPTIMIZERS, SCHEDULES, TASKS
+    from gcnmpi.core.outputs import RESULT_WRITERS
     from gcnmpi.kernels import KERNELS
     from gcnmpi.nn.metrics import METRICS
     from gcnmpi.schemes import SCHEMES, TRANSPORTS
     from partition.backends import TOOLS
-    from partition.importing.readers import READERS
+    from partition.importing.readers import READERS, STREAMS
 
     return [
         KERNELS,
@@ -170,6 +174,8 @@ def registries():
         SCHEDULES,
         TOOLS,
         READERS,
+        RESULT_WRITERS,
+        STREAMS,
     ]
 
 

@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner
 
 from gcnmpi.cli.main import cli
-from gcnmpi.cli.schemes import parse_bytes
 from gcnmpi.core.config import from_table
 from gcnmpi.core.settings import names_of
 from gcnmpi.planner import auto, ranking
@@ -18,6 +17,7 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting, candidates, rank_schemes
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.p2p import P2PForecast
+from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure

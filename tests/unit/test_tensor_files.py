@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensor_files as write
 
-from gcnmpi.run.tensor_files import read_tensors
 from partition.errors import UserError
+from partition.tensor_files import read_tensors
 
 STATE = {
     "a.weight": np.arange(6, dtype=np.float32).reshape(2, 3),

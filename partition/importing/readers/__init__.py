@@ -8,7 +8,7 @@ them, in the file's order; what becomes of duplicates and self-loops is decided 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -27,19 +27,54 @@ READERS = Registry(
         "planetoid": "partition.importing.readers.planetoid:read",
         "npz": "partition.importing.readers.gnn_benchmark:read",
         "npy": "partition.importing.readers.edge_index:read",
+        "ogb": "partition.importing.readers.ogb:read",
+        "pyg": "partition.importing.readers.pyg:read",
+        "dgl": "partition.importing.readers.dgl_bin:read",
+        "distdgl": "partition.importing.readers.distdgl:read",
+        "parquet": "partition.importing.readers.parquet:read",
     },
+    extras={"parquet": "parquet"},
 )
+
+# Those that can be read a piece at a time, for graphs larger than memory.
+STREAMS = Registry(
+    "graph format that is read in pieces",
+    {
+        "edges": "partition.importing.readers.edge_list:stream",
+        "npy": "partition.importing.readers.edge_index:stream",
+        "ogb": "partition.importing.readers.ogb:stream",
+        "parquet": "partition.importing.readers.parquet:stream",
+    },
+    extras={"parquet": "parquet"},
+)
+
+# Formats that are not one file: what they are, by name.
+FOLDERS = {
+    "planetoid": "a prefix",
+    "ogb": "a folder",
+    "pyg": "a file or a folder",
+    "distdgl": "a folder",
+}
 
 # The fields of a Layout that a format has a use for.
 LAYOUTS = {
     "edges": ("columns", "header", "string_ids", "vertices", "ids"),
     "npy": ("vertices", "ids"),
+    "parquet": ("columns", "string_ids", "vertices", "ids"),
 }
+
+# Of a folder of OGB, one of these is there; the last two are of graphs with types.
+OGB_FILES = ("edge.csv.gz", "data.npz", "num-node-dict.csv.gz", "edge_index_dict.npz")
 
 SUFFIXES = {
     ".mtx": "mtx",
     ".npz": "npz",
     ".npy": "npy",
+    ".parquet": "parquet",
+    ".bin": "dgl",
+    ".json": "distdgl",
+    ".pt": "pyg",
+    ".pth": "pyg",
     ".txt": "edges",
     ".edges": "edges",
     ".edgelist": "edges",
@@ -89,7 +124,9 @@ class Source:
     features : (n, d) float32, optional
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
-    masks : mapping of "train" / "val" / "test" to (n,) bool
+    targets : (n, c) float32 or float64, optional
+        Numbers to be learned, or several labels a vertex; NaN where unknown.
+    masks : mapping of "train" / "val" / "test" to (n,) bool, or to (n, splits) bool
     class_names : tuple of str, optional
         Names of the classes, where they are not their numbers.
     ids : (n,) int64 or str, optional
@@ -108,12 +145,50 @@ class Source:
     weights: np.ndarray | None = None
     features: np.ndarray | None = None
     labels: np.ndarray | None = None
+    targets: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     class_names: tuple[str, ...] | None = None
     ids: np.ndarray | None = None
     symmetric: bool = False
     format: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+# source, target, and weights of some arcs: ids of the file.
+Piece = tuple[np.ndarray, np.ndarray, np.ndarray | None]
+# (name, shape, dtype) → an array to be filled: in memory, or in a file.
+Allocate = Callable[[str, tuple[int, ...], np.dtype], np.ndarray]
+# Told the stage, how much of it is done, and how much there is.
+Tell = Callable[[str, float, float], None]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a graph file says, with the arcs a piece at a time.
+
+    Attributes
+    ----------
+    pieces : iterator of (source, target, weights or None)
+        int64 ids of the file, and float64 weights; to be taken once.
+    where : str
+        The file, for messages.
+    weighted : bool
+        Whether pieces have weights.
+    n : int, optional
+        Ids are 0..n−1, checked. None: as ``vertices`` and ``ids`` of :class:`Layout` say.
+    vertices : str, optional
+    ids : (n,) int64, optional
+    rest : mapping
+        Further fields of :class:`Source`; of ``notes`` what is known before the arcs are read.
+    """
+
+    pieces: Iterator[Piece]
+    where: str
+    weighted: bool = False
+    n: int | None = None
+    vertices: str | None = None
+    ids: np.ndarray | None = None
+    rest: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read_source(
@@ -137,15 +212,45 @@ def read_source(
         truncated or malformed; the message names the file and the place in it.
     """
     path, layout = Path(path), layout or Layout()
+    format = _checked_format(path, format, layout)
+    with read_errors(path):
+        return READERS.get(format)(path, layout)
+
+
+def open_stream(
+    path: str | os.PathLike,
+    format: str,
+    layout: Layout,
+    allocate: Allocate,
+    tell: Tell = lambda stage, done, total: None,
+) -> Stream:
+    """The same a piece at a time; what belongs to the vertices is in arrays of ``allocate``.
+
+    Raises
+    ------
+    UserError
+        As :func:`read_source`, here or from the pieces; or if the format is not read in pieces.
+    """
+    path = Path(path)
+    format = _checked_format(path, format, layout)
+    if format not in STREAMS:
+        raise UserError(
+            f"{path} has the format {format}, which is read as a whole",
+            f"--memory is for {', '.join(STREAMS)}",
+        )
+    with read_errors(path):
+        return STREAMS.get(format)(path, layout, allocate, tell)
+
+
+def _checked_format(path: Path, format: str, layout: Layout) -> str:
     if format == "auto":
         format = guess_format(path)
     elif format not in READERS:
         raise unknown_name(READERS.kind, format, ["auto", *READERS])
-    elif format != "planetoid":
+    elif format not in FOLDERS:
         check_file(path)
     _check_layout(path, format, layout)
-    with read_errors(path):
-        return READERS.get(format)(path, layout)
+    return format
 
 
 def guess_format(path: Path) -> str:
@@ -153,7 +258,16 @@ def guess_format(path: Path) -> str:
     if path.with_name(path.name + ".graph").is_file():
         return "planetoid"
     if path.is_dir():
-        hint = "a planetoid source is the prefix of its files, such as DIR/ind.cora"
+        if any((path / "raw" / name).exists() for name in OGB_FILES):
+            return "ogb"
+        if (path / "processed" / "data.pt").exists():
+            return "pyg"
+        if (path / "part0" / "graph.dgl").exists():
+            return "distdgl"
+        hint = (
+            "a folder of OGB has raw/edge.csv.gz or raw/data.npz; a planetoid source is the "
+            "prefix of its files, such as DIR/ind.cora"
+        )
         raise UserError(f"{path} is a folder, not a graph file", hint)
     check_file(path)
     with read_errors(path), open_plain_or_gzip(path) as file:

@@ -81,8 +81,8 @@ def find_columns(path: Path, layout: Layout) -> Columns:
             f"{path}, line {number}: {quoted(first.strip())} is one column",
             "one arc 'source target [weight]' a line",
         )
-    roles = None if layout.columns is None else _given_roles(layout.columns)
-    places = roles or _named_roles(words)
+    roles = None if layout.columns is None else given_roles(layout.columns)
+    places = roles or named_roles(words)
     second = words_of(_bare(lines[1][1]), separator) if len(lines) > 1 else []
     ends = (roles or (0, 1))[:2]
     if max(roles or (0,)) >= len(words):
@@ -92,12 +92,12 @@ def find_columns(path: Path, layout: Layout) -> Columns:
         )
     header, doubtful = layout.header, False
     if header is None:
-        header = not _integers(words, ends) and bool(_named_roles(words) or _integers(second, ends))
+        header = not _integers(words, ends) and bool(named_roles(words) or _integers(second, ends))
         doubtful = not header and not _integers(words, ends) and len(lines) > 1
     if header and len(lines) < 2:
         raise UserError(f"{path} holds no arcs, only the header {quoted(first.strip())}")
     if roles is None:
-        places = _named_roles(words) if header else None
+        places = named_roles(words) if header else None
         places = places or _unnamed_roles(path, number, first, words, header)
     assert places is not None
     sample = second if header else words
@@ -137,7 +137,7 @@ def _integers(words: list[str], places: tuple[int, ...]) -> bool:
     return len(words) > max(places) and all(is_integer(words[i]) for i in places)
 
 
-def _given_roles(columns: str) -> tuple[int, ...]:
+def given_roles(columns: str) -> tuple[int, ...]:
     """Places of source, target and weight in ``--columns``."""
     names = [name.strip() for name in columns.split(",")]
     hint = "write source, target, weight and - in the order of the columns: source,target,-,weight"
@@ -150,7 +150,7 @@ def _given_roles(columns: str) -> tuple[int, ...]:
     return tuple(names.index(role) for role in ROLES if role in names)
 
 
-def _named_roles(words: list[str]) -> tuple[int, ...] | None:
+def named_roles(words: list[str]) -> tuple[int, ...] | None:
     """Places of source, target and weight by the names in a header."""
     plain = [re.sub(r"[\s_.-]", "", word.lower()) for word in words]
     places = []

@@ -5,14 +5,20 @@ from __future__ import annotations
 import re
 import warnings
 from array import array
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
 from partition.errors import UserError
-from partition.importing.readers import Layout, Source
+from partition.importing.readers import Allocate, Layout, Piece, Source, Stream, Tell
 from partition.importing.readers.columns import ROLES, Columns, find_columns
-from partition.importing.readers.files import check_memory, finite_weights, quoted
+from partition.importing.readers.files import (
+    check_memory,
+    finite_weights,
+    quoted,
+    read_errors,
+)
 from partition.importing.readers.numbering import number_vertices
 from partition.importing.readers.text import (
     COMMENTS,
@@ -51,8 +57,9 @@ def read(path: Path, layout: Layout) -> Source:
         source, target, weights = _read_numbers(path, columns)
     if weights is not None:
         weights = finite_weights(weights, str(path))
-        _check_weights(path, weights, columns)
-        _check_numbers(path, source, weights, columns)
+        third = _ThirdColumn(path, columns)
+        third.see(source, weights)
+        third.check()
     if columns.doubtful:
         _check_first_line(path, names, source, target)
     given = None if layout.ids is None else read_ids(layout.ids, text=columns.text)
@@ -70,30 +77,87 @@ def read(path: Path, layout: Layout) -> Source:
     )
 
 
-def _check_weights(path: Path, weights: np.ndarray, columns: Columns) -> None:
-    """Refuse to take times and ids for weights."""
-    if columns.known or not len(weights) or np.abs(weights).max() < LARGE_WEIGHT:
-        return
-    if (weights == np.floor(weights)).all():
+def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell) -> Stream:
+    """The same a piece at a time, of a list with ids that are integers.
+
+    Raises
+    ------
+    UserError
+        As :func:`read`; or if ids are texts, each of which would have to be kept.
+    """
+    columns = find_columns(path, layout)
+    if columns.text:
         raise UserError(
-            f"{path}: the third column holds whole numbers from {weights.min():.0f} to "
-            f"{weights.max():.0f}, weights or something else, such as times",
-            "give --columns source,target,weight or, to leave it out, --columns source,target",
+            f"{path}: --memory is for ids that are integers; these are texts",
+            "import it without --memory: texts are numbered in memory",
         )
+    third = _ThirdColumn(path, columns)
+
+    def pieces() -> Iterator[Piece]:
+        size = path.stat().st_size
+        with read_errors(path):
+            for table in number_tables(path, columns, lambda at: tell("reading", at, size)):
+                source, target, weights = _columns_of(table)
+                if weights is not None:
+                    weights = finite_weights(weights, str(path))
+                    third.see(source, weights)
+                yield source, target, weights
+        third.check()
+
+    return Stream(
+        pieces=pieces(),
+        where=str(path),
+        weighted=len(columns.places) == 3,
+        vertices=layout.vertices,
+        ids=None if layout.ids is None else read_ids(layout.ids),
+        rest={"format": "edges", "notes": {"columns": columns.note} if columns.note else {}},
+    )
 
 
-def _check_numbers(path: Path, source: np.ndarray, weights: np.ndarray, columns: Columns) -> None:
-    """Refuse to take numbers of lines for sources, and targets for weights."""
-    if columns.known or columns.text or len(source) < FEWEST_NUMBERED:
-        return
-    numbered = source[0] in (0, 1) and (np.diff(source) == 1).all()
-    # Targets are whole, not negative and not all the same.
-    if numbered and (weights == np.floor(weights)).all() and 0 <= weights.min() < weights.max():
-        raise UserError(
-            f"{path}: the first column holds {source[0]}, {source[1]}, {source[2]}, … to the end, "
-            "sources or the numbers of the lines",
-            "give --columns source,target,weight or, to leave it out, --columns -,source,target",
-        )
+class _ThirdColumn:
+    """Whether a third column, which nobody calls a weight, is something else: seen in pieces."""
+
+    def __init__(self, path: Path, columns: Columns) -> None:
+        self._path, self._columns = path, columns
+        self._low, self._high, self._rows = np.inf, -np.inf, 0
+        self._whole = self._numbered = True
+        self._first: list[int] = []
+        self._last = 0
+
+    def see(self, source: np.ndarray, weights: np.ndarray) -> None:
+        """Look at some arcs, in the order of the file."""
+        if self._columns.known or not len(weights):
+            return
+        self._low = min(self._low, weights.min())
+        self._high = max(self._high, weights.max())
+        self._whole = self._whole and bool((weights == np.floor(weights)).all())
+        if self._numbered:
+            follows = not self._rows or source[0] == self._last + 1
+            self._numbered = bool(follows and (np.diff(source) == 1).all())
+        self._first = [*self._first, *source[: FEWEST_NUMBERED - len(self._first)].tolist()]
+        self._last, self._rows = int(source[-1]), self._rows + len(source)
+
+    def check(self) -> None:
+        """Refuse to take times and ids for weights, or numbers of lines for sources."""
+        if not self._rows or not self._whole:
+            return
+        if max(self._high, -self._low) >= LARGE_WEIGHT:
+            raise UserError(
+                f"{self._path}: the third column holds whole numbers from {self._low:.0f} to "
+                f"{self._high:.0f}, weights or something else, such as times",
+                "give --columns source,target,weight or, to leave it out, --columns source,target",
+            )
+        if self._columns.text or self._rows < FEWEST_NUMBERED or self._first[0] not in (0, 1):
+            return
+        # Targets are whole, not negative and not all the same.
+        if self._numbered and 0 <= self._low < self._high:
+            shown = ", ".join(map(str, self._first))
+            raise UserError(
+                f"{self._path}: the first column holds {shown}, … to the end, sources or the "
+                "numbers of the lines",
+                "give --columns source,target,weight or, to leave it out, --columns "
+                "-,source,target",
+            )
 
 
 def _check_first_line(
@@ -110,17 +174,41 @@ def _check_first_line(
 
 
 def _read_numbers(path: Path, columns: Columns) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Arcs between integers, by NumPy's compiled reader."""
+    """Arcs between integers."""
+    return _columns_of(np.concatenate(list(number_tables(path, columns))))
+
+
+def _columns_of(table: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+    source, target = (np.ascontiguousarray(table[name]) for name in ROLES[:2])
+    weighted = "weight" in (table.dtype.names or ())
+    return source, target, np.ascontiguousarray(table["weight"]) if weighted else None
+
+
+def number_tables(
+    path: Path, columns: Columns, tell: Callable[[int], None] = lambda at: None
+) -> Iterator[np.ndarray]:
+    """Arcs between integers, some at a time, by NumPy's compiled readers.
+
+    Parameters
+    ----------
+    tell : callable
+        Told how many bytes of the file have been read.
+
+    Yields
+    ------
+    (m,) structured array: "source", "target" of int64 and perhaps "weight" of float64
+    """
     kinds = (np.int64, np.int64, np.float64)
     dtype = np.dtype(list(zip(ROLES, kinds, strict=True))[: len(columns.places)])
     everything = sorted(columns.places) == list(range(columns.width))
     by_place = np.dtype([dtype.descr[columns.places.index(i)] for i in sorted(columns.places)])
-    plain = columns.separator is None and columns.places == (0, 1) and everything
-    tables = []
-    for first, block in text_blocks(path):
-        if plain and not first <= columns.header and (pairs := _plain_pairs(block)) is not None:
-            tables.append(pairs.view(by_place)[:, 0])
-            continue
+    plain = columns.separator in (None, ",") and columns.places == (0, 1) and everything
+    for first, block in text_blocks(path, tell=tell):
+        if plain and not first <= columns.header:
+            pairs = _plain_pairs(block, columns.separator)
+            if pairs is not None:
+                yield pairs.view(by_place)[:, 0]
+                continue
         lines = re.sub("[#%].*", "", block).split("\n")
         if first <= columns.header < first + len(lines):
             lines[columns.header - first] = ""
@@ -128,22 +216,29 @@ def _read_numbers(path: Path, columns: Columns) -> tuple[np.ndarray, np.ndarray,
             table = _parse(lines, by_place, columns, everything)
         except ValueError as error:
             raise _fault(path, first, lines, columns, str(error)) from error
-        tables.append(table)
-    table = np.concatenate(tables)
-    weights = np.ascontiguousarray(table["weight"]) if len(columns.places) == 3 else None
-    return np.ascontiguousarray(table["source"]), np.ascontiguousarray(table["target"]), weights
+        yield table
 
 
-def _plain_pairs(block: str) -> np.ndarray | None:
+def _plain_pairs(block: str, separator: str | None = None) -> np.ndarray | None:
     """(rows, 2) from lines of two integers, at several times NumPy's pace; None if unsure."""
     raw = np.frombuffer(block.encode("latin1", "replace"), np.uint8)
     word = np.empty(len(raw) + 1, bool)
     word[0] = False
     np.greater(raw, ord(" "), out=word[1:])
+    commas = None
+    if separator is not None:
+        commas = np.flatnonzero(raw == ord(separator))
+        word[1:][commas] = False
+        block = block.replace(separator, " ")
     starts = np.flatnonzero(word[1:] & ~word[:-1])
     line = np.cumsum(raw == ord("\n"))[starts]
     if len(line) % 2 or (line[::2] != line[1::2]).any() or (line[2::2] == line[1:-1:2]).any():
         return None
+    if commas is not None:  # one in every line, between the two
+        if len(commas) != len(starts) // 2:
+            return None
+        if (commas < starts[::2]).any() or (commas > starts[1::2]).any():
+            return None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:

@@ -45,6 +45,11 @@ def open_plain_or_gzip(path: Path, *, ratio: int = TEXT_RATIO) -> IO[bytes]:
     return cast(IO[bytes], _Gzip(path, file, ratio)) if magic == b"\x1f\x8b" else file
 
 
+def position_in(file: IO[bytes]) -> int:
+    """How many bytes of the file on disk have been read, of one that the above has opened."""
+    return file.below.tell() if isinstance(file, _Gzip) else file.tell()
+
+
 def check_file(path: str | os.PathLike) -> None:
     """A UserError if ``path`` does not exist or is not a regular file."""
     try:
@@ -68,7 +73,7 @@ class _Gzip(gzip.GzipFile):
 
     def __init__(self, path: Path, file: IO[bytes], ratio: int) -> None:
         super().__init__(fileobj=file, mode="rb")
-        self._path, self._below, self._ratio = path, file, ratio
+        self._path, self.below, self._ratio = path, file, ratio
         self._most = max(FREE_CONTENT, os.fstat(file.fileno()).st_size * ratio)
 
     def read(self, size: int | None = -1) -> bytes:
@@ -79,7 +84,7 @@ class _Gzip(gzip.GzipFile):
 
     def close(self) -> None:
         super().close()
-        self._below.close()
+        self.below.close()
 
     def _within(self, content: bytes) -> bytes:
         if self.tell() > self._most:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -68,6 +70,60 @@ def number_vertices(
     if not len(source):
         raise UserError(f"{where} holds no arcs", "--vertices says how many vertices there are")
     return compact(source, target)
+
+
+@dataclass(frozen=True)
+class Numbering:
+    """Which vertex is which number, for ends of arcs that come in pieces.
+
+    Attributes
+    ----------
+    n : int
+    ids : (n,) int64, optional
+        The id of each number, where that is not the number itself.
+    """
+
+    n: int
+    ids: np.ndarray | None = None
+
+    @cached_property
+    def _order(self) -> np.ndarray | None:
+        """The numbers in the order of their ids; None where that is theirs already."""
+        assert self.ids is not None
+        return None if (np.diff(self.ids) > 0).all() else np.argsort(self.ids, kind="stable")
+
+    def of(self, ends: np.ndarray) -> np.ndarray:
+        """The numbers of ids, (m,) int64, each of which is there."""
+        if self.ids is None:
+            return ends
+        if self.n and self._order is None and self.ids[-1] - self.ids[0] == self.n - 1:
+            return ends - self.ids[0]
+        place = np.searchsorted(self.ids, ends, sorter=self._order)
+        return place if self._order is None else self._order[place]
+
+
+def numbering_of(
+    span: tuple[int, int] | None,
+    found: np.ndarray,
+    where: str,
+    vertices: str | None,
+    ids: np.ndarray | None,
+) -> Numbering:
+    """As :func:`number_vertices`, of integers.
+
+    Parameters
+    ----------
+    span : (int, int) or None
+        The smallest and the largest id of an arc; None: there are no arcs.
+    found : (m,) int64
+        The ids of arcs, increasing, each once. Where ``vertices`` is given, they are not looked at.
+    """
+    if vertices is not None and ids is None:
+        ends = np.array([] if span is None else span, np.int64)
+        n, _, _, announced = number_vertices(ends, ends, where, vertices=vertices)
+        return Numbering(n, announced)
+    n, _, _, named = number_vertices(found, found, where, vertices=vertices, ids=ids)
+    return Numbering(n, named)
 
 
 def compact(

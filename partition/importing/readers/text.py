@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from partition.errors import UserError
-from partition.importing.readers.files import open_plain_or_gzip
+from partition.importing.readers.files import open_plain_or_gzip, position_in
 
 COMMENTS = ("#", "%")
 LONGEST_LINE = 1 << 16
@@ -18,11 +18,18 @@ BLOCK = 1 << 20
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
-def text_blocks(path: Path, longest_line: int = LONGEST_LINE) -> Iterator[tuple[int, str]]:
+def text_blocks(
+    path: Path, longest_line: int = LONGEST_LINE, *, tell: Callable[[int], None] = lambda at: None
+) -> Iterator[tuple[int, str]]:
     r"""The text of a plain or gzip'd file, some megabytes of whole lines at a time.
 
     Line ends are ``\n``, whatever they are in the file, and a byte order mark is left out.
     Bytes that are not UTF-8 become lone surrogates, which :func:`check_text` refuses.
+
+    Parameters
+    ----------
+    tell : callable
+        Told how many bytes of the file have been read.
 
     Yields
     ------
@@ -41,6 +48,7 @@ def text_blocks(path: Path, longest_line: int = LONGEST_LINE) -> Iterator[tuple[
             chunk = file.read(BLOCK)
             if not chunk:
                 break
+            tell(position_in(file))
             chunk = _plain_start(path, chunk) if place == 0 else chunk
             if chunk.endswith(b"\r"):  # the other half of a DOS line end may follow
                 chunk += file.read(1)

@@ -1,14 +1,20 @@
-"""Files with a row for each vertex: features, labels, masks, ids; npy, npz, text, gzip'd or not."""
+"""Files with a row for each vertex: features, labels, masks, ids.
+
+Arrays in npy and npz files, tables in Parquet and in text, gzip'd or not.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
+from partition.importing.readers import READERS
 from partition.importing.readers.files import (
     check_file,
     content_limit,
@@ -47,6 +53,9 @@ def read_features(path: str | os.PathLike) -> Rows:
         kind = _kind(path)
         if kind == "text":
             return read_feature_table(path)
+        if kind == "parquet":
+            rows = _numbers_of(_parquet(path), FEATURES, path)
+            return Rows(finite_features(rows.values, str(path)), rows.ids)
         if kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS)
             if "indptr" in arrays or "format" in arrays:
@@ -75,6 +84,9 @@ def read_targets(path: str | os.PathLike) -> Rows:
         kind = _kind(path)
         if kind == "text":
             rows = read_target_table(path)
+            return Rows(checked_targets(rows.values, str(path)), rows.ids)
+        if kind == "parquet":
+            rows = _numbers_of(_parquet(path), TARGETS, path)
             return Rows(checked_targets(rows.values, str(path)), rows.ids)
         if kind == "npz":
             array = _choose(read_npz(path, kinds=NUMBERS), TARGETS, path)
@@ -165,6 +177,8 @@ def _kind(path: Path) -> str:
         return "npy.gz" if gzipped else "npy"
     if magic.startswith(b"PK") and not gzipped:
         return "npz"
+    if magic.startswith(b"PAR1"):
+        return "parquet"
     if magic.startswith(b"\x80"):
         raise UserError(f"{path} is a pickle, which is not read", "save it with numpy.save")
     if magic.startswith(b"PK"):
@@ -193,10 +207,33 @@ def _read_vector(path: Path, names: tuple[str, ...]) -> Rows:
         kind = _kind(path)
         if kind == "text":
             return read_column(path)
+        if kind == "parquet":
+            return _chosen(_parquet(path), names, path)
         if kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS)
             return Rows(_decoded(_choose(arrays, names, path), path))
         return Rows(_decoded(_read_npy(path, kind), path))
+
+
+def _parquet(path: Path) -> Mapping[str, Rows]:
+    READERS.get("parquet")  # which says what is missing where it cannot be read
+    from partition.importing.readers.parquet_tables import read_table
+
+    return read_table(path)
+
+
+def _numbers_of(columns: Mapping[str, Rows], names: tuple[str, ...], path: Path) -> Rows:
+    """The column of one of the names that holds lists, or all columns side by side."""
+    lists = [name for name, rows in columns.items() if rows.values.ndim == 2]
+    if lists:
+        return _chosen({name: columns[name] for name in lists}, names, path)
+    for name, rows in columns.items():
+        if rows.values.dtype.kind not in "biuf":
+            raise UserError(f"{path}: the column {quoted(name)} holds no numbers")
+    if not columns:
+        raise UserError(f"{path} has no columns of numbers")
+    values = np.stack([rows.values for rows in columns.values()], axis=1)
+    return Rows(values, next(iter(columns.values())).ids)
 
 
 def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
@@ -211,6 +248,11 @@ def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
 
 def _choose(arrays: dict[str, np.ndarray], names: tuple[str, ...], path: Path) -> np.ndarray:
     """The only array of an npz, or the only one that has one of the names."""
+    return _chosen(arrays, names, path)
+
+
+def _chosen(arrays: Mapping[str, Any], names: tuple[str, ...], path: Path) -> Any:
+    """The same of anything that has names."""
     fitting = [name for name in arrays if name.lower() in names]
     if len(arrays) == 1:
         fitting = list(arrays)
@@ -218,6 +260,6 @@ def _choose(arrays: dict[str, np.ndarray], names: tuple[str, ...], path: Path) -
         found = ", ".join(quoted(name) for name in list(arrays)[:12]) or "nothing"
         raise UserError(
             f"{path} holds {found}: it is not clear which array to read",
-            f"save one array only, or call it {names[0]!r}",
+            f"keep one only, or call it {names[0]!r}",
         )
     return arrays[fitting[0]]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.run.tensor_files.safetensors import read_safetensors
-from gcnmpi.run.tensor_files.torch_zip import read_torch
 from partition.records import read_npz
+from partition.tensor_files.safetensors import read_safetensors
+from partition.tensor_files.torch_zip import read_torch
 
 READERS: Mapping[str, Callable[[Path], dict[str, np.ndarray]]] = {
     ".npz": read_npz,

@@ -1,4 +1,4 @@
-"""State dicts that ``torch.save`` wrote, read without torch and without running code.
+"""What ``torch.save`` wrote, read without torch and without running code.
 
 Since torch 1.6 the file is a zip archive: ``NAME/data.pkl``, a pickle that describes the objects,
 and the numbers of each storage in ``NAME/data/KEY``, uncompressed. A pickle is a program that calls
@@ -9,20 +9,22 @@ compared with the bytes of its storage.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import math
 import os
 import pickle
 import zipfile
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from gcnmpi.run.tensor_files.numbers import BFLOAT16, array_of, item_bytes
 from partition.errors import UserError
 from partition.records import open_regular
+from partition.tensor_files.numbers import BFLOAT16, array_of, item_bytes
 
 KINDS = {
     "DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": BFLOAT16,
@@ -42,6 +44,38 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
         If the file is not in the zip format, names anything that a state dict of tensors has no
         use for, holds something else, or is damaged.
     """
+    with open_torch(path) as file:
+        found = file.content
+        if isinstance(found, dict):
+            inner = [found[name] for name in WRAPPED if isinstance(found.get(name), dict)]
+            found = inner[0] if inner else found
+        if not isinstance(found, dict) or not all(
+            isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items()
+        ):
+            raise UserError(f"{path} holds something else than a dict of tensors", SAVE_STATE)
+        return {name: file.array(name, tensor) for name, tensor in found.items()}
+
+
+@contextlib.contextmanager
+def open_torch(
+    path: Path, classes: Container[tuple[str, str]] = (), what: Meant | None = None
+) -> Iterator[TorchFile]:
+    """Open a file of tensors in containers: ``content``, and ``array`` for the tensors in it.
+
+    Parameters
+    ----------
+    classes : container of (module, name)
+        Of objects that may be in the file: an :class:`Instance` stands for each, and nothing of the
+        class is run.
+    what : Meant, optional
+        What the file should hold, for messages.
+
+    Raises
+    ------
+    UserError
+        If the file is not in the zip format, names anything else than tensors, containers and
+        ``classes``, or is damaged.
+    """
     try:
         with open_regular(path) as file:
             if not zipfile.is_zipfile(file):
@@ -50,11 +84,35 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
                     "if an older torch wrote it: load it there and torch.save it with 1.6 or later",
                 )
             with zipfile.ZipFile(file) as archive:
-                return _Archive(path, archive, os.fstat(file.fileno()).st_size).read()
+                size = os.fstat(file.fileno()).st_size
+                yield TorchFile(path, archive, size, classes, what or Meant())
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, EOFError) as error:
         raise UserError(f"{path} is truncated or damaged: {error}") from error
+
+
+SAVE_STATE = "save tensors only: torch.save(model.state_dict(), FILE)"
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What a file should hold, in the words of messages, and how it is saved so."""
+
+    noun: str = "a state dict of tensors"
+    hint: str = SAVE_STATE
+
+
+class Instance:
+    """Stands for an object of a class: its state, which is data like the rest.
+
+    Attributes
+    ----------
+    state : Any
+    """
+
+    def __init__(self, *_: Any) -> None:
+        self.state: Any = None
 
 
 class _Dict(dict):
@@ -75,7 +133,7 @@ class _Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensor:
+class Tensor:
     """Stands for a tensor: what ``_rebuild_tensor_v2`` is called with."""
 
     storage: Any
@@ -84,8 +142,8 @@ class _Tensor:
     strides: Any
 
 
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Tensor:
-    return _Tensor(storage, offset, shape, strides)
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Tensor:
+    return Tensor(storage, offset, shape, strides)
 
 
 def _parameter(data: Any, *_: Any) -> Any:
@@ -96,6 +154,7 @@ ADMITTED: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): _Dict,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch", "Size"): tuple,
 } | {("torch", name): _Kind(code) for name, code in KINDS.items()}
 
 
@@ -106,16 +165,21 @@ class _NotAdmittedError(Exception):
 class _Unpickler(pickle._Unpickler):
     # The one written in Python: the one in C reserves memory for whatever a pickle announces.
     stack: list[Any]
+    classes: Container[tuple[str, str]] = ()
 
     def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in self.classes:
+            return Instance
         if (module, name) not in ADMITTED:
             raise _NotAdmittedError(f"{module}.{name}")
         return ADMITTED[module, name]
 
     def load_build(self) -> None:
         """Attributes are set on nothing: what stands for something else is the same for all."""
-        self.stack.pop()
-        if not isinstance(self.stack[-1], _Dict):
+        state = self.stack.pop()
+        if isinstance(self.stack[-1], Instance):
+            self.stack[-1].state = state
+        elif not isinstance(self.stack[-1], _Dict):
             raise ValueError("it sets attributes of what has none")
 
     dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: load_build}
@@ -127,44 +191,38 @@ class _Unpickler(pickle._Unpickler):
         return _Storage(kind, key)
 
 
-class _Archive:
-    def __init__(self, path: Path, archive: zipfile.ZipFile, size: int) -> None:
-        self._path, self._archive, self._size = path, archive, size
+class TorchFile:
+    """An open file: what it holds, with a :class:`Tensor` in place of each tensor."""
+
+    def __init__(
+        self,
+        path: Path,
+        archive: zipfile.ZipFile,
+        size: int,
+        classes: Container[tuple[str, str]],
+        what: Meant,
+    ) -> None:
+        self._path, self._archive, self._size, self._what = path, archive, size, what
         pickles = [n for n in archive.namelist() if n.split("/")[1:] == ["data.pkl"]]
         if len(pickles) != 1 or any(n.split("/")[1:2] == ["code"] for n in archive.namelist()):
-            raise UserError(
-                f"{path} holds no state dict",
-                "save tensors only: torch.save(model.state_dict(), FILE)",
-            )
+            raise UserError(f"{path} holds no {what.noun.split(' ', 1)[1]}", what.hint)
         self._name = pickles[0].split("/")[0]
         order = f"{self._name}/byteorder"
         if order in archive.namelist() and self._member("byteorder") != b"little":
             raise UserError(f"{path} has numbers in big-endian order, which is not read here")
         self._storages: dict[str, bytes] = {}
+        self.content = self._unpickled(classes)
 
-    def read(self) -> dict[str, np.ndarray]:
-        found = self._unpickled()
-        if isinstance(found, dict):
-            inner = [found[name] for name in WRAPPED if isinstance(found.get(name), dict)]
-            found = inner[0] if inner else found
-        if not isinstance(found, dict) or not all(
-            isinstance(name, str) and isinstance(value, _Tensor) for name, value in found.items()
-        ):
-            raise UserError(
-                f"{self._path} holds something else than a dict of tensors",
-                "save tensors only: torch.save(model.state_dict(), FILE)",
-            )
-        return {name: self._array(name, tensor) for name, tensor in found.items()}
-
-    def _unpickled(self) -> Any:
-        raw = self._member("data.pkl")
+    def _unpickled(self, classes: Container[tuple[str, str]]) -> Any:
+        unpickler = _Unpickler(io.BytesIO(self._member("data.pkl")), encoding="utf-8")
+        unpickler.classes = classes
         try:
-            return _Unpickler(io.BytesIO(raw), encoding="utf-8").load()
+            return unpickler.load()
         except _NotAdmittedError as error:
             raise UserError(
-                f"{self._path} names {error}, which a state dict of tensors has no use for: "
+                f"{self._path} names {error}, which {self._what.noun} has no use for: "
                 "nothing of it was run",
-                "save tensors only, torch.save(model.state_dict(), FILE); a pickle can run "
+                f"{self._what.hint}; a pickle can run "
                 "anything: do not open it elsewhere before you know its origin",
             ) from error
         except (OSError, MemoryError):
@@ -182,7 +240,8 @@ class _Archive:
             raise UserError(f"{self._path} is damaged: torch does not compress {name}")
         return self._archive.read(entry)
 
-    def _array(self, name: str, tensor: _Tensor) -> np.ndarray:
+    def array(self, name: str, tensor: Tensor) -> np.ndarray:
+        """The numbers of a tensor, which messages call ``name``; bfloat16 as float32."""
         storage, offset, shape, strides = (
             tensor.storage, tensor.offset, tensor.shape, tensor.strides,
         )  # fmt: skip

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.run.tensor_files.numbers import BFLOAT16, array_of, item_bytes
 from partition.errors import UserError
 from partition.records import open_regular
+from partition.tensor_files.numbers import BFLOAT16, array_of, item_bytes
 
 KINDS = {
     "BOOL": "|b1", "U8": "|u1", "I8": "|i1", "U16": "<u2", "I16": "<i2", "U32": "<u4",

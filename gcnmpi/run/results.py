@@ -1,0 +1,75 @@
+"""Results of inference in files that are no plain ``.npy``, each written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from partition.records import atomic_file
+
+ROWS_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True)
+class Results:
+    """A row for each vertex that was asked for.
+
+    Attributes
+    ----------
+    values : (m, width) numbers, or (m,) int64 classes
+    ids : (n,) integers or texts, or None
+        What the vertices of the graph are called, where that is not their numbers.
+    picked : (m,) int64 or None
+        The vertices of the rows; None: all of them, in their order.
+    """
+
+    values: np.ndarray
+    ids: np.ndarray | None
+    picked: np.ndarray | None
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns of ``values``."""
+        one = self.values.ndim == 1
+        return ["class"] if one else [str(column) for column in range(self.values.shape[1])]
+
+    def slices(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """What vertices are called, and their rows, (m, width), some at a time."""
+        for start in range(0, len(self.values), ROWS_AT_ONCE):
+            rows = self.values[start : start + ROWS_AT_ONCE]
+            numbers: np.ndarray = np.arange(start, start + len(rows))
+            if self.picked is not None:
+                numbers = self.picked[start : start + len(rows)]
+            names = numbers if self.ids is None else np.asarray(self.ids[numbers])
+            yield names, rows.reshape(len(rows), -1)
+
+
+def write_npz(results: Results, path: Path) -> None:
+    """The array ``values``."""
+    with atomic_file(path) as file:
+        np.savez(file, values=results.values)
+
+
+def write_csv(results: Results, path: Path) -> None:
+    """A line for each vertex, numbers separated by commas, enough digits to recover them.
+
+    Where vertices have ids, they are the first column, under a header.
+    """
+    number = {"f4": "%.9g", "f8": "%.17g"}.get(results.values.dtype.str[1:], "%d")
+    with atomic_file(path, "w") as file:
+        lines = csv.writer(file, lineterminator="\n")
+        if results.ids is not None:
+            lines.writerow(["id", *results.columns])
+        for names, rows in results.slices():
+            if results.ids is None:
+                np.savetxt(file, rows, number, ",")
+                continue
+            text = io.StringIO()
+            np.savetxt(text, rows, number, ",")
+            words = (line.split(",") for line in text.getvalue().splitlines())
+            lines.writerows([name, *row] for name, row in zip(names.tolist(), words, strict=True))

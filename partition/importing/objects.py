@@ -1,0 +1,200 @@
+"""Graphs of other libraries as arrays, without importing any: NetworkX, igraph, PyG, DGL, pandas.
+
+An object is told by the package of its class, and asked for what it holds with its own methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.importing.readers.columns import named_roles
+from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targets
+from partition.importing.readers.numbering import check_ids, number_vertices
+
+# Names of what belongs to a vertex in graphs of DGL, and ours.
+OF_DGL = {"feat": "x", "features": "x", "x": "x", "label": "y", "labels": "y", "y": "y"}
+WEIGHTS_OF_DGL = ("weight", "w", "edge_weight")
+
+
+def arrays_of(graph: Any) -> dict[str, Any]:
+    """What a graph of another library holds, as arguments of :func:`import_arrays`.
+
+    Parameters
+    ----------
+    graph : networkx.Graph, igraph.Graph, torch_geometric.data.Data, dgl.DGLGraph,
+            pandas.DataFrame or a SciPy sparse matrix
+        Of NetworkX and igraph the vertices are in its order, called as there, and attributes of
+        all vertices called ``x``, ``y``, ``train_mask`` … are taken, and ``weight`` of all edges;
+        edges without a direction become two arcs. Of PyTorch Geometric, ``x``, ``y``,
+        ``edge_index``, ``edge_weight`` and the masks; of DGL, ``feat``, ``label``, the masks, and
+        ``weight``. A data frame has a row for each arc, in columns called source, target and
+        perhaps weight.
+
+    Raises
+    ------
+    UserError
+        If it is none of these, has vertices of several types, or lacks an attribute of some
+        vertices only.
+    """
+    packages = [base.__module__.split(".")[0] for base in type(graph).__mro__]
+    found = next((package for package in packages if package in LIBRARIES), None)
+    if found is None:
+        raise UserError(
+            f"a {type(graph).__module__}.{type(graph).__name__} is no graph that is known",
+            f"known are those of {', '.join(LIBRARIES)}; gcnmpi.graph.from_arrays takes arrays",
+        )
+    return {name: value for name, value in LIBRARIES[found](graph).items() if value is not None}
+
+
+def _networkx(graph: Any) -> dict[str, Any]:
+    number = {vertex: i for i, vertex in enumerate(graph.nodes)}
+    ends = [(number[edge[0]], number[edge[1]]) for edge in graph.edges()]
+    weights = [data for *_, data in graph.edges(data="weight")]
+    attributes = dict(graph.nodes(data=True))
+    return _listed(
+        list(number), ends, graph.is_directed(), weights,
+        lambda name: [values.get(name) for values in attributes.values()],
+    )  # fmt: skip
+
+
+def _igraph(graph: Any) -> dict[str, Any]:
+    named = "name" in graph.vs.attributes()
+    vertices = graph.vs["name"] if named else list(range(graph.vcount()))
+    weights = graph.es["weight"] if "weight" in graph.es.attributes() else []
+    present = set(graph.vs.attributes())
+    return _listed(
+        vertices, graph.get_edgelist(), graph.is_directed(), weights,
+        lambda name: graph.vs[name] if name in present else [None] * len(vertices),
+    )  # fmt: skip
+
+
+def _listed(
+    vertices: list[Any],
+    ends: Iterable[tuple[int, int]],
+    directed: bool,
+    weights: list[Any],
+    attribute: Callable[[str], list[Any]],
+) -> dict[str, Any]:
+    """A graph that is kept as objects, one for each vertex and each edge."""
+    edge_index = np.array(list(ends), np.int64).reshape(-1, 2).T
+    if not directed:  # an edge is the same whichever end comes first
+        edge_index = np.sort(edge_index, axis=0)
+    found: dict[str, Any] = {
+        "edge_index": edge_index, "n": len(vertices), "ids": _ids(vertices),
+        "undirected": None if directed else True,
+        "edge_weight": _column(weights, "weight", "edges"),
+    }  # fmt: skip
+    return found | _vertex_data({name: _column(attribute(name), name, "vertices")
+                                 for name in ("x", "y", *MASK_FIELDS)})  # fmt: skip
+
+
+def _ids(vertices: list[Any]) -> np.ndarray | None:
+    """What vertices are called: integers, or texts; None where that is 0..n−1."""
+    if all(type(vertex) is int and abs(vertex) < 2**63 for vertex in vertices):
+        numbers = np.array(vertices, np.int64)
+        return None if (numbers == np.arange(len(numbers))).all() else numbers
+    texts = np.array([str(vertex) for vertex in vertices])
+    check_ids(texts, "the graph")
+    return texts
+
+
+def _column(values: list[Any], name: str, of: str) -> np.ndarray | None:
+    """An attribute of all vertices or edges; None where none has it."""
+    missing = sum(value is None for value in values)
+    if missing == len(values):
+        return None
+    if missing:
+        raise UserError(
+            f"the attribute {name!r} is missing at {missing} of {len(values)} {of}",
+            "give it to all of them, or to none",
+        )
+    try:
+        return np.array(values)
+    except ValueError as error:
+        raise UserError(f"the attribute {name!r} is no array: {error}") from error
+
+
+def _pyg(data: Any) -> dict[str, Any]:
+    fields = data.to_dict() if hasattr(data, "to_dict") else {}
+    if "edge_index" not in fields:
+        raise UserError(
+            f"a {type(data).__name__} without an edge_index is no graph of one type of vertices"
+        )
+    wanted = ("x", "y", *MASK_FIELDS)
+    return {
+        "edge_index": fields["edge_index"],
+        "edge_weight": fields.get("edge_weight"),
+        "n": None if data.num_nodes is None else int(data.num_nodes),
+    } | _vertex_data({name: fields.get(name) for name in wanted})
+
+
+def _dgl(graph: Any) -> dict[str, Any]:
+    if not graph.is_homogeneous:
+        raise UserError(
+            "the DGL graph has vertices or edges of several types",
+            "dgl.to_homogeneous(g, ndata=['feat']) makes one of one type",
+        )
+    source, target = graph.edges(order="eid")
+    named = {OF_DGL.get(name, name): values for name, values in graph.ndata.items()}
+    weights = next((graph.edata[name] for name in WEIGHTS_OF_DGL if name in graph.edata), None)
+    return {
+        "edge_index": np.stack([_host(source), _host(target)]),
+        "edge_weight": None if weights is None else _host(weights).reshape(-1),
+        "n": int(graph.num_nodes()),
+    } | _vertex_data({name: named.get(name) for name in ("x", "y", *MASK_FIELDS)})
+
+
+def _pandas(frame: Any) -> dict[str, Any]:
+    names = [str(name) for name in frame.columns]
+    places = named_roles(names)
+    if places is None:
+        raise UserError(
+            f"the data frame has the columns {', '.join(names)}: it is not clear which are arcs",
+            "call them source, target and, if there is one, weight",
+        )
+    source, target, *weights = (frame.iloc[:, place].to_numpy() for place in places)
+    if source.dtype.kind in "iu" and target.dtype.kind in "iu":
+        ends = source.astype(np.int64), target.astype(np.int64)
+        n, source, target, ids = number_vertices(*ends, where="the data frame")
+    else:
+        texts = np.concatenate([source.astype(str), target.astype(str)])
+        ids, numbers = np.unique(texts, return_inverse=True)
+        n, (source, target) = len(ids), np.split(numbers, 2)
+    edge_index = np.stack([source, target])
+    return {"edge_index": edge_index, "edge_weight": weights[0] if weights else None,
+            "n": n, "ids": ids}  # fmt: skip
+
+
+def _scipy(matrix: Any) -> dict[str, Any]:
+    return {"edge_index": matrix}
+
+
+def _vertex_data(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Features, classes or targets, and masks, as arguments of :func:`import_arrays`."""
+    masks = {name.removesuffix("_mask"): _host(fields[name]).astype(bool)
+             for name in MASK_FIELDS if fields.get(name) is not None}  # fmt: skip
+    found: dict[str, Any] = {"features": fields.get("x"), "masks": masks or None}
+    if fields.get("y") is not None:
+        kind, values = labels_or_targets(_host(fields["y"]))
+        found[kind] = values
+    return found
+
+
+def _host(values: Any) -> np.ndarray:
+    """An array of what may be a tensor on a device."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+
+
+# The package of a class → what it holds.
+LIBRARIES: Mapping[str, Callable[[Any], dict[str, Any]]] = {
+    "networkx": _networkx,
+    "igraph": _igraph,
+    "torch_geometric": _pyg,
+    "dgl": _dgl,
+    "pandas": _pandas,
+    "scipy": _scipy,
+}

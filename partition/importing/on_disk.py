@@ -1,0 +1,394 @@
+"""Graphs larger than memory: the CSR arrays are made in files, with the result of `build_graph`.
+
+Arcs are numbered and put into files by ranges of rows, each of which fits into memory, in the order
+in which they are read. A range is then sorted and settled by itself, by the steps of
+:mod:`partition.importing.arcs`, so that arcs and weights have the same bits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import Graph, index_dtype
+from partition.importing.arcs import (
+    MAX_VERTICES,
+    check_rules,
+    keys_of,
+    listed_twice,
+    merge_reverse,
+    settle_duplicates,
+    with_reverse,
+)
+from partition.importing.readers import Allocate, Piece, Source, Stream, Tell
+from partition.importing.readers.numbering import Numbering, numbering_of
+from partition.records import temporary_name
+
+# Bytes that an import takes beside its arcs: Python and its libraries; and for each vertex.
+BASE_BYTES = 300 << 20
+VERTEX_BYTES = 100
+# Bytes for an arc that is being sorted, with its weight, or numbered.
+ARC_BYTES = 110
+FEWEST_ARCS = 1 << 16
+
+
+def build_on_disk(
+    stream: Stream,
+    folder: Path,
+    memory: float,
+    *,
+    undirected: bool = False,
+    duplicates: str = "merge",
+    self_loops: str = "keep",
+    tell: Tell = lambda stage, done, total: None,
+) -> tuple[Graph, dict[str, Any]]:
+    """As :func:`partition.importing.assemble.build_graph`, out of pieces and into files.
+
+    Parameters
+    ----------
+    stream : Stream
+    folder : path
+        Of files that the arrays of the graph are mapped from; it is the caller's to delete.
+    memory : float
+        Bytes that the program may take, itself included. Vertices are kept in memory, of the arcs
+        as many as fit beside them.
+
+    Raises
+    ------
+    UserError
+        As ``build_graph``; or if the vertices, or the arcs of one of them, do not fit into
+        ``memory``.
+    """
+    check_rules(duplicates, self_loops)
+    spool = _Spool(folder / "read", stream.weighted)
+    numbering = _collect(stream, spool, memory)
+    n = numbering.n
+    most = _arcs_at_once(memory, n)
+    facts = {"loops": 0, "copies": 0}
+
+    def numbered() -> Iterator[_Keys]:
+        for source, target, weights in spool.pieces(most // 2):
+            piece = Source(n, numbering.of(source), numbering.of(target), weights)
+            key, weights, nloops = keys_of(piece, drop_loops=self_loops == "drop")
+            facts["loops"] += nloops
+            yield key, weights
+
+    counts = np.zeros(n, np.int64)
+    for done, (source, target, _) in _counted(spool.pieces(most // 2, weights=False)):
+        kept = source if self_loops == "keep" else source[source != target]
+        counts += np.bincount(numbering.of(kept), minlength=n)
+        tell("counting arcs", done, spool.rows)
+    settled = _Keyed(folder / "settled", spool.weighted or duplicates == "sum")
+    ranges = _Ranges(counts, most, numbering)
+    copied: int | None = None
+    for key, weights in ranges.sorted_into(folder / "ranges", numbered(), spool, "sorting", tell):
+        key, weights, ncopies, twice = settle_duplicates(key, weights, duplicates)
+        facts["copies"] += ncopies
+        copied = twice if copied is None else copied
+        settled.append(key, np.ones(len(key)) if weights is None and settled.weighted else weights)
+    if copied is not None:
+        raise listed_twice(copied, facts["copies"], n, numbering.ids)
+    # Ones that nothing was added to are no weights.
+    settled.weighted = spool.weighted or (duplicates == "sum" and facts["copies"] > 0)
+    spool.delete()
+    if undirected:
+        settled = _mirrored(settled, folder, n, most, numbering, tell)
+    graph = settled.as_graph(folder, n, most, stream.rest, numbering, tell)
+    loops = {"found": facts["loops"], "rule": self_loops}
+    return graph, {
+        "format": stream.rest.get("format", ""),
+        "arcs_read": spool.rows,
+        "symmetric_file": False,
+        "self_loops": loops,
+        "duplicates": {"found": facts["copies"], "rule": duplicates},
+        "undirected": undirected,
+    } | dict(stream.rest.get("notes", {}))
+
+
+@contextlib.contextmanager
+def scratch_folder(beside: Path) -> Iterator[Path]:
+    """A folder for large files beside a path, which is deleted in the end.
+
+    Raises
+    ------
+    UserError
+        If files cannot be written there.
+    """
+    folder = temporary_name(beside)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        yield folder
+    except OSError as error:
+        raise UserError(
+            f"cannot write to {folder.parent}: {error.strerror or error}",
+            "with --memory, arcs are kept there meanwhile: some 40 bytes for each, 80 with weights",
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def allocate_in(folder: Path) -> Allocate:
+    """Arrays in files of a folder."""
+
+    def allocate(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        if 0 in shape:
+            return np.empty(shape, dtype)
+        return np.memmap(folder / name, dtype, "w+", shape=shape)
+
+    return allocate
+
+
+_Keys = tuple[np.ndarray, np.ndarray | None]
+
+
+def _arcs_at_once(memory: float, n: int) -> int:
+    """How many arcs are sorted at a time."""
+    left = memory - BASE_BYTES - VERTEX_BYTES * n
+    if left < ARC_BYTES * FEWEST_ARCS:
+        need = BASE_BYTES + VERTEX_BYTES * n + ARC_BYTES * FEWEST_ARCS
+        raise UserError(
+            f"--memory {memory / 1e9:.3g}GB is too little: {n} vertices stay in memory",
+            f"give --memory {need / 1e9 + 0.01:.2f}GB or more",
+        )
+    return int(left // ARC_BYTES)
+
+
+def _collect(stream: Stream, spool: _Spool, memory: float) -> Numbering:
+    """Put the arcs into a file, with the ids of theirs; which vertex is which number."""
+    listed = stream.n is None and stream.vertices is None
+    low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
+    known, fresh, waiting = np.empty(0, np.int64), list[np.ndarray](), 0
+    for piece in stream.pieces:
+        spool.append(*piece)
+        for ends in piece[:2] if len(piece[0]) else ():
+            low, high = min(low, int(ends.min())), max(high, int(ends.max()))
+            if listed:
+                fresh.append(ends)
+                waiting += len(ends)
+        if waiting > max(FEWEST_ARCS, len(known), int(memory // 200)):
+            known, fresh, waiting = np.unique(np.concatenate([known, *fresh])), [], 0
+            _arcs_at_once(memory, len(known))
+    if listed:
+        known = np.unique(np.concatenate([known, *fresh]))
+    spool.close()
+    if stream.n is not None:
+        return Numbering(stream.n)
+    span = (low, high) if spool.rows else None
+    numbering = numbering_of(span, known, stream.where, stream.vertices, stream.ids)
+    if numbering.n > MAX_VERTICES:
+        raise UserError(
+            f"{numbering.n} vertices are more than the {MAX_VERTICES} that are supported"
+        )
+    return numbering
+
+
+def _counted(pieces: Iterator[Piece]) -> Iterator[tuple[int, Piece]]:
+    done = 0
+    for piece in pieces:
+        done += len(piece[0])
+        yield done, piece
+
+
+class _Spool:
+    """Arcs in files, in the order in which they were read."""
+
+    def __init__(self, path: Path, weighted: bool) -> None:
+        self.weighted, self.rows = weighted, 0
+        kinds: dict[str, type] = {"source": np.int64, "target": np.int64}
+        if weighted:
+            kinds["weights"] = np.float64
+        self._paths = {name: path.with_suffix(f".{name}") for name in kinds}
+        self._kinds = kinds
+        self._files = [file.open("wb") for file in self._paths.values()]
+
+    def append(self, *columns: np.ndarray | None) -> None:
+        self.rows += len(columns[0]) if columns[0] is not None else 0
+        for file, column in zip(self._files, columns, strict=False):
+            np.ascontiguousarray(column).tofile(file)
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+    def pieces(self, at_once: int, *, weights: bool = True) -> Iterator[Piece]:
+        for start in range(0, self.rows, at_once):
+            count = min(at_once, self.rows - start)
+            found: list[np.ndarray] = [
+                np.fromfile(self._paths[name], kind, count, offset=start * 8)
+                for name, kind in self._kinds.items()
+                if weights or name != "weights"
+            ]
+            yield found[0], found[1], found[2] if len(found) == 3 else None
+
+    def delete(self) -> None:
+        for path in self._paths.values():
+            path.unlink()
+
+
+class _Keyed:
+    """Keys of arcs and their weights in files, appended and read in order."""
+
+    def __init__(self, path: Path, weighted: bool) -> None:
+        self.weighted, self.rows = weighted, 0
+        self.key, self.weights = path.with_suffix(".keys"), path.with_suffix(".weights")
+        self.key.touch()
+        self.weights.touch()
+
+    def append(self, key: np.ndarray, weights: np.ndarray | None) -> None:
+        self.rows += len(key)
+        with self.key.open("ab") as file:
+            np.ascontiguousarray(key).tofile(file)
+        if weights is not None:
+            with self.weights.open("ab") as file:
+                np.ascontiguousarray(weights).tofile(file)
+
+    def pieces(self, at_once: int) -> Iterator[_Keys]:
+        for start in range(0, self.rows, at_once):
+            count = min(at_once, self.rows - start)
+            key = np.fromfile(self.key, np.int64, count, offset=start * 8)
+            weights = None
+            if self.weighted:
+                weights = np.fromfile(self.weights, np.float64, count, offset=start * 8)
+            yield key, weights
+
+    def whole(self) -> _Keys:
+        for key, weights in self.pieces(max(1, self.rows)):
+            return key, weights
+        return np.empty(0, np.int64), np.empty(0) if self.weighted else None
+
+    def delete(self) -> None:
+        self.key.unlink()
+        self.weights.unlink()
+
+    def as_graph(
+        self,
+        folder: Path,
+        n: int,
+        at_once: int,
+        rest: Any,
+        numbering: Numbering,
+        tell: Tell,
+    ) -> Graph:
+        """The graph of sorted keys, each of which is there once."""
+        degrees, kind = np.zeros(n, np.int64), index_dtype(n)
+        with (folder / "indices").open("wb") as file:
+            for done, (key, _) in _counted_keys(self.pieces(at_once)):
+                row, column = np.divmod(key, n)
+                degrees += np.bincount(row, minlength=n)
+                column.astype(kind).tofile(file)
+                tell("writing arcs", done, self.rows)
+        self.key.unlink()
+        indptr = np.zeros(n + 1, np.int64)
+        np.cumsum(degrees, out=indptr[1:])
+        fields = {k: v for k, v in rest.items() if k not in ("format", "notes")}
+        return Graph(
+            indptr=indptr,
+            indices=_mapped(folder / "indices", kind, self.rows),
+            weights=_mapped(self.weights, np.dtype(np.float64), self.rows)
+            if self.weighted
+            else None,
+            ids=numbering.ids,
+            **fields,
+        )
+
+
+def _counted_keys(pieces: Iterator[_Keys]) -> Iterator[tuple[int, _Keys]]:
+    done = 0
+    for piece in pieces:
+        done += len(piece[0])
+        yield done, piece
+
+
+def _mapped(path: Path, dtype: np.dtype, rows: int) -> np.ndarray:
+    return np.memmap(path, dtype, "r", shape=(rows,)) if rows else np.empty(0, dtype)
+
+
+@dataclass(frozen=True)
+class _Ranges:
+    """Rows in ranges of at most so many arcs."""
+
+    counts: np.ndarray
+    most: int
+    numbering: Numbering
+
+    def sorted_into(
+        self, path: Path, keys: Iterator[_Keys], of: _Spool | _Keyed, stage: str, tell: Tell
+    ) -> Iterator[_Keys]:
+        """The keys of one range after the other, each in the order in which it came."""
+        n = len(self.counts)
+        first_rows = self._first_rows()
+        if len(first_rows) == 1:  # all of them fit
+            pieces = list(keys)
+            yield _joined(pieces, of.weighted)
+            return
+        files = [
+            _Keyed(path.with_name(f"{path.name}-{i}"), of.weighted) for i in range(len(first_rows))
+        ]
+        first_keys = first_rows * n
+        total = int(self.counts.sum())
+        done = 0
+        for key, weights in keys:
+            which = np.searchsorted(first_keys, key, side="right") - 1
+            small = np.uint16 if len(files) < 1 << 16 else np.int64  # NumPy sorts it faster
+            order = np.argsort(which.astype(small), kind="stable")
+            key, weights = key[order], None if weights is None else weights[order]
+            ends = np.cumsum(np.bincount(which, minlength=len(files)))
+            for file, start, end in zip(files, np.append(0, ends), ends, strict=False):
+                file.append(key[start:end], None if weights is None else weights[start:end])
+            done += len(key)
+            tell(f"{stage}: distributing", done, total)
+        done = 0
+        for file in files:
+            yield file.whole()
+            file.delete()
+            done += file.rows
+            tell(stage, done, total)
+
+    def _first_rows(self) -> np.ndarray:
+        """The first row of each range."""
+        ends = np.cumsum(self.counts)
+        first, starts = 0, []
+        while first < len(ends):
+            starts.append(first)
+            before = int(ends[first - 1]) if first else 0
+            last = int(np.searchsorted(ends, before + self.most, side="right"))
+            if last == first:  # a row of more arcs than that
+                vertex = first if self.numbering.ids is None else self.numbering.ids[first]
+                raise UserError(
+                    f"vertex {vertex} has {int(self.counts[first])} arcs, which are sorted at once",
+                    "give more --memory",
+                )
+            first = last
+        return np.array(starts or [0])
+
+
+def _joined(pieces: list[_Keys], weighted: bool) -> _Keys:
+    key = np.concatenate([np.empty(0, np.int64), *(key for key, _ in pieces)])
+    values = [weights for _, weights in pieces if weights is not None]
+    return key, np.concatenate([np.empty(0), *values]) if weighted else None
+
+
+def _mirrored(
+    settled: _Keyed, folder: Path, n: int, most: int, numbering: Numbering, tell: Tell
+) -> _Keyed:
+    """The arcs and their reverses."""
+    counts = np.zeros(n, np.int64)
+    for key, _ in settled.pieces(most // 2):
+        row, column = np.divmod(key, n)
+        counts += np.bincount(row, minlength=n)
+        counts += np.bincount(column, minlength=n)
+    both = (with_reverse(key, weights, n) for key, weights in settled.pieces(most // 4))
+    merged = _Keyed(folder / "merged", settled.weighted)
+    ranges = _Ranges(counts, most, numbering)
+    for piece in ranges.sorted_into(folder / "ranges", both, settled, "adding reverses", tell):
+        merged.append(*merge_reverse(*piece))
+    settled.delete()
+    return merged

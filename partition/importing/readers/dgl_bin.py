@@ -1,0 +1,270 @@
+"""Graphs in the files of ``dgl.save_graphs``, version 2 of the format, read without DGL.
+
+The file is a stream of numbers in little-endian order: vectors and texts begin with their length in
+8 bytes, arrays with a header that has their type and shape. Nothing in it is a program. Sources:
+``heterograph_serialize.cc``, ``unit_graph.cc``, ``coo.h``, ``spmat.h`` and ``ndarray.h`` of DGL.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.importing.readers import Layout, Source
+from partition.importing.readers.files import quoted
+from partition.importing.readers.named_arrays import source_of
+from partition.records import open_regular
+
+FILE, HETERO, IMMUTABLE, UNIT, COO, CSR, ARRAY = (
+    0xDD2E4FF046B4A13F, 0xDD589FBE35224ABF, 0xDD3C5FFE20046ABF, 0xDD2E60F0F6B4A127,
+    0xDD61FFD305DFF127, 0xDD6CD31205DFF127, 0xDD5E40F096B4A13F,
+)  # fmt: skip
+TENSORS = 0xDD5A9FBE3FA2443F
+META_BYTES = 4096
+VERSION = GRAPH_KIND = 2
+MARKED = 1 << 32  # of formats, which older files number otherwise
+IN_COO, IN_CSR, IN_CSC = 1, 2, 4
+KINDS = {0: "i", 1: "u", 2: "f", 6: "b"}
+# Names of what belongs to vertices and arcs there, and ours.
+NAMES = {"feat": "x", "features": "x", "label": "y", "labels": "y"}
+WEIGHTS = ("weight", "w", "edge_weight")
+IN_PYTHON = "in Python: gcnmpi.graph.from_object(dgl.load_graphs(FILE)[0][0], folder=…)"
+
+
+@dataclass(frozen=True)
+class DGLGraph:
+    """A graph with one type of vertices and of arcs, as its file has it.
+
+    Attributes
+    ----------
+    n : int
+    source, target : (E,) integers
+        In the order of the arcs' numbers.
+    vertex_data, arc_data : mapping of str to array
+    """
+
+    n: int
+    source: np.ndarray
+    target: np.ndarray
+    vertex_data: dict[str, np.ndarray]
+    arc_data: dict[str, np.ndarray]
+
+
+def read(path: Path, layout: Layout | None = None) -> Source:
+    """Read a graph: ``feat``, ``label``, the masks, and ``weight`` of its arcs.
+
+    Raises
+    ------
+    UserError
+        If it holds several graphs, or several types of vertices or arcs, or is damaged.
+    """
+    graph = read_dgl(path)
+    ends = np.stack([graph.source, graph.target])
+    return as_source(graph.n, ends, graph.vertex_data, graph.arc_data, str(path), "dgl")
+
+
+def as_source(
+    n: int,
+    edge_index: np.ndarray,
+    vertex_data: Mapping[str, np.ndarray],
+    arc_data: Mapping[str, np.ndarray],
+    where: str,
+    format: str,
+) -> Source:
+    """A graph out of what DGL calls ``ndata`` and ``edata``."""
+    fields: dict[str, Any] = {NAMES.get(name, name): a for name, a in vertex_data.items()}
+    fields |= {f"edge {name}": a for name, a in arc_data.items() if name not in WEIGHTS}
+    fields |= {"edge_index": edge_index, "num_nodes": n}
+    weights = [arc_data[name] for name in WEIGHTS if name in arc_data]
+    return source_of(fields | ({"edge_weight": weights[0]} if weights else {}), where, format)
+
+
+def read_tensors(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a file of ``dgl.data.utils.save_tensors``, by name.
+
+    Raises
+    ------
+    UserError
+        If it is none, or damaged.
+    """
+    stream = _Stream(path)
+    if stream.number() != TENSORS:
+        raise UserError(f"{path} is not a file of DGL's save_tensors")
+    stream.number()  # how many there are, which the next number says too
+    return stream.named_arrays()
+
+
+def read_dgl(path: Path) -> DGLGraph:
+    """The only graph of a file.
+
+    Raises
+    ------
+    UserError
+        As :func:`read`.
+    """
+    stream = _Stream(path)
+    if stream.number() != FILE:
+        raise UserError(f"{path} is not a file of dgl.save_graphs")
+    version, kind, graphs = stream.number(), stream.number(), stream.number()
+    if (version, kind) != (VERSION, GRAPH_KIND):
+        raise UserError(
+            f"{path} is in version {version} of DGL's format, {VERSION} is read", IN_PYTHON
+        )
+    if graphs != 1:
+        raise UserError(f"{path} holds {graphs} graphs, one is read", IN_PYTHON)
+    stream.at = META_BYTES
+    stream.at = stream.number()  # labels of graphs are passed over
+    stream.expect(HETERO)
+    types, relations = _metagraph(stream)
+    if (types, relations) != (1, 1) or stream.number() != 1:
+        raise UserError(
+            f"{path} holds a graph with vertices or arcs of several types",
+            "dgl.to_homogeneous(g, ndata=['feat']) makes one of one type",
+        )
+    source, target = _arcs(stream)
+    sizes = stream.vector()
+    n = sizes[0] if len(sizes) == 1 else -1
+    for ends in (source, target):
+        if len(ends) and not 0 <= ends.min() <= ends.max() < n:
+            raise stream.damaged(f"vertices outside 0..{n - 1}")
+    vertex_data, arc_data = stream.tables(), stream.tables()
+    return DGLGraph(n, source, target, vertex_data, arc_data)
+
+
+def _arcs(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
+    """Sources and targets, out of one of the forms that the file has."""
+    stream.expect(UNIT)
+    forms = stream.number()
+    stream.number()  # forms that the program may make
+    if not forms & MARKED or not forms & (IN_COO | IN_CSR | IN_CSC):
+        raise UserError(f"{stream.path} was saved by an old version of DGL", IN_PYTHON)
+    found = []
+    for form in (IN_COO, IN_CSR, IN_CSC):
+        if forms & form:
+            _metagraph(stream)
+            if form == IN_COO:
+                found.append(_coo(stream))
+            else:
+                row, column = _csr(stream)
+                found.append((row, column) if form == IN_CSR else (column, row))
+    return found[0]
+
+
+def _metagraph(stream: _Stream) -> tuple[int, int]:
+    """The graph of types: how many of vertices and of arcs there are."""
+    stream.expect(IMMUTABLE)
+    types = stream.number(stream.at + 8)
+    return types, len(_csr(stream)[0])
+
+
+def _coo(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
+    stream.expect(COO)
+    stream.at += 16  # rows and columns
+    row, column, number = stream.array(), stream.array(), stream.array()
+    stream.at += 2  # whether they are sorted
+    return _in_order(row, column, number, stream)
+
+
+def _csr(stream: _Stream) -> tuple[np.ndarray, np.ndarray]:
+    stream.expect(CSR)
+    rows, _ = stream.number(), stream.number()
+    indptr, column, number = stream.array(), stream.array(), stream.array()
+    stream.at += 1  # whether columns are sorted
+    degrees: np.ndarray = np.diff(indptr.astype(np.int64)) if indptr.ndim == 1 else np.array([-1])
+    if len(degrees) != rows or (degrees < 0).any() or degrees.sum() != len(column):
+        raise stream.damaged("row pointers that do not rise to the number of arcs")
+    return _in_order(np.repeat(np.arange(rows), degrees), column, number, stream)
+
+
+def _in_order(
+    row: np.ndarray, column: np.ndarray, number: np.ndarray, stream: _Stream
+) -> tuple[np.ndarray, np.ndarray]:
+    """The arcs in the order of their numbers, which are theirs where none are given."""
+    if row.shape != column.shape or row.ndim != 1 or row.dtype.kind not in "iu":
+        raise stream.damaged("rows and columns that do not fit each other")
+    if not number.size:
+        return row, column
+    if number.shape != row.shape or (np.sort(number) != np.arange(len(row))).any():
+        raise stream.damaged("numbers of arcs that are not 0, 1, 2 …")
+    order = np.argsort(number)
+    return row[order], column[order]
+
+
+class _Stream:
+    """A file that is read from front to back, never beyond its end."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.at = path, 0
+        with open_regular(path) as file:
+            empty = not os.fstat(file.fileno()).st_size
+            self._bytes = np.empty(0, np.uint8) if empty else np.memmap(file, np.uint8, "r")
+
+    def damaged(self, what: str) -> UserError:
+        """The refusal of a file, with what was found in it."""
+        return UserError(f"{self.path} is truncated or damaged: it has {what}", IN_PYTHON)
+
+    def take(self, nbytes: int) -> np.ndarray:
+        """The next bytes."""
+        if not 0 <= nbytes <= len(self._bytes) - self.at:
+            raise self.damaged("an end where more was announced")
+        self.at += nbytes
+        return self._bytes[self.at - nbytes : self.at]
+
+    def number(self, at: int | None = None) -> int:
+        """The next number of 8 bytes, or that at a place."""
+        if at is not None:
+            here, self.at = self.at, at
+            found = self.number()
+            self.at = here
+            return found
+        return int.from_bytes(self.take(8).tobytes(), "little")
+
+    def expect(self, magic: int) -> None:
+        """A UserError unless the next number is this one."""
+        if self.number() != magic:
+            raise self.damaged(f"no {magic:#x} where one has to be")
+
+    def vector(self) -> list[int]:
+        """Numbers of 8 bytes."""
+        return np.frombuffer(self.take(8 * self.number()), "<i8").tolist()
+
+    def tables(self) -> dict[str, np.ndarray]:
+        """Arrays by name, of the only type."""
+        if self.number() != 1:
+            raise self.damaged("data of several types")
+        return self.named_arrays()
+
+    def named_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays by name."""
+        return {self.text(): self.array() for _ in range(self.number())}
+
+    def text(self) -> str:
+        """A name."""
+        raw = self.take(self.number()).tobytes()
+        return raw.decode("utf-8", "replace")
+
+    def array(self) -> np.ndarray:
+        """An array of numbers, in the file's memory."""
+        self.expect(ARRAY)
+        self.at += 16  # reserved, and the device, which is always the host
+        ndim = int.from_bytes(self.take(4).tobytes(), "little")
+        kind, bits, lanes = struct.unpack("<BBH", self.take(4).tobytes())
+        if not ndim <= 32:
+            raise self.damaged(f"an array of {ndim} dimensions")
+        shape = np.frombuffer(self.take(8 * ndim), "<i8").tolist()
+        nbytes = self.number()
+        bits = 8 if kind == 6 else bits
+        known = kind in KINDS and bits in (8, 16, 32, 64) and lanes == 1
+        if not known or min(shape, default=0) < 0:
+            raise self.damaged(f"an array of type {kind}, {bits} bits, which is not read")
+        if math.prod(shape) * bits != 8 * nbytes:
+            raise self.damaged(f"{nbytes} bytes for an array of shape {quoted(str(shape))}")
+        return np.frombuffer(self.take(nbytes), f"<{KINDS[kind]}{bits // 8}").reshape(shape)

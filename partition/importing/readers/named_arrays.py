@@ -1,0 +1,107 @@
+"""Graphs as named arrays, by the names of PyTorch Geometric: what other libraries hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import MASKS
+from partition.importing.readers import Source
+from partition.importing.readers.classes import class_labels
+from partition.importing.readers.edge_index import ends_of
+from partition.importing.readers.files import check_memory, finite_features, finite_weights
+from partition.importing.readers.vertex_files import checked_targets
+
+MASK_FIELDS = tuple(f"{name}_mask" for name in MASKS)
+FIELDS = ("edge_index", "edge_weight", "num_nodes", "x", "y", *MASK_FIELDS)
+
+
+def source_of(fields: Mapping[str, Any], where: str, format: str) -> Source:
+    """A graph out of arrays.
+
+    Parameters
+    ----------
+    fields : mapping of str to array
+        ``edge_index`` (2, E), and those that there are of ``x`` (n, d), ``y`` (n,) or (n, c),
+        ``edge_weight`` (E,) or (E, 1), ``train_mask`` and so on, (n,) or (n, splits) bool, and the
+        int ``num_nodes``. Others are noted as not read.
+
+    Raises
+    ------
+    UserError
+        If there is no ``edge_index``, or an array does not fit the others.
+    """
+    if "edge_index" not in fields:
+        raise UserError(
+            f"{where} has no edge_index", f"it has {', '.join(map(str, fields)) or 'nothing'}"
+        )
+    source, target = ends_of(fields["edge_index"], f"{where}: edge_index", "(2, E)")
+    n = _number_of_vertices(fields, source, target, where)
+    rest: dict[str, Any] = {}
+    if (x := fields.get("x")) is not None:
+        rest["features"] = finite_features(x, f"{where}: x")
+    if (y := fields.get("y")) is not None:
+        kind, values = labels_or_targets(y)
+        if kind == "labels":
+            rest["labels"], rest["class_names"] = class_labels(values, f"{where}: y")
+        else:
+            rest["targets"] = checked_targets(values, f"{where}: y")
+    for name, rows in (("x", x), ("y", y)):
+        if rows is not None and len(rows) != n:
+            raise UserError(f"{where}: {name} has {len(rows)} rows, the graph has {n} vertices")
+    found = {name: fields.get(f"{name}_mask") for name in MASKS}
+    masks = {
+        name: _mask(mask, n, f"{where}: {name}_mask")
+        for name, mask in found.items()
+        if mask is not None
+    }
+    weights = None
+    if (given := fields.get("edge_weight")) is not None:
+        if given.size != len(source) or given.dtype.kind not in "biuf":
+            raise UserError(f"{where}: edge_weight is not a number for each of {len(source)} arcs")
+        weights = finite_weights(given.reshape(-1), f"{where}: edge_weight")
+    unread = sorted(str(name) for name in fields if name not in FIELDS)
+    notes = {"columns": f"not read: {', '.join(unread)}"} if unread else {}
+    return Source(
+        n=n, source=source, target=target, weights=weights, masks=masks, format=format, notes=notes,
+        **rest,
+    )  # fmt: skip
+
+
+def labels_or_targets(y: np.ndarray) -> tuple[str, np.ndarray]:
+    """What a ``y`` is: ("labels", (n,)) of whole numbers in one column; or ("targets", y)."""
+    column = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    if column.ndim == 1 and column.dtype.kind in "biuUS":
+        return "labels", column.astype(np.int8) if column.dtype.kind == "b" else column
+    return "targets", y
+
+
+def _number_of_vertices(
+    fields: Mapping[str, Any], source: np.ndarray, target: np.ndarray, where: str
+) -> int:
+    """``num_nodes``, the rows of ``x`` or ``y``, or the largest vertex and 1."""
+    n = fields.get("num_nodes")
+    if n is not None and (type(n) is not int or not 0 < n < 2**62):
+        raise UserError(f"{where}: num_nodes is {n!r}, not a number of vertices")
+    if n is None:
+        arrays = [fields[name] for name in ("x", "y") if fields.get(name) is not None]
+        sizes = [len(array) for array in arrays if array.ndim]
+        n = sizes[0] if sizes else int(max(source.max(initial=-1), target.max(initial=-1))) + 1
+    if not n:
+        raise UserError(f"{where} holds a graph without vertices")
+    check_memory(16 * n, f"{where}: {n} vertices")
+    return n
+
+
+def _mask(mask: np.ndarray, n: int, where: str) -> np.ndarray:
+    """(n,) or (n, splits) bool."""
+    binary = mask.dtype.kind == "b" or (mask.dtype.kind in "iu" and np.isin(mask, (0, 1)).all())
+    if not binary or mask.ndim not in (1, 2) or len(mask) != n or 0 in mask.shape:
+        raise UserError(
+            f"{where} is {mask.dtype} {mask.shape}, not a bool for each of {n} vertices"
+        )
+    mask = mask.astype(bool)
+    return mask[:, 0] if mask.ndim == 2 and mask.shape[1] == 1 else mask

@@ -1,0 +1,101 @@
+"""Columns of Parquet files as arrays. Needs pyarrow."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from partition.errors import UserError
+from partition.importing.readers.files import check_memory, quoted
+from partition.importing.readers.numbering import check_ids
+from partition.importing.readers.vertex_tables import ID_COLUMNS, Rows
+from partition.records import ARCHIVE_RATIO, FREE_ARCHIVE
+
+
+def read_table(path: Path) -> dict[str, Rows]:
+    """The columns of a file with a row for each vertex, by their names.
+
+    A column called ``id`` or the like says which vertex a row is of; lists of one length are rows
+    of an array.
+
+    Raises
+    ------
+    UserError
+        If a value is missing, or a column holds neither numbers, bool nor texts.
+    """
+    names = column_names(path)
+    arrays = {name: column_of(path, name) for name in names}
+    first = re.sub(r"[\s_.-]", "", names[0].lower()) if names else ""
+    ids = None
+    if len(names) > 1 and first in ID_COLUMNS:
+        ids = arrays.pop(names[0])
+        check_ids(ids, path)
+    return {name: Rows(array, ids) for name, array in arrays.items()}
+
+
+def open_parquet(path: Path) -> Any:
+    """The file; a UserError if it is none."""
+    try:
+        return pq.ParquetFile(path)
+    except pa.ArrowException as error:
+        raise UserError(f"{path} is truncated or damaged: {_reason(error)}") from error
+
+
+def column_names(path: Path) -> list[str]:
+    """The names of the columns, of a file that does not announce more than it may."""
+    file = open_parquet(path)
+    names = list(file.schema_arrow.names)
+    if len(set(names)) < len(names):
+        raise UserError(f"{path} has two columns of one name")
+    # Runs of one value take no room in the file.
+    nbytes = 8 * file.metadata.num_rows * max(1, file.metadata.num_columns)
+    if nbytes > max(FREE_ARCHIVE, ARCHIVE_RATIO * path.stat().st_size):
+        raise UserError(
+            f"{path} unpacks to more than {ARCHIVE_RATIO} times its size",
+            "if you trust it, export it to .npy or .csv",
+        )
+    return names
+
+
+def column_of(path: Path, name: str) -> np.ndarray:
+    """A column of the file: see :func:`array_of`."""
+    file = open_parquet(path)
+    check_memory(16 * file.metadata.num_rows, f"{path}: {file.metadata.num_rows} rows")
+    try:
+        column = file.read(columns=[name]).column(name).combine_chunks()
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{path} is truncated or damaged: {_reason(error)}") from error
+    return array_of(column, name, path)
+
+
+def array_of(column: Any, name: str, path: Path) -> np.ndarray:
+    """A column as (n,) numbers, bool or texts, or of lists as (n, d) numbers."""
+    where = f"{path}: the column {quoted(name)}"
+    if isinstance(column, pa.ChunkedArray):
+        column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.null_count and not pa.types.is_floating(column.type):
+        raise UserError(f"{where} lacks {column.null_count} of its values")
+    kind = column.type
+    if pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        values = array_of(column.flatten(), name, path)
+        rows = len(column)
+        lengths = np.asarray(column.value_lengths()) if rows else np.empty(0, np.int64)
+        if values.dtype.kind not in "biuf" or (lengths != (lengths[0] if rows else 0)).any():
+            raise UserError(f"{where} holds lists of different lengths, or not of numbers")
+        return values.reshape(rows, -1)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return np.array(column.to_pylist(), str)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise UserError(f"{where} holds {kind}, not numbers or texts")
+    return column.to_numpy(zero_copy_only=False)
+
+
+def _reason(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,102 @@
+"""Files of PyTorch Geometric: ``data.pt`` of a dataset, and what ``torch.save`` makes of a graph.
+
+A pickle is a program. It is read by :mod:`partition.tensor_files.torch_zip`, which runs nothing of
+it: the classes of PyTorch Geometric stand for their attributes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from partition.errors import UserError
+from partition.importing.readers import Layout, Source
+from partition.importing.readers.files import check_file, quoted
+from partition.importing.readers.named_arrays import FIELDS, source_of
+from partition.tensor_files.torch_zip import Instance, Meant, Tensor, TorchFile, open_torch
+
+MODULE = "torch_geometric.data"
+CLASSES = {
+    *((f"{MODULE}.data", name) for name in ("Data", "DataEdgeAttr", "DataTensorAttr")),
+    *((f"{MODULE}.storage", name) for name in ("GlobalStorage", "BaseStorage")),
+    (f"{MODULE}.hetero_data", "HeteroData"),  # to be told from damage
+    *((f"{MODULE}.storage", name) for name in ("NodeStorage", "EdgeStorage")),
+    (f"{MODULE}.graph_store", "EdgeAttr"),
+    (f"{MODULE}.feature_store", "TensorAttr"),
+}
+SAVE = "torch.save(data.to_dict(), FILE), or in Python gcnmpi.graph.from_object(data, folder=…)"
+MEANT = Meant("a graph of PyTorch Geometric", SAVE)
+
+
+def read(path: Path, layout: Layout | None = None) -> Source:
+    """Read a graph with its features, labels or targets, weights and masks.
+
+    ``y`` of whole numbers in one column is a class, −1 for none; otherwise targets. ``edge_weight``
+    holds weights; ``edge_attr`` is not read.
+
+    Parameters
+    ----------
+    path : path
+        A file; or the folder of a dataset, with ``processed/data.pt``.
+
+    Raises
+    ------
+    UserError
+        If it holds several graphs, vertices of several types, or no graph; or names anything else
+        than tensors and the classes of a graph, none of which is run.
+    """
+    file = path / "processed" / "data.pt" if path.is_dir() else path
+    check_file(file)
+    with open_torch(file, CLASSES, MEANT) as opened:
+        found = _attributes(_only(opened.content, opened, file), file)
+        fields = {
+            name: opened.array(name, value) if isinstance(value, Tensor) else value
+            for name, value in found.items()
+            if name in FIELDS or isinstance(value, Tensor)
+            if value is not None
+        }
+    for name in set(FIELDS) - {"num_nodes"}:
+        if name in fields and not isinstance(found[name], Tensor):
+            raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", SAVE)
+    return source_of(fields, str(file), "pyg")
+
+
+def _only(content: Any, file: TorchFile, path: Path) -> Any:
+    """The only graph of a dataset, (data, slices[, class]) or a list, or what there is."""
+    if not isinstance(content, list | tuple) or not content:
+        return content
+    if isinstance(content, list):
+        graphs = len(content)
+    else:
+        slices = content[1] if len(content) > 1 else None
+        first = next(iter(slices.values()), None) if isinstance(slices, dict) else None
+        graphs = len(file.array("slices", first)) - 1 if isinstance(first, Tensor) else 1
+    if graphs != 1:
+        raise UserError(
+            f"{path} holds {graphs} graphs, one is read", "torch.save(dataset[0].to_dict(), FILE)"
+        )
+    return content[0]
+
+
+def _attributes(data: Any, path: Path) -> dict[str, Any]:
+    """What a graph holds, by name: of a Data object of any version, or of a dict."""
+    if isinstance(data, Instance) and isinstance(data.state, dict):
+        state = data.state
+        if "_node_store_dict" in state:
+            raise UserError(
+                f"{path} holds a graph with vertices of several types",
+                "data.to_homogeneous() makes one of one type, without the features",
+            )
+        store = state.get("_store")
+        data = store.state.get("_mapping") if isinstance(store, Instance) else state
+        if isinstance(data, dict) and type(data.get("__num_nodes__")) is int:  # version 1
+            data = data | {"num_nodes": data["__num_nodes__"]}
+    if not isinstance(data, dict):
+        raise UserError(f"{path} holds no graph, but {_called(data)}", SAVE)
+    if isinstance(data.get("_global_store"), dict):
+        raise UserError(f"{path} holds a graph with vertices of several types")
+    return {name: value for name, value in data.items() if isinstance(name, str)}
+
+
+def _called(value: Any) -> str:
+    return quoted(type(value).__name__)

@@ -1,0 +1,150 @@
+"""Graphs of other libraries as graph folders, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import gcnmpi
+from gcnmpi import UserError
+from partition.importing.readers import Layout, read_source
+
+ARCS = [("b", "a"), ("a", "c"), ("c", "b"), ("b", "c")]
+
+
+def named(name, package, **members):
+    """An object of a class as another library has it."""
+    return type(name, (), {"__module__": package, **members})()
+
+
+def arcs_of(graph):
+    matrix = graph.adjacency().tocoo()
+    ids = np.arange(graph.n) if graph.ids is None else graph.ids
+    return dict(zip(zip(ids[matrix.row].tolist(), ids[matrix.col].tolist(), strict=True),
+                    matrix.data.tolist(), strict=True))  # fmt: skip
+
+
+def test_networkx():
+    nx = pytest.importorskip("networkx")
+    found = gcnmpi.graph.from_object(nx.DiGraph(ARCS))
+    assert found.ids.tolist() == ["b", "a", "c"]
+    assert arcs_of(found) == dict.fromkeys(ARCS, 1.0)
+    graph = nx.MultiGraph([(7, 3, {"weight": 2.0}), (3, 7, {"weight": 5.0}), (3, 3, {"weight": 1})])
+    graph.add_node(9)
+    for vertex in graph:
+        graph.nodes[vertex].update(x=[vertex, 0.5], y=vertex % 2, train_mask=vertex == 9)
+    found = gcnmpi.graph.from_object(graph, duplicates="sum")
+    assert arcs_of(found) == {(7, 3): 7.0, (3, 7): 7.0, (3, 3): 1.0}
+    assert (found.ids.tolist(), found.features[:, 0].tolist()) == ([7, 3, 9], [7, 3, 9])
+    assert found.masks["train"].tolist() == [False, False, True]
+    assert gcnmpi.graph.from_object(nx.path_graph(3)).ids is None
+    assert gcnmpi.graph.from_object(nx.grid_2d_graph(1, 2)).ids.tolist() == ["(0, 0)", "(0, 1)"]
+    del graph.nodes[3]["y"]
+    with pytest.raises(UserError, match="'y' is missing at 1 of 3 vertices"):
+        gcnmpi.graph.from_object(graph)
+
+
+def test_igraph():
+    igraph = pytest.importorskip("igraph")
+    graph = igraph.Graph([(0, 1), (1, 2)])
+    graph.vs["name"], graph.es["weight"], graph.vs["y"] = ["p", "q", "r"], [2, 3], [0, 1, 1]
+    found = gcnmpi.graph.from_object(graph, split="per-class:1,0,1")
+    assert arcs_of(found) == {("p", "q"): 2, ("q", "p"): 2, ("q", "r"): 3, ("r", "q"): 3}
+    assert (found.labels.tolist(), set(found.masks)) == ([0, 1, 1], {"train", "test"})
+
+
+def test_pandas_and_the_file_that_it_writes(tmp_path):
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"w": [0.5, 2, 3, 4], "src": list("bacb"), "dst": list("acbc")})
+    frame.to_csv(tmp_path / "e.csv", index=False)
+    for arcs in (frame, frame.assign(src=[5, 3, 9, 5], dst=[3, 9, 5, 9])):
+        found = gcnmpi.graph.from_object(arcs)
+        pairs = zip(arcs["src"], arcs["dst"], strict=True)
+        assert arcs_of(found) == dict(zip(pairs, arcs["w"], strict=True))
+    source = read_source(tmp_path / "e.csv", layout=Layout())
+    same = gcnmpi.graph.from_object(frame)
+    assert source.ids.tolist() == same.ids.tolist() == ["a", "b", "c"]
+    with pytest.raises(UserError, match="it is not clear which are arcs"):
+        gcnmpi.graph.from_object(frame.rename(columns={"src": "k"}))
+
+
+class Tensor:
+    """As far as an array is asked of a tensor."""
+
+    def __init__(self, values):
+        self.values = np.asarray(values)
+
+    def detach(self):
+        return self
+
+    cpu = detach
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+def test_pyg_and_dgl_as_far_as_they_are_asked():
+    fields = {"edge_index": Tensor([[0, 1], [1, 2]]), "x": Tensor(np.eye(4)),
+              "y": Tensor([[0], [1], [1], [0]]), "val_mask": Tensor([0, 1, 1, 0]),
+              "edge_weight": Tensor([1.0, 3])}  # fmt: skip
+    data = named("Data", "torch_geometric.data.data", num_nodes=4, to_dict=lambda self: fields)
+    found = gcnmpi.graph.from_object(data)
+    assert arcs_of(found) == {(0, 1): 1.0, (1, 2): 3.0}
+    assert (found.n, found.labels.tolist()) == (4, [0, 1, 1, 0])
+    assert found.masks["val"].tolist() == [False, True, True, False]
+    hetero = named("HeteroData", "torch_geometric.data.hetero_data", to_dict=lambda self: {})
+    with pytest.raises(UserError, match="no graph of one type"):
+        gcnmpi.graph.from_object(hetero)
+
+    graph = named(
+        "DGLGraph", "dgl.heterograph", is_homogeneous=True, num_nodes=lambda self: 4,
+        edges=lambda self, order: (Tensor([0, 1]), Tensor([1, 2])),
+        ndata={"feat": fields["x"], "label": Tensor([0.5, 1, 2, np.nan])},
+        edata={"w": Tensor([[1.0], [3]])},
+    )  # fmt: skip
+    found = gcnmpi.graph.from_object(graph)
+    assert arcs_of(found) == {(0, 1): 1.0, (1, 2): 3.0}
+    assert (found.labels, found.targets[:3, 0].tolist()) == (None, [0.5, 1, 2])
+    type(graph).is_homogeneous = False
+    with pytest.raises(UserError, match="several types"):
+        gcnmpi.graph.from_object(graph)
+
+
+def test_other_objects_and_options():
+    found = gcnmpi.graph.from_object(
+        sp.eye_array(3).tocsr(), features=np.ones((3, 2)), ids=[4, 2, 9]
+    )
+    assert (found.nnz, found.features.shape, found.ids.tolist()) == (3, (3, 2), [4, 2, 9])
+    with pytest.raises(UserError, match="no graph that is known"):
+        gcnmpi.graph.from_object([1, 2])
+    with pytest.raises(UserError, match="the id 4 occurs twice"):
+        gcnmpi.graph.from_arrays([[0], [1]], n=2, ids=[4, 4])
+    with pytest.raises(UserError, match="not one for each of 2 vertices"):
+        gcnmpi.graph.from_arrays([[0], [1]], n=2, ids=[4])
+
+
+def test_back_to_pyg():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch_geometric")
+    graph = gcnmpi.graph.from_arrays(
+        [[0, 2], [1, 0]], np.eye(3), [0, 1, -1], ids=list("abc"), edge_weight=[0.5, 2],
+        train_mask=[True, False, False],
+    )  # fmt: skip
+    data = graph.to_pyg()
+    assert data.validate()
+    assert data.edge_index.tolist() == [[0, 2], [1, 0]]
+    assert (data.y.tolist(), data.edge_weight.tolist()) == ([0, 1, -1], [0.5, 2])
+    assert data.ids == list("abc")
+    assert data.x.dtype == torch.float32
+    assert data.train_mask.tolist() == [True, False, False]
+    again = gcnmpi.graph.from_object(data)
+    assert again.manifest.id == graph.manifest.id
+
+
+def test_pyg_that_is_not_installed_is_one_line():
+    try:
+        import torch_geometric  # noqa: F401
+    except ImportError:
+        with pytest.raises(UserError, match="to_pyg needs the Python package 'torch"):
+            gcnmpi.graph.from_arrays([[0], [1]]).to_pyg()

@@ -1,0 +1,131 @@
+"""Folders of OGB."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pytest
+from ogb_folders import rows, write_binary, write_split, write_text
+from test_import_meaning import run
+
+from partition.errors import UserError
+from partition.graph.store import open_graph
+from partition.importing.assemble import import_graph
+from partition.importing.readers import guess_format, read_source
+
+ENDS = np.array([[0, 1], [1, 2], [4, 0], [3, 3], [0, 1]])
+X = np.array([[0.5, -1], [2, 3e-3], [0, 0], [7, 8], [9, 1]])
+Y = np.array([[0], [2], [0], [2], [5]])
+PARTS = ([0, 1], [2], [3, 4])
+
+
+@pytest.mark.parametrize("write", [write_text, write_binary])
+@pytest.mark.parametrize("memory", [None, 1e9])
+def test_a_folder_comes_with_its_features_classes_and_split(tmp_path, write, memory):
+    root = write(tmp_path / "ogbn_tiny", 6, ENDS, np.append(X, [[1, 1]], 0), np.append(Y, [[5]], 0),
+                 PARTS)  # fmt: skip
+    assert guess_format(root) == "ogb"
+    import_graph(root, tmp_path / "g.graph", memory=memory)
+    stored = open_graph(tmp_path / "g.graph")
+    graph = stored.graph
+    assert (graph.n, graph.nnz, graph.ids) == (6, 4, None)
+    assert graph.adjacency().toarray()[4, 0] == 1
+    np.testing.assert_array_equal(graph.features[:5], X.astype(np.float32))
+    assert graph.labels.tolist() == [0, 1, 0, 1, 2, 2]
+    assert graph.class_names == ("0", "2", "5")
+    found = {name: np.flatnonzero(mask).tolist() for name, mask in graph.masks.items()}
+    assert found == {"train": [0, 1], "val": [2], "test": [3, 4]}
+    assert stored.manifest.source["file"] == "ogbn_tiny"
+    assert stored.manifest.source["duplicates"] == {"found": 1, "rule": "merge"}
+
+
+def test_both_forms_and_both_ways_give_the_same_folder(tmp_path):
+    ids = set()
+    for write in (write_text, write_binary):
+        root = write(tmp_path / write.__name__, 5, ENDS, X, Y, PARTS)
+        for memory in (None, 1e9):
+            out = tmp_path / f"{write.__name__}-{memory}.graph"
+            manifest = import_graph(root, out, memory=memory, undirected=True)
+            ids.add((manifest.id, manifest.data_id))
+    assert len(ids) == 1
+
+
+def test_labels_that_are_no_classes_are_targets(tmp_path):
+    many = np.array([[0, 1], [1, 1], [0, 0]])
+    assert read_source(write_text(tmp_path / "a", 3, ENDS[:2], labels=many)).targets.tolist() == (
+        many.tolist()
+    )
+    real = read_source(write_text(tmp_path / "b", 3, ENDS[:2], labels=[[0.5], [1], [2]]))
+    assert (real.labels, real.targets[:, 0].tolist()) == (None, [0.5, 1, 2])
+    unknown = write_binary(tmp_path / "c", 3, ENDS[:2], labels=np.array([[0.0], [np.nan], [1]]))
+    assert read_source(unknown).labels.tolist() == [0, -1, 1]
+    empty = write_text(tmp_path / "d", 3, ENDS[:2])
+    (empty / "raw" / "node-label.csv.gz").write_bytes(gzip.compress(b"0,1\n,1\n0,\n"))
+    np.testing.assert_array_equal(read_source(empty).targets, [[0, 1], [np.nan, 1], [0, np.nan]])
+
+
+def test_what_is_not_read_is_noted_and_a_one_way_list_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    root = write_text(tmp_path / "o", 5, ENDS[:3], X, Y, PARTS)
+    rows(root / "raw" / "node_year.csv.gz", range(5))
+    result = run("import", "o", "g.graph")
+    assert "import with --undirected" in result.stderr
+    assert open_graph("g.graph").manifest.source["columns"] == "not read: node_year"
+    assert "note" not in run("import", "o", "g.graph", "--undirected", "--force").stderr
+
+
+def spoiled(root, name, lines):
+    rows(root / "raw" / name, lines)
+
+
+SPOILED = {
+    "types": (lambda r: spoiled(r, "num-node-dict.csv.gz", [1]), "vertices of several types"),
+    "graphs": (lambda r: spoiled(r, "num-node-list.csv.gz", [2, 3]), "holds 2 graphs"),
+    "no vertices": (lambda r: spoiled(r, "num-node-list.csv.gz", [0]), "without vertices"),
+    "too many": (lambda r: spoiled(r, "num-node-list.csv.gz", [10**15]), "of memory"),
+    "outside": (lambda r: spoiled(r, "edge.csv.gz", [[0, 9]] * 5), "a vertex outside 0..4"),
+    "no integer": (lambda r: spoiled(r, "edge.csv.gz", [["x", 9]] * 5), "not an integer"),
+    "fewer arcs": (lambda r: spoiled(r, "edge.csv.gz", [[0, 1]]), "has 1 arcs, 5 are announced"),
+    "fewer rows": (lambda r: spoiled(r, "node-feat.csv.gz", X[:3]), "has 3 rows"),
+    "more rows": (lambda r: spoiled(r, "node-label.csv.gz", [0] * 7), "rows of 1 numbers, not 5"),
+    "nan": (lambda r: spoiled(r, "node-feat.csv.gz", [["nan", 1]] * 5), "not finite"),
+    "no number": (lambda r: spoiled(r, "node-feat.csv.gz", [["a", 1]] * 5), "could not convert"),
+    "two splits": (lambda r: write_split(r, PARTS, "b"), "the splits b, time"),
+    "no split file": (lambda r: (r / "split/time/test.csv.gz").unlink(), "there is no"),
+    "split": (lambda r: write_split(r, ([9], [], [])), "a vertex outside"),
+    "no counts": (lambda r: (r / "raw/num-node-list.csv.gz").unlink(), "there is no file"),
+}
+
+
+@pytest.mark.parametrize("case", SPOILED)
+def test_spoiled_folders_are_refused(tmp_path, case):
+    spoil, message = SPOILED[case]
+    root = write_text(tmp_path / "o", 5, ENDS, X, Y, PARTS)
+    spoil(root)
+    with pytest.raises(UserError, match=message):
+        read_source(root)
+    with pytest.raises(UserError, match=message):
+        import_graph(root, tmp_path / "g.graph", memory=1e9)
+    assert not (tmp_path / "g.graph").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["o"]
+
+
+def test_spoiled_archives_are_refused(tmp_path):
+    root = write_binary(tmp_path / "o", 5, ENDS, X[:3], Y)
+    with pytest.raises(UserError, match="not a row for each of 5"):
+        read_source(root)
+    np.savez(root / "raw" / "data.npz", num_nodes_list=[3], num_edges_list=[3])
+    with pytest.raises(UserError, match="no array edge_index"):
+        read_source(root)
+    counts = {"num_nodes_list": [3], "num_edges_list": [3]}
+    np.savez(root / "raw" / "data.npz", edge_index=np.zeros((3, 2)), **counts)
+    with pytest.raises(UserError, match="not integers in"):
+        read_source(root)
+    fortran = np.asfortranarray(np.zeros((2, 3), np.int64))
+    np.savez(root / "raw" / "data.npz", edge_index=fortran, **counts)
+    with pytest.raises(UserError, match="Fortran"):
+        read_source(root)
+    np.savez(root / "raw" / "data.npz", edge_index=np.zeros((2, 3), np.int64))
+    with pytest.raises(UserError, match="does not say how many"):
+        read_source(root)

@@ -1,0 +1,150 @@
+"""Graphs that are sorted in files: the same folder as the one that is made in memory."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+
+import numpy as np
+import pytest
+from test_import_meaning import run
+
+from partition.errors import UserError
+from partition.graph.store import open_graph
+from partition.importing import on_disk
+from partition.importing.assemble import build_graph, import_graph
+from partition.importing.readers import Layout, open_stream, read_source
+
+RULES = list(itertools.product(("merge", "sum"), ("keep", "drop"), (False, True)))
+
+
+@pytest.fixture(params=[4, 50, 10**6])
+def few(request, monkeypatch):
+    """So many arcs are sorted at a time; more, where a vertex has more."""
+    monkeypatch.setattr(on_disk, "_arcs_at_once", lambda memory, n: request.param)
+    monkeypatch.setattr(on_disk, "FEWEST_ARCS", 16)
+    return request.param
+
+
+def same_graph(folder, source, layout=None, **rules):
+    """Build a graph in memory and in files; whether both are the same, to the bit."""
+    layout = layout or Layout()
+    graph, facts = build_graph(read_source(source, layout=layout), **rules)
+    with on_disk.scratch_folder(folder / "g.graph") as scratch:
+        stream = open_stream(source, "auto", layout, on_disk.allocate_in(scratch))
+        other, other_facts = on_disk.build_on_disk(stream, scratch, 1e9, **rules)
+        assert facts == other_facts
+        assert graph.indices.dtype == other.indices.dtype
+        for name in ("indptr", "indices", "weights", "ids"):
+            one, two = getattr(graph, name), getattr(other, name)
+            assert (one is None) == (two is None), name
+            assert one is None or np.array_equal(one, two), name
+
+
+def write_list(path, random, kind, rows):
+    """A list of arcs with copies, loops and vertices without arcs."""
+    span = {"small": (0, 40), "gaps": (-500, 500), "wide": (-(2**62), 2**62)}[kind]
+    ids = np.unique(random.integers(*span, 40))
+    ends = ids[random.integers(0, len(ids), (rows, 2))]
+    ends = np.append(ends, ends[:7], axis=0)
+    ends[:3, 1] = ends[:3, 0]
+    if path.name.startswith("weighted"):
+        lines = [f"{s} {t} {w!r}" for (s, t), w in
+                 zip(ends.tolist(), (random.standard_normal(len(ends)) * 1e3).tolist(),
+                     strict=True)]  # fmt: skip
+    else:
+        comma = "," if path.suffix == ".csv" else " "
+        lines = [f"{s}{comma}{t}" for s, t in ends.tolist()]
+    text = ("\n".join(lines) + "\n").encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return ids
+
+
+@pytest.mark.parametrize("name", ["plain.txt", "plain.csv", "weighted.txt.gz"])
+@pytest.mark.parametrize("kind", ["small", "gaps", "wide"])
+def test_lists_of_arcs(tmp_path, few, name, kind):
+    random = np.random.default_rng(len(name) + len(kind))
+    if few == 4:  # no vertex has more arcs than that
+        ends = np.stack([np.arange(30) * 7, np.roll(np.arange(30) * 7, 1)], 1)
+        tail = " 0.5" if name.startswith("w") else ""
+        text = "".join(f"{s} {t}{tail}\n" for s, t in ends.tolist()).replace(
+            " ", "," if name.endswith("csv") else " "
+        )
+        raw = text.encode()
+        (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
+        ids = np.arange(30) * 7
+    else:
+        ids = write_list(tmp_path / name, random, kind, 40 if few == 50 else 400)
+    listed = tmp_path / "ids.txt"
+    listed.write_text("".join(f"{i}\n" for i in random.permutation(ids).tolist()))
+    layouts = [Layout(), Layout(ids=listed)]
+    if kind == "gaps":
+        layouts.append(Layout(vertices=f"{ids.min() - 3}..{ids.max() + 2}"))
+    for layout in layouts:
+        for duplicates, self_loops, undirected in random.permutation(np.array(RULES, object))[:3]:
+            same_graph(
+                tmp_path, tmp_path / name, layout, duplicates=duplicates, self_loops=self_loops,
+                undirected=undirected,
+            )  # fmt: skip
+
+
+@pytest.mark.parametrize("duplicates", ["sum", "merge"])
+def test_sums_of_many_copies_have_the_same_bits(tmp_path, monkeypatch, duplicates):
+    monkeypatch.setattr(on_disk, "_arcs_at_once", lambda memory, n: 700)
+    random = np.random.default_rng(1)
+    lines = [f"{s} {t} {w!r}" for s, t, w in
+             zip(random.integers(0, 3, 1500).tolist(), random.integers(0, 3, 1500).tolist(),
+                 random.standard_normal(1500).tolist(), strict=True)]  # fmt: skip
+    (tmp_path / "e.txt").write_text("\n".join(lines))
+    for undirected in (False, True):
+        same_graph(tmp_path, tmp_path / "e.txt", duplicates=duplicates, undirected=undirected)
+
+
+def test_arrays_of_arcs(tmp_path, few):
+    random = np.random.default_rng(2)
+    order = random.permutation(40)
+    np.save(tmp_path / "e.npy", np.stack([order, np.roll(order, 3)]) + 5)
+    for layout in (Layout(), Layout(vertices="0..99")):
+        same_graph(tmp_path, tmp_path / "e.npy", layout, undirected=few != 4)
+
+
+REFUSED = {
+    "error": ({"duplicates": "error"}, "0 1\n1 2\n0 1\n1 2\n", "the arc 0 -> 1 .* 2 such copies"),
+    "times": ({}, "0 1 1000\n1 2 7\n", "whole numbers from 7 to 1000"),
+    "numbers": ({}, "0 1 2\n1 2 3\n2 4 5\n", "the numbers of the lines"),
+    "vertices": ({"layout": Layout(vertices="2")}, "0 1\n1 2\n", "there is a vertex 2"),
+    "texts": ({}, "a b\nb c\nc a\n", "these are texts"),
+    "a bad line": ({}, "0 1\n1 x\n", "line 2: '1 x'"),
+    "infinite": ({}, "0 1 1\n1 2 inf\n", "not a finite number"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_refused_in_memory_is_refused_on_disk(tmp_path, case):
+    options, text, message = REFUSED[case]
+    (tmp_path / "e.txt").write_text(text)
+    with pytest.raises(UserError, match=message):
+        import_graph(tmp_path / "e.txt", tmp_path / "g.graph", memory=1e9, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
+
+
+def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "e.txt").write_text("0 1\n0 2\n0 3\n1 2\n")
+    (tmp_path / "e.mtx").write_text(
+        "%%MatrixMarket matrix coordinate pattern general\n2 2 1\n1 2\n"
+    )
+    message = run("import", "e.txt", "g.graph", "--memory", "100MB", code=2).stderr
+    assert "100MB is too little" not in message
+    assert "0.1GB is too little: 4 vertices" in message
+    assert "give --memory 0.33GB or more" in message
+    assert "is not a size" in run("import", "e.txt", "g.graph", "--memory", "x", code=2).stderr
+    assert "read as a whole" in run("import", "e.mtx", "g.graph", "--memory", "1G", code=2).stderr
+    monkeypatch.setattr(on_disk, "_arcs_at_once", lambda memory, n: 2)
+    message = run("import", "e.txt", "g.graph", "--memory", "1G", code=2).stderr
+    assert "vertex 0 has 3 arcs, which are sorted at once" in message
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    run("import", "e.txt", "g.graph", "--memory", "0.4G", "--vertices", 9)
+    assert open_graph("g.graph").graph.n == 9
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["e.mtx", "e.txt", "g.graph"]

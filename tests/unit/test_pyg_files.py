@@ -1,0 +1,134 @@
+"""Files of PyTorch Geometric, read without it and without running anything of them."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+import tensor_files as write
+from test_import_meaning import run
+
+from partition.errors import UserError
+from partition.graph.store import open_graph
+from partition.importing.readers import guess_format, read_source
+
+DATA, STORAGE = "torch_geometric.data.data", "torch_geometric.data.storage"
+ARRAYS = {
+    "x": np.arange(8, dtype=np.float32).reshape(4, 2),
+    "edge_index": np.array([[0, 1, 2], [1, 2, 0]]),
+    "y": np.array([0, 2, 0, 2]),
+    "train_mask": np.array([True, False, False, False]),
+    "edge_weight": np.array([0.5, 1, 2], np.float32),
+}
+
+
+def saved(path, wrap=lambda fields: fields, **change):
+    """``ARRAYS`` as tensors, in what ``wrap`` puts them into."""
+    arrays = {name: a for name, a in (ARRAYS | change).items() if a is not None}
+    fields = {
+        name: write.tensor(name, a) if isinstance(a, np.ndarray) else a
+        for name, a in arrays.items()
+    }
+    storages = {name: a.tobytes() for name, a in arrays.items() if isinstance(a, np.ndarray)}
+    storages["slices"] = np.array([0, 3, 6]).tobytes()
+    write.write_torch(path, wrap(fields), storages)
+    return path
+
+
+def as_data(fields):
+    """What pickling a Data object gives, since version 2."""
+    storage = {"_mapping": fields, "_parent": None}
+    state = {
+        "_edge_attr_cls": write.named(DATA, "DataEdgeAttr"),
+        "_tensor_attr_cls": write.named(DATA, "DataTensorAttr"),
+        "_store": write.instance(STORAGE, "GlobalStorage", storage),
+    }
+    return write.instance(DATA, "Data", state)
+
+
+WRAPPED = {
+    "dict": lambda fields: fields,
+    "data": as_data,
+    "dataset": lambda fields: (fields, None, write.named(DATA, "Data")),
+    "older dataset": lambda fields: (as_data(fields), None),
+    "one slice": lambda fields: (
+        fields, {"x": write.tensor("slices", np.arange(3), 0, (2,), (1,))},
+    ),
+    "list": lambda fields: [as_data(fields)],
+    "version 1": lambda fields: write.instance(DATA, "Data", fields | {"__num_nodes__": 4}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", WRAPPED)
+def test_a_graph_comes_back_from_every_form(tmp_path, form):
+    path = saved(tmp_path / "data.pt", WRAPPED[form])
+    source = read_source(path)
+    assert (guess_format(path), source.format, source.n) == ("pyg", "pyg", 4)
+    assert (source.source.tolist(), source.target.tolist()) == ([0, 1, 2], [1, 2, 0])
+    np.testing.assert_array_equal(source.features, ARRAYS["x"])
+    assert source.labels.tolist() == [0, 1, 0, 1]
+    assert (source.class_names, source.weights.tolist()) == (("0", "2"), [0.5, 1, 2])
+    assert source.masks["train"].tolist() == [True, False, False, False]
+
+
+def test_the_folder_of_a_dataset_is_imported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "Cora" / "processed").mkdir(parents=True)
+    splits = np.eye(4, 2).astype(bool)
+    saved(tmp_path / "Cora" / "processed" / "data.pt", WRAPPED["dataset"],
+          train_mask=splits, edge_attr=np.ones((3, 2)), num_nodes=4)  # fmt: skip
+    run("import", "Cora", "g.graph", "--undirected")
+    stored = open_graph("g.graph")
+    assert (stored.graph.splits, stored.manifest.directed) == (2, False)
+    assert stored.manifest.source["columns"] == "not read: edge_attr"
+
+
+def test_what_y_means(tmp_path):
+    one = saved(tmp_path / "a.pt", y=np.array([[0], [1], [0], [-1]]))
+    assert read_source(one).labels.tolist() == [0, 1, 0, -1]
+    for y in (np.array([0.5, 1, 2, 3]), np.eye(4, 3)):
+        source = read_source(saved(tmp_path / "b.pt", y=y, train_mask=None))
+        assert source.labels is None
+        np.testing.assert_array_equal(source.targets, y.reshape(4, -1))
+    bare = {"x": None, "y": None, "train_mask": None, "edge_weight": None}
+    assert read_source(saved(tmp_path / "c.pt", **bare)).n == 3
+    assert read_source(saved(tmp_path / "d.pt", **bare, num_nodes=9)).n == 9
+
+
+REFUSED = {
+    "two graphs": ({"wrap": lambda f: (f, {"x": write.tensor("slices", np.arange(3))})},
+                   "holds 2 graphs"),
+    "no graphs": ({"wrap": lambda f: [f, f]}, "holds 2 graphs"),
+    "types": ({"wrap": lambda f: write.instance("torch_geometric.data.hetero_data", "HeteroData",
+                                                {"_node_store_dict": {}})}, "several types"),
+    "types in a dataset": ({"wrap": lambda f: ({"_global_store": {}}, None)}, "several types"),
+    "a tensor": ({"wrap": lambda f: f["x"]}, "holds no graph, but 'Tensor'"),
+    "no arcs": ({"edge_index": None}, "has no edge_index"),
+    "arcs": ({"edge_index": np.zeros((3, 2))}, "not integers in the shape"),
+    "no tensor": ({"x": [1, 2]}, "x is no tensor, but 'list'"),
+    "rows": ({"y": np.zeros(3, np.int64)}, "y has 3 rows, the graph has 4"),
+    "mask": ({"train_mask": np.array([3])}, "not a bool for each of 4"),
+    "weights": ({"edge_weight": np.ones(2)}, "not a number for each of 3 arcs"),
+    "num_nodes": ({"num_nodes": "4"}, "not a number of vertices"),
+    "nan": ({"x": np.full((4, 1), np.nan)}, "not finite"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_no_graph_is_refused(tmp_path, case):
+    change, message = REFUSED[case]
+    with pytest.raises(UserError, match=message):
+        read_source(saved(tmp_path / "data.pt", **change))
+
+
+def test_nothing_of_a_file_is_run(tmp_path):
+    call = write.call("os", "mkdir", str(tmp_path / "sprung"))
+    cases = (call, write.instance("torch_geometric.nn", "GCN", {}), {"x": call},
+             write.instance(DATA, "Data", call))  # fmt: skip
+    for content in cases:
+        write.write_torch(tmp_path / "data.pt", content, {})
+        with pytest.raises(UserError, match="has no use for: nothing of it was run") as refusal:
+            read_source(tmp_path / "data.pt")
+        assert "from_object" in refusal.value.hint
+    assert os.listdir(tmp_path) == ["data.pt"]

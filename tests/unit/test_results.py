@@ -1,0 +1,66 @@
+"""Files of results with the ids of the vertices."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+from gcnmpi.run import results
+from gcnmpi.run.results import Results, write_csv, write_npz
+from partition.importing.readers.vertex_files import read_features
+
+VALUES = np.random.default_rng(0).standard_normal((7, 3)).astype(np.float32) * 1e-3
+TEXTS = np.array(["b", 'a "quoted", one', "ü", "d", "3", "x", "y"])
+NUMBERS = np.array([5, -3, 2**40, 0, 1, 7, 9])
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch):
+    monkeypatch.setattr(results, "ROWS_AT_ONCE", 2)
+
+
+@pytest.mark.parametrize("ids", [TEXTS, NUMBERS, None])
+@pytest.mark.parametrize("picked", [None, np.array([6, 0, 0, 3, 1])])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+def test_csv_and_parquet_come_back(tmp_path, ids, picked, dtype):
+    values = (VALUES[:, 0] * 1e6).astype(dtype) if dtype == np.int64 else VALUES.astype(dtype)
+    values = values if picked is None else values[picked]
+    made = Results(values, ids, picked)
+    names = np.arange(7) if ids is None else ids
+    names = names if picked is None else names[picked]
+    write_csv(made, tmp_path / "y.csv")
+    write_npz(made, tmp_path / "y.npz")
+    with np.load(tmp_path / "y.npz") as arrays:
+        np.testing.assert_array_equal(arrays["values"], values)
+    with open(tmp_path / "y.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    header = ["class"] if values.ndim == 1 else ["0", "1", "2"]
+    if ids is not None:
+        assert lines.pop(0) == ["id", *header]
+        assert [line.pop(0) for line in lines] == [str(name) for name in names]
+    np.testing.assert_array_equal(np.array(lines, dtype).reshape(values.shape), values)
+
+    pq = pytest.importorskip("pyarrow.parquet")
+    from gcnmpi.run.results_parquet import write_parquet
+
+    write_parquet(made, tmp_path / "y.parquet")
+    table = pq.read_table(tmp_path / "y.parquet")
+    assert table.column_names == ["id", *header]
+    assert table.column("id").to_pylist() == names.tolist()
+    found = np.stack([table.column(name).to_numpy() for name in header], 1).reshape(values.shape)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, values)
+
+
+def test_what_is_written_can_be_attached(tmp_path):
+    pytest.importorskip("pyarrow")
+    from gcnmpi.run.results_parquet import write_parquet
+
+    made = Results(VALUES, TEXTS, None)
+    for write, name in ((write_csv, "y.csv"), (write_parquet, "y.parquet")):
+        write(made, tmp_path / name)
+        rows = read_features(tmp_path / name)
+        np.testing.assert_array_equal(rows.values, VALUES)
+        assert rows.ids.tolist() == TEXTS.tolist()
