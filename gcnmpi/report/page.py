@@ -92,7 +92,8 @@ def _comparison(runs: Sequence[RunFacts]) -> Section:
     )
     text = "" if len(runs) <= DETAILED else f"Only the first {DETAILED} are shown one by one below."
     figures = [*curves(runs), *by_run(runs)]
-    table = Table("Runs", head, rows, note, marks, sorts=True)
+    formats = {low: ".4g", low + 1: ".3f", low + 2: ".3f", low + 3: ".3f", low + 4: ".4f"}
+    table = Table("Runs", head, rows, note, marks, formats, sorts=True)
     return Section("comparison", "Comparison", text, figures=figures, tables=[table])
 
 
@@ -137,7 +138,9 @@ def _overview(run: RunFacts) -> list[Fact]:
     ]
     if best:
         value = best.get(f"val_{run.metric}")
-        facts.append(Fact(f"validation {metric}", number(value), f"best, epoch {best['epoch']}"))
+        facts.append(
+            Fact(f"validation {metric}", number(value), f"best, epoch {number(best['epoch'])}")
+        )
         if best.get(f"test_{run.metric}") is not None:
             test = number(best[f"test_{run.metric}"])
             facts.append(Fact(f"test {metric}", test, "in the epoch of the best validation"))

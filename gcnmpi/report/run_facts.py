@@ -17,7 +17,7 @@ BESIDE = ("eval", "checkpoint")  # not part of an epoch
 COMPUTING = tuple(name for name in EPOCH_PHASES if name not in (*WAITING, *BESIDE))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sample:
     """What ranks did between two epochs: seconds an epoch in each phase, (P,) arrays."""
 
@@ -30,7 +30,7 @@ class Sample:
         return total(self.seconds, names)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RunFacts:
     """A run, finished or not.
 

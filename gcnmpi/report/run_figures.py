@@ -151,7 +151,7 @@ def traffic_figures(run: RunFacts, prefix: str) -> list[Figure]:
         place = np.unravel_index(int(run.pairs.argmax()), run.pairs.shape)
         figures.append(HeatMap(
             prefix + "bytes", "Bytes between ranks",
-            "What each rank (row) sends to each other rank (column) in an epoch of training: at most "
+            "What each rank (row) sends to each other (column) in an epoch of training: at most "
             f"{with_unit(float(run.pairs.max()), BYTES)}, from rank {place[0]} to rank {place[1]}. "
             f"On average, a rank sends to {number(float(peers.mean()), 3)} others.{together} Empty "
             "cells: nothing is sent.",
@@ -185,7 +185,8 @@ def work_figures(run: RunFacts, prefix: str) -> list[Figure]:
         if values is not None and values.any():
             what = "entries multiplied" if key == "entries" else "vertices owned"
             figures.append(_rank_bars(
-                run, prefix + key, f"{title} of each rank", f"{what.capitalize()}: {_spread(values)}.",
+                run, prefix + key, f"{title} of each rank",
+                f"{what.capitalize()}: {_spread(values)}.",
                 what, {what: values}, [colour], mean=True,
             ))  # fmt: skip
     if run.phases and run.entries is not None and run.ranks > 1:
@@ -194,8 +195,8 @@ def work_figures(run: RunFacts, prefix: str) -> list[Figure]:
             size, unit = unit_of(float(spent.max()), SECONDS)
             figures.append(Points(
                 prefix + "work", "Entries and time",
-                "One point per rank. Points on a line through the origin: time follows the number of "
-                "entries. A point far above it: a slower or busier core.",
+                "One point per rank. Points on a line through the origin: time follows the number "
+                "of entries. A point far above it: a slower or busier core.",
                 "entries multiplied", f"sparse products an epoch ({unit})",
                 [Series("ranks", run.entries.tolist(), (spent / size).tolist(), colour=0)],
                 [[f"rank {rank}" for rank in range(run.ranks)]],
@@ -238,19 +239,17 @@ def _curve(
         if not len(points.mean):
             continue
         thinned = bool((points.last > points.first).any())
-        spans = (points.low.tolist(), points.high.tolist()) if thinned else ((), ())
+        low, high = (points.low, points.high) if thinned else (points.low[:0], points.high[:0])
         series.append(Series(
-            name, points.x.tolist(), points.mean.tolist(), *spans,
+            name, points.x.tolist(), points.mean.tolist(), low.tolist(), high.tolist(),
             colour=place % COLOURS, dash=place // COLOURS % 3,
         ))  # fmt: skip
         least, most = min(least, points.low.min()), max(most, points.high.max())
         longest = points if longest is None else longest
         if thinned:
             width = int(points.last[0] - points.first[0]) + 1
-            note = f" Each point stands for about {width} epochs: the line is their mean, the band "
-            about = (
-                about if "stands for" in about else f"{about}.{note}goes from the least to the most"
-            )
+            if "Thinned" not in about:
+                about += f". Thinned to bins of {width} epochs (line: mean, band: range)"
     if longest is None:
         return []
     if len(series) == 1 and log:
@@ -322,7 +321,9 @@ def _waiting(run: RunFacts, prefix: str) -> HeatMap:
     )  # fmt: skip
 
 
-_SPAN = (np.mean, np.min, np.max)
+def _span_of(values: np.ndarray) -> tuple[list[float], list[float], list[float]]:
+    """Mean, least and most over the ranks, of (samples, P)."""
+    return values.mean(axis=1).tolist(), values.min(axis=1).tolist(), values.max(axis=1).tolist()
 
 
 def _work_over_time(run: RunFacts, prefix: str) -> Lines:
@@ -336,7 +337,7 @@ def _work_over_time(run: RunFacts, prefix: str) -> Lines:
     )
     middle = [(sample.after + 1 + sample.epoch) / 2 for sample in run.samples]
     series = [
-        Series(name, middle, *((of(values, axis=1) / size).tolist() for of in _SPAN), colour)
+        Series(name, middle, *_span_of(values / size), colour=colour)
         for (name, values), colour in zip(found.items(), (0, 5), strict=True)
     ]
     slowest = found["computing and packing"].argmax(axis=1)

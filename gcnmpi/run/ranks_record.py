@@ -130,9 +130,9 @@ def _row_bytes(problem: Problem, products: list[Product]) -> tuple[int, int]:
     config, folds = problem.config, problem.scheme.describe().get("backward") == "fold"
     itemsize = problem.kernel.dtype.itemsize
     there = back = 0
-    for name, _, width, *_ in products:
+    for name, _, *widths in products:
         if name in EXCHANGES:
-            taken = row_bytes(config.comm.precision, width, itemsize)
+            taken = row_bytes(config.comm.precision, widths[0], itemsize)
             if name == "fold" or (name == "aggregate_t" and folds):
                 back += taken
             else:

@@ -68,6 +68,8 @@ class Lines(_Common):
         What the points of the first series are called, such as "epochs 26 to 50"; empty: their x.
     marks : bool
         Whether points are marked.
+    x_ticks : sequence of float
+        Where the horizontal axis has ticks; empty: at round numbers.
     """
 
     series: Sequence[Series] = ()
@@ -75,6 +77,7 @@ class Lines(_Common):
     log_x: bool = False
     log_y: bool = False
     marks: bool = False
+    x_ticks: Sequence[float] = ()
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,8 @@ class Table:
         Texts, and numbers, which are aligned to the right and can be sorted; None: there is none.
     best : mapping of int to {"low", "high"}
         Columns whose lowest or highest number is marked.
+    formats : mapping of int to str
+        Of the numbers of a column, such as ".2f".
     sorts : bool
         Whether its rows can be sorted; on a phone, they stand one below the other.
     folded : bool
@@ -58,6 +60,7 @@ class Table:
     rows: Sequence[Sequence[Any]]
     note: str = ""
     best: Mapping[int, str] = field(default_factory=dict)
+    formats: Mapping[int, str] = field(default_factory=dict)
     sorts: bool = False
     folded: bool = False
 
@@ -187,7 +190,9 @@ def _marked(table: Table) -> set[tuple[int, int]]:
     return found
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, form: str | None = None) -> str:
+    if form is not None and _is_number(value):
+        return f"{value:{form}}"
     return number(value) if value is None or _is_number(value) else str(value)
 
 

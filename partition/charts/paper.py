@@ -72,6 +72,9 @@ def _lines(drawn: Any, figure: Lines) -> None:
         )  # fmt: skip
     if figure.log_x:
         axis.set_xscale("log")
+    if len(figure.x_ticks):
+        axis.set_xticks(figure.x_ticks, [f"{tick:g}" for tick in figure.x_ticks])
+        axis.minorticks_off()
     if figure.log_y and all(v > 0 for one in figure.series for v in one.y):
         axis.set_yscale("log")
     axis.grid(color="0.9", linewidth=0.6)

@@ -11,6 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -22,15 +23,11 @@ WIDTH, HEIGHT = 400, 248
 LEVELS = 10  # colours of a heat map
 TOP, BOTTOM, RIGHT = 22, 40, 10
 CHARACTER = 6.1  # width of a digit
-AXIS_ROOM = 1.04  # a heat map's box is square up to this
 
 
 def draw(figure: Figure) -> Markup:
     """The SVG element of a figure."""
-    drawn: Callable[..., Markup] = {
-        Lines: _lines, Points: _points, Bars: _bars, HeatMap: _heat_map,
-    }[type(figure)]  # fmt: skip
-    return drawn(figure)
+    return _DRAW[type(figure)](figure)
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ class _Frame:
 def _lines(figure: Lines) -> Markup:
     xs = [v for one in figure.series for v in one.x]
     ys = [v for one in figure.series for v in (*one.y, *one.low, *one.high)]
-    frame = _frame(xs, ys, figure.log_x, figure.log_y)
+    frame = _frame(xs, ys, figure.log_x, figure.log_y, figure.x_ticks)
     pieces = [_grid(frame), _labels(figure)]
     for one in figure.series:
         if len(one.low):
@@ -97,7 +94,7 @@ def _lines(figure: Lines) -> Markup:
 def _points(figure: Points) -> Markup:
     xs = [v for one in figure.series for v in one.x]
     ys = [v for one in figure.series for v in one.y]
-    frame = _frame([0.0, *xs], [0.0, *ys])
+    frame = _frame(ticks(0.0, max(xs, default=1.0)), [0.0, *ys])
     pieces = [_grid(frame), _labels(figure)]
     for one, names in zip(figure.series, figure.labels, strict=True):
         for x, y, name in zip(one.x, one.y, names, strict=True):
@@ -165,14 +162,19 @@ def _heat_map(figure: HeatMap) -> Markup:
         pieces.append(text.format(_r(left - 5), _r(y(row + 0.5) + 4), figure.row_ticks[row]))
     below = _Frame(x, _Axis(0, 1, TOP + height, TOP))
     middles = (edges[:-1] + edges[1:]) / 2
-    every = spread(columns, 9 if max(map(len, figure.column_ticks), default=0) < 4 else 5)
-    pieces.append(_x_names(below, {x(middles[i]): figure.column_ticks[i] for i in every}))
+    if square:
+        every = spread(columns, 9 if max(map(len, figure.column_ticks), default=0) < 4 else 5)
+        names = {x(middles[i]): figure.column_ticks[i] for i in every}
+    else:
+        inside = [tick for tick in ticks(edges[0], edges[-1]) if edges[0] <= tick <= edges[-1]]
+        names = {x(tick): number(tick) for tick in inside}
+    pieces.append(_x_names(below, names))
     foot = TOP + height + BOTTOM
     pieces.append(_scale(left, side, foot, low, high, figure.colour_label))
     values = [[None if math.isnan(v) else v for v in row] for row in figure.values.tolist()]
     places = None if square else [_r(x(edge)) for edge in edges]
-    names = figure.columns, figure.rows
-    tip = _tip(below, *names, values, figure.colour_label, edges=places, grid=True)
+    axes = figure.columns, figure.rows
+    tip = _tip(below, *axes, values, figure.colour_label, edges=places, grid=True)
     return _svg(figure, pieces, foot + 44, tip)
 
 
@@ -204,7 +206,11 @@ def _scale(left: float, side: float, top: float, low: float, high: float, label:
 
 
 def _frame(
-    xs: Sequence[float], ys: Sequence[float], log_x: bool = False, log_y: bool = False
+    xs: Sequence[float],
+    ys: Sequence[float],
+    log_x: bool = False,
+    log_y: bool = False,
+    x_ticks: Sequence[float] = (),
 ) -> _Frame:
     """Axes around numbers; those of x end with the numbers, those of y at ticks.
 
@@ -218,7 +224,7 @@ def _frame(
     least, most = min(xs), max(xs)
     if most == least:
         least, most = (least / 2, most * 2) if log_x else (least - 0.5, most + 0.5)
-    x_ticks = log_ticks(least, most) if log_x else ticks(least, most, 5)
+    x_ticks = x_ticks or (log_ticks(least, most) if log_x else ticks(least, most, 5))
     inside = [t for t in x_ticks if least <= t <= most * (1 + 1e-9)]
     return _Frame(
         _Axis(least, most, left, WIDTH - RIGHT, log_x, inside),
@@ -311,3 +317,8 @@ def _r(value: float) -> float | int:
     """A tenth of a pixel is enough."""
     rounded = round(float(value), 1)
     return int(rounded) if rounded == int(rounded) else rounded
+
+
+_DRAW: dict[type, Callable[[Any], Markup]] = {
+    Lines: _lines, Points: _points, Bars: _bars, HeatMap: _heat_map,
+}  # fmt: skip
