@@ -209,6 +209,10 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
             if not _is_number(record.get("time", 0.0)):
                 raise ValueError(f"time is {record['time']!r}")
             return record | to_epoch(record).record()
+        if record.get("event") == "phases":
+            ends = [record.get(name) for name in ("after", "epoch")]
+            if not all(type(end) is int for end in ends) or type(record.get("seconds")) is not dict:
+                raise ValueError(f"no phases: {str(record)[:80]}")
         if record.get("event") in ("start", "resume", "stop", "end"):
             for name, kinds in _KINDS.items():
                 if name in record and type(record[name]) not in kinds:

@@ -133,7 +133,7 @@ def _overview(run: RunFacts) -> list[Fact]:
     stopped = "stopped early" if run.end.get("stopped_early") else f"of {number(wanted)}"
     facts = [
         Fact("epochs", number(len(run.epochs)), stopped),
-        Fact("time of an epoch", with_unit(run.seconds, SECONDS), "median, slowest rank"),
+        Fact("time per epoch", with_unit(run.seconds, SECONDS), "median, slowest rank"),
         Fact("training loss", number(last["loss"]), "last epoch"),
     ]
     if best:
@@ -147,7 +147,7 @@ def _overview(run: RunFacts) -> list[Fact]:
     if run.sent is not None and run.ranks > 1:
         busiest = with_unit(float(run.sent.max()), BYTES)
         total_sent = with_unit(float(run.sent.sum()), BYTES)
-        facts.append(Fact("sent an epoch", total_sent, f"busiest rank {busiest}"))
+        facts.append(Fact("sent per epoch", total_sent, f"busiest rank {busiest}"))
     if run.phases and run.ranks > 1 and (work := total(run.phases, COMPUTING)).any():
         excess = f"{work.max() / work.mean() - 1:.0%}"
         facts.append(Fact("slowest rank", f"+{excess}", "computing, above the average rank"))

@@ -95,7 +95,7 @@ def by_run(runs: Sequence[RunFacts]) -> list[Figure]:
         figures.append(Bars(
             "time-by-run", "Where the time goes, by run",
             "Time per epoch in each phase, mean over ranks. Runs are numbered as in the table.",
-            "run", f"time an epoch ({unit})", names, ticks, stacks,
+            "run", f"time per epoch ({unit})", names, ticks, stacks,
             [PHASE_COLOURS[phase] for phase, values in means.items() if values.any()],
         ))  # fmt: skip
     sent = [run.sent for run in runs if run.sent is not None]
@@ -109,7 +109,7 @@ def by_run(runs: Sequence[RunFacts]) -> list[Figure]:
             if key == "busiest-by-run":
                 about = "What the rank that sends most sends in an epoch of training."
             figures.append(Bars(
-                key, title, about, "run", f"sent an epoch ({unit})", names, ticks,
+                key, title, about, "run", f"sent per epoch ({unit})", names, ticks,
                 {"sent": [value / size for value in values]}, [0],
             ))  # fmt: skip
     return figures
@@ -126,7 +126,7 @@ def time_figures(run: RunFacts, prefix: str) -> list[Figure]:
         figures.append(_rank_bars(
             run, prefix + "phases", "Phases of each rank",
             f"Mean time of an epoch on each rank, {_who_waits(run)}",
-            f"time an epoch ({unit})",
+            f"time per epoch ({unit})",
             {PHASE_NAMES[name]: values / size for name, values in spent.items()},
             [PHASE_COLOURS[name] for name in spent],
         ))  # fmt: skip
@@ -159,7 +159,7 @@ def traffic_figures(run: RunFacts, prefix: str) -> list[Figure]:
             [f"from {named('rank', group)}" for group in groups],
             [f"to {named('rank', group)}" for group in groups],
             [str(group.start) for group in groups], [str(group.start) for group in groups],
-            colour_label=f"bytes an epoch ({unit})",
+            colour_label=f"bytes per epoch ({unit})",
         ))  # fmt: skip
     for key, title, values in (("sent", "sent", run.sent), ("received", "received", run.received)):
         if values is not None and values.any():
@@ -170,7 +170,7 @@ def traffic_figures(run: RunFacts, prefix: str) -> list[Figure]:
             )
             figures.append(_rank_bars(
                 run, prefix + key, f"Bytes {title} by each rank", about,
-                f"{title} an epoch ({unit})", {title: values / size}, [0 if key == "sent" else 2],
+                f"{title} per epoch ({unit})", {title: values / size}, [0 if key == "sent" else 2],
                 mean=True,
             ))  # fmt: skip
     return figures
@@ -197,7 +197,7 @@ def work_figures(run: RunFacts, prefix: str) -> list[Figure]:
                 prefix + "work", "Entries and time",
                 "One point per rank. Points on a line through the origin: time follows the number "
                 "of entries. A point far above it: a slower or busier core.",
-                "entries multiplied", f"sparse products an epoch ({unit})",
+                "entries multiplied", f"sparse products per epoch ({unit})",
                 [Series("ranks", run.entries.tolist(), (spent / size).tolist(), colour=0)],
                 [[f"rank {rank}" for rank in range(run.ranks)]],
             ))  # fmt: skip
@@ -311,7 +311,7 @@ def _waiting(run: RunFacts, prefix: str) -> HeatMap:
     return HeatMap(
         prefix + "waiting", "Waiting over the epochs",
         "The share of an epoch that each rank (row) spends waiting for rows of other ranks or for "
-        "the reduction. The rank that stays pale is the one that the others wait for. A column is "
+        "the reduction. The rank that waits least is the one that the others wait for. A column is "
         f"the epochs between two samples, which become rarer as a run goes on.{together}",
         "epoch", "rank", np.array(shares).T,
         [named("rank", group) for group in groups],
@@ -347,7 +347,7 @@ def _work_over_time(run: RunFacts, prefix: str) -> Lines:
         prefix + "work-over-epochs", "Work and waiting over the epochs",
         "Line: mean over ranks; band: from the rank with the least to the rank with the most. "
         f"Rank {rank} computed longest in {often} of {len(slowest)} samples.",
-        "epoch", f"time an epoch ({unit})", series,
+        "epoch", f"time per epoch ({unit})", series,
         [_span(sample.after, sample.epoch) for sample in run.samples],
     )  # fmt: skip
 

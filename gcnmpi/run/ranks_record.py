@@ -19,6 +19,7 @@ from gcnmpi.planner.memory import arcs_of, memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run.problem import Problem
 from gcnmpi.schemes.forecast import EXCHANGES
+from partition.errors import UserError
 
 LISTED = 256  # ranks up to which the record says who sends to whom
 # Of epochs 16 to 31, 32 to 63 … 16 are sampled, each standing for those before it; of more
@@ -38,7 +39,7 @@ def ranks_record(problem: Problem, products: list[Product]) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``rows``, ``entries``: one number a rank, as the scheme forecasts them;
+        ``rows``, ``entries``: one number per rank, as the scheme forecasts them;
         ``memory_forecast_bytes``; ``peers``, ``peer_rows``: for each rank those that it sends to in
         an expand and how many rows, or None where the scheme has no plan of such an exchange or
         there are more than ``LISTED`` ranks; ``expand_row_bytes``, ``fold_row_bytes``: bytes of
@@ -112,11 +113,17 @@ def sampled_every(epoch: int, size: int) -> int:
 
 
 def _forecast(problem: Problem, per_node: int) -> dict[str, Any]:
-    """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it."""
+    """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it.
+
+    None of them where nothing can be forecast: a run that goes well does not end for that.
+    """
     config = problem.config
-    setting = Setting(problem.stored, config, Machine(), per_node, locality=False)
     candidate = Candidate(config.scheme, {}, 0, problem.partition)
-    case = setting.case(candidate, problem.comm.size)
+    try:
+        setting = Setting(problem.stored, config, Machine(), per_node, locality=False)
+        case = setting.case(candidate, problem.comm.size)
+    except UserError:
+        return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
     held = [arcs_of(case, rank) for rank in range(problem.comm.size)]
     return {
         "rows": [rows for rows, _, _ in held],

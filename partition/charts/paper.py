@@ -11,6 +11,7 @@ import numpy as np
 
 from partition.charts.figures import Bars, Figure, HeatMap, Lines, Points
 from partition.charts.palette import PAPER
+from partition.charts.scales import log_ticks, number
 from partition.errors import UserError, shown
 from partition.figures import check_figure, new_figure, save_figure
 
@@ -77,6 +78,10 @@ def _lines(drawn: Any, figure: Lines) -> None:
         axis.minorticks_off()
     if figure.log_y and all(v > 0 for one in figure.series for v in one.y):
         axis.set_yscale("log")
+        known = [v for one in figure.series for v in (*one.y, *one.low, *one.high) if v > 0]
+        marks = log_ticks(min(known), max(known))
+        axis.set_yticks(marks, [number(mark) for mark in marks])
+        axis.minorticks_off()
     axis.grid(color="0.9", linewidth=0.6)
     _legend(drawn, axis, len(figure.series))
 
@@ -109,8 +114,9 @@ def _heat_map(drawn: Any, figure: HeatMap) -> None:
     axis = _axis(drawn, figure)
     rows, columns = figure.values.shape
     edges = np.asarray(figure.edges or np.arange(columns + 1), np.float64)
+    values = np.ma.masked_invalid(figure.values)
     image = axis.pcolormesh(
-        edges, np.arange(rows + 1), np.ma.masked_invalid(figure.values), cmap="Blues",
+        edges, np.arange(rows + 1), values, cmap="Blues", vmin=min(0.0, float(values.min())),
         rasterized=True,
     )  # fmt: skip
     axis.invert_yaxis()

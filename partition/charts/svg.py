@@ -152,7 +152,9 @@ def _heat_map(figure: HeatMap) -> Markup:
     levels = np.where(np.isfinite(scaled), np.minimum(LEVELS - 1, scaled), -1).astype(int)
     pieces = [_labels(figure, TOP + height + BOTTOM)]
     for level in range(LEVELS):
-        path = "".join(_runs(levels == level, [x(edge) for edge in edges], y))
+        # Each colour lies over the paler ones: where cells are thinner than a pixel, none shows
+        # what is behind all of them.
+        path = "".join(_runs(levels >= level, [x(edge) for edge in edges], y))
         if path:
             pieces.append(Markup('<path class="q{}" d="{}"/>').format(level, path))
     outline = Markup('<path class="axis" d="M{} {}H{}V{}H{}Z"/>')
@@ -179,7 +181,7 @@ def _heat_map(figure: HeatMap) -> Markup:
 
 
 def _runs(chosen: np.ndarray, edges: Sequence[float], y: _Axis) -> Iterable[str]:
-    """Cells of one colour, those beside each other as one rectangle."""
+    """The cells that are chosen, those beside each other as one rectangle."""
     for row, line in enumerate(chosen):
         changes = np.flatnonzero(np.diff(line, prepend=False, append=False))
         top, height = _r(y(row)), _r(y(row + 1) - y(row))

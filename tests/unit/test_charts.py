@@ -103,13 +103,15 @@ def test_the_tip_of_a_curve_has_its_numbers():
     assert len(tip["places"]) == 2
 
 
-def test_cells_of_one_colour_side_by_side_are_one_rectangle():
+def test_cells_side_by_side_are_one_rectangle_and_darker_ones_lie_over_it():
     values = np.array([[1.0, 1.0, 4.0], [np.nan, 4.0, 4.0]])
     names = ["a", "b", "c"]
     drawn = draw(HeatMap("k", "T", *LABELS, values, names[:2], names, names[:2], names))
     cells = [e for e in ElementTree.fromstring(drawn) if e.get("class", "").startswith("q")]
     paths = [e.get("d").count("M") for e in cells if e.tag == "path"]
-    assert paths == [1, 2]
+    assert paths == [2] * 10
+    widths = [re.findall(r"h([\d.]+)v", e.get("d")) for e in cells if e.tag == "path"]
+    assert float(widths[0][0]) > 2.9 * float(widths[-1][0])
 
 
 def test_nothing_is_drawn_of_nothing():
