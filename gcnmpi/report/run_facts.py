@@ -10,7 +10,7 @@ import numpy as np
 
 from gcnmpi.core.record import RunRecord, metric_of
 from gcnmpi.core.timing import EPOCH_PHASES
-from partition.errors import UserError
+from partition.errors import UserError, shown
 
 WAITING = ("wait", "reduce")  # for other ranks, or the network
 BESIDE = ("eval", "checkpoint")  # not part of an epoch
@@ -106,8 +106,11 @@ def facts_of(name: str, path: str, record: RunRecord) -> RunFacts:
         raise UserError(f"{path} has no epoch yet")
     try:
         return _facts_of(name, record)
-    except (KeyError, ValueError, TypeError, IndexError, OverflowError) as error:
-        raise UserError(f"{path} is damaged: {error}") from error
+    except _WRONG as error:
+        raise UserError(f"{path} is damaged: {shown(str(error))}") from error
+
+
+_WRONG = (AttributeError, IndexError, KeyError, OverflowError, TypeError, ValueError)
 
 
 def total(seconds: Mapping[str, np.ndarray], names: Sequence[str]) -> np.ndarray:
@@ -122,6 +125,9 @@ def _facts_of(name: str, record: RunRecord) -> RunFacts:
     size = start.get("ranks", 1)
     if type(size) is not int or size < 1:
         raise ValueError(f"ranks is {size!r}")
+    for field, kind in (("versions", dict), ("scheme_options", dict), ("devices", list)):
+        if not isinstance(start.get(field), kind | None):
+            raise ValueError(f"{field} is {str(start[field])[:80]!r}")
     # Samples of a launch on another number of ranks are of other ranks.
     samples = [s for s in (_sample(sample) for sample in record.samples) if s.ranks == size]
     run = end.get("epochs_run") or 1
@@ -150,7 +156,7 @@ def _facts_of(name: str, record: RunRecord) -> RunFacts:
         rows=_numbers(ranks, "rows", size),
         entries=_numbers(ranks, "entries", size),
         peak=_numbers(end, "peak_memory_bytes", size),
-        forecast=None if forecast is None else float(forecast),
+        forecast=float(forecast) if forecast else None,
     )
 
 
@@ -212,4 +218,7 @@ def _numbers(facts: Mapping[str, Any], name: str, size: int) -> np.ndarray | Non
         raise ValueError(f"{name} is {str(values)[:80]}, not one number a rank")
     if not all(type(value) in (int, float) for value in values):
         raise ValueError(f"{name} is {str(values)[:80]}, not one number a rank")
-    return np.array(values, np.float64)
+    found = np.array(values, np.float64)
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} is not finite")
+    return found
