@@ -66,7 +66,7 @@ def _comparison(runs: Sequence[RunFacts]) -> Section:
     different = [name for name in FACTS if len({str(run.start.get(name)) for run in runs}) > 1]
     head = [
         "run", "no.", *different, "epochs", "s/epoch", "MB/epoch", "MB busiest rank",
-        "peak GB a rank", "loss", "best validation", "its test",
+        "peak GB per rank", "loss", "best validation", "its test",
     ]  # fmt: skip
     rows = []
     for place, run in enumerate(runs):
@@ -194,10 +194,12 @@ def _environment(run: RunFacts) -> list[Table]:
         "time", "graph", "n", "nnz", "partition", "direction", "scheme", "kernel", "ranks",
         "threads", "job", "reduction", "graph_id", "data_id", "partition_id",
     ]  # fmt: skip
-    names = {"n": "vertices", "nnz": "arcs", "threads": "threads a rank", "time": "started (UTC)"}
-    facts = [(names.get(key, key), _plain(start[key])) for key in described if key in start]
+    names = {"n": "vertices", "nnz": "arcs", "threads": "threads per rank", "time": "started (UTC)"}
+    known = [key for key in described if start.get(key) is not None]
+    facts = [(names.get(key, key), _plain(start[key])) for key in known]
     options = start.get("scheme_options") or {}
     if isinstance(options, dict):
+        options = {key: value for key, value in options.items() if key != "name"}
         facts += [(f"scheme: {key}", _plain(value)) for key, value in options.items()]
     orders = run.end.get("orders")
     facts += [("order of products", ", ".join(map(str, orders)))] if orders else []
@@ -207,15 +209,15 @@ def _environment(run: RunFacts) -> list[Table]:
     shown += [f"{device}: {number(count)} ranks" for device, count in devices.most_common(8)]
     more = len(hosts) - 64
     shown += [f"and {more} other hosts"] if more > 0 else []
-    usual = {name: default for name, default, _ in keys()}
-    chosen = dict(_flat(start.get("config") or {}))
-    other = [(n, _value(v)) for n, v in chosen.items() if n not in usual or usual[n] != v]
+    usual = {name: _value(default) for name, default, _ in keys()}
+    chosen = [(name, _value(value)) for name, value in _flat(start.get("config") or {})]
+    other = [(name, value) for name, value in chosen if usual.get(name) != value]
     tables = [
         Table("Run", (), facts),
         Table("Versions", (), [(str(name), _text(text)) for name, text in versions.items()]),
         Table("Hosts", (), [[text] for text in shown]),
         Table("Configuration: other values than the defaults", (), other),
-        Table("Whole configuration", (), [(n, _value(v)) for n, v in chosen.items()], folded=True),
+        Table("Whole configuration", (), chosen, folded=True),
     ]
     return [table for table in tables if table.rows]
 

@@ -125,9 +125,12 @@ def _facts_of(name: str, record: RunRecord) -> RunFacts:
     size = start.get("ranks", 1)
     if type(size) is not int or size < 1:
         raise ValueError(f"ranks is {size!r}")
-    for field, kind in (("versions", dict), ("scheme_options", dict), ("devices", list)):
-        if not isinstance(start.get(field), kind | None):
-            raise ValueError(f"{field} is {str(start[field])[:80]!r}")
+    for facts, field, kind in (
+        (start, "versions", dict), (start, "scheme_options", dict), (start, "devices", list),
+        (end, "orders", list), (end, "phases", dict),
+    ):  # fmt: skip
+        if not isinstance(facts.get(field), kind | None):
+            raise ValueError(f"{field} is {str(facts[field])[:80]!r}")
     # Samples of a launch on another number of ranks are of other ranks.
     samples = [s for s in (_sample(sample) for sample in record.samples) if s.ranks == size]
     run = end.get("epochs_run") or 1
