@@ -14,7 +14,6 @@ from rich.table import Table
 
 from gcnmpi.core.record import RECORD, RunRecord, metric_of, read_run
 from gcnmpi.report.curves import plot_curves
-from gcnmpi.report.page import report_figures, write_report
 from gcnmpi.report.run_facts import facts_of
 from partition.charts.paper import check_figures, save_figures
 from partition.errors import UserError, shown
@@ -102,6 +101,8 @@ def print_runs(
 
 def _draw(runs: Sequence[tuple[Path, RunRecord]], page: Path | None, folder: Path | None) -> None:
     """The page and the figures of runs."""
+    from gcnmpi.report.page import report_figures, write_report  # which take a while to import
+
     names = _short_names([run for run, _ in runs])
     facts = [
         facts_of(shown(name), str(run), record)
