@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from gcnmpi.core.settings import key
 from partition.errors import UserError
+from partition.graph.sampling import SAMPLERS, TRAINING, Sampler, make_sampler, stream_seed
 from partition.registry import Registry
 
 
@@ -26,6 +29,8 @@ class AdamOptions:
     betas: tuple[float, ...] = key((0.9, 0.999), "decay rates of adam's two moments", low=0)
     eps: float = key(1e-8, "term of adam that avoids division by zero", low=0)
 
+
+FULL = "full"  # all vertices in one batch: as without batches
 
 OPTIMIZERS = Registry(
     "optimizer",
@@ -134,6 +139,11 @@ class TrainConfig(
     weight_decay_convs: float = key(
         0.0, "L2 penalty of parameters 'convs.…', as GCNII has one; 0: weight_decay", low=0
     )
+    batches: str = key(
+        "",
+        "mini-batches, docs/mini-batches.md: sampler,size[,fanouts]; empty: all vertices at once",
+        example="neighbor,1024,10,5",
+    )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
     patience: int = key(
         0, "epochs without a better validation metric after which training ends; 0: none", low=0
@@ -144,8 +154,73 @@ class TrainConfig(
     )
 
 
+@dataclass(frozen=True)
+class Batches:
+    """Mini-batches, as ``train.batches`` describes them.
+
+    Attributes
+    ----------
+    sampler : str
+    size, fanouts : str
+        As :func:`partition.graph.sampling.make_sampler` takes them.
+    clusters : str
+        The partition whose parts the sampler "cluster" draws.
+    """
+
+    sampler: str
+    size: str
+    fanouts: str = ""
+    clusters: str = ""
+
+    @property
+    def layered(self) -> bool:
+        """Whether seeds are drawn, among the training vertices."""
+        return bool(SAMPLERS.get(self.sampler).layered)
+
+
+def batches_of(train: TrainConfig) -> Batches | None:
+    """What ``train.batches`` says; None where all vertices train at once.
+
+    Raises
+    ------
+    UserError
+        If there is no such sampler, or something is missing.
+    """
+    name, *rest = train.batches.replace(" ", "").split(",")
+    if name in ("", FULL):
+        return None
+    SAMPLERS.get(name)
+    clusters = rest.pop(0) if name == "cluster" and rest else ""
+    if not rest:
+        example = "cluster,hp-64,4" if name == "cluster" else "neighbor,1024,10,5"
+        raise UserError(f"train.batches = {train.batches!r} gives no size", f"such as {example}")
+    return Batches(name, rest[0], ",".join(rest[1:]), clusters)
+
+
+def sampler_of(
+    train: TrainConfig, n: int, seeds: int, clusters: np.ndarray | None = None
+) -> Sampler:
+    """The sampler that is configured.
+
+    Parameters
+    ----------
+    n, seeds : int
+        Vertices of the graph, and those that train. Samplers of neighbours draw among the
+        latter, of which they take as many as there are.
+    clusters : (n,) integers, optional
+        As :func:`partition.graph.sampling.make_sampler` takes them.
+    """
+    found = batches_of(train)
+    assert found is not None
+    many = seeds if found.layered else n
+    size = str(min(int(found.size), many)) if found.size.isdecimal() else found.size
+    seed = stream_seed(train.seed, TRAINING)
+    return make_sampler(found.sampler, many, size, seed, found.fanouts, clusters)
+
+
 def check_train(train: TrainConfig) -> None:
     """A UserError if the values do not go together."""
+    batches_of(train)
     if len(train.betas) != 2 or max(train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
     for what, needed in (

@@ -87,9 +87,20 @@ def make_plan(
     asked_counts : (P,) integers
         How many of them each rank asked for.
     """
+    send_rows = local_numbers(own, own[:0], asked).astype(np.int64)
+    return plan_of(own, halo, owners, send_rows, asked_counts)
+
+
+def plan_of(
+    own: np.ndarray,
+    halo: np.ndarray,
+    owners: np.ndarray,
+    send_rows: np.ndarray,
+    asked_counts: np.ndarray,
+) -> Plan:
+    """The same, where it is known which own rows (local numbers) others asked for."""
     send_peers, send_offsets = _groups(asked_counts)
     recv_peers, recv_offsets = _groups(np.bincount(owners, minlength=len(asked_counts)))
-    send_rows = local_numbers(own, own[:0], asked).astype(np.int64)
     return Plan(own, halo, recv_peers, recv_offsets, send_peers, send_offsets, send_rows)
 
 

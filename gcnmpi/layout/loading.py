@@ -183,8 +183,12 @@ class OwnRows:
 
     def load(self, comm: Comm, array: Readable, max_bytes: float) -> np.ndarray:
         """Own rows of an (n, …) array on disk, brought to their owners."""
-        mine = slice_of(len(array), comm.rank, comm.size)
-        (rows,), _ = redistribute(comm, self.parts[mine], [array[mine]], max_bytes)
+        return self.bring(comm, array[slice_of(len(array), comm.rank, comm.size)], max_bytes)
+
+    def bring(self, comm: Comm, some: np.ndarray, max_bytes: float) -> np.ndarray:
+        """Own rows of an (n, …) array of which this rank has its contiguous 1/P."""
+        mine = slice_of(len(self.parts), comm.rank, comm.size)
+        (rows,), _ = redistribute(comm, self.parts[mine], [some], max_bytes)
         own = self.vertices
         if not (own[1:] > own[:-1]).all():
             permute(rows, np.searchsorted(np.sort(own), own))

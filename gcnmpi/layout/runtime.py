@@ -55,9 +55,12 @@ class Demand:
         Whether it needs whole rows of neighbours.
     transposed : bool
         Whether there are products with Mᵀ: in training.
+    batches : bool
+        Whether mini-batches will be cut out of M: the scheme keeps what they are cut from.
     """
 
     depth: int = 1
     products: bool = True
     rows: bool = False
     transposed: bool = True
+    batches: bool = False

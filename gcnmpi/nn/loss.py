@@ -27,7 +27,7 @@ class SoftmaxCrossEntropy:
         Class of each vertex of this rank, −1 where it has none.
     mask : (rows,) bool
         Training vertices of this rank; all of them labelled.
-    count : int
+    count : float
         Number of training vertices of all ranks.
     width : int
         Number of classes.
@@ -40,7 +40,7 @@ class SoftmaxCrossEntropy:
         k: int,
         labels: np.ndarray,
         mask: np.ndarray,
-        count: int,
+        count: float,
         width: int,
     ) -> None:
         self._scheme, self._kernel, self._k = scheme, kernel, k

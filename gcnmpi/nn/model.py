@@ -24,6 +24,92 @@ from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.schemes.interface import Scheme
 
 FEATURES = "0.features"
+PASSES = ("training", "evaluation")
+
+
+class Passes:
+    """The passes of a program over some rows, with parameters that others may use too.
+
+    Parameters
+    ----------
+    scheme, kernel : scheme and kernel
+        The scheme says which rows they are.
+    seed : int
+        Of dropout.
+    n : int
+        Rows on all ranks.
+    features : array or SparseInput
+        As for :class:`Model`.
+    parameters, gradients : Parameters
+    kinds : tuple of str
+        Which of ``PASSES`` it makes; memory is there for these.
+    """
+
+    def __init__(
+        self,
+        scheme: Scheme,
+        kernel: Kernel,
+        program: Program,
+        seed: int,
+        n: int,
+        features: Array | SparseInput,
+        parameters: Parameters,
+        gradients: Parameters,
+        kinds: tuple[str, ...] = PASSES,
+    ) -> None:
+        sparse: dict[int, SparseInput] = {}
+        constants: dict[int, Matrix] = {}
+        if isinstance(features, SparseInput):
+            first, *dropped = program.sparse
+            sparse = {first: features} | {value: features.copy() for value in dropped}
+        else:
+            constants = _constants(scheme, kernel, program, features)
+        buffers = {"training": program.training_buffers, "evaluation": program.evaluation_buffers}
+        used = {number for kind in kinds for number in buffers[kind].values()}
+        memory = {
+            number: scheme.empty(value.place, value.width, value.exchanged)
+            for number, value in enumerate(program.buffers)
+            if number in used
+        }
+        kept: dict[tuple[int, str], Any] = {}
+
+        def binding(numbers: Mapping[int, int]) -> Binding:
+            places = {value: program.values[value].place for value in numbers}
+            matrices = constants | {v: memory[b].at(places[v]) for v, b in numbers.items()}
+            facts = scheme, kernel, program, seed, n
+            return Binding(*facts, parameters, gradients, matrices, kept, sparse=sparse)
+
+        if "training" in kinds:
+            training = binding(buffers["training"])
+            self._forward = _bind(training, program.forward)
+            self._backward = _bind(training, program.backward)
+            self._logits = training.array(program.logits)
+            self.output_grad = training.array(program.logits_grad)
+        if "evaluation" in kinds:
+            evaluation = binding(buffers["evaluation"])
+            self._evaluation = _bind(evaluation, program.evaluation)
+            self._outputs = [evaluation.array(value) for value in program.outputs]
+            # How many steps lead to each layer's output.
+            written = [step.writes for step in program.evaluation]
+            self._steps = [written.index(v) + 1 if v in written else 0 for v in program.outputs]
+
+    def forward(self, epoch: int) -> Array:
+        """Logits of a training pass, with the dropout of an epoch (or of a step), from 1."""
+        for run in self._forward:
+            run(epoch)
+        return self._logits
+
+    def backward(self, epoch: int) -> None:
+        """Gradients of the loss from its gradient in ``output_grad``, after ``forward(epoch)``."""
+        for run in self._backward:
+            run(epoch)
+
+    def evaluate(self, depth: int | None = None) -> Array:
+        """Logits, or the output of layer ``depth``, without dropout."""
+        layer = len(self._outputs) if depth is None else depth
+        for run in self._evaluation[: self._steps[layer - 1]]:
+            run(0)
+        return self._outputs[layer - 1]
 
 
 class Model:
@@ -43,13 +129,13 @@ class Model:
         This rank's piece of H⁰, as given by ``scheme.load``; its share where it is trained. It
         belongs to the model, which may put something else there. A sparse matrix where that is
         what the program takes.
+    kinds : tuple of str
+        The ``PASSES`` that it makes.
 
     Attributes
     ----------
     parameters, gradients : Parameters
         Parameters, and this rank's contribution to their gradients after ``backward``.
-    output_grad : array
-        Where the gradient of the loss with respect to the logits belongs.
     """
 
     def __init__(
@@ -61,48 +147,25 @@ class Model:
         config: Config,
         n: int,
         features: Array | SparseInput,
+        kinds: tuple[str, ...] = PASSES,
     ) -> None:
         self._scheme, self._kernel, self._config = scheme, kernel, config
         self.network = network
         self.program = program
-        sparse: dict[int, SparseInput] = {}
-        constants: dict[int, Matrix] = {}
         own, whole = shapes_of(scheme, network, program)
-        if isinstance(features, SparseInput):
-            first, *dropped = program.sparse
-            sparse = {first: features} | {value: features.copy() for value in dropped}
-        elif program.trained_features:
+        if program.trained_features:
+            assert not isinstance(features, SparseInput)
             own = {FEATURES: features.shape} | own
         self.parameters = Parameters(kernel, own, whole)
         self.gradients = Parameters(kernel, own, whole)
         self.fill(self.parameters.flat, dict(self._initial()))
-        if not isinstance(features, SparseInput):
-            if program.trained_features:
-                kernel.copy(features, self.parameters[FEATURES])
-            constants = _constants(scheme, kernel, program, features)
-
-        memory = [scheme.empty(v.place, v.width, v.exchanged) for v in program.buffers]
-        kept: dict[tuple[int, str], Any] = {}
-
-        def binding(buffers: Mapping[int, int]) -> Binding:
-            places = {value: program.values[value].place for value in buffers}
-            matrices = constants | {v: memory[b].at(places[v]) for v, b in buffers.items()}
-            views = self.parameters, self.gradients
-            facts = scheme, kernel, program, config.train.seed, n
-            return Binding(*facts, *views, matrices, kept, sparse=sparse)
-
-        training, evaluation = (
-            binding(program.training_buffers), binding(program.evaluation_buffers),
-        )  # fmt: skip
-        self._forward = _bind(training, program.forward)
-        self._backward = _bind(training, program.backward)
-        self._evaluation = _bind(evaluation, program.evaluation)
-        self._logits = training.array(program.logits)
-        self.output_grad = training.array(program.logits_grad)
-        self._outputs = [evaluation.array(value) for value in program.outputs]
-        # How many steps lead to each layer's output.
-        written = [step.writes for step in program.evaluation]
-        self._steps = [written.index(v) + 1 if v in written else 0 for v in program.outputs]
+        if program.trained_features:
+            assert not isinstance(features, SparseInput)
+            kernel.copy(features, self.parameters[FEATURES])
+        views = self.parameters, self.gradients
+        self._passes = Passes(
+            scheme, kernel, program, config.train.seed, n, features, *views, kinds
+        )
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -123,6 +186,11 @@ class Model:
         """Where the output of a layer is, from 1."""
         return self.program.values[self.program.outputs[layer - 1]].place
 
+    @property
+    def output_grad(self) -> Array:
+        """Where the gradient of the loss with respect to the logits belongs."""
+        return self._passes.output_grad
+
     def forward(self, epoch: int | None = None, depth: int | None = None) -> Array:
         """Logits (rows, classes), or the output of layer ``depth``.
 
@@ -132,18 +200,12 @@ class Model:
             Training pass of that epoch, from 1, with its dropout; without it, an evaluation.
         """
         if epoch is not None:
-            for run in self._forward:
-                run(epoch)
-            return self._logits
-        layer = self.depth if depth is None else depth
-        for run in self._evaluation[: self._steps[layer - 1]]:
-            run(0)
-        return self._outputs[layer - 1]
+            return self._passes.forward(epoch)
+        return self._passes.evaluate(depth)
 
     def backward(self, epoch: int) -> None:
         """Gradients of the loss from its gradient in ``output_grad``, after ``forward(epoch)``."""
-        for run in self._backward:
-            run(epoch)
+        self._passes.backward(epoch)
 
     def products(self, backward: bool) -> list[Product]:
         """The scheme's products of one training (``backward``) or evaluation pass."""

@@ -60,6 +60,10 @@ class SparseInput:
         if sums is not None:
             self._kernel.column_sum(grad, sums)
 
+    def rows(self, chosen: np.ndarray) -> SparseInput:
+        """Some of the rows (local numbers), all of which are summed up for gradients."""
+        return SparseInput(self._kernel, self._phases, self._matrix[chosen], slice(None))
+
     def copy(self) -> SparseInput:
         """Another one with values of its own, for dropout to write; the pattern is shared."""
         other, matrix = copy.copy(self), self._matrix

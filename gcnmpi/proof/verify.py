@@ -20,6 +20,7 @@ import numpy as np
 from gcnmpi.core import rng
 from gcnmpi.core.config import Config
 from gcnmpi.core.precision import EXACT
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array
@@ -37,6 +38,7 @@ from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
+from partition.errors import UserError
 from partition.graph.graph import UNLABELLED, Graph
 from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import open_graph, read_partition
@@ -115,6 +117,11 @@ def verify(
     UserError
         As training does.
     """
+    if batches_of(config.train):
+        raise UserError(
+            "verify compares training on all vertices with one serial process",
+            "leave train.batches out",
+        )
     epochs = min(config.train.epochs, EPOCHS)
     short = dataclasses.replace(
         config.train, epochs=epochs, eval_every=config.train.eval_every or epochs

@@ -113,8 +113,9 @@ def _sections(run: RunFacts, key: str, group: str, with_curves: bool) -> Iterato
         yield Section(key + "time", "Time", text, figures=timed, tables=tables, group=group)
     sent = traffic_figures(run, key)
     notes = [] if run.pairs is not None or run.ranks == 1 else [
-        "Bytes from rank to rank are not known: the scheme moves them by collectives, the record "
-        "is of an earlier version, or there are more than 256 ranks."
+        "Bytes from rank to rank are not known: the scheme moves them by collectives, every "
+        "mini-batch sends other rows, there are more than 256 ranks, or the record is of an "
+        "earlier version."
     ]  # fmt: skip
     yield Section(key + "bytes", "Communication", _counted(run), figures=sent, notes=notes,
                   group=group)  # fmt: skip

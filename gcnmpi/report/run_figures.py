@@ -29,12 +29,12 @@ CURVES = 3 * COLOURS  # runs that are told apart in one figure
 # Computing in blues and greens, waiting in warm colours, what is beside the epochs in grey.
 PHASE_COLOURS = {
     "spmm": 0, "gemm": 4, "loss": 2, "update": 8, "other": 9, "pack": 6, "wait": 5, "reduce": 1,
-    "eval": 7, "checkpoint": 3,
+    "eval": 7, "checkpoint": 10, "sample": 3,
 }  # fmt: skip
 PHASE_NAMES = {
     "spmm": "sparse products", "gemm": "dense products", "loss": "loss", "update": "update",
     "other": "other", "pack": "packing", "wait": "waiting for rows", "reduce": "reduction",
-    "eval": "evaluation", "checkpoint": "checkpoints",
+    "eval": "evaluation", "checkpoint": "checkpoints", "sample": "sampling",
 }  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 ::
 
-    RUN/checkpoints/epoch-000123/
+    RUN/checkpoints/epoch-000123/       (epoch-000123+000045: and 45 batches of the next)
         manifest.json    of which run it is, and the checksums of the other files
         state.npz        weights, biases, moments of the optimizer, the best weights so far
         epochs.jsonl     what was recorded of each epoch, in its first bytes
@@ -85,7 +85,8 @@ def save(
     arrays : mapping of str to array
         "weights" and whatever else is to be kept, in the layout of ``model.parameters.flat``.
     facts : mapping
-        ``steps`` of the optimizer, and ``best``.
+        ``steps`` of the optimizer, and ``best``; of an epoch that is not complete, the ``batch``
+        that comes next, and the ``loss`` of those before it.
 
     Raises
     ------
@@ -93,7 +94,7 @@ def save(
         On all ranks, if it cannot be written; earlier checkpoints are unchanged.
     """
     comm, folder = problem.comm, out / files.FOLDER
-    temporary = folder / f".{files.name_of(history.last)}.tmp"
+    temporary = folder / f".{files.name_of(history.last, facts.get('batch', 0))}.tmp"
     whole = {name: model.whole(flat) for name, flat in arrays.items()}
     try:
         from_root(comm, lambda: files.make_folder(temporary))
@@ -211,7 +212,9 @@ def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str
     before : mapping
         The configuration as a record or a checkpoint keeps it.
     """
-    values, train = dict(_flat(before)), config.train
+    # Keys that an earlier version did not have stood for what is the default now.
+    values = dict(_flat(_plain(asdict(Config())))) | dict(_flat(before))
+    train = config.train
     # Where evaluations decide, it matters when they are made.
     decides = train.patience or train.schedule == "plateau"
     for name, value in _flat(_plain(asdict(config))):

@@ -66,8 +66,8 @@ class History:
 
     @property
     def last(self) -> int:
-        """The last epoch."""
-        return self._epochs[-1].epoch
+        """The last epoch; 0 if none is complete yet."""
+        return self._epochs[-1].epoch if self._epochs else 0
 
     def write(self, folder: Path) -> tuple[str, int, int, int]:
         """Put all epochs so far into a folder; returns the piece for its manifest."""
@@ -148,7 +148,7 @@ def finish(
     UserError
         If a file cannot be written.
     """
-    path = temporary.with_name(name_of(history.last))
+    path = temporary.with_name(name_of(history.last, facts.get("batch", 0)))
     state: dict[str, Any] = {
         f"{a}/{name}": v for a, parts in whole.items() for name, v in parts.items()
     }
@@ -304,8 +304,8 @@ def check(path: Path, pieces: Iterable[Sequence[Any]]) -> None:
 _BLOCK = 1 << 22
 
 
-def discard_after(out: Path, epoch: int) -> None:
-    """Remove the checkpoints of epochs that will be run again, or were damaged.
+def discard_after(out: Path, newest: Path) -> None:
+    """Remove the checkpoints after one, of what will be run again, or damaged ones.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def discard_after(out: Path, epoch: int) -> None:
         If one cannot be removed: a later launch would go on from it.
     """
     for path in stored(out / FOLDER):
-        if epoch_of(path) > epoch:
+        if place_of(path) > place_of(newest):
             with _moving(path):
                 shutil.rmtree(path)
 
@@ -358,8 +358,8 @@ def stored(folder: Path) -> list[Path]:
         if isinstance(error, FileNotFoundError) and not folder.is_symlink():
             return []
         raise unreadable(folder, error) from error
-    found = [folder / name for name in names if re.fullmatch(r"epoch-\d{6,}", name)]
-    return sorted(found, key=epoch_of, reverse=True)
+    found = [folder / name for name in names if _NAME.fullmatch(name)]
+    return sorted(found, key=place_of, reverse=True)
 
 
 def unreadable(path: Path, error: OSError) -> UserError:
@@ -371,14 +371,18 @@ def unreadable(path: Path, error: OSError) -> UserError:
     )
 
 
-def name_of(epoch: int) -> str:
-    """Name of the folder of a checkpoint."""
-    return f"epoch-{epoch:06d}"
+def name_of(epoch: int, batch: int = 0) -> str:
+    """Name of the folder of a checkpoint: after an epoch, and some batches of the next one."""
+    return f"epoch-{epoch:06d}" + (f"+{batch:06d}" if batch else "")
 
 
-def epoch_of(path: Path) -> int:
-    """The inverse of :func:`name_of`."""
-    return int(path.name.removeprefix("epoch-"))
+def place_of(path: Path) -> tuple[int, int]:
+    """The inverse of :func:`name_of`; (0, 0) of a folder that has another name."""
+    found = _NAME.fullmatch(path.name)
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
+
+
+_NAME = re.compile(r"epoch-(\d{6,})(?:\+(\d{6,}))?")
 
 
 def _checksum(facts: Mapping[str, Any]) -> int:

@@ -15,6 +15,7 @@ from threadpoolctl import threadpool_limits
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.halo.transports import usable
 from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
@@ -27,7 +28,7 @@ from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_core
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, usable_reduction
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.nn.describe import graph_of, network_of
-from gcnmpi.nn.model import Model
+from gcnmpi.nn.model import PASSES, Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
@@ -110,6 +111,10 @@ def open_problem(
         On all ranks, if the graph, the partition or the configuration do not fit together.
     """
     config = dataclasses.replace(config, graph=graph_of(config))
+    if trains and batches_of(config.train):
+        # A batch takes rows of H⁰, not of what M makes of it.
+        model = dataclasses.replace(config.model, cache_input=False)
+        config = dataclasses.replace(config, model=model)
     source, config = find_source(comm, graph, partition, config)
     with agreed(comm):
         network = network_of(config.model, *(widths or ends(config, source.stored.manifest)))
@@ -361,12 +366,25 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     return Targets(labels, masks, dict(zip(masks, counts.astype(int).tolist(), strict=True)))
 
 
-def make_model(problem: Problem) -> Model:
-    """The problem's network on its features, with initial parameters."""
+def make_model(
+    problem: Problem,
+    features: Array | SparseInput | None = None,
+    kinds: tuple[str, ...] = PASSES,
+) -> Model:
+    """The problem's network on its features, with initial parameters.
+
+    Parameters
+    ----------
+    features : array or SparseInput, optional
+        Where they are loaded already.
+    kinds : tuple of str
+        The passes that are needed.
+    """
     with problem.phases.as_one("load"):
+        features = load_features(problem) if features is None else features
         return Model(
             problem.scheme, problem.kernel, problem.network, problem.program, problem.config,
-            problem.stored.manifest.n, load_features(problem),
+            problem.stored.manifest.n, features, kinds,
         )  # fmt: skip
 
 

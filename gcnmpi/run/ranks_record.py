@@ -28,33 +28,36 @@ SAMPLES, NUMBERS = 16, 1024
 DIGITS = 3
 
 
-def ranks_record(problem: Problem, products: list[Product]) -> dict[str, Any]:
+def ranks_record(problem: Problem, products: list[Product] | None) -> dict[str, Any]:
     """What every rank holds and sends, for rank 0 to record; all ranks call it together.
 
     Parameters
     ----------
-    products : list of Product
-        Of an epoch.
+    products : list of Product or None
+        Of an epoch; None: it is one of mini-batches, which send other rows each.
 
     Returns
     -------
     dict
         ``rows``, ``entries``: one number per rank, as the scheme forecasts them;
         ``memory_forecast_bytes``; ``peers``, ``peer_rows``: for each rank those that it sends to in
-        an expand and how many rows, or None where the scheme has no plan of such an exchange or
+        an expand and how many rows, or None where no one plan serves all exchanges of an epoch or
         there are more than ``LISTED`` ranks; ``expand_row_bytes``, ``fold_row_bytes``: bytes of
         one such row in all exchanges of an epoch. Empty on other ranks.
     """
     comm, plan = problem.comm, problem.scheme.plan
     per_node = most_ranks_a_node(comm)
     sends: list[tuple[list[int], list[int]]] | None = None
-    if plan is not None and comm.size <= LISTED:
+    if plan is not None and products is not None and comm.size <= LISTED:
         mine = plan.send_peers.tolist(), np.diff(plan.send_offsets).tolist()
         sends = comm.gather(mine, root=0)
     if comm.rank:
         return {}
-    there, back = _row_bytes(problem, products)
-    return _forecast(problem, per_node) | {
+    there, back = _row_bytes(problem, products or [])
+    forecast = _forecast(problem, per_node)
+    if products is None:
+        forecast["memory_forecast_bytes"] = None  # it is that of all vertices at once
+    return forecast | {
         "peers": None if sends is None else [peers for peers, _ in sends],
         "peer_rows": None if sends is None else [rows for _, rows in sends],
         "expand_row_bytes": there,

@@ -36,7 +36,7 @@ from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.logs import LOGS, Log
 from gcnmpi.run.problem import Problem
-from gcnmpi.run.step import Step
+from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 
@@ -84,7 +84,9 @@ def tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
     for warning in warnings:
         print(f"warning: {warning}", file=sys.stderr, flush=True)
     if found is not None:
-        print(f"going on after epoch {found.facts['epoch']}, from {found.path}", file=sys.stderr)
+        epoch, batch = found.facts["epoch"], found.facts.get("batch", 0)
+        after = f"epoch {epoch}" + (f" and {batch} batches" if batch else "")
+        print(f"going on after {after}, from {found.path}", file=sys.stderr)
 
 
 class Recorder:
@@ -177,7 +179,7 @@ def open_record(
     if over and of_out and is_finished(out):
         return None
     start |= {"epoch": epoch, "checkpoint": str(found.path)}
-    checkpoint_files.discard_after(out, epoch)
+    checkpoint_files.discard_after(out, found.path)
     return str(continued_record(out, start, found.epochs))
 
 
@@ -189,7 +191,7 @@ def evaluates(config: TrainConfig, epoch: int) -> bool:
 
 def end_record(
     problem: Problem,
-    step: Step,
+    step: BaseStep,
     evaluation: Evaluation,
     epochs: Sequence[Epoch],
     before: int,
@@ -199,12 +201,13 @@ def end_record(
     comm, traffic, config, model = problem.comm, problem.traffic, problem.config.train, step.model
     run = [epoch.epoch for epoch in epochs[before:]]
     evaluations = sum(evaluates(config, number) for number in run)
-    predicted = _predicted(problem.scheme, step.products()) * len(run)
+    predicted = step.predicted(len(run))
     predicted_eval = _predicted(problem.scheme, evaluation.products()) * evaluations
     mine = {
         **_figures("", traffic["train"], predicted),
         **_figures("eval_", traffic["eval"], predicted_eval),
         "hidden": traffic.hidden("train"),
+        **step.counted(),
         "setup_bytes_sent": traffic["setup"].sent,
         "reduce_bytes": traffic["train_reduce"].sent,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 
+from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface import Array
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.nn.model import FEATURES
+from gcnmpi.nn.model import FEATURES, PASSES
 from gcnmpi.nn.optim import make_optimizer
 from gcnmpi.nn.program import Product
+from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made
 from gcnmpi.run.problem import (
     Problem,
@@ -22,12 +28,16 @@ from gcnmpi.run.problem import (
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 
 
-class Step:
-    """One epoch of training.
+class BaseStep(ABC):
+    """One epoch of training, on all vertices at once or on batches of them.
 
     Parameters
     ----------
     problem : Problem
+    features : array or SparseInput, optional
+        H⁰, where it is loaded already.
+    kinds : tuple of str
+        The passes of the model.
 
     Attributes
     ----------
@@ -37,67 +47,67 @@ class Step:
     optimizer : optimizer
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        features: Array | SparseInput | None = None,
+        kinds: tuple[str, ...] = PASSES,
+    ) -> None:
         kernel, train = problem.kernel, problem.config.train
         with agreed(problem.comm):
             check_trainable(problem.stored, problem.config)
-        self.model = model = make_model(problem)
+        self.model = model = make_model(problem, features, kinds)
         self.targets = load_targets(problem, model.place)
         self._problem = problem
         self.optimizer = make_optimizer(kernel, model.parameters, model.penalties(), train)
-        self._loss = self._make_loss()
         shared = model.gradients.shared
         self._sum = make_sum(problem, shared.stop - shared.start)
 
-    def products(self) -> list[Product]:
-        """The scheme's products and row operations of an epoch."""
-        return [*self.model.products(backward=True), *self._loss.products()]
+    @abstractmethod
+    def predicted(self, epochs: int) -> Volume:
+        """What this rank hands to MPI in so many epochs."""
 
-    def __call__(self, epoch: int, lr: float | None = None) -> float:
+    def counted(self) -> dict[str, int]:
+        """What this rank counted of batches, for the record."""
+        return {}
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How far an epoch got that was interrupted: its next ``batch``, the ``loss`` so far."""
+        return {}
+
+    def go_on(self, progress: Mapping[str, Any]) -> None:  # noqa: B027
+        """Continue, in the next call, where an interrupted epoch got to."""
+
+    def __call__(
+        self, epoch: int, lr: float | None = None, interrupt: Callable[[], bool] = lambda: False
+    ) -> float | None:
         """Run an epoch and return its loss, equal on every rank.
 
         Parameters
         ----------
         lr : float, optional
             The learning rate; ``train.lr`` without it.
+        interrupt : callable
+            Asked before each batch. Once it is true on one rank, the epoch is interrupted after
+            the batch on all, and None returned; the next call continues it.
         """
         problem = self._problem
         lr = problem.config.train.lr if lr is None else lr
         measured = epoch in (1, problem.config.train.epochs)
         during = problem.traffic.during("train", epoch, measured)
         with during, problem.phases("other"):
-            loss, gradient = self.gradient(epoch)
-            with problem.phases("update"):
-                self._clip(gradient)
-                self.optimizer.step(gradient, lr)
-                problem.kernel.finish()
-        return loss
+            return self._run(epoch, lr, interrupt)
 
-    def gradient(self, epoch: int) -> tuple[float, Array]:
-        """Loss and flat gradient at the model's weights, with the dropout of an epoch.
+    @abstractmethod
+    def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float | None:
+        """Compute an epoch, and update the weights."""
 
-        Returns
-        -------
-        loss : float
-        gradient : array
-            ``model.gradients.flat``, summed over ranks, without weight decay; overwritten by the
-            next call.
-        """
-        model, flat = self.model, self.model.gradients.flat
-        logits = model.forward(epoch)
-        with self._problem.phases("loss"):
-            loss = self._loss(logits, model.output_grad)
-        model.backward(epoch)
-        return self._sum(loss, flat[model.gradients.shared]), flat
-
-    def _make_loss(self) -> Loss:
-        problem, model = self._problem, self.model
-        made = Made(
-            problem.scheme, problem.kernel, model.place.layer, model.widths[-1], self.targets,
-            problem.config.task,
-        )  # fmt: skip
-        with agreed(problem.comm):
-            return task_of(problem.config).loss(made)
+    def _update(self, gradient: Array, lr: float) -> None:
+        with self._problem.phases("update"):
+            self._clip(gradient)
+            self.optimizer.step(gradient, lr)
+            self._problem.kernel.finish()
 
     def _clip(self, gradient: Array) -> None:
         """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""
@@ -135,3 +145,56 @@ class Step:
         if name != FEATURES:
             return True  # pieces of weights are on one rank each
         return self._problem.scheme.input_block(self.model.widths[0]).counts_entries
+
+
+class Step(BaseStep):
+    """One epoch on all vertices at once.
+
+    Parameters
+    ----------
+    problem : Problem
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem)
+        self._loss = self._make_loss()
+
+    def products(self) -> list[Product]:
+        """The scheme's products and row operations of an epoch."""
+        return [*self.model.products(backward=True), *self._loss.products()]
+
+    def predicted(self, epochs: int) -> Volume:
+        """What this rank hands to MPI in so many epochs."""
+        volumes = (self._problem.scheme.volume(*product) for product in self.products())
+        return sum(volumes, NOTHING) * epochs
+
+    def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float:
+        loss, gradient = self.gradient(epoch)
+        self._update(gradient, lr)
+        return loss
+
+    def gradient(self, epoch: int) -> tuple[float, Array]:
+        """Loss and flat gradient at the model's weights, with the dropout of an epoch.
+
+        Returns
+        -------
+        loss : float
+        gradient : array
+            ``model.gradients.flat``, summed over ranks, without weight decay; overwritten by the
+            next call.
+        """
+        model, flat = self.model, self.model.gradients.flat
+        logits = model.forward(epoch)
+        with self._problem.phases("loss"):
+            loss = self._loss(logits, model.output_grad)
+        model.backward(epoch)
+        return self._sum(loss, flat[model.gradients.shared]), flat
+
+    def _make_loss(self) -> Loss:
+        problem, model = self._problem, self.model
+        made = Made(
+            problem.scheme, problem.kernel, model.place.layer, model.widths[-1], self.targets,
+            problem.config.task,
+        )  # fmt: skip
+        with agreed(problem.comm):
+            return task_of(problem.config).loss(made)

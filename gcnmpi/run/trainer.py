@@ -14,6 +14,7 @@ import numpy as np
 from gcnmpi.core.config import TrainConfig
 from gcnmpi.core.record import Epoch
 from gcnmpi.core.task_config import chosen_metrics
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi.comm import agreed, from_root, maxima
 from gcnmpi.nn.metrics import LOWER_IS_BETTER
 from gcnmpi.nn.model import Model
@@ -21,6 +22,7 @@ from gcnmpi.nn.schedules import LearningRate
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
 from gcnmpi.run.run_record import (
@@ -31,7 +33,7 @@ from gcnmpi.run.run_record import (
     start_record,
     tell,
 )
-from gcnmpi.run.step import Step
+from gcnmpi.run.step import BaseStep, Step
 from gcnmpi.run.weights import save_weights
 from partition.errors import UserError
 
@@ -101,13 +103,13 @@ def train(
     start = start_record(problem, warnings)
     if comm.rank == 0:
         tell(found, warnings)
-    step = Step(problem)
+    step = BatchStep(problem) if batches_of(problem.config.train) else Step(problem)
     model = step.model
     evaluation = Evaluation(problem, model, step.targets)
     epochs, best = _restored(problem, step, found)
     rate, over = _replayed(config, epochs, best)
     history = checkpoint_files.History(epochs)
-    before, since = len(epochs), time.monotonic()
+    before, since, spent = len(epochs), time.monotonic(), 0.0
     kept = None if found is None else found.path
     file = None
     if out is not None:
@@ -118,6 +120,7 @@ def train(
         if best.epoch and best.flat is not None:
             arrays["best"] = best.flat
         facts = {
+            **step.progress,
             "steps": step.optimizer.steps,
             "best": {"epoch": best.epoch, "value": best.value},
             "versions": start["versions"],
@@ -125,25 +128,39 @@ def train(
         with problem.phases.as_one("checkpoint"), problem.traffic.during("checkpoint"):
             return checkpoint.save(problem, out, model, arrays, history, facts)  # type: ignore
 
+    def interrupt() -> bool:
+        """Whether an epoch of many batches is to be interrupted by a checkpoint."""
+        minutes = (time.monotonic() - since) / 60
+        return out is not None and (stop() > 0 or 0 < config.checkpoint_minutes <= minutes)
+
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
     with quiet, recording(comm, file, logs, before) as write:
         write("start" if found is None else "resume", **start)
         if file is not None:
-            write("ranks", **ranks_record(problem, step.products()))
+            products = step.products() if isinstance(step, Step) else None
+            write("ranks", **ranks_record(problem, products))
         with agreed(comm):
             write.check()
         samples = PhaseSamples(problem, before)
         while not over:
             number, began = len(epochs) + 1, time.perf_counter()
-            value = step(number, rate(number))
-            seconds = time.perf_counter() - began
+            value = step(number, rate(number), interrupt)
+            seconds = spent + time.perf_counter() - began
             minutes = (time.monotonic() - since) / 60
             # One reduction lets all ranks decide alike.
             seconds, signal, minutes, failed = maxima(comm, seconds, stop(), minutes, write.failed)
             if failed:
                 with agreed(comm):
                     write.check()
+            if value is None:  # a signal, or a checkpoint that is due, between two batches
+                spent, kept, since = seconds, save(), time.monotonic()
+                if signal:
+                    end = {"epoch": len(epochs), "signal": int(signal), "checkpoint": kept.name}
+                    write("stop", **end)
+                    return Result(epochs, model, best, end, stopped=True)
+                continue
+            spent = 0.0
             if not np.isfinite(value):
                 error = UserError(f"the loss is {value} in epoch {number}", "lower train.lr")
                 with agreed(comm):
@@ -200,7 +217,7 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
 
 
 def _restored(
-    problem: Problem, step: Step, found: checkpoint.Checkpoint | None
+    problem: Problem, step: BaseStep, found: checkpoint.Checkpoint | None
 ) -> tuple[list[Epoch], Best]:
     """Epochs and best weights so far; the step gets its weights and the optimizer its moments."""
     flat = step.model.parameters.flat
@@ -218,6 +235,7 @@ def _restored(
     with problem.phases.as_one("checkpoint"):
         checkpoint.restore(problem, found, step.model, arrays)
     step.optimizer.steps = found.facts["steps"]
+    step.go_on(found.facts)
     return list(found.epochs), best
 
 

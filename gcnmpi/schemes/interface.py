@@ -203,6 +203,8 @@ class Entry:
         ``forecast(config, size, facts)``: the scheme on paper; ``config`` as for ``parts``.
     gives_rows : bool
         Whether it can give whole rows of neighbours, which attention and maxima need.
+    cuts_batches : bool
+        Whether mini-batches can be cut out of what it loads.
     """
 
     load: Callable[[Runtime, Source, Config, Demand], Scheme]
@@ -210,6 +212,7 @@ class Entry:
     variants: Callable[[SchemeConfig, int], list[SchemeConfig]]
     forecast: Callable[[SchemeConfig, int, Facts], Forecast]
     gives_rows: bool = False
+    cuts_batches: bool = False
 
 
 def refuse_to_add(name: str, accumulate: bool) -> None:

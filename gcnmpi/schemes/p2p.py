@@ -44,32 +44,10 @@ from gcnmpi.schemes.forecast import (
     whole_row_work,
 )
 from gcnmpi.schemes.interface import Entry
-from gcnmpi.schemes.row_scheme import RowScheme
+from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from partition.graph.graph import entry_values, row_sums, with_loops
 
 NO_PACKINGS: Sequence[sp.csr_array | None] = (None, None)  # rows are sent as they are
-
-
-@dataclass(frozen=True)
-class Laid:
-    """A rank's rows of M, and the exchange that serves them.
-
-    Attributes
-    ----------
-    facts : Facts
-    rows : OwnRows
-    plan : Plan
-    forward : (nown, nown + nhalo) csr_array
-        Own rows of M over local columns.
-    backward : csr_array or None
-        The same of Mᵀ; ``forward`` itself where they are equal. None: products with Mᵀ fold.
-    """
-
-    facts: Facts
-    rows: loading.OwnRows
-    plan: Plan
-    forward: sp.csr_array
-    backward: sp.csr_array | None
 
 
 def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Laid:
@@ -130,6 +108,7 @@ def load(
     """Bring every row of M to its owner, and make what multiplies with it."""
     comm, max_bytes = runtime.comm, config.loading.max_buffer_mb * 2**20
     laid, packings = lay_out(runtime, source, config, demand), NO_PACKINGS
+    by_rows = laid if demand.batches else None
     if laid.facts.mixed and demand.products:
         laid, packings = mix(comm, laid, max_bytes)
     plan, facts = laid.plan, laid.facts
@@ -147,7 +126,7 @@ def load(
         halo = ExchangedHalo(runtime, products, laid.forward, ids)
     return RowScheme(
         runtime, options, laid.rows,
-        products, operands, forecast, max_bytes, halo=halo, plan=plan,
+        products, operands, forecast, max_bytes, halo=halo, plan=plan, laid=by_rows,
     )  # fmt: skip
 
 
@@ -251,6 +230,7 @@ ENTRY = Entry(
     variants,
     lambda config, size, facts: P2PForecast(size, facts),
     gives_rows=True,
+    cuts_batches=True,
 )
 
 

@@ -7,9 +7,11 @@ They differ in how the rows of others get to where they are multiplied, which is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import scipy.sparse as sp
 
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
@@ -17,16 +19,38 @@ from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface import Array
-from gcnmpi.layout.loading import Readable
+from gcnmpi.layout.loading import OwnRows, Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, slice_of
-from gcnmpi.schemes.forecast import Forecast
+from gcnmpi.schemes.forecast import Facts, Forecast
 from gcnmpi.schemes.whole_rows import WholeRows
 
 Operand = TypeVar("Operand")
 Operand_in = TypeVar("Operand_in", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Laid:
+    """A rank's rows of M, and the exchange that serves them.
+
+    Attributes
+    ----------
+    facts : Facts
+    rows : OwnRows
+    plan : Plan
+    forward : (nown, nown + nhalo) csr_array
+        Own rows of M over local columns.
+    backward : csr_array or None
+        The same of Mᵀ; ``forward`` itself where they are equal. None: products with Mᵀ fold.
+    """
+
+    facts: Facts
+    rows: OwnRows
+    plan: Plan
+    forward: sp.csr_array
+    backward: sp.csr_array | None
 
 
 class Rows(Protocol):
@@ -81,6 +105,8 @@ class RowScheme(WholeRows, Generic[Operand]):
         Whole rows of neighbours.
     plan : Plan or None
         As the interface says.
+    laid : Laid or None
+        What mini-batches are cut out of (:mod:`gcnmpi.schemes.sampled`), where they will be.
     """
 
     def __init__(
@@ -97,13 +123,14 @@ class RowScheme(WholeRows, Generic[Operand]):
         complete_on: int | None = None,
         halo: Halo | None = None,
         plan: Plan | None = None,
+        laid: Laid | None = None,
     ) -> None:
         super().__init__(runtime)
         self.name, self._options = options["name"], options
         self._rows, self._forecast = rows, forecast
         self._products, self._operands = products, operands
         self._replicas, self._complete_on, self._max_bytes = replicas, complete_on, max_bytes
-        self.halo, self.plan = halo, plan
+        self.halo, self.plan, self.laid = halo, plan, laid
         self._vertices = rows.vertices
         if replicas is not None:
             self.summed = slice_of(len(rows.vertices), rows.copy, replicas.size)

@@ -24,11 +24,11 @@ Examples:
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 @click.option(
     "--sampler",
-    metavar="|".join(SAMPLERS),
+    metavar="|".join(name for name in SAMPLERS if name != "cluster"),
     default="vertex",
     show_default=True,
-    help="vertex: the subgraph that uniformly drawn vertices induce; neighbor: seed vertices and "
-    "some neighbours of each, layer by layer.",
+    help="vertex: the subgraph that uniformly drawn vertices induce; neighbor, labor: seed "
+    "vertices and some neighbours of each, layer by layer.",
 )
 @click.option(
     "--batch",
@@ -41,13 +41,19 @@ Examples:
     "--fanouts",
     metavar="F,F…",
     default="",
-    help="neighbor: neighbours per vertex for each layer, that of the seeds first; -1: all.  "
+    help="neighbor, labor: neighbours per vertex for each layer, that of the seeds first; -1: all. "
     "[default: 10,10]",
 )
 @click.option(
     "--batches", type=int, default=1000, show_default=True, help="Number of mini-batches."
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the mini-batches.")
+@click.option(
+    "--as-trained",
+    is_flag=True,
+    help="The batches of a run with this train.seed, in their order; neighbor and labor draw seeds "
+    "among the training vertices.",
+)
 @direction_option("Direction of the aggregation.  [default: the graph's]")
 @json_option
 def simulate(graph: Path, names: tuple[str, ...], as_json: bool, **options: Any) -> None:

@@ -12,20 +12,22 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import Graph, columns
-from partition.graph.hashing import key, mixed, permuted
+from partition.graph.hashing import key, permuted
 from partition.registry import Registry
 
 SAMPLERS = Registry(
     "sampler",
     {
         "vertex": "partition.graph.sampling:VertexSampler",
-        "neighbor": "partition.graph.sampling:NeighborSampler",
+        "neighbor": "partition.graph.neighbor_sampling:NeighborSampler",
+        "labor": "partition.graph.neighbor_sampling:LaborSampler",
+        "cluster": "partition.graph.sampling:ClusterSampler",
     },
 )
 # Batches for different purposes are unrelated even under one seed (see stream_seed).
@@ -49,6 +51,70 @@ class Pattern:
     columns: np.ndarray
     indptr: np.ndarray
     rows: np.ndarray
+
+
+class Sampler(Protocol):
+    """What decides who is in a batch, and which entries of M it keeps.
+
+    Attributes
+    ----------
+    side : {"columns", "rows"}
+        Which form of M :meth:`patterns` takes.
+    layered : bool
+        Whether each layer keeps entries of its own, beginning with the rows of seeds.
+    """
+
+    side: ClassVar[str]
+    layered: ClassVar[bool]
+
+    @property
+    def n(self) -> int:
+        """What batches are drawn from: so many vertices, or clusters."""
+
+    @property
+    def size(self) -> int:
+        """How many of these a batch has."""
+
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        """Neighbours per row for each layer, that of the seeds first; empty: layers are alike."""
+
+    @property
+    def batches(self) -> int:
+        """Batches in an epoch; the last may be smaller than the others."""
+
+    def count(self, batch: int) -> int:
+        """How many of the n a batch has."""
+
+    def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
+        """Whether each of ``vertices`` is in a batch, or one of its seeds: bool."""
+
+    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
+        """The batch of an epoch for which :meth:`contains` is true of each of ``vertices``."""
+
+    def members(self, epoch: int, batch: int) -> np.ndarray:
+        """All vertices for which :meth:`contains` is true, increasing."""
+
+    def entries(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which entries of M a layer keeps, bool, and by what the values of these are multiplied.
+
+        The expectation of the product of a row with H is that of the whole row.
+
+        Parameters
+        ----------
+        hop : int
+            0 for the layer of the seeds.
+        row, column : (m,) integers
+            Global row and column of each entry: whole rows of the batch, the entries of a row
+            together.
+        """
+
+    def patterns(
+        self, indptr: np.ndarray, other: np.ndarray, epoch: int, batch: int
+    ) -> list[Pattern]:
+        """The exchanges of a mini-batch, one for each pattern that its layers have."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +142,16 @@ class VertexSampler:
     seed: int
     fanouts: tuple[int, ...] = ()
     side: ClassVar[str] = "columns"
+    layered: ClassVar[bool] = False
 
     @property
     def batches(self) -> int:
         """Batches in an epoch; the last may be smaller than the others."""
         return -(-self.n // self.size)
+
+    def count(self, batch: int) -> int:
+        """How many vertices a batch has."""
+        return min(self.size, self.n - batch * self.size)
 
     def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
         """Whether each of ``vertices`` (any shape, global numbers) is in a batch: bool."""
@@ -96,6 +167,29 @@ class VertexSampler:
         places = np.arange(batch * self.size, min((batch + 1) * self.size, self.n))
         return np.sort(permuted(places, self.n, key(self.seed, epoch), inverse=True))
 
+    def entries(
+        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which entries of M a batch keeps, and by what their values are multiplied.
+
+        Given that i is in a batch of s vertices, j is with probability (s − 1) / (n − 1). Divided
+        by that, a row's product with the batch's rows of H has the expectation of its product with
+        all of them (the aggregator's normalisation of Zeng et al. 2020, for this sampler).
+
+        Parameters
+        ----------
+        row, column : (m,) integers
+            Global row and column of all entries of rows of the batch.
+
+        Returns
+        -------
+        kept : (m,) bool
+        factor : (kept,) float64
+        """
+        kept = self.contains(epoch, batch, column)
+        factor = (self.n - 1) / max(1, self.count(batch) - 1)
+        return kept, np.where(row[kept] == column[kept], 1.0, factor)
+
     def patterns(
         self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
     ) -> list[Pattern]:
@@ -106,115 +200,87 @@ class VertexSampler:
         indptr, rows
             M by columns: :func:`sides` of the graph.
         """
-        chosen = self.members(epoch, batch)
-        place, counts = segments(indptr, chosen)
-        row = rows[place]
-        inside = np.zeros(self.n, bool)
-        inside[chosen] = True
-        kept = inside[row]
-        column = np.repeat(np.arange(len(chosen)), counts)[kept]
-        return [Pattern(chosen, pointers(np.bincount(column, minlength=len(chosen))), row[kept])]
+        return [_induced(indptr, rows, self.members(epoch, batch), self.n)]
 
 
 @dataclass(frozen=True)
-class NeighborSampler:
-    """Seed vertices, and a bounded number of neighbours of each, layer by layer.
+class ClusterSampler:
+    """The subgraph that some clusters induce: parts of a finer partition (Chiang et al. 2019).
 
-    The seeds are a batch of :class:`VertexSampler`. Layer by layer, starting with the last of
-    the network, each row of the frontier keeps its diagonal entry and at most ``fanouts[h]`` of its
-    other entries of M, those with the smallest hash of (seed, epoch, batch, h, row, column); what
-    it reads joins the frontier of the layer before (Hamilton et al. 2017).
+    A batch of clusters is one of :class:`VertexSampler` among the clusters.
 
     Attributes
     ----------
-    n, size, seed
-        As for :class:`VertexSampler`; ``size`` counts the seeds.
-    fanouts : tuple of int
-        Neighbours per row for each layer, that of the seeds first; −1 keeps all.
+    n : int
+        Clusters.
+    size : int
+        Clusters in a batch.
+    clusters : (vertices,) integers
+        The cluster of every vertex.
     """
 
     n: int
     size: int
     seed: int
-    fanouts: tuple[int, ...] = (10, 10)
-    side: ClassVar[str] = "rows"
+    clusters: np.ndarray
+    fanouts: tuple[int, ...] = ()
+    side: ClassVar[str] = "columns"
+    layered: ClassVar[bool] = False
 
     @property
     def batches(self) -> int:
         """Batches in an epoch; the last may be smaller than the others."""
-        return self._seeds.batches
+        return self._drawn.batches
+
+    def count(self, batch: int) -> int:
+        """How many clusters a batch has."""
+        return self._drawn.count(batch)
 
     def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
-        """Whether each of ``vertices`` is a seed of a batch: bool."""
-        return self._seeds.contains(epoch, batch, vertices)
+        """Whether each of ``vertices`` is in a batch: bool."""
+        return self._drawn.contains(epoch, batch, self.clusters[vertices])
+
+    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
+        """The batch of an epoch that each of ``vertices`` is in, int64."""
+        return self._drawn.batch_of(epoch, self.clusters[vertices])
 
     def members(self, epoch: int, batch: int) -> np.ndarray:
-        """The seeds of a batch, increasing."""
-        return self._seeds.members(epoch, batch)
+        """All vertices of a batch, increasing."""
+        return np.flatnonzero(np.isin(self.clusters, self._drawn.members(epoch, batch)))
 
-    def kept(
+    def entries(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
-    ) -> np.ndarray:
-        """Which entries of M a layer keeps: bool.
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Which entries of M a batch keeps, and by what their values are multiplied.
 
-        Parameters
-        ----------
-        hop : int
-            0 for the layer of the seeds.
-        row, column : (m,) integers
-            Global row and column of each entry: whole rows, the entries of a row together, in
-            any order.
+        By 1 within a cluster; between two of C clusters, of which a batch has q, by
+        (C − 1) / (q − 1). With q = 1 no such entry is ever kept, and products are those of the
+        clusters alone.
         """
-        fanout = self.fanouts[hop]
-        if fanout < 0:
-            return np.ones(len(row), bool)
-        proper = np.flatnonzero(row != column)
-        everything = len(row)
-        row, column = row[proper], column[proper]
-        sizes = _run_lengths(row)
-        long = np.repeat(sizes > fanout, sizes)
-        row, column, sizes = row[long], column[long], sizes[sizes > fanout]
-        base = key(self.seed, epoch, batch, hop)
-        code = mixed(mixed(row, base) ^ column.astype(np.uint64), base)
-        chosen = np.ones(len(proper), bool)
-        chosen[long] = _smallest(code, row, column, sizes, fanout)
-        kept = np.ones(everything, bool)
-        kept[proper] = chosen
-        return kept
+        kept = self.contains(epoch, batch, column)
+        factor = (self.n - 1) / max(1, self.count(batch) - 1)
+        within = self.clusters[row[kept]] == self.clusters[column[kept]]
+        return kept, np.where(within, 1.0, factor)
 
     def patterns(
-        self, indptr: np.ndarray, indices: np.ndarray, epoch: int, batch: int
+        self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
     ) -> list[Pattern]:
-        """The exchanges of a mini-batch, one per layer, that of the seeds first.
-
-        Parameters
-        ----------
-        indptr, indices
-            M by rows: :func:`sides` of the graph.
-        """
-        frontier = self.members(epoch, batch)
-        found = []
-        for hop in range(len(self.fanouts)):
-            place, counts = segments(indptr, frontier)
-            row, column = np.repeat(frontier, counts), indices[place].astype(np.int64)
-            kept = self.kept(epoch, batch, hop, row, column)
-            row, column = row[kept], column[kept]
-            reached = np.union1d(frontier, column)
-            order = np.argsort(column, kind="stable")
-            column = np.searchsorted(reached, column[order])
-            sizes = np.bincount(column, minlength=len(reached))
-            found.append(Pattern(reached, pointers(sizes), row[order]))
-            frontier = reached
-        return found
+        """The exchange of every layer of a mini-batch: one pattern, since all layers share it."""
+        return [_induced(indptr, rows, self.members(epoch, batch), len(self.clusters))]
 
     @property
-    def _seeds(self) -> VertexSampler:
+    def _drawn(self) -> VertexSampler:
         return VertexSampler(self.n, self.size, self.seed)
 
 
 def make_sampler(
-    name: str, n: int, batch: int | str, seed: int, fanouts: str | Sequence[int] = ""
-) -> VertexSampler | NeighborSampler:
+    name: str,
+    n: int,
+    batch: int | str,
+    seed: int,
+    fanouts: str | Sequence[int] = "",
+    clusters: np.ndarray | None = None,
+) -> Sampler:
     """The sampler of that name in ``SAMPLERS``, its arguments checked.
 
     Parameters
@@ -224,6 +290,8 @@ def make_sampler(
     fanouts : str or sequence of int
         "10,5": neighbours per row, layer by layer from the seeds on; −1 for all. Empty: the
         sampler's default; an error for a sampler without fan-outs.
+    clusters : (n,) integers, optional
+        The cluster of every vertex, for the sampler "cluster", whose batches are so many clusters.
 
     Raises
     ------
@@ -231,12 +299,19 @@ def make_sampler(
         If the name is unknown, the batch is not in 1..n, or the fan-outs are malformed.
     """
     kind = SAMPLERS.get(name)
+    if kind is ClusterSampler:
+        if clusters is None:
+            raise UserError("the sampler 'cluster' needs a partition into clusters")
+        n = int(clusters.max(initial=0)) + 1
     size = batch_size(batch, n)
     if not 0 <= seed < 2**64:
         raise UserError(f"seed {seed} is outside 0..2^64-1")
     counts = parse_fanouts(fanouts)
     if counts and not kind.fanouts:
         raise UserError(f"the sampler {name!r} has no fan-outs, {fanouts!r} was given")
+    if kind is ClusterSampler:
+        assert clusters is not None
+        return ClusterSampler(n, size, seed, clusters)
     return kind(n, size, seed, counts or kind.fanouts)
 
 
@@ -305,36 +380,6 @@ def stream_seed(seed: int, purpose: int) -> int:
     return seed if purpose == TRAINING else key(seed, purpose)
 
 
-def _smallest(
-    code: np.ndarray, row: np.ndarray, column: np.ndarray, sizes: np.ndarray, count: int
-) -> np.ndarray:
-    """Which entries have one of the ``count`` smallest codes of their row (of more entries)."""
-    if not len(code):
-        return np.zeros(0, bool)
-    # Of a long row sort only what is below a code that some more than ``count`` entries are below;
-    # where fewer than ``count`` turn out to be, sort all of the row.
-    share = np.minimum((count + 4 * count**0.5 + 4) / sizes, 1.0 - 2**-11)
-    few = code < np.repeat((share * 2.0**64).astype(np.uint64), sizes)
-    starts = np.cumsum(sizes) - sizes
-    scarce = np.add.reduceat(few, starts, dtype=np.int64) < count
-    if scarce.any():
-        few |= np.repeat(scarce, sizes)
-
-    entry = np.flatnonzero(few)
-    entry = entry[np.lexsort((column[entry], code[entry], np.searchsorted(starts, entry, "right")))]
-    lengths = _run_lengths(row[entry])
-    rank = np.arange(len(entry)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    smallest = np.zeros(len(code), bool)
-    smallest[entry[rank < count]] = True
-    return smallest
-
-
-def _run_lengths(values: np.ndarray) -> np.ndarray:
-    """How often each value stands in a row: [4 4 7 4] → [2 1 1]."""
-    new = np.flatnonzero(values[1:] != values[:-1]) + 1
-    return np.diff(np.concatenate(([0], new, [len(values)]))) if len(values) else new
-
-
 def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where the entries of the chosen rows of a CSR pattern are, and how many each has."""
     counts = np.asarray(indptr[chosen + 1] - indptr[chosen], dtype=np.int64)
@@ -346,3 +391,20 @@ def segments(indptr: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.nda
 def pointers(sizes: np.ndarray) -> np.ndarray:
     """Where rows of these sizes start and end: one number more than sizes, int64."""
     return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))
+
+
+def run_lengths(values: np.ndarray) -> np.ndarray:
+    """How often each value stands in a row: [4 4 7 4] → [2 1 1]."""
+    new = np.flatnonzero(values[1:] != values[:-1]) + 1
+    return np.diff(np.concatenate(([0], new, [len(values)]))) if len(values) else new
+
+
+def _induced(indptr: np.ndarray, rows: np.ndarray, chosen: np.ndarray, n: int) -> Pattern:
+    """The pattern that vertices (increasing) induce, of M by columns."""
+    place, counts = segments(indptr, chosen)
+    row = rows[place]
+    inside = np.zeros(n, bool)
+    inside[chosen] = True
+    kept = inside[row]
+    column = np.repeat(np.arange(len(chosen)), counts)[kept]
+    return Pattern(chosen, pointers(np.bincount(column, minlength=len(chosen))), row[kept])

@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.graph.graph import DIRECTIONS, Graph
+from partition.graph.graph import DIRECTIONS, UNLABELLED, Graph
 from partition.graph.metrics import pattern_exchange
-from partition.graph.sampling import SIMULATION, make_sampler, sides, stream_seed
+from partition.graph.sampling import (
+    SAMPLERS,
+    SIMULATION,
+    TRAINING,
+    make_sampler,
+    sides,
+    stream_seed,
+)
 from partition.graph.store import open_graph, read_partition
 
 FIGURES = ("volume", "max_send", "max_recv", "messages", "max_send_messages")
@@ -28,6 +35,7 @@ def simulate(
     batches: int = 1000,
     seed: int = 0,
     direction: str | None = None,
+    as_trained: bool = False,
 ) -> dict[str, Any]:
     """Draw mini-batches, the same for all partitions, and count what each exchanges.
 
@@ -42,6 +50,8 @@ def simulate(
         How many to draw.
     direction : {"in", "out"}, optional
         Direction of M; default: the graph's own.
+    as_trained : bool
+        Draw the batches of a run with this seed, from its first epoch on: what it counts.
 
     Returns
     -------
@@ -67,11 +77,16 @@ def simulate(
     if not names:
         raise UserError("no partition is named", "gcn-partition list shows what there is")
     graph = stored.graph
-    drawn = make_sampler(sampler, graph.n, batch, stream_seed(seed, SIMULATION), fanouts)
+    seeds = None
+    if as_trained and SAMPLERS.get(sampler).layered:
+        seeds = _training_vertices(graph)
+    purpose = TRAINING if as_trained else SIMULATION
+    many = graph.n if seeds is None else len(seeds)
+    drawn = make_sampler(sampler, many, batch, stream_seed(seed, purpose), fanouts)
     partitions = [read_partition(path, name) for name in dict.fromkeys(names)]
 
     parts = [(partition.parts, partition.k) for partition in partitions]
-    entries, figures = draw(graph, drawn, parts, batches, direction)
+    entries, figures = draw(graph, drawn, parts, batches, direction, as_trained, seeds)
     rows = []
     for partition, counted in zip(partitions, figures, strict=True):
         facts = {key: getattr(partition, key) for key in ("name", "model", "k")}
@@ -95,8 +110,17 @@ def draw(
     partitions: Sequence[tuple[np.ndarray, int]],
     batches: int,
     direction: str,
+    as_trained: bool = False,
+    seeds: np.ndarray | None = None,
 ) -> tuple[float, np.ndarray]:
     """Count ``batches`` mini-batches under each (parts, k).
+
+    Parameters
+    ----------
+    as_trained : bool
+        Those of a run, in their order; otherwise independent draws of whole size.
+    seeds : (seeds,) integers, optional
+        The vertices among which the sampler draws seeds.
 
     Returns
     -------
@@ -108,8 +132,11 @@ def draw(
     figures = np.zeros((len(partitions), len(FIGURES), batches), np.int64)
     entries = 0
     for number in range(batches):
-        # The first batch of every epoch: independent draws of whole size.
-        for pattern in sampler.patterns(*side, number, 0):
+        # The first batches of epochs are independent draws of whole size.
+        epoch, batch = divmod(number, sampler.batches) if as_trained else (number, 0)
+        place = (epoch + as_trained, batch)  # a run counts its epochs from 1
+        more = () if seeds is None else (seeds,)
+        for pattern in sampler.patterns(*side, *place, *more):
             entries += len(pattern.rows)
             for counted, (parts, k) in zip(figures, partitions, strict=True):
                 owners = parts[pattern.columns]
@@ -120,6 +147,14 @@ def draw(
                     sent.sum(), sent.max(), received.max(), messages.sum(), messages.max(),
                 )  # fmt: skip
     return entries / batches, figures
+
+
+def _training_vertices(graph: Graph) -> np.ndarray:
+    """Those with a label in the training mask, or all with a label if there is no mask."""
+    train = np.ones(graph.n, bool) if "train" not in graph.masks else graph.masks["train"]
+    if graph.labels is not None:
+        train = train & (np.asarray(graph.labels) != UNLABELLED)
+    return np.flatnonzero(train)
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:

@@ -6,6 +6,7 @@ import resource
 import signal
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,6 +55,17 @@ def read(path):
     return files.read_state(path, facts)
 
 
+def test_checkpoints_in_the_middle_of_an_epoch_are_in_order(tmp_path):
+    names = [files.name_of(*place) for place in ((2, 0), (1, 900), (1, 30), (1, 0), (0, 7))]
+    assert names[1] == "epoch-000001+000900"
+    for name in reversed(names):
+        (tmp_path / files.FOLDER / name).mkdir(parents=True)
+    (tmp_path / files.FOLDER / "epoch-1+2").mkdir()
+    assert [path.name for path in files.stored(tmp_path / files.FOLDER)] == names
+    files.discard_after(tmp_path, Path(names[2]))
+    assert [path.name for path in files.stored(tmp_path / files.FOLDER)] == names[2:]
+
+
 def test_what_was_written_is_read(tmp_path):
     path = write(tmp_path, 3)
     assert path == tmp_path / "checkpoints" / "epoch-000003"
@@ -77,8 +89,8 @@ def test_the_newest_two_are_kept_and_nothing_else(tmp_path):
     write(tmp_path, 11)
     names = sorted(os.listdir(tmp_path / files.FOLDER))
     assert names == ["epoch-000010", "epoch-000011"]
-    assert [files.epoch_of(path) for path in files.stored(tmp_path / files.FOLDER)] == [11, 10]
-    files.discard_after(tmp_path, 10)
+    assert [files.place_of(path)[0] for path in files.stored(tmp_path / files.FOLDER)] == [11, 10]
+    files.discard_after(tmp_path, Path(files.name_of(10)))
     assert os.listdir(tmp_path / files.FOLDER) == ["epoch-000010"]
 
 
@@ -154,7 +166,7 @@ def test_checkpoints_append_to_the_epochs_of_the_one_before_the_last(tmp_path):
         path = save()
         inodes.append((path / "epochs.jsonl").stat().st_ino)
         for kept in files.stored(path.parent):
-            assert read(kept)[0] == epochs(files.epoch_of(kept))
+            assert read(kept)[0] == epochs(files.place_of(kept)[0])
     assert inodes[2:] == inodes[:2] * 3
     # Whatever somebody does to those files: a checkpoint is whole when it has been written.
     for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(b"{")):
@@ -211,7 +223,7 @@ def test_checkpoints_that_cannot_be_read_are_not_taken_for_none(tmp_path, monkey
         assert not isinstance(caught.value, files.DamagedError), name
     monkeypatch.setattr("shutil.rmtree", broken)
     with pytest.raises(UserError, match="cannot rename the old"):
-        files.discard_after(tmp_path, 1)
+        files.discard_after(tmp_path, Path(files.name_of(1)))
 
 
 @pytest.mark.parametrize(

@@ -157,10 +157,63 @@ def test_entries_are_kept_whatever_their_order_and_whoever_has_the_other_rows():
     assert [np.count_nonzero(kept & proper & (row == v)) for v in (5, 900, 17)] == [3, 2, 3]
 
 
+@pytest.mark.parametrize("fanout", [1, 3, 8, -1])
+def test_labor_keeps_a_column_for_all_rows_of_one_length_or_for_none(fanout):
+    sampler = make_sampler("labor", 60, 10, 5, (fanout,))
+    row, column = np.repeat(np.arange(20), 40), np.tile(np.arange(20, 60), 20)
+    kept = np.array([sampler.kept(epoch, 0, 0, row, column) for epoch in range(500)])
+    by_row = kept.reshape(500, 20, 40)
+    assert (by_row == by_row[:, :1]).all()
+    mean = 40 if fanout < 0 else fanout
+    assert abs(by_row[:, 0].sum(1).mean() - mean) <= 4 * np.sqrt(mean * (1 - mean / 40) / 500)
+    short = sampler.kept(0, 0, 0, np.zeros(3, int), np.array([0, 5, 9]))
+    assert short[0]  # the diagonal
+    assert short.all() or fanout == 1
+
+
+@pytest.mark.parametrize("name", list(SAMPLERS))
+def test_the_mean_of_sampled_products_is_the_product(name):
+    graph = random_graph(40, 300, seed=3)
+    matrix = aggregation_matrix(graph, "in", normalize="row").tocsr()
+    x = np.random.default_rng(0).standard_normal(40)
+    fanouts = (2,) if name in ("neighbor", "labor") else ""
+    sampler = make_sampler(name, 40, 9, 1, fanouts, clusters=np.arange(40) // 3)
+    row, column = np.repeat(np.arange(40), np.diff(matrix.indptr)), matrix.indices
+    sums, squares, counts = np.zeros((3, 40))
+    for epoch in range(800):
+        inside = sampler.contains(epoch, 0, np.arange(40))
+        present = np.ones(40, bool) if sampler.layered else inside
+        kept, factor = sampler.entries(epoch, 0, 0, row, column)
+        values = matrix.data[kept] * factor * x[column[kept]]
+        product = np.bincount(row[kept], values, minlength=40)[present]
+        sums[present] += product
+        squares[present] += product**2
+        counts += present
+    mean = sums / counts
+    error = np.sqrt(np.maximum(squares / counts - mean**2, 0) / counts)
+    assert (np.abs(mean - matrix @ x) <= 4.5 * error + 1e-12).all()
+    assert error.max() > 0
+
+
+def test_clusters():
+    clusters = np.arange(30) % 6
+    sampler = make_sampler("cluster", 30, 2, 0, clusters=clusters)
+    assert (sampler.n, sampler.batches, sampler.count(2)) == (6, 3, 2)
+    batches = [sampler.members(4, t) for t in range(3)]
+    assert np.array_equal(np.sort(np.concatenate(batches)), np.arange(30))
+    for t, batch in enumerate(batches):
+        assert len(np.unique(clusters[batch])) == 2
+        assert np.array_equal(np.flatnonzero(sampler.contains(4, t, np.arange(30))), batch)
+    with pytest.raises(UserError, match="needs a partition into clusters"):
+        make_sampler("cluster", 30, 2, 0)
+    with pytest.raises(UserError, match="a batch of 7"):
+        make_sampler("cluster", 30, 7, 0, clusters=clusters)
+
+
 def test_graphs_without_arcs():
     graph = from_arcs(5, [])
     for name in SAMPLERS:
-        sampler = make_sampler(name, 5, 2, 0)
+        sampler = make_sampler(name, 5, 2, 0, clusters=np.arange(5))
         for pattern in sampler.patterns(*sides(graph, "in", sampler.side), 0, 0):
             assert len(pattern.columns) == 2
             assert pattern.indptr.tolist() == [0, 0, 0]

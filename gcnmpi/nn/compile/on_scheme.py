@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gcnmpi.core.config import Config
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
@@ -39,5 +40,12 @@ def program_on(
             f"{config.scheme.name!r} does not bring together",
             f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
         )
+    batches = trains and batches_of(config.train) is not None
+    if batches and not entry.cuts_batches:
+        able = [name for name in SCHEMES if SCHEMES.get(name).cuts_batches]
+        raise UserError(
+            f"train.batches: scheme {config.scheme.name!r} does not train on mini-batches",
+            f"use scheme.name = {' or '.join(able)}",
+        )
     needs = program.needs_products, program.needs_halo
-    return program, Demand(program.depth, *needs, transposed=trains)
+    return program, Demand(program.depth, *needs, transposed=trains, batches=batches)

@@ -26,13 +26,14 @@ class Targets:
         Class of each vertex, −1 where it has none; or numbers, NaN where unknown, in the columns of
         the output that this rank has.
     masks : mapping of "train" / "val" / "test" to (rows,) bool
-    counts : mapping of the same names to int
-        How many labels all ranks have in a mask: vertices, or numbers that are known.
+    counts : mapping of the same names to numbers
+        How many labels all ranks have in a mask: vertices, or numbers that are known. Of a batch
+        that is a sample of vertices, how many it has in expectation.
     """
 
     labels: np.ndarray
     masks: Mapping[str, np.ndarray]
-    counts: Mapping[str, int]
+    counts: Mapping[str, float]
 
 
 class Loss(Protocol):

@@ -3,7 +3,8 @@
 Usage: network_cases.py CASES.json OUT.json
 
 CASES.json holds {"graph", "cases": list of {"name", "partition", "settings"}}; OUT.json gets for
-each name {"error", "losses", "traffic": pairs of what was counted and predicted}.
+each name {"error", "losses", "traffic": pairs of what was counted and predicted} and what was
+counted of mini-batches.
 """
 
 import json
@@ -38,6 +39,7 @@ def main(comm):
         ]
         losses = [epoch.loss for epoch in result.epochs]
         found[case["name"]] = {"error": None, "losses": losses, "traffic": traffic}
+        found[case["name"]] |= {key: end[key] for key in end if key.startswith("batch")}
     if comm.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(found))
     return 0

@@ -1,0 +1,242 @@
+"""One epoch of training on mini-batches: for each, a part of the graph, a step, an update."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.train_config import batches_of, sampler_of
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.kernels.interface import Array
+from gcnmpi.layout.loading import load_parts
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.comm import agreed
+from gcnmpi.nn.instructions import products
+from gcnmpi.nn.model import Passes
+from gcnmpi.nn.sparse_input import SparseInput
+from gcnmpi.nn.tasks.interface import Loss, Made, Targets
+from gcnmpi.run.problem import Problem, load_features, task_of
+from gcnmpi.run.step import BaseStep
+from gcnmpi.schemes.row_scheme import Laid, RowScheme
+from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter
+from partition.errors import UserError
+from partition.graph.store import read_partition
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """Of a batch.
+
+    Attributes
+    ----------
+    targets : Targets
+        Labels of its rows, and those that train.
+    rows : int
+        Its rows on all ranks.
+    share : float
+        Its share in the loss of the epoch; 0: nothing in it trains.
+    interrupted : bool
+        Whether a rank wants the epoch to be interrupted.
+    """
+
+    targets: Targets
+    rows: int
+    share: float
+    interrupted: bool
+
+
+class BatchStep(BaseStep):
+    """One epoch of training on mini-batches, which all ranks compute together.
+
+    The batches and their dropout depend on global ids, the epoch and the number of the batch
+    only: the curve is the same for any number of ranks and any partition.
+
+    Parameters
+    ----------
+    problem : Problem
+        On a scheme that kept what batches are cut from.
+
+    Attributes
+    ----------
+    model, targets, optimizer
+        As of :class:`~gcnmpi.run.step.Step`; the model evaluates, on all vertices.
+    sampler : Sampler
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._features = load_features(problem)
+        super().__init__(problem, self._features, ("evaluation",))
+        comm, config = problem.comm, problem.config
+        self._laid, self._depth = _laid(problem), problem.program.depth
+        self._runtime = Runtime(comm, problem.kernel, problem.phases, problem.traffic)
+        index, seeds = _numbered(problem, self.targets.masks["train"])
+        clusters = _clusters(problem)
+        with agreed(comm):
+            n = problem.stored.manifest.n
+            self.sampler = sampler_of(config.train, n, seeds, clusters)
+            _check(problem, self.sampler.fanouts, self._depth)
+        # What the sampler decides on: seeds by their number among all seeds, or all vertices.
+        self._candidates = index if self.sampler.layered else self._laid.plan.own
+        max_bytes = config.loading.max_buffer_mb * 2**20
+        self._cutter = Cutter(comm, self._laid, self._depth, max_bytes)
+        self._predicted = NOTHING
+        self._next, self._loss = 0, 0.0
+        # The batch of each own row in an epoch; −1: in none of them.
+        self._of_epoch = 0, np.zeros(0, np.int64)
+        self._counted: Counter[str] = Counter()
+
+    def predicted(self, epochs: int) -> Volume:
+        """What the epochs that were run hand to MPI, from the plans of their batches."""
+        return self._predicted
+
+    def counted(self) -> dict[str, int]:
+        """Batches, and the rows and messages that this rank sent in one expand of each layer."""
+        return dict(self._counted)
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """How far an interrupted epoch got."""
+        return {"batch": self._next, "loss": self._loss}
+
+    def go_on(self, progress: Mapping[str, Any]) -> None:
+        """Continue an interrupted epoch."""
+        self._next, self._loss = int(progress.get("batch", 0)), float(progress.get("loss", 0.0))
+
+    def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float | None:
+        sampler = self.sampler
+        while self._next < sampler.batches:
+            with self._problem.phases("sample"):
+                drawn = self._draw(epoch, self._next)
+            self._counted["batches"] += 1
+            for layer in drawn.layers:
+                self._counted["batch_rows_sent"] += layer.plan.nsend
+                self._counted["batch_messages_sent"] += len(layer.plan.send_peers)
+            number = (epoch - 1) * sampler.batches + self._next + 1
+            facts = self._facts_of(drawn, self._next, interrupt())
+            if facts.share:
+                self._loss += facts.share * self._batch(drawn, facts, number, lr)
+            self._next += 1
+            if facts.interrupted and self._next < sampler.batches:
+                return None
+        loss, self._next, self._loss = self._loss, 0, 0.0
+        return loss
+
+    def _draw(self, epoch: int, batch: int) -> Batch:
+        if self._of_epoch[0] != epoch:
+            candidates = self._candidates
+            numbers = self.sampler.batch_of(epoch, np.maximum(candidates, 0))
+            self._of_epoch = epoch, np.where(candidates >= 0, numbers, -1)
+        return self._cutter.cut(self.sampler, self._of_epoch[1] == batch, epoch, batch)
+
+    def _batch(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
+        """One update; returns the loss of the batch."""
+        problem, model, kernel = self._problem, self.model, self._problem.kernel
+        vertices, program = self._laid.plan.own[drawn.rows], problem.program
+        scheme = BatchScheme(
+            self._runtime, problem.config, self._laid.facts, vertices, drawn.layers,
+            self._depth, program.needs_halo,
+        )  # fmt: skip
+        passes = Passes(
+            scheme, kernel, program, problem.config.train.seed, facts.rows,
+            self._features_of(drawn), model.parameters, model.gradients, ("training",),
+        )  # fmt: skip
+        options, layer = problem.config.task, model.place.layer
+        made = Made(scheme, kernel, layer, model.widths[-1], facts.targets, options)
+        found: Loss = task_of(problem.config).loss(made)
+        logits = passes.forward(number)
+        with problem.phases("loss"):
+            loss = found(logits, passes.output_grad)
+        passes.backward(number)
+        flat = model.gradients.flat
+        loss = self._sum(loss, flat[model.gradients.shared])
+        self._update(flat, lr)
+        steps = products(program, (*program.forward, *program.backward), lambda _: len(vertices))
+        for product in (*steps, *found.products()):
+            self._predicted += scheme.volume(*product)
+        return loss
+
+    def _facts_of(self, drawn: Batch, batch: int, interrupt: bool) -> _Facts:
+        """What ranks agree on, in one reduction."""
+        problem, targets, sampler = self._problem, self.targets, self.sampler
+        labels, mask = targets.labels[drawn.rows], targets.masks["train"][drawn.rows]
+        if sampler.layered:
+            mask = mask & (self._of_epoch[1][drawn.rows] == batch)
+        known = np.count_nonzero(mask) if labels.ndim == 1 else np.sum(~np.isnan(labels[mask]))
+        counts = np.array([len(drawn.rows), known, interrupt], np.float64)
+        with problem.phases("wait"):
+            problem.scheme.reduce(counts)
+        rows, known, interrupted = int(counts[0]), int(counts[1]), counts[2] > 0
+        # Of vertices, divided by the expected number of labels, the gradient has no bias.
+        share = sampler.count(batch) / sampler.n
+        divisor, every = share * targets.counts["train"], targets.counts["train"]
+        if sampler.layered:
+            share, divisor = known / every, known
+        found = Targets(labels, {"train": mask}, {"train": divisor})
+        return _Facts(found, rows, share if known else 0.0, interrupted)
+
+    def _features_of(self, drawn: Batch) -> Array | SparseInput:
+        features, kernel = self._features, self._problem.kernel
+        if isinstance(features, SparseInput):
+            return features.rows(drawn.rows)
+        some = kernel.empty(len(drawn.rows), features.shape[1])
+        kernel.take_rows(features, drawn.rows, some)
+        return some
+
+
+def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:
+    """The number of each own row among the training vertices in the graph's order; how many.
+
+    −1 for rows that are none of them.
+    """
+    scheme, comm = problem.scheme, problem.comm
+    rows = _laid(problem).rows
+    flags = scheme.original(problem.program.place, train[:, np.newaxis], 1)[:, 0]
+    counts = comm.allgather(int(np.count_nonzero(flags)))
+    numbers = np.where(flags, np.cumsum(flags, dtype=np.int64) - 1 + sum(counts[: comm.rank]), -1)
+    max_bytes = problem.config.loading.max_buffer_mb * 2**20
+    return rows.bring(comm, numbers, max_bytes), sum(counts)
+
+
+def _clusters(problem: Problem) -> np.ndarray | None:
+    """The part of every vertex in the partition that the sampler draws clusters from."""
+    batches, stored = batches_of(problem.config.train), problem.stored
+    assert batches is not None
+    if not batches.clusters:
+        return None
+    with agreed(problem.comm):
+        finer = read_partition(stored.path, batches.clusters, parts=False)
+    return load_parts(problem.comm, stored, finer)
+
+
+def _laid(problem: Problem) -> Laid:
+    """What batches are cut from, which the scheme kept."""
+    assert isinstance(problem.scheme, RowScheme)
+    assert problem.scheme.laid is not None
+    return problem.scheme.laid
+
+
+def _check(problem: Problem, fanouts: tuple[int, ...], depth: int) -> None:
+    """Refuse what batches do not do."""
+    config = problem.config
+    if fanouts and problem.program.needs_halo:
+        raise UserError(
+            f"model {config.model.name!r} looks at whole rows of neighbours, which layers of "
+            f"sampled neighbours do not bring together",
+            "train.batches=vertex,SIZE takes it",
+        )
+    if fanouts and len(fanouts) != depth:
+        raise UserError(
+            f"train.batches has {len(fanouts)} fan-outs, the network multiplies {depth} times",
+            "give one number of neighbours for each layer, that of the seeds first",
+        )
+    if config.model.train_features:
+        raise UserError("train.batches: features that are trained need all vertices at once")
+    if config.task.class_weights != "none":
+        raise UserError(
+            "train.batches: weights of classes are those of all training vertices",
+            "leave task.class_weights or train.batches out",
+        )

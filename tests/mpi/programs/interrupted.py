@@ -1,0 +1,61 @@
+"""Under mpirun: an epoch of mini-batches that is interrupted goes on as if it had not been.
+
+Usage: interrupted.py G.graph PARTITION FOLDER
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from gcnmpi.core.config import load_config
+from gcnmpi.mpi import comm as mpi
+from gcnmpi.run.problem import open_problem
+from gcnmpi.run.trainer import train
+from partition.records import read_records
+
+SETTINGS = (
+    "dtype=float64", "train.epochs=3", "model.hidden=5", "model.dropout=0.4", "model.norm=batch",
+    "train.batches=neighbor,6,3,2", "train.lr=0.02",
+)  # fmt: skip
+
+
+def main(comm) -> int:
+    config, folder = load_config(None, SETTINGS), Path(sys.argv[3])
+
+    def run(name, *, after=None):
+        """Train; with ``after``, the last rank asks for an end after so many batches."""
+        asked = 0
+
+        def stop():
+            nonlocal asked
+            asked += comm.rank == comm.size - 1
+            return 10 if after is not None and asked > after else 0
+
+        problem = open_problem(comm, sys.argv[1], sys.argv[2] or None, config)
+        return train(problem, folder / name, resume="auto", stop=stop)
+
+    whole = run("whole")
+    losses = [epoch.loss for epoch in whole.epochs]
+    for after, epochs, batches in ((1, 0, 2), (7, 1, 2)):
+        name = f"cut-{after}"
+        first = run(name, after=after)
+        assert first.stopped, first.end
+        assert len(first.epochs) == epochs, first.end
+        kept = sorted(path.name for path in (folder / name / "checkpoints").iterdir())
+        assert kept[-1] == f"epoch-{epochs:06d}+{batches:06d}", kept
+        again = run(name)
+        assert not again.stopped
+        assert [epoch.loss for epoch in again.epochs] == losses, (again.epochs, losses)
+        flats = whole.model.parameters.flat, again.model.parameters.flat
+        np.testing.assert_array_equal(*flats)
+        events = [record["event"] for record in read_records(folder / name / "run.jsonl")]
+        assert events.count("epoch") == 3, events
+        assert ("stop" in events, events[-1]) == (True, "end"), events
+    if comm.rank == 0:
+        print("the same bits")
+    return 0
+
+
+if __name__ == "__main__":
+    mpi.run(main)

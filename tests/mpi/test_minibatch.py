@@ -1,0 +1,155 @@
+"""Training on mini-batches: one curve for any number of ranks, and that of full batches in the end.
+
+The graph is directed, with weights, self-loops and isolated vertices; parts are uneven, and one is
+empty.
+"""
+
+import functools
+import json
+import math
+
+import numpy as np
+import pytest
+from words import latest
+
+from partition.reporting.simulate import simulate
+
+RANKS = (1, 2, 4, 7)
+EPOCHS = 2
+COMMON = (
+    "dtype=float64", f"train.epochs={EPOCHS}", "train.lr=0.02", "train.weight_decay=1e-3",
+    "model.dropout=0.4", "model.input_dropout=0.2",
+)  # fmt: skip
+SAMPLERS = ("vertex,13", "cluster,uneven-12,4", "neighbor,6,3,2", "labor,6,3,2")
+NETWORKS = {
+    "gcn": ("model.hidden=6", "model.residual=linear"),
+    "sage": ("model.name=sage", "model.hidden=5", "model.norm=batch"),
+    "gin": ("model.name=gin", "model.hidden=5", "model.norm=layer"),
+}
+WHOLE_ROWS = {
+    "gat": ("model.name=gat", "model.hidden=6", "model.heads=2", "model.attention_dropout=0.3"),
+    "sage-max": ("model.name=sage", "model.aggregation=max", "model.hidden=5"),
+}
+# All neighbours of all seeds, and all vertices: what is computed is the full batch.
+WHOLE = ("full", "vertex,100%", "cluster,uneven-12,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
+
+
+def cases():
+    """Name → settings."""
+    found = {}
+    for network, settings in NETWORKS.items():
+        for sampler in SAMPLERS:
+            found[f"{network}-{sampler}"] = (*settings, f"train.batches={sampler}")
+    for network, settings in WHOLE_ROWS.items():
+        found[f"{network}-vertex"] = (*settings, "train.batches=vertex,13")
+    found["scipy"] = (*NETWORKS["gcn"], "train.batches=neighbor,6,3,2", "kernel=scipy")
+    found["graphblas"] = (*NETWORKS["gcn"], "train.batches=labor,6,3,2", "kernel=graphblas")
+    found["mixed"] = (*NETWORKS["gcn"], "train.batches=vertex,13", "scheme.exchange=mixed")
+    for sampler in ("", *WHOLE):
+        found[f"whole {sampler}"] = (*NETWORKS["gcn"], f"train.batches={sampler}")
+    for sampler in ("", *WHOLE[:3]):
+        found[f"gat whole {sampler}"] = (*WHOLE_ROWS["gat"], f"train.batches={sampler}")
+    return found
+
+
+@pytest.fixture(scope="module")
+def results(mpirun, schemes_folder, tmp_path_factory):
+    """``results(nranks)`` → name of each case → its record, from one launch."""
+
+    @functools.cache
+    def run(nranks):
+        folder = tmp_path_factory.mktemp("batches")
+        partition = None if nranks == 1 else f"uneven-{nranks}"
+        wanted = [
+            {"name": name, "partition": partition, "settings": latest(*COMMON, *settings)}
+            for name, settings in cases().items()
+        ]
+        graph = str(schemes_folder / "directed.graph")
+        (folder / "cases.json").write_text(json.dumps({"graph": graph, "cases": wanted}))
+        done = mpirun(
+            nranks, "network_cases.py", folder / "cases.json", folder / "out.json", timeout=120
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return json.loads((folder / "out.json").read_text())
+
+    return run
+
+
+@pytest.mark.parametrize("name", cases())
+@pytest.mark.parametrize("nranks", RANKS)
+def test_one_curve_and_what_was_counted(results, nranks, name):
+    record, alone = results(nranks)[name], results(1)[name]
+    assert record["error"] is None
+    assert len(record["losses"]) == EPOCHS
+    assert math.isfinite(sum(record["losses"]))
+    np.testing.assert_allclose(record["losses"], alone["losses"], rtol=1e-10)
+    for counted, predicted in record["traffic"]:
+        assert counted == predicted
+    if nranks > 1:
+        assert sum(record["traffic"][0][0]) > 0
+
+
+@pytest.mark.parametrize("nranks", RANKS)
+def test_batches_of_everything_are_full_batches(results, nranks):
+    found = results(nranks)
+    for network in ("", "gat "):
+        full = found[f"{network}whole "]["losses"]
+        assert found[f"{network}whole full"]["losses"] == full  # bit for bit
+        for sampler in WHOLE[1:] if not network else WHOLE[1:3]:
+            losses = found[f"{network}whole {sampler}"]["losses"]
+            np.testing.assert_allclose(losses, full, rtol=1e-10)
+
+
+@pytest.mark.parametrize("sampler", ["vertex,13", "neighbor,6,3,2", "labor,6,3,2"])
+@pytest.mark.parametrize("nranks", [2, 7])
+def test_rows_and_messages_are_those_of_the_simulation(results, schemes_folder, nranks, sampler):
+    record = results(nranks)[f"gcn-{sampler}"]
+    name, size, *fanouts = sampler.split(",")
+    batches = record["batches"][0]
+    facts = simulate(
+        schemes_folder / "directed.graph", [f"uneven-{nranks}"], sampler=name, batch=size,
+        fanouts=",".join(fanouts), batches=batches, as_trained=True,
+    )["partitions"][0]  # fmt: skip
+    assert batches % EPOCHS == 0
+    assert sum(record["batch_rows_sent"]) == round(facts["volume"]["mean"] * batches) > 0
+    assert sum(record["batch_messages_sent"]) == round(facts["messages"]["mean"] * batches)
+
+
+def test_samples_differ_from_full_batches(results):
+    found = results(1)
+    full = found["whole "]["losses"]
+    for sampler in SAMPLERS:
+        assert not np.allclose(found[f"gcn-{sampler}"]["losses"], full, rtol=1e-3)
+
+
+def test_mistakes_are_told(gcnmpi_lines, schemes_folder, tmp_path):
+    graph = schemes_folder / "directed.graph"
+    mistakes = {
+        "train.batches=neighbor": "gives no size",
+        "train.batches=cluster,2": "gives no size",
+        "train.batches=cluster,nowhere,2": "nowhere",
+        "train.batches=nieghbor,6": "unknown sampler",
+        "train.batches=neighbor,6,3": "1 fan-outs, the network multiplies 2 times",
+        "train.batches=vertex,6,3": "has no fan-outs",
+        "train.batches=vertex,0": "a batch of 0 vertices",
+        "train.batches=vertex,6 scheme.name=summa": "use scheme.name = p2p",
+        "train.batches=neighbor,6,3,3 model.name=gat": "looks at whole rows",
+        "train.batches=vertex,6 task.class_weights=balanced": "weights of classes",
+        "train.batches=vertex,6 model.train_features=true": "features that are trained",
+    }
+    lines = [
+        ["train", graph, "--out", tmp_path / str(number),
+         *(word for setting in settings.split(" ") for word in ("--set", setting))]
+        for number, settings in enumerate(mistakes)
+    ]  # fmt: skip
+    for complaint, expected in zip(gcnmpi_lines(1, lines), mistakes.values(), strict=True):
+        assert expected in complaint[0]
+
+
+@pytest.mark.parametrize("nranks", [1, 3])
+def test_an_interrupted_epoch_goes_on_with_the_same_bits(mpirun, schemes_folder, tmp_path, nranks):
+    partition = "" if nranks == 1 else f"uneven-{nranks}"
+    graph = schemes_folder / "directed.graph"
+    done = mpirun(nranks, "interrupted.py", graph, partition, tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the same bits" in done.stdout
