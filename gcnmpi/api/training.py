@@ -106,8 +106,13 @@ def train(
             )
             check_training_files(asked)
         with guarded(comm, full, "gcnmpi.train") as guard:
-            here = {"configuration": full, "out": folder, "partition": partition, "resume": resume}
-            here |= {"log": logs}
+            here: dict[str, Any] = {
+                "configuration": full,
+                "out": folder,
+                "partition": partition,
+                "resume": resume,
+            }
+            here["log"] = logs
             check_same(comm, here | {"number of callbacks": len(callbacks)}, ALIKE)
 
             def begin(problem: Problem) -> contextlib.AbstractContextManager[Callable]:

@@ -47,7 +47,7 @@ def runs(gcnmpi_lines, tmp_path_factory):
     lines.append([*train("unknown", 6), "--log", "cvs"])
     *trained, unknown = gcnmpi_lines(RANKS, lines)
     assert trained == [[None] * RANKS] * (len(lines) - 1)
-    assert unknown[0].startswith("there is no log 'cvs'")
+    assert unknown[0].startswith("unknown log 'cvs'")
     assert not (folder / "unknown").exists()
     return folder
 
