@@ -120,6 +120,7 @@ void bind_norms(nb::class_<Kernel<T>>& kernel);
 template <class T>
 void bind_messages(nb::class_<Kernel<T>>& kernel);
 void bind_pattern(nb::module_& module);
+void bind_sampling(nb::module_& module);
 
 // An array, never converted: a result would go to the copy.
 inline auto given(const char* name) { return nb::arg(name).noconvert(); }

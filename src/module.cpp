@@ -244,6 +244,7 @@ NB_MODULE(_native, module) {
     module.attr("openmp") = false;
 #endif
     gcnmpi::bind_pattern(module);
+    gcnmpi::bind_sampling(module);
     gcnmpi::bind<float>(module, "Float32", "Epilogue32");
     gcnmpi::bind<double>(module, "Float64", "Epilogue64");
 }

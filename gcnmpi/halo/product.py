@@ -65,6 +65,9 @@ class HaloProduct:
     config : Config
         Of which ``scheme.transport``, ``scheme.progress_chunks``, ``comm.precision`` and
         ``train.seed``.
+    lasts : bool
+        Whether the matrices made by ``empty`` live as long on all ranks: those of a run do, those
+        of a batch may be freed at any time. Only then can all ranks time their exchanges alone.
 
     Attributes
     ----------
@@ -77,8 +80,10 @@ class HaloProduct:
         runtime: Runtime,
         plan: Plan,
         config: Config,
+        lasts: bool = True,
     ) -> None:
         comm, kernel = runtime.comm, runtime.kernel
+        self._lasts = lasts
         self._transport: Transport = TRANSPORTS.get(config.scheme.transport)(comm, plan, kernel)
         self.kept = self._transport.kept
         self._chunks = config.scheme.progress_chunks if comm.size > 1 else 1
@@ -126,7 +131,7 @@ class HaloProduct:
 
     def empty(self, place: Place, width: int) -> Matrix:
         """A matrix whose own rows need not be copied: the head of an ``[own | halo]`` buffer."""
-        return _matrix(place, self._new_exchange(width, timed=True))
+        return _matrix(place, self._new_exchange(width, timed=self._lasts))
 
     def release(self) -> None:
         """Free the exchanges made for matrices that have none of their own."""

@@ -39,7 +39,7 @@ try:
 except ImportError as error:
     raise UserError(*_reason(error)) from error
 
-if not hasattr(_native.Float32, "encode_rows"):  # an editable installation
+if not hasattr(_native, "sample"):  # an editable installation
     raise UserError("was built from older sources", "install gcnmpi again")
 
 _SMALL_WEIGHTS = 1 << 14  # entries: above, BLAS is as fast on one thread, and scales too

@@ -24,6 +24,7 @@ from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.sampling import sampled_entries
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
@@ -31,7 +32,7 @@ from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.schemes.forecast import EXCHANGES, Facts
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.whole_rows import WholeRows
-from partition.graph.sampling import Sampler, pointers, segments
+from partition.graph.sampling import Sampler, pointers
 
 TRANSPORT = "isend"  # a batch's messages are sent a few times: none are prepared
 
@@ -104,11 +105,10 @@ class Cutter:
         reached, found = members.copy(), []
         for hop in range(self._hops if sampler.layered else 1):
             frontier = np.flatnonzero(reached)
-            place, counts = segments(matrix.indptr, frontier)
-            row, column = np.repeat(frontier, counts), matrix.indices[place]
-            kept, factor = sampler.entries(epoch, batch, hop, ids[row], ids[column])
-            row, column = row[kept], column[kept]
-            values = (matrix.data[place[kept]] * factor).astype(matrix.dtype)
+            at = epoch, batch, hop
+            row, entry, factor = sampled_entries(sampler, at, matrix, ids, frontier)
+            column = matrix.indices[entry]
+            values = (matrix.data[entry] * factor).astype(matrix.dtype)
             outside = column >= nown
             halo = np.unique(column[outside]) - nown
             (asked,), counts = redistribute(
@@ -164,7 +164,7 @@ class BatchScheme(WholeRows):
         config = dataclasses.replace(config, scheme=scheme)
         self._vertices, self._facts, self._depth = vertices, facts, depth
         self._plans = [layer.plan for layer in layers]
-        self._products = [HaloProduct(runtime, plan, config) for plan in self._plans]
+        self._products = [HaloProduct(runtime, plan, config, lasts=False) for plan in self._plans]
         self._operands = [
             product.both(layer.matrix, None)
             for product, layer in zip(self._products, layers, strict=True)

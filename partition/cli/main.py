@@ -5,23 +5,22 @@ from __future__ import annotations
 import signal
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
 from partition.backends import TOOLS
 from partition.charts.paper import check_figures, save_figures
-from partition.cli.common import GRAPH, direction_option, emit, force_option, json_option, note
+from partition.cli.common import GRAPH, direction_option, emit, json_option
 from partition.cli.importing import attach, import_
 from partition.cli.make import add, refine
 from partition.cli.minibatches import simulate
 from partition.cli.study import study
+from partition.cli.synth import synth
 from partition.cli.tools import export_model, import_parts
 from partition.commands import Commands, figures_option, page_option
 from partition.errors import UserError
 from partition.figures import check_figure
 from partition.graph import store
-from partition.importing import synthetic
 from partition.pipeline import adding
 from partition.records import make_room_for
 from partition.reporting import comparison, tables
@@ -61,56 +60,6 @@ def cli() -> None:
     A graph folder NAME.graph holds one graph and any number of named partitions. The trainer,
     gcnmpi, reads both. The partition determines how much it sends.
     """
-
-
-@cli.group()
-def synth() -> None:
-    """Make a synthetic graph: sbm with communities and labels, rmat with very unequal degrees."""
-
-
-@synth.command()
-@click.argument("out", metavar="OUT.graph", type=GRAPH)
-@click.option("-n", "--vertices", "n", type=int, default=20000, show_default=True)
-@click.option("-c", "--classes", type=int, default=8, show_default=True, help="Communities.")
-@click.option("--degree", type=float, default=10, show_default=True, help="Mean degree.")
-@click.option(
-    "--intra", type=float, default=0.8, show_default=True, help="Share of edges in a community."
-)
-@click.option("--features", type=int, default=32, show_default=True, help="Columns of features.")
-@click.option("--noise", type=float, default=1.0, show_default=True, help="Standard deviation.")
-@click.option("--train", type=float, default=0.1, show_default=True, help="Share to train on.")
-@click.option("--val", type=float, default=0.1, show_default=True, help="Share to validate on.")
-@click.option("--seed", type=int, default=0, show_default=True)
-@force_option
-@json_option
-def sbm(out: Path, force: bool, as_json: bool, **options: Any) -> None:
-    """A stochastic block model: planted communities, with features that depend on them."""
-    graph = synthetic.sbm(**options)
-    _write_synthetic(out, "sbm", graph, options, force, as_json)
-
-
-@synth.command()
-@click.argument("out", metavar="OUT.graph", type=GRAPH)
-@click.option("--scale", type=int, default=14, show_default=True, help="2**SCALE vertices.")
-@click.option("--arcs", type=int, help="Arcs to draw.  [default: 16 per vertex]")
-@click.option("-a", type=float, default=0.57, show_default=True, help="Upper left probability.")
-@click.option("-b", type=float, default=0.19, show_default=True, help="Upper right probability.")
-@click.option("-c", type=float, default=0.19, show_default=True, help="Lower left probability.")
-@click.option("--undirected", is_flag=True, help="Add the reverse of every arc.")
-@click.option(
-    "--shuffle/--no-shuffle", default=True, show_default=True, help="Number vertices at random."
-)
-@click.option("--features", type=int, help="Columns of random features.  [default: none]")
-@click.option("--classes", type=int, help="Random classes.  [default: none]")
-@click.option("--seed", type=int, default=0, show_default=True)
-@force_option
-@json_option
-def rmat(out: Path, force: bool, as_json: bool, **options: Any) -> None:
-    """An R-MAT graph, with very unequal degrees: few vertices have very many arcs."""
-    if options["arcs"] is None:
-        options["arcs"] = 16 << max(0, options["scale"])
-    graph = synthetic.rmat(**options)
-    _write_synthetic(out, "rmat", graph, options, force, as_json)
 
 
 @cli.command()
@@ -206,24 +155,5 @@ def models(as_json: bool) -> None:
     emit(rows, as_json, tables.show_models)
 
 
-def _show_written(path: Path, manifest: store.Manifest, as_json: bool) -> None:
-    def show(facts: dict[str, Any]) -> None:
-        kind = "directed" if manifest.directed else "undirected"
-        click.echo(
-            f"{path}: {manifest.n:,} vertices, {manifest.nnz:,} arcs, {kind}, "
-            f"{manifest.features} features, {manifest.classes} classes"
-        )
-
-    emit({"path": str(path), "manifest": manifest}, as_json, show)
-
-
-def _write_synthetic(
-    out: Path, kind: str, graph: Any, options: dict[str, Any], force: bool, as_json: bool
-) -> None:
-    source = {"synthetic": kind} | {key: v for key, v in options.items() if v is not None}
-    manifest = store.write_graph(out, graph, source=source, overwrite=force, report=note)
-    _show_written(out, manifest, as_json)
-
-
-for _command in (import_, attach, add, export_model, import_parts, refine, simulate, study):
+for _command in (import_, attach, add, export_model, import_parts, refine, simulate, study, synth):
     cli.add_command(_command)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from partition.graph.hashing import key, mixed
-from partition.graph.sampling import Pattern, VertexSampler, pointers, run_lengths, segments
+from partition.graph.sampling import Pattern, Rule, VertexSampler, pointers, run_lengths, segments
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class NeighborSampler:
     fanouts: tuple[int, ...] = (10, 10)
     side: ClassVar[str] = "rows"
     layered: ClassVar[bool] = True
+    shared: ClassVar[bool] = False
 
     @property
     def batches(self) -> int:
@@ -107,6 +108,10 @@ class NeighborSampler:
         kept = self.kept(epoch, batch, hop, row, column)
         return kept, self._factors(hop, row, column)[kept]
 
+    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
+        """What :meth:`kept` does."""
+        return Rule(self.fanouts[hop], key(self.seed, epoch, batch, hop), self.shared)
+
     def _factors(self, hop: int, row: np.ndarray, column: np.ndarray) -> np.ndarray:
         """1 / the probability that an entry is kept."""
         proper = np.flatnonzero(row != column)
@@ -166,6 +171,8 @@ class LaborSampler(NeighborSampler):
     :class:`NeighborSampler`, independently of others in its row, and a column that one row reads is
     one that others are likely to read: fewer vertices are reached.
     """
+
+    shared: ClassVar[bool] = True
 
     def kept(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray

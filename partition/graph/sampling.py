@@ -53,6 +53,26 @@ class Pattern:
     rows: np.ndarray
 
 
+@dataclass(frozen=True)
+class Rule:
+    """How the entries of a row beside its diagonal are thinned out, where there are more.
+
+    Attributes
+    ----------
+    fanout : int
+        How many are kept, the others count for them; −1: all.
+    base : int
+        Key of the hashes.
+    shared : bool
+        Whether an entry's hash is that of its column, compared with the share that is to be kept,
+        and not that of row and column, of which the smallest are kept.
+    """
+
+    fanout: int
+    base: int
+    shared: bool
+
+
 class Sampler(Protocol):
     """What decides who is in a batch, and which entries of M it keeps.
 
@@ -110,6 +130,9 @@ class Sampler(Protocol):
             Global row and column of each entry: whole rows of the batch, the entries of a row
             together.
         """
+
+    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
+        """The same in few words, if a rule of that form says it."""
 
     def patterns(
         self, indptr: np.ndarray, other: np.ndarray, epoch: int, batch: int
@@ -190,6 +213,10 @@ class VertexSampler:
         factor = (self.n - 1) / max(1, self.count(batch) - 1)
         return kept, np.where(row[kept] == column[kept], 1.0, factor)
 
+    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
+        """None: rows are not thinned out one by one."""
+        return None
+
     def patterns(
         self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
     ) -> list[Pattern]:
@@ -261,6 +288,10 @@ class ClusterSampler:
         factor = (self.n - 1) / max(1, self.count(batch) - 1)
         within = self.clusters[row[kept]] == self.clusters[column[kept]]
         return kept, np.where(within, 1.0, factor)
+
+    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
+        """None: rows are not thinned out one by one."""
+        return None
 
     def patterns(
         self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int

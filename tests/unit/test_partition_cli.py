@@ -201,6 +201,17 @@ def test_synth_rmat(tmp_path):
     assert made["source"]["arcs"] == 300
 
 
+def test_synth_bter(demo, tmp_path):
+    words = ["--vertices", 300, "--exponent", 2.5, "--factor", 2, "--classes", 3]
+    made = as_json("synth", "bter", tmp_path / "law.graph", *words)["manifest"]
+    assert (made["n"], made["directed"], made["classes"]) == (300, False, 3)
+    assert made["source"].items() >= {"synthetic": "bter", "exponent": 2.5, "factor": 2}.items()
+    like = as_json("synth", "bter", tmp_path / "twin.graph", "--like", demo)["manifest"]
+    theirs = open_graph(demo).manifest
+    assert (like["n"], like["nnz"]) == (theirs.n, pytest.approx(theirs.nnz, rel=0.01))
+    assert (like["source"]["like"], like["source"]["like_id"]) == ("demo", theirs.id)
+
+
 def test_import_parts(demo, tmp_path):
     file = tmp_path / "theirs.txt"
     parts = np.arange(200) % 4
@@ -236,6 +247,11 @@ def test_import_parts(demo, tmp_path):
         (["list", "none.graph"], "there is no graph folder"),
         (["synth", "sbm", "x.txt"], "ends in .graph"),
         (["synth", "sbm", "DEMO"], "is there already"),
+        (
+            ["synth", "bter", "x.graph", "--like", "DEMO", "--min-degree", "3"],
+            "--min-degree is of a power law",
+        ),
+        (["synth", "bter", "x.graph", "-n", "10", "--factor", "9"], "hint: take more vertices"),
         (["import", "none.mtx", "x.graph"], "none.mtx"),
         (["imprt", "none.mtx", "x.graph"], "error: No such command 'imprt'"),
         (["add", "DEMO", "--model", "gp"], "hint: see gcn-partition add --help"),
@@ -399,7 +415,8 @@ def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path, number, code,
 
 @pytest.mark.parametrize(
     "command", [[], ["import"], ["attach"], ["synth"], ["synth", "sbm"], ["synth", "rmat"],
-                ["info"], ["add"], ["list"], ["compare"], ["import-parts"], ["remove"], ["models"]],
+                ["synth", "bter"], ["info"], ["add"], ["list"], ["compare"], ["import-parts"],
+                ["remove"], ["models"]],
 )  # fmt: skip
 def test_every_command_has_help(command):
     assert "Usage" in run(*command, "--help").output

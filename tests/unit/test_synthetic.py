@@ -8,6 +8,8 @@ import pytest
 from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix, arcs, symmetry
 from partition.graph.store import content_id
+from partition.importing.bter import bter
+from partition.importing.profiles import power_law, profile_of, resized
 from partition.importing.synthetic import rmat, sbm
 
 
@@ -60,6 +62,7 @@ def test_generators_are_functions_of_their_seed():
     for make in (
         lambda seed: sbm(500, 3, seed=seed),
         lambda seed: rmat(9, 3000, seed=seed, features=4, classes=3),
+        lambda seed: bter(power_law(400), seed=seed, features=4, classes=3),
     ):
         first, again, other = make(1), make(1), make(2)
         assert content_id(first) == content_id(again) != content_id(other)
@@ -123,8 +126,97 @@ def test_small_and_empty_graphs():
         lambda: rmat(3, 5, features=0),
         lambda: rmat(3, 5, classes=-1),
         lambda: rmat(3, 5, seed=2**64),
+        lambda: power_law(-1),
+        lambda: power_law(9, exponent=-1),
+        lambda: power_law(9, min_degree=9),
+        lambda: power_law(9, max_degree=9),
+        lambda: power_law(9, min_degree=5, max_degree=4),
+        lambda: power_law(9, clustering=1.1),
+        lambda: power_law(9, decay=-1),
+        lambda: resized(power_law(9), factor=0),
+        lambda: resized(power_law(9), factor=1e12),
+        lambda: resized(power_law(9), vertices=-1),
+        lambda: resized(power_law(0, min_degree=0), vertices=5),
+        lambda: bter(resized(power_law(9), factor=5)),
+        lambda: bter(power_law(9), features=0),
+        lambda: bter(power_law(9), classes=0),
+        lambda: bter(power_law(9), seed=-1),
     ],
 )
 def test_arguments_out_of_range(call):
     with pytest.raises(UserError):
         call()
+
+
+def clustering(graph):
+    """The clustering coefficient of each vertex of a simple undirected graph, 0 below degree 2."""
+    matrix = graph.adjacency()
+    degree = matrix.sum(axis=1)
+    triangles = (matrix @ matrix).multiply(matrix).sum(axis=1)
+    return degree, triangles / np.maximum(degree * (degree - 1), 1)
+
+
+def by_degree(graph, ranges):
+    degree, found = clustering(graph)
+    return [found[(degree >= low) & (degree < high)].mean() for low, high in ranges]
+
+
+def test_profiles_estimate_the_clustering_by_degree():
+    graph = rmat(8, 2500, undirected=True, seed=3)
+    profile = profile_of(graph)
+    degree, exact = clustering(graph)
+    assert profile.degrees.tolist() == sorted(degree)
+    assert profile_of(rmat(8, 2500, seed=3)).degrees.tolist() == sorted(degree)  # arcs are edges
+    for d in np.unique(degree[degree >= 2]).astype(int):
+        assert profile.clustering[d] == pytest.approx(exact[degree == d].mean(), abs=0.05)
+    assert profile.clustering[:2].tolist() == [0, 0]
+
+
+RANGES = ((2, 3), (3, 5), (5, 8), (8, 12), (12, 20))
+
+
+def test_bter_has_the_degrees_and_the_clustering_of_a_power_law():
+    profile = power_law(3000, exponent=2.0, clustering=0.6, decay=0.05)
+    graph = bter(profile, seed=1)
+    assert symmetry(graph) == (True, True)
+    assert (arcs(graph) != graph.indices).all()
+    degree = np.sort(np.diff(graph.indptr))
+    assert (degree == profile.degrees).mean() > 0.99
+    assert graph.nnz > 0.998 * profile.degrees.sum()
+    # A power law: as many vertices of degree 2 as of degree 4, times 2 to the exponent.
+    assert (degree == 2).sum() == pytest.approx(4 * (degree == 4).sum(), rel=0.05)
+    for (low, high), found in zip(RANGES, by_degree(graph, RANGES), strict=True):
+        of_degree = profile.degrees[(profile.degrees >= low) & (profile.degrees < high)]
+        assert found == pytest.approx(profile.clustering[of_degree].mean(), abs=0.06)
+    # Numbered at random: neighbours are no nearer than others.
+    assert np.abs(arcs(graph) - graph.indices).mean() == pytest.approx(1000, rel=0.1)
+    ordered = bter(profile, seed=1, shuffle=False)
+    assert np.abs(arcs(ordered) - ordered.indices).mean() < 700
+
+
+def test_bter_like_a_graph_and_denser_ones():
+    first = bter(power_law(2000, exponent=1.8, clustering=0.4), seed=2)
+    profile = profile_of(first)
+    again = bter(profile, seed=3)
+    assert content_id(first) != content_id(again)
+    assert (np.sort(np.diff(again.indptr)) == profile.degrees).mean() > 0.99
+    assert by_degree(again, RANGES) == pytest.approx(by_degree(first, RANGES), abs=0.05)
+    half = resized(profile, vertices=1000)
+    assert half.degrees.mean() == pytest.approx(profile.degrees.mean(), rel=0.02)
+    dense = resized(profile, factor=4)
+    assert dense.degrees.tolist() == (4 * profile.degrees).tolist()
+    assert dense.clustering[4 * 5] == profile.clustering[5]
+    graph = bter(dense, features=3, classes=5)
+    assert graph.nnz == pytest.approx(4 * first.nnz, rel=0.03)
+    assert (graph.features.shape, graph.classes) == ((2000, 3), 5)
+    assert not graph.masks
+
+
+def test_bter_of_few_vertices():
+    assert bter(power_law(0, min_degree=0)).nnz == 0
+    assert bter(power_law(1, min_degree=0, max_degree=0)).n == 1
+    assert bter(power_law(2, min_degree=1)).nnz == 2
+    full = bter(power_law(7, min_degree=6, clustering=1, decay=0))
+    assert full.nnz == 42  # one block, complete
+    empty = profile_of(bter(power_law(4, min_degree=0, max_degree=0)))
+    assert (empty.degrees.tolist(), empty.clustering.tolist()) == ([0] * 4, [0])

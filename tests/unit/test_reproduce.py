@@ -1,0 +1,48 @@
+"""The scripts that make the papers' tables again, on small graphs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "reproduce"
+NAMES = sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "reproducing")
+# What has to be in the tables: a line of the paper's, and one of this program's.
+EXPECTED = {
+    "cagnet": ("2D (summa)", "forecast"),
+    "demirci": ("The paper, P = 512", "hp / gp"),
+    "mg_gcn": ("L + 3", "-4x"),
+    "plexus": ("europe_osm (paper)", "2x2x2"),
+    "sparsity_aware": ("199.6", "CAGNET 1D: broadcasts"),
+}
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """The folder of the scripts is on the path, as for ``python scripts/reproduce/NAME.py``."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    yield
+    for name in ("reproducing", *NAMES):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_a_table_is_made_with_figure_and_record(name, scripts, tmp_path, capsys):
+    importlib.import_module(name).main(["--quick", "--out", str(tmp_path)])
+    text = (tmp_path / f"{name}.md").read_text()
+    assert text in capsys.readouterr().out
+    for expected in EXPECTED[name]:
+        assert expected in text
+    record = json.loads((tmp_path / f"{name}.json").read_text())
+    assert record["versions"]["numpy"]
+    assert all(graph["id"] for graph in record["graphs"])
+    assert sorted(record["files"]) == sorted(f"{name}.{end}" for end in ("csv", "md", "pdf", "png"))
+    for file, digest in record["files"].items():
+        assert hashlib.sha256((tmp_path / file).read_bytes()).hexdigest() == digest
