@@ -1,10 +1,11 @@
-"""Code shared by the command lines of both programs: printing of errors, sizes."""
+"""Code shared by the command lines of both programs: printing of errors, sizes, figures."""
 
 from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,6 +13,24 @@ import click
 from partition.errors import EXIT_USER_ERROR, UserError, printing
 
 EXIT_INTERRUPTED = 130
+
+figures_option = click.option(
+    "--figures",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write every figure of that page into DIR, for papers: .pdf and .png.",
+)
+
+
+def page_option(text: str) -> Callable:
+    """--html, for commands whose result a page can show."""
+    return click.option(
+        "--html",
+        "page",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="PAGE.html",
+        help=text,
+    )
 
 
 class Commands(click.Group):

@@ -21,6 +21,7 @@ from gcnmpi.core.watch import EXIT_REQUEUE
 from gcnmpi.mpi.comm import agreed, check_same, from_root
 from gcnmpi.mpi.script import told
 from gcnmpi.report.progress import Progress
+from gcnmpi.run.logs import parse_logs
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.training import Guard, guarded, train_run
 
@@ -45,6 +46,7 @@ def train(
     resume: str = "auto",
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
+    log: str = "",
     comm: Any = None,
     **settings: Any,
 ) -> Run:
@@ -75,6 +77,8 @@ def train(
         there; what one raises, all ranks raise.
     progress : bool
         Show the epochs on the standard error stream.
+    log : str
+        Logs of the epochs that are written to the folder, for other programs: "csv,tensorboard".
     comm : communicator, optional
         Of mpi4py; default: all ranks.
     **settings
@@ -95,11 +99,20 @@ def train(
     comm = ranks_of(comm)
     with configured(comm, config, model, settings) as (full, _):
         folder = None if out is None else Path(out)
-        asked = Training(path_of(graph), partition, full, folder, None, None, resume, keeps=True)
         with agreed(comm):
+            logs = parse_logs(log)
+            asked = Training(
+                path_of(graph), partition, full, folder, None, None, resume, keeps=True, logs=logs
+            )
             check_training_files(asked)
         with guarded(comm, full, "gcnmpi.train") as guard:
-            here = {"configuration": full, "out": folder, "partition": partition, "resume": resume}
+            here: dict[str, Any] = {
+                "configuration": full,
+                "out": folder,
+                "partition": partition,
+                "resume": resume,
+            }
+            here["log"] = logs
             check_same(comm, here | {"number of callbacks": len(callbacks)}, ALIKE)
 
             def begin(problem: Problem) -> contextlib.AbstractContextManager[Callable]:

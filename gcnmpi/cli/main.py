@@ -37,8 +37,9 @@ from gcnmpi.core.outputs import (
 from gcnmpi.core.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.kernels import KERNELS
 from gcnmpi.nn.metrics import METRICS
+from gcnmpi.run.logs import parse_logs
 from gcnmpi.schemes import SCHEMES
-from partition.commands import Commands
+from partition.commands import Commands, figures_option, page_option
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
 
@@ -114,6 +115,13 @@ def cli() -> None:
     help="Continue from the newest checkpoint in DIR, start over, or continue from PATH.",
     show_default=True,
 )
+@click.option(
+    "--log",
+    "log",
+    default="",
+    metavar="NAME,…",
+    help="Write the epochs to DIR for other programs too: csv, tensorboard.",
+)
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def train(
     graph: Path,
@@ -125,6 +133,7 @@ def train(
     save_weights: Path | None,
     save_best: Path | None,
     resume: str,
+    log: str,
     quiet: bool,
 ) -> Job:
     """Train on GRAPH; the record of the run goes to DIR/run.jsonl.
@@ -135,7 +144,9 @@ def train(
     ends with exit code 75. The same command then continues from the checkpoint.
     """
     config = load_config(config_file, settings, of_split(split))
-    asked = Training(graph, partition, config, out, save_weights, save_best, resume)
+    asked = Training(
+        graph, partition, config, out, save_weights, save_best, resume, logs=parse_logs(log)
+    )
     check_training_files(asked, config_file)
     check = same_words(config)
 
@@ -364,14 +375,20 @@ def config(name: str | None) -> int:
     metavar="FILE",
     help="Draw loss and accuracy over the epochs into FILE: .png, .pdf or .svg.",
 )
-def report(runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | None) -> int:
+@page_option("Write a page with curves, phases of ranks, bytes between them, memory and settings.")
+@figures_option
+def report(
+    runs: tuple[Path, ...], as_json: bool, as_csv: bool, plot: Path | None, page: Path | None,
+    figures: Path | None,
+) -> int:  # fmt: skip
     """Compare finished RUNS: volume, time, accuracy.
 
-    RUNS are folders with a run.jsonl, or folders with such folders somewhere below them.
+    RUNS are folders with a run.jsonl, or folders with such folders somewhere below them. --html and
+    --figures also show runs that go on, or did not finish.
     """
     from gcnmpi.report.table import print_runs
 
-    print_runs(runs, as_json=as_json, as_csv=as_csv, plot=plot)
+    print_runs(runs, as_json=as_json, as_csv=as_csv, plot=plot, page=page, figures=figures)
     return 0
 
 

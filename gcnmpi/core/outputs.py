@@ -42,6 +42,8 @@ class Training:
         As :func:`gcnmpi.run.checkpoint.find` takes it.
     keeps : bool
         Whether the last and the best weights are written to the folder of the run, too.
+    logs : tuple of str
+        Logs of the epochs that are written to the folder of the run, by name.
     """
 
     graph: Path
@@ -52,6 +54,7 @@ class Training:
     best: Path | None
     resume: str
     keeps: bool = False
+    logs: tuple[str, ...] = ()
 
 
 def check_training_files(asked: Training, config_file: Path | None = None) -> None:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,11 @@ class RunRecord:
         The "stop" record, if the run was asked to stop and has not been resumed.
     resumes : int
         How often it was resumed.
+    ranks : mapping
+        What the ranks of the last launch hold and send, the last "ranks" record; empty in records
+        of earlier versions.
+    samples : list of mapping
+        The "phases" records, in order: what each rank spent in the phases between two epochs.
     pace : float or None
         Seconds from epoch to epoch in the last launch, with evaluations and checkpoints; None
         before its second epoch.
@@ -89,6 +94,8 @@ class RunRecord:
     resumes: int
     pace: float | None
     heard: float
+    ranks: dict[str, Any] = field(default_factory=dict)
+    samples: list[dict[str, Any]] = field(default_factory=list)
 
 
 def read_run(run: str | os.PathLike) -> RunRecord:
@@ -106,6 +113,8 @@ def read_run(run: str | os.PathLike) -> RunRecord:
     times: list[tuple[int, float]] = []
     last: dict[str, Any] = {}
     resumes = 0
+    ranks: dict[str, Any] = {}
+    samples: list[dict[str, Any]] = []
     for record in (_checked(path, record) for record in read_records(path)):
         event = record.get("event")
         if event == "epoch":
@@ -113,14 +122,21 @@ def read_run(run: str | os.PathLike) -> RunRecord:
             if "time" in record:
                 times.append((record["epoch"], record["time"]))
             continue
+        if event == "phases":
+            samples.append(record)
+            continue
+        if event == "ranks":
+            ranks = record
+            continue
         if event in ("start", "resume"):
-            times = []
+            times, ranks = [], {}
         if event == "start":
             start = record
         elif event == "resume" and start is not None:
             resumes += 1
             start |= {name: record[name] for name in start.keys() & record.keys() - {"event"}}
             epochs = _until(epochs, record)
+            samples = [sample for sample in samples if sample["epoch"] in epochs]
         last = record if event is not None else last
     if start is None:
         raise UserError(f"{path} is not the record of a run")
@@ -132,7 +148,18 @@ def read_run(run: str | os.PathLike) -> RunRecord:
         resumes,
         _pace(times),
         path.stat().st_mtime,
+        ranks,
+        samples,
     )
+
+
+def epochs_until(path: str | os.PathLike, last: int) -> list[dict[str, Any]]:
+    """The epochs of a record up to one of them, as the record has them, with their times."""
+    found: dict[int, dict[str, Any]] = {}
+    for record in read_records(path):
+        if record.get("event") == "epoch" and record["epoch"] <= last:
+            found[record["epoch"]] = record
+    return [found[number] for number in sorted(found)]
 
 
 def to_epoch(record: Any) -> Epoch:
@@ -182,6 +209,10 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
             if not _is_number(record.get("time", 0.0)):
                 raise ValueError(f"time is {record['time']!r}")
             return record | to_epoch(record).record()
+        if record.get("event") == "phases":
+            ends = [record.get(name) for name in ("after", "epoch")]
+            if not all(type(end) is int for end in ends) or type(record.get("seconds")) is not dict:
+                raise ValueError(f"no phases: {str(record)[:80]}")
         if record.get("event") in ("start", "resume", "stop", "end"):
             for name, kinds in _KINDS.items():
                 if name in record and type(record[name]) not in kinds:

@@ -14,14 +14,23 @@ from rich.table import Table
 
 from gcnmpi.core.record import RECORD, RunRecord, metric_of, read_run
 from gcnmpi.report.curves import plot_curves
+from gcnmpi.report.run_facts import facts_of
+from partition.charts.paper import check_figures, save_figures
 from partition.errors import UserError, shown
 from partition.figures import check_figure
+from partition.records import make_room_for
 
 FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 
 
 def print_runs(
-    paths: Sequence[Path], *, as_json: bool = False, as_csv: bool = False, plot: Path | None = None
+    paths: Sequence[Path],
+    *,
+    as_json: bool = False,
+    as_csv: bool = False,
+    plot: Path | None = None,
+    page: Path | None = None,
+    figures: Path | None = None,
 ) -> None:
     """Print one line a run: what it sent, how long it took, how good it is.
 
@@ -35,27 +44,43 @@ def print_runs(
         Print a JSON array, or CSV with a heading.
     plot : path, optional
         File for a plot of loss and accuracy.
+    page : path, optional
+        HTML file for all that is known of the runs; it also shows runs that did not finish.
+    figures : path, optional
+        Folder for the figures of such a page, as PDF and PNG.
 
     Raises
     ------
     UserError
-        If there is no run, what was named holds no record, a damaged one or that of a run that did
-        not finish. Unfinished and damaged runs somewhere below a folder are named on the standard
-        error stream and left out.
+        If there is no run, what was named holds no record, a damaged one or, without ``page`` and
+        ``figures``, that of a run that did not finish. Unfinished and damaged runs somewhere below
+        a folder are named on the standard error stream and left out.
     """
     if as_json and as_csv:
         raise UserError("--json and --csv exclude each other")
     if plot is not None:
         check_figure(plot)
+    if figures is not None:
+        check_figures(figures)
+    if page is not None:
+        make_room_for(page)
+    drawn = page is not None or figures is not None
     found: list[tuple[Path, dict[str, Any], RunRecord]] = []
+    every: list[tuple[Path, RunRecord]] = []
     for run, named in _runs(paths):
         try:
             record = read_run(run)
+            if drawn and record.epochs:
+                every.append((run, record))
             found.append((run, _row(run, record), record))
         except UserError as error:
-            if named:
+            if named and not (drawn and every and every[-1][0] == run):
                 raise
             print(f"left out: {error.message}", file=sys.stderr)
+    if drawn:
+        _draw(every, page, figures)
+    if not found and every:
+        return
     if not found:
         raise UserError(f"no finished run below {', '.join(map(str, paths))}")
     names = _short_names([run for run, _, _ in found])
@@ -72,6 +97,21 @@ def print_runs(
         epochs = [record.epochs for _, _, record in found]
         metrics = list(dict.fromkeys(row["metric"] for row in rows))
         plot_curves(list(zip(names, epochs, strict=True)), plot, metrics)
+
+
+def _draw(runs: Sequence[tuple[Path, RunRecord]], page: Path | None, folder: Path | None) -> None:
+    """The page and the figures of runs."""
+    from gcnmpi.report.page import report_figures, write_report  # which take a while to import
+
+    names = _short_names([run for run, _ in runs])
+    facts = [
+        facts_of(shown(name), str(run), record)
+        for name, (run, record) in zip(names, runs, strict=True)
+    ]
+    if facts and page is not None:
+        write_report(page, facts)
+    if facts and folder is not None:
+        save_figures(report_figures(facts), folder)
 
 
 def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:

@@ -17,7 +17,14 @@ from typing import Any
 
 from gcnmpi import __version__
 from gcnmpi.core.config import TrainConfig
-from gcnmpi.core.record import Epoch, Writer, continued_record, is_finished, new_record
+from gcnmpi.core.record import (
+    Epoch,
+    Writer,
+    continued_record,
+    epochs_until,
+    is_finished,
+    new_record,
+)
 from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.messages import relative_errors
@@ -27,9 +34,11 @@ from gcnmpi.nn.program import Product
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.logs import LOGS, Log
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.interface import Scheme
+from partition.errors import UserError
 
 
 def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
@@ -80,12 +89,71 @@ def tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
         print(f"going on after {after}, from {found.path}", file=sys.stderr)
 
 
+class Recorder:
+    """The record of a run, and logs of its epochs; :class:`gcnmpi.core.record.Writer` of both.
+
+    Parameters
+    ----------
+    path : str or None
+        The record; without it, nothing is written.
+    logs : sequence of str
+        Names of logs, which are written beside the record.
+    until : int
+        The epoch that the run goes on from; the record has those until then.
+    """
+
+    def __init__(self, path: str | None, logs: Sequence[str], until: int) -> None:
+        hint = "remove the cause; the same command then continues from the last checkpoint"
+        self._writer, self._hint = Writer(path, hint), hint
+        self._error: UserError | None = None
+        self._logs: list[Log] = []
+        if path is not None and logs:
+            folder, before = Path(path).parent, epochs_until(path, until) if until else []
+            with self._logging():
+                self._logs = [LOGS.get(name)(folder, before) for name in logs]
+            self.check()
+
+    @property
+    def failed(self) -> bool:
+        """Whether something could not be written; nothing is written after it."""
+        return self._writer.failed or self._error is not None
+
+    def __call__(self, event: str, **values: Any) -> None:
+        self._writer(event, **values)
+        if event == "epoch" and not self.failed:
+            with self._logging():
+                for log in self._logs:
+                    log.add(values)
+
+    def check(self) -> None:
+        """Raise the error of what could not be written."""
+        self._writer.check()
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Close all files."""
+        self._writer.close()
+        with self._logging():
+            for log in self._logs:
+                log.close()
+
+    @contextlib.contextmanager
+    def _logging(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            what = f"cannot write {error.filename or 'a log'}: {error.strerror or error}"
+            self._error = self._error or UserError(what, self._hint)
+
+
 @contextlib.contextmanager
-def recording(comm: Comm, path: str | None) -> Iterator[Writer]:
+def recording(
+    comm: Comm, path: str | None, logs: Sequence[str] = (), until: int = 0
+) -> Iterator[Recorder]:
     """The record, written to by rank 0; all ranks raise what could not be written, at the end."""
     with agreed(comm):
-        hint = "remove the cause; the same command then continues from the last checkpoint"
-        write = Writer(path if comm.rank == 0 else None, hint)
+        write = Recorder(path if comm.rank == 0 else None, logs, until)
     try:
         yield write
     finally:
@@ -162,6 +230,9 @@ def end_record(
         **{key: [numbers[key] for numbers, _ in every] for key in mine},
         "rounding": relative_errors(comm, traffic.errors),
         "phases": phases,
+        "rank_phases": {
+            name: [float(f"{seconds.get(name, 0.0):.6g}") for _, seconds in every] for name in names
+        },
     }
 
 

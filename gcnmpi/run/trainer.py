@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
+from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
 from gcnmpi.run.run_record import (
     end_record,
     evaluates,
@@ -70,6 +71,7 @@ def train(
     on_epoch: Callable[[Epoch], bool | None] = lambda epoch: None,
     resume: str = "never",
     stop: Callable[[], int] = lambda: 0,
+    logs: Sequence[str] = (),
 ) -> Result:
     """Train, and write ``out/run.jsonl`` on rank 0 and checkpoints together.
 
@@ -87,6 +89,8 @@ def train(
     stop : callable
         Asked on every rank after each epoch; once it is not 0 on one of them, all write a
         checkpoint and return.
+    logs : sequence of str
+        Names of ``run.logs.LOGS``, which rank 0 writes to ``out`` besides.
 
     Raises
     ------
@@ -131,10 +135,14 @@ def train(
 
     # A loss that overflows is an error below, said once and not by every rank's NumPy.
     quiet = np.errstate(over="ignore", invalid="ignore")
-    with quiet, recording(comm, file) as write:
+    with quiet, recording(comm, file, logs, before) as write:
         write("start" if found is None else "resume", **start)
+        if file is not None:
+            products = step.products() if isinstance(step, Step) else None
+            write("ranks", **ranks_record(problem, products))
         with agreed(comm):
             write.check()
+        samples = PhaseSamples(problem, before)
         while not over:
             number, began = len(epochs) + 1, time.perf_counter()
             value = step(number, rate(number), interrupt)
@@ -165,6 +173,8 @@ def train(
                 best = best.after(epoch, problem.kernel, model.parameters.flat)
             over = _observed(config, rate, best, epoch)
             write("epoch", **epoch.record(), time=round(time.time(), 3))
+            if file is not None and (over or signal or samples.due(number)):
+                write("phases", **samples.take(number))
             over = bool(on_epoch(epoch)) or over
             # A run that has written checkpoints leaves one of its end: it may be given more epochs.
             due = signal or (over and kept) or _checkpoints(config, number, minutes)

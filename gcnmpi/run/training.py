@@ -126,7 +126,7 @@ def train_run(
     if is_own(asked.config.model.name):
         from_root(comm, lambda: _keep_network(folder, asked.config.model.name))
     with begin(problem) as on_epoch:
-        result = trainer.train(problem, folder, on_epoch, asked.resume, guard.stop)
+        result = trainer.train(problem, folder, on_epoch, asked.resume, guard.stop, asked.logs)
     if not result.stopped:
         trainer.save(problem, result, asked.weights, asked.best)
         if asked.keeps:

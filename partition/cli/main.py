@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from partition.backends import TOOLS
+from partition.charts.paper import check_figures, save_figures
 from partition.cli.common import GRAPH, direction_option, emit, json_option
 from partition.cli.importing import attach, import_
 from partition.cli.make import add, refine
@@ -16,11 +17,12 @@ from partition.cli.minibatches import simulate
 from partition.cli.study import study
 from partition.cli.synth import synth
 from partition.cli.tools import export_model, import_parts
-from partition.commands import Commands
+from partition.commands import Commands, figures_option, page_option
 from partition.errors import UserError
 from partition.figures import check_figure
 from partition.graph import store
 from partition.pipeline import adding
+from partition.records import make_room_for
 from partition.reporting import comparison, tables
 from partition.reporting.describe import describe_graph, describe_partition
 from partition.reporting.plots import plot_comparison
@@ -96,16 +98,31 @@ def list_(graph: Path, as_json: bool) -> None:
     metavar="FILE",
     help="Draw the figures relative to random rows into FILE: .png, .pdf or .svg.",
 )
+@page_option("Write a page with volume, busiest parts, messages and balance, also over k.")
+@figures_option
 @json_option
 def compare(
-    graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None, as_json: bool
-) -> None:
+    graph: Path, names: tuple[str, ...], direction: str | None, plot: Path | None,
+    page: Path | None, figures: Path | None, as_json: bool,
+) -> None:  # fmt: skip
     """Compare partitions (all, or those named) with each other and with random rows."""
     if plot is not None:
         check_figure(plot)
+    if figures is not None:
+        check_figures(figures)
+    if page is not None:
+        make_room_for(page)
     rows = comparison.compare(graph, names, direction)
     if not rows and not as_json:
         raise UserError(f"{graph} has no partitions", "make one: gcn-partition add")
+    if rows and (page is not None or figures is not None):
+        from partition.reporting.page import comparison_figures, write_comparison
+
+        parts = comparison.metrics_of_parts(graph, rows)
+        if page is not None:
+            write_comparison(page, store.open_graph(graph, check=False).manifest, rows, parts)
+        if figures is not None:
+            save_figures(comparison_figures(rows, parts), figures)
     if plot is not None:
         title = store.open_graph(graph, check=False).manifest.name
         plot_comparison([{"graph": title, "label": row["name"]} | row for row in rows], plot)

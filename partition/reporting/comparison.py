@@ -75,6 +75,18 @@ def compare(
     return sorted(rows, key=lambda row: (row["k"], row["volume"], row["name"]))
 
 
+def metrics_of_parts(
+    path: str | os.PathLike, rows: Iterable[Mapping[str, Any]]
+) -> dict[str, Metrics]:
+    """By name, what each part of the compared partitions has and sends."""
+    return {
+        row["name"]: Metrics(
+            **read_partition(path, row["name"], parts=False).metrics[row["direction"]]
+        )
+        for row in rows
+    }
+
+
 def geometric_mean(values: Iterable[float | None]) -> float | None:
     """Of the values there are; 0 if one is; None if there are none."""
     known = [value for value in values if value is not None]

@@ -164,6 +164,7 @@ def test_what_the_record_of_a_resumed_run_says(runs, name):
     records = [
         json.loads(line) for line in (runs / f"{name} rest" / "run.jsonl").read_text().splitlines()
     ]
+    records = [record for record in records if record["event"] not in ("ranks", "phases")]
     events = [record["event"] for record in records]
     # It was called twice, and the second time there was nothing left to do.
     first, second = ["epoch"] * HALF, ["epoch"] * (EPOCHS - HALF)

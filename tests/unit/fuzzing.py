@@ -25,6 +25,8 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import Config, load_config
 from gcnmpi.core.record import Epoch, read_run
+from gcnmpi.report.page import write_report
+from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run import checkpoint_files
 from gcnmpi.run.weights import read_weights
 from partition.errors import UserError
@@ -268,13 +270,22 @@ def _config() -> Target:
 
 def _record() -> Target:
     lines = [
-        {"event": "start", "graph": "g", "config": {"dtype": "float32"}, "ranks": 2},
+        {"event": "start", "graph": "g", "config": {"dtype": "float32"}, "ranks": 2,
+         "versions": {"mpi": "5"}, "hosts": ["a", "b"]},
+        {"event": "ranks", "rows": [1, 2], "peers": [[1], [0]], "peer_rows": [[3], [4]],
+         "expand_row_bytes": 4, "fold_row_bytes": 0, "memory_forecast_bytes": 5},
+        {"event": "phases", "epoch": 1, "after": 0, "seconds": {"spmm": [1.0, 2.0]}},
         {"event": "epoch", **Epoch(1, 0.5, {"val_accuracy": 0.25}, 0.1).record(), "time": 1.0},
         {"event": "resume", "epoch": 1, "ranks": 3},
-        {"event": "end", "finished": True},
-    ]
+        {"event": "end", "finished": True, "epochs_run": 1, "rank_phases": {"spmm": [1.0] * 3}},
+    ]  # fmt: skip
     text = "".join(json.dumps(line) + "\n" for line in lines)
-    return Target({"run.jsonl": text.encode()}, lambda folder: read_run(folder))
+
+    def shown(folder: Path) -> None:
+        facts = facts_of("run", "run.jsonl", read_run(folder))
+        write_report(folder / "page.html", [facts])
+
+    return Target({"run.jsonl": text.encode()}, shown)
 
 
 def _stored(path: Path) -> dict[str, Target]:

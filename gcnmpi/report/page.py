@@ -1,0 +1,270 @@
+"""The page of runs: what they gave, where their time and bytes went, and what they ran on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gcnmpi import __version__
+from gcnmpi.core.config import keys
+from gcnmpi.nn.metrics import LOWER_IS_BETTER
+from gcnmpi.report.run_facts import COMPUTING, RunFacts, total
+from gcnmpi.report.run_figures import (
+    by_run,
+    curves,
+    memory_figures,
+    time_figures,
+    traffic_figures,
+    work_figures,
+)
+from partition.charts.figures import Figure
+from partition.charts.page import Fact, Section, Table, write_page
+from partition.charts.scales import BYTES, SECONDS, number, with_unit
+
+DETAILED = 12  # runs that are shown one by one; a page of more would be large
+FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "metric")
+
+
+def write_report(path: str | os.PathLike, runs: Sequence[RunFacts]) -> None:
+    """Write the page of some runs.
+
+    Raises
+    ------
+    UserError
+        If it cannot be written.
+    """
+    first = runs[0]
+    if len(runs) == 1:
+        title, subtitle = f"Training run: {first.name}", _what(first)
+        sections = list(_sections(first, "", "", with_curves=True))
+    else:
+        title = f"{len(runs)} training runs"
+        subtitle = _common(runs)
+        sections = [_comparison(runs)]
+        for place, run in enumerate(runs[:DETAILED]):
+            group = f"{place + 1}. {run.name}"
+            sections += _sections(run, f"run{place + 1}-", group, with_curves=False)
+    write_page(path, title, subtitle, sections, f"Written by gcnmpi report, version {__version__}.")
+
+
+def report_figures(runs: Sequence[RunFacts]) -> Iterator[Figure]:
+    """Every figure of such a page, the curves of each run in one."""
+    yield from curves(runs)
+    if len(runs) > 1:
+        yield from by_run(runs)
+    for place, run in enumerate(runs[:DETAILED]):
+        prefix = "" if len(runs) == 1 else f"run{place + 1}-"
+        for draw in (time_figures, traffic_figures, work_figures, memory_figures):
+            yield from draw(run, prefix)
+
+
+def _comparison(runs: Sequence[RunFacts]) -> Section:
+    metrics = list(dict.fromkeys(run.metric for run in runs))
+    different = [name for name in FACTS if len({str(run.start.get(name)) for run in runs}) > 1]
+    head = [
+        "run", "no.", *different, "epochs", "s/epoch", "MB/epoch", "MB busiest rank",
+        "peak GB per rank", "loss", "best validation", "its test",
+    ]  # fmt: skip
+    rows = []
+    for place, run in enumerate(runs):
+        last, best = run.epochs[-1], run.best
+        rows.append([
+            run.name + ("" if run.end else " (not finished)"), place + 1,
+            *(run.start.get(name) if name == "ranks" else _text(run.start.get(name))
+              for name in different),
+            len(run.epochs), run.seconds,
+            None if run.sent is None else float(run.sent.sum()) / 1e6,
+            None if run.sent is None else float(run.sent.max()) / 1e6,
+            None if run.peak is None else float(run.peak.max()) / 1e9,
+            last["loss"], best.get(f"val_{run.metric}"), best.get(f"test_{run.metric}"),
+        ])  # fmt: skip
+    low = len(different) + 3
+    marks = {low + offset: "low" for offset in range(5)}
+    if len(metrics) == 1:
+        marks[low + 5] = "low" if metrics[0] in LOWER_IS_BETTER else "high"
+    note = (
+        "MB/epoch: what all ranks send in the exchanges of an epoch of training. Loss: of the last "
+        f"epoch. Best validation, its test: {', '.join(metrics)} in the epoch of the best "
+        "validation metric. ✓: the best of a column."
+    )
+    text = "" if len(runs) <= DETAILED else f"Only the first {DETAILED} are shown one by one below."
+    figures = [*curves(runs), *by_run(runs)]
+    formats = {low: ".4g", low + 1: ".3f", low + 2: ".3f", low + 3: ".3f", low + 4: ".4f"}
+    table = Table("Runs", head, rows, note, marks, formats, sorts=True)
+    return Section("comparison", "Comparison", text, figures=figures, tables=[table])
+
+
+def _sections(run: RunFacts, key: str, group: str, with_curves: bool) -> Iterator[Section]:
+    notes = [f"Warning: {_text(warning)}" for warning in run.start.get("warnings") or []]
+    if not run.end:
+        of = run.start.get("config", {}).get("train", {}).get("epochs")
+        notes.insert(0, f"The run has not finished: epoch {run.epochs[-1]['epoch']} of {of}.")
+    yield Section(key + "overview", "Overview", _what(run) if group else "", _overview(run),
+                  notes=notes, group=group)  # fmt: skip
+    training = curves([run], key)
+    yield Section(key + "training", "Training", figures=training, group=group)
+    timed = time_figures(run, key)
+    tables = [] if run.phases else list(_phase_table(run.end))
+    if timed or tables:
+        text = "Phases are timed without barriers: time lost to a slower rank appears as waiting."
+        yield Section(key + "time", "Time", text, figures=timed, tables=tables, group=group)
+    sent = traffic_figures(run, key)
+    notes = [] if run.pairs is not None or run.ranks == 1 else [
+        "Bytes from rank to rank are not known: the scheme moves them by collectives, every "
+        "mini-batch sends other rows, there are more than 256 ranks, or the record is of an "
+        "earlier version."
+    ]  # fmt: skip
+    yield Section(key + "bytes", "Communication", _counted(run), figures=sent, notes=notes,
+                  group=group)  # fmt: skip
+    for name, title, figures in (
+        ("balance", "Balance of work", work_figures(run, key)),
+        ("memory", "Memory", memory_figures(run, key)),
+    ):
+        if figures:
+            yield Section(key + name, title, figures=figures, group=group)
+    yield Section(key + "environment", "Environment", tables=_environment(run), group=group)
+
+
+def _overview(run: RunFacts) -> list[Fact]:
+    last, best, metric = run.epochs[-1], run.best, run.metric.replace("_", " ")
+    wanted = run.start.get("config", {}).get("train", {}).get("epochs")
+    stopped = "stopped early" if run.end.get("stopped_early") else f"of {number(wanted)}"
+    facts = [
+        Fact("epochs", number(len(run.epochs)), stopped),
+        Fact("time per epoch", with_unit(run.seconds, SECONDS), "median, slowest rank"),
+        Fact("training loss", number(last["loss"]), "last epoch"),
+    ]
+    if best:
+        value = best.get(f"val_{run.metric}")
+        facts.append(
+            Fact(f"validation {metric}", number(value), f"best, epoch {number(best['epoch'])}")
+        )
+        if best.get(f"test_{run.metric}") is not None:
+            test = number(best[f"test_{run.metric}"])
+            facts.append(Fact(f"test {metric}", test, "in the epoch of the best validation"))
+    if run.sent is not None and run.ranks > 1:
+        busiest = with_unit(float(run.sent.max()), BYTES)
+        total_sent = with_unit(float(run.sent.sum()), BYTES)
+        facts.append(Fact("sent per epoch", total_sent, f"busiest rank {busiest}"))
+    if run.phases and run.ranks > 1 and (work := total(run.phases, COMPUTING)).any():
+        excess = f"{work.max() / work.mean() - 1:.0%}"
+        facts.append(Fact("slowest rank", f"+{excess}", "computing, above the average rank"))
+    if isinstance(run.end.get("hidden"), int | float):
+        facts.append(Fact("hidden", f"{run.end['hidden']:.0%}", "of the time of exchanges"))
+    if run.peak is not None:
+        facts.append(Fact("peak memory", with_unit(float(run.peak.max()), BYTES), "largest rank"))
+    return facts
+
+
+def _counted(run: RunFacts) -> str:
+    """Whether what was counted is what was predicted."""
+    if run.ranks == 1:
+        return "One rank sends nothing."
+    pairs = (("bytes_sent", "bytes_predicted"), ("messages_sent", "messages_predicted"))
+    known = [(run.end.get(a), run.end.get(b)) for a, b in pairs]
+    if any(None in pair for pair in known):
+        return ""
+    equal = all(counted == predicted for counted, predicted in known)
+    text = (
+        "equal to those predicted from the partition" if equal else "NOT equal to those predicted"
+    )
+    messages = "" if run.messages is None else f" {number(float(run.messages.sum()))} messages"
+    return f"Bytes and messages counted are {text}.{messages and f' An epoch takes{messages}.'}"
+
+
+def _phase_table(end: Mapping[str, Any]) -> Iterator[Table]:
+    """Of records that have no figures of single ranks."""
+    phases = end.get("phases") or {}
+    rows = [
+        [str(name), *(times.get(which) for which in ("min", "mean", "max"))]
+        for name, times in phases.items()
+        if isinstance(times, dict)
+    ]
+    if rows:
+        head = ["phase", "least (s)", "mean (s)", "most (s)"]
+        yield Table("Seconds of the whole run, over ranks", head, rows)
+
+
+def _environment(run: RunFacts) -> list[Table]:
+    start = run.start
+    hosts = Counter(str(host) for host in start.get("hosts") or [])
+    described = [
+        "time", "graph", "n", "nnz", "partition", "direction", "scheme", "kernel", "ranks",
+        "threads", "job", "reduction", "graph_id", "data_id", "partition_id",
+    ]  # fmt: skip
+    names = {"n": "vertices", "nnz": "arcs", "threads": "threads per rank", "time": "started (UTC)"}
+    known = [key for key in described if start.get(key) is not None]
+    facts = [(names.get(key, key), _plain(start[key])) for key in known]
+    options = start.get("scheme_options") or {}
+    if isinstance(options, dict):
+        options = {key: value for key, value in options.items() if key != "name"}
+        facts += [(f"scheme: {key}", _plain(value)) for key, value in options.items()]
+    orders = run.end.get("orders")
+    facts += [("order of products", ", ".join(map(str, orders)))] if orders else []
+    versions = start.get("versions") or {}
+    devices = Counter(str(device) for device in start.get("devices") or [] if device is not None)
+    shown = [f"{host}: {number(count)} ranks" for host, count in hosts.most_common(64)]
+    shown += [f"{device}: {number(count)} ranks" for device, count in devices.most_common(8)]
+    more = len(hosts) - 64
+    shown += [f"and {more} other hosts"] if more > 0 else []
+    usual = {name: _value(default) for name, default, _ in keys()}
+    chosen = [(name, _value(value)) for name, value in _flat(start.get("config") or {})]
+    other = [(name, value) for name, value in chosen if usual.get(name) != value]
+    tables = [
+        Table("Run", (), facts),
+        Table("Versions", (), [(str(name), _text(text)) for name, text in versions.items()]),
+        Table("Hosts", (), [[text] for text in shown]),
+        Table("Configuration: other values than the defaults", (), other),
+        Table("Whole configuration", (), chosen, folded=True),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys of a configuration with their values, under their full names."""
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _value(value: Any) -> str:
+    """As ``--set`` takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _what(run: RunFacts) -> str:
+    """A run in a sentence."""
+    start, parts = run.start, []
+    model = start.get("config", {}).get("model", {})
+    name = model.get("name") if isinstance(model, dict) else None
+    parts.append(f"{_text(name).upper() if name else 'Training'} on {_text(start.get('graph'))}")
+    if isinstance(start.get("n"), int) and isinstance(start.get("nnz"), int):
+        parts.append(f"{start['n']:,} vertices, {start['nnz']:,} arcs")
+    ranks = "1 rank" if run.ranks == 1 else f"{run.ranks} ranks"
+    hosts = len(set(map(str, start.get("hosts") or [])))
+    parts.append(f"{ranks} on {hosts} {'host' if hosts == 1 else 'hosts'}" if hosts else ranks)
+    partition = start.get("partition")
+    parts.append(f"scheme {_text(start.get('scheme'))}"
+                 + (f", partition {_text(partition)}" if partition else ""))  # fmt: skip
+    return "; ".join(parts) + "."
+
+
+def _common(runs: Sequence[RunFacts]) -> str:
+    """What all runs have in common."""
+    same = [name for name in FACTS if len({str(run.start.get(name)) for run in runs}) == 1]
+    told = [f"{name} {_text(runs[0].start.get(name))}" for name in same if name in runs[0].start]
+    return f"In common: {', '.join(told)}." if told else ""
+
+
+def _plain(value: Any) -> str:
+    """An identifier or a count as it is; counts with commas."""
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+
+
+def _text(value: Any) -> str:
+    return "–" if value is None else str(value)

@@ -1,0 +1,150 @@
+"""What a record says of single ranks: what each holds and sends, and where its time goes.
+
+Both are small: who sends how many rows to whom is recorded once, and the seconds of the phases
+ever less often, so that a long run on many ranks has few of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.precision import row_bytes
+from gcnmpi.core.timing import EPOCH_PHASES
+from gcnmpi.mpi.hosts import most_ranks_a_node
+from gcnmpi.nn.program import Product
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import arcs_of, memory
+from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.run.problem import Problem
+from gcnmpi.schemes.forecast import EXCHANGES
+from partition.errors import UserError
+
+LISTED = 256  # ranks up to which the record says who sends to whom
+# Of epochs 16 to 31, 32 to 63 … 16 are sampled, each standing for those before it; of more
+# than 64 ranks fewer, so that the numbers stay as many.
+SAMPLES, NUMBERS = 16, 1024
+DIGITS = 3
+
+
+def ranks_record(problem: Problem, products: list[Product] | None) -> dict[str, Any]:
+    """What every rank holds and sends, for rank 0 to record; all ranks call it together.
+
+    Parameters
+    ----------
+    products : list of Product or None
+        Of an epoch; None: it is one of mini-batches, which send other rows each.
+
+    Returns
+    -------
+    dict
+        ``rows``, ``entries``: one number per rank, as the scheme forecasts them;
+        ``memory_forecast_bytes``; ``peers``, ``peer_rows``: for each rank those that it sends to in
+        an expand and how many rows, or None where no one plan serves all exchanges of an epoch or
+        there are more than ``LISTED`` ranks; ``expand_row_bytes``, ``fold_row_bytes``: bytes of
+        one such row in all exchanges of an epoch. Empty on other ranks.
+    """
+    comm, plan = problem.comm, problem.scheme.plan
+    per_node = most_ranks_a_node(comm)
+    sends: list[tuple[list[int], list[int]]] | None = None
+    if plan is not None and products is not None and comm.size <= LISTED:
+        mine = plan.send_peers.tolist(), np.diff(plan.send_offsets).tolist()
+        sends = comm.gather(mine, root=0)
+    if comm.rank:
+        return {}
+    there, back = _row_bytes(problem, products or [])
+    forecast = _forecast(problem, per_node)
+    if products is None:
+        forecast["memory_forecast_bytes"] = None  # it is that of all vertices at once
+    return forecast | {
+        "peers": None if sends is None else [peers for peers, _ in sends],
+        "peer_rows": None if sends is None else [rows for _, rows in sends],
+        "expand_row_bytes": there,
+        "fold_row_bytes": back,
+    }
+
+
+class PhaseSamples:
+    """The seconds that every rank spent in each phase, between two epochs that are sampled.
+
+    Parameters
+    ----------
+    problem : Problem
+    epoch : int
+        The last epoch that is over.
+    """
+
+    def __init__(self, problem: Problem, epoch: int) -> None:
+        self._comm, self._phases = problem.comm, problem.phases
+        self._epoch, self._before = epoch, self._now()
+
+    def due(self, epoch: int) -> bool:
+        """Whether an epoch is sampled: every one at first, then every second, every fourth …"""
+        return epoch % sampled_every(epoch, self._comm.size) == 0
+
+    def take(self, epoch: int) -> dict[str, Any]:
+        """What has gone by since the last sample, for rank 0 to record; all call it together."""
+        now = self._now()
+        mine = now - self._before
+        every = np.empty((self._comm.size, len(mine)) if self._comm.rank == 0 else 0)
+        self._comm.Gather(mine, every, root=0)
+        after, self._epoch, self._before = self._epoch, epoch, now
+        if self._comm.rank:
+            return {}
+        seconds = {
+            name: [float(f"{value:.{DIGITS}g}") for value in column]
+            for name, column in zip(EPOCH_PHASES, every.T.tolist(), strict=True)
+            if any(column)
+        }
+        return {"epoch": epoch, "after": after, "seconds": seconds}
+
+    def _now(self) -> np.ndarray:
+        return np.array([self._phases.seconds.get(name, 0.0) for name in EPOCH_PHASES])
+
+
+def sampled_every(epoch: int, size: int) -> int:
+    """How many epochs a sample stands for at an epoch: a power of two that grows with it.
+
+    >>> [sampled_every(epoch, 4) for epoch in (1, 63, 64, 1000, 10_000)]
+    [1, 2, 4, 32, 512]
+    >>> sampled_every(1000, 1024)
+    512
+    """
+    most = max(1, epoch * max(size, NUMBERS // SAMPLES) // NUMBERS)
+    return 1 << (most.bit_length() - 1)
+
+
+def _forecast(problem: Problem, per_node: int) -> dict[str, Any]:
+    """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it.
+
+    None of them where nothing can be forecast: a run that goes well does not end for that.
+    """
+    config = problem.config
+    candidate = Candidate(config.scheme, {}, 0, problem.partition)
+    try:
+        setting = Setting(problem.stored, config, Machine(), per_node, locality=False)
+        case = setting.case(candidate, problem.comm.size)
+    except UserError:
+        return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
+    held = [arcs_of(case, rank) for rank in range(problem.comm.size)]
+    return {
+        "rows": [rows for rows, _, _ in held],
+        "entries": [entries for _, _, entries in held],
+        "memory_forecast_bytes": memory(case),
+    }
+
+
+def _row_bytes(problem: Problem, products: list[Product]) -> tuple[int, int]:
+    """Bytes that a row of the exchange takes in an epoch: in expands, and in folds."""
+    config, folds = problem.config, problem.scheme.describe().get("backward") == "fold"
+    itemsize = problem.kernel.dtype.itemsize
+    there = back = 0
+    for name, _, *widths in products:
+        if name in EXCHANGES:
+            taken = row_bytes(config.comm.precision, widths[0], itemsize)
+            if name == "fold" or (name == "aggregate_t" and folds):
+                back += taken
+            else:
+                there += taken
+    return there, back

@@ -1,0 +1,204 @@
+"""Pages: one HTML file with everything in it, which asks no network for anything.
+
+All text that comes from files is escaped by the template engine, and the page's own policy lets
+no other script run than the one that is in it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+import numpy as np
+from markupsafe import Markup
+
+from partition.charts.figures import Bars, Figure, HeatMap, Lines, Points
+from partition.charts.scales import number, spread
+from partition.charts.svg import draw
+from partition.records import atomic_file
+
+SHOWN_ROWS = 16  # of a curve's table
+SHOWN_CELLS = 10  # of a heat map's
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A figure that is shown large: what it is, its value, and what there is to say of it."""
+
+    name: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows under a head; the first column says what a row is.
+
+    Attributes
+    ----------
+    rows : sequence of sequences
+        Texts, and numbers, which are aligned to the right and can be sorted; None: there is none.
+    best : mapping of int to {"low", "high"}
+        Columns whose lowest or highest number is marked.
+    formats : mapping of int to str
+        Of the numbers of a column, such as ".2f".
+    sorts : bool
+        Whether its rows can be sorted; on a phone, they stand one below the other.
+    folded : bool
+        Whether only the title is shown at first.
+    """
+
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+    best: Mapping[int, str] = field(default_factory=dict)
+    formats: Mapping[int, str] = field(default_factory=dict)
+    sorts: bool = False
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page.
+
+    Attributes
+    ----------
+    key : str
+        Of its address.
+    group : str
+        Sections of one group are shown under its name; those of other groups but the first are
+        folded.
+    """
+
+    key: str
+    title: str
+    text: str = ""
+    facts: Sequence[Fact] = ()
+    figures: Sequence[Figure] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    group: str = ""
+
+
+def write_page(
+    path: str | os.PathLike, title: str, subtitle: str, sections: Sequence[Section], made_by: str
+) -> None:
+    """Write a page, whole or not at all.
+
+    Parameters
+    ----------
+    made_by : str
+        For the foot of the page.
+
+    Raises
+    ------
+    UserError
+        If it cannot be written.
+    """
+    with atomic_file(path, "w") as file:
+        file.write(as_page(title, subtitle, sections, made_by))
+
+
+def as_page(title: str, subtitle: str, sections: Sequence[Section], made_by: str) -> str:
+    """The text of a page: parameters as for :func:`write_page`."""
+    script, style = _file("page.js"), _file("page.css")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    loader = jinja2.FunctionLoader(_file)
+    engine = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )  # fmt: skip
+    engine.filters |= {"draw": draw, "cell": _cell, "numeric": _is_number}
+    engine.globals |= {"table_of": table_of, "legend_of": legend_of, "marked": _marked}
+    groups: dict[str, list[Section]] = {}
+    for section in sections:
+        groups.setdefault(section.group, []).append(section)
+    return engine.get_template("page.html").render(
+        title=title, subtitle=subtitle, groups=groups, made_by=made_by, digest=digest,
+        script=Markup(script), style=Markup(style),
+    )  # fmt: skip
+
+
+def legend_of(figure: Figure) -> list[tuple[str, str]]:
+    """(class of the swatch, name) of what a figure shows, where there are several."""
+    if isinstance(figure, Lines):
+        found = [(f"f{one.colour} d{one.dash}", one.name) for one in figure.series]
+        return found if len(found) > 1 else []
+    if isinstance(figure, Points):
+        found = [(f"f{one.colour}", one.name) for one in figure.series]
+        return found if len(found) > 1 else []
+    if isinstance(figure, Bars):
+        pairs = zip(figure.colours, figure.stacks, strict=True)
+        found = [(f"f{colour}", name) for colour, name in pairs]
+        found += [("mark", figure.mark[0])] if figure.mark else []
+        return found if len(found) > 1 else []
+    return []
+
+
+def table_of(figure: Figure) -> Table:
+    """The numbers of a figure, for those who do not see it; of many, some."""
+    if isinstance(figure, Bars):
+        rows = list(zip(figure.columns, *figure.stacks.values(), strict=True))
+        return Table(figure.y_label, [figure.x_label, *figure.stacks], rows)
+    if isinstance(figure, HeatMap):
+        values = np.nan_to_num(figure.values, nan=-np.inf).ravel()
+        largest = np.argsort(-values, kind="stable")[:SHOWN_CELLS]
+        width = max(1, figure.values.shape[1])
+        cells = [
+            (figure.rows[place // width], figure.columns[place % width], float(values[place]))
+            for place in largest.tolist()
+            if values[place] > 0
+        ]
+        head = [figure.y_label, figure.x_label, figure.colour_label]
+        return Table(f"The largest of {figure.values.size:,} values", head, cells)
+    if isinstance(figure, Points):
+        rows = [
+            (name, x, y)
+            for one, names in zip(figure.series, figure.labels, strict=True)
+            for name, x, y in zip(names, one.x, one.y, strict=True)
+        ]
+        return Table(figure.title, ["", figure.x_label, figure.y_label], rows)
+    rows = []
+    for one in figure.series:
+        chosen = spread(len(one.x), max(2, SHOWN_ROWS // len(figure.series)))
+        last = len(one.x) - 1
+        for i in [*chosen, *([last] if last >= 0 and last not in chosen else [])]:
+            spans = (one.low[i], one.high[i]) if len(one.low) else ()
+            rows.append((one.name, one.x[i], one.y[i], *spans))
+    width = max(map(len, rows), default=3)
+    head = ["curve", figure.x_label, figure.y_label, "least", "most"][:width]
+    return Table(figure.y_label, head, [(*row, *[None] * (width - len(row))) for row in rows])
+
+
+def _marked(table: Table) -> set[tuple[int, int]]:
+    """(row, column) of what is best in its column, where not all are as good."""
+    found = set()
+    for column, which in table.best.items():
+        values = [row[column] for row in table.rows]
+        known = [value for value in values if _is_number(value) and math.isfinite(value)]
+        if len(set(known)) > 1:
+            best = min(known) if which == "low" else max(known)
+            found |= {(place, column) for place, value in enumerate(values) if value == best}
+    return found
+
+
+def _cell(value: Any, form: str | None = None) -> str:
+    if form is not None and _is_number(value):
+        return f"{value:{form}}"
+    return number(value) if value is None or _is_number(value) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+
+
+def _file(name: str) -> str:
+    return files("partition.charts").joinpath(name).read_text(encoding="utf-8")

@@ -1,0 +1,146 @@
+"""Figures as files for papers, by matplotlib: PDF and PNG, with labelled axes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.charts.figures import Bars, Figure, HeatMap, Lines, Points
+from partition.charts.palette import PAPER
+from partition.charts.scales import log_ticks, number
+from partition.errors import UserError, shown
+from partition.figures import check_figure, new_figure, save_figure
+
+ENDINGS = (".pdf", ".png")
+SIZE = 4.4, 3.2  # inches: a column and a half
+
+
+def check_figures(folder: str | os.PathLike) -> None:
+    """See that figures can be written to a folder, before the work that they show.
+
+    Raises
+    ------
+    UserError
+        If matplotlib is not installed, or the folder cannot be made or written to.
+    """
+    check_figure(Path(folder) / "figure.pdf")
+
+
+def save_figures(figures: Iterable[Figure], folder: str | os.PathLike) -> list[Path]:
+    """Write each figure as ``KEY.pdf`` and ``KEY.png``.
+
+    Raises
+    ------
+    UserError
+        As :func:`check_figures`; or if there is nothing to draw.
+    """
+    written = []
+    for figure in figures:
+        drawn = new_figure(*SIZE)
+        _DRAW[type(figure)](drawn, figure)
+        for ending in ENDINGS:
+            path = Path(folder) / f"{figure.key}{ending}"
+            save_figure(drawn, path)
+            written.append(path)
+    if not written:
+        raise UserError("there is nothing to draw")
+    return written
+
+
+def _axis(drawn: Any, figure: Figure) -> Any:
+    axis = drawn.add_subplot()
+    axis.set_xlabel(_text(figure.x_label))
+    axis.set_ylabel(_text(figure.y_label))
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    return axis
+
+
+def _lines(drawn: Any, figure: Lines) -> None:
+    axis = _axis(drawn, figure)
+    for one in figure.series:
+        colour = PAPER[one.colour]
+        if len(one.low):
+            axis.fill_between(one.x, one.low, one.high, color=colour, alpha=0.18, linewidth=0)
+        axis.plot(
+            one.x, one.y, color=colour, linestyle=("-", "--", ":")[one.dash], linewidth=1.4,
+            marker="o" if figure.marks or len(one.x) == 1 else "", markersize=4,
+            label=_text(one.name),
+        )  # fmt: skip
+    if figure.log_x:
+        axis.set_xscale("log")
+    if len(figure.x_ticks):
+        axis.set_xticks(figure.x_ticks, [f"{tick:g}" for tick in figure.x_ticks])
+        axis.minorticks_off()
+    if figure.log_y and all(v > 0 for one in figure.series for v in one.y):
+        axis.set_yscale("log")
+        known = [v for one in figure.series for v in (*one.y, *one.low, *one.high) if v > 0]
+        marks = log_ticks(min(known), max(known))
+        axis.set_yticks(marks, [number(mark) for mark in marks])
+        axis.minorticks_off()
+    axis.grid(color="0.9", linewidth=0.6)
+    _legend(drawn, axis, len(figure.series))
+
+
+def _points(drawn: Any, figure: Points) -> None:
+    axis = _axis(drawn, figure)
+    for one in figure.series:
+        axis.scatter(one.x, one.y, color=PAPER[one.colour], s=24, label=_text(one.name))
+    axis.set_xlim(left=0)
+    axis.set_ylim(bottom=0)
+    axis.grid(color="0.9", linewidth=0.6)
+    _legend(drawn, axis, len(figure.series))
+
+
+def _bars(drawn: Any, figure: Bars) -> None:
+    axis = _axis(drawn, figure)
+    places, below = np.arange(len(figure.columns)), np.zeros(len(figure.columns))
+    for colour, (name, values) in zip(figure.colours, figure.stacks.items(), strict=True):
+        heights = np.nan_to_num(np.asarray(values, np.float64))
+        axis.bar(places, heights, 0.86, below, color=PAPER[colour], label=_text(name))
+        below = below + heights
+    if figure.mark is not None:
+        axis.axhline(figure.mark[1], color="0.2", linestyle="--", linewidth=1, label=figure.mark[0])
+    _ticks(axis.set_xticks, figure.ticks)
+    axis.grid(axis="y", color="0.9", linewidth=0.6)
+    _legend(drawn, axis, len(figure.stacks) + (figure.mark is not None))
+
+
+def _heat_map(drawn: Any, figure: HeatMap) -> None:
+    axis = _axis(drawn, figure)
+    rows, columns = figure.values.shape
+    edges = np.asarray(figure.edges or np.arange(columns + 1), np.float64)
+    values = np.ma.masked_invalid(figure.values)
+    image = axis.pcolormesh(
+        edges, np.arange(rows + 1), values, cmap="Blues", vmin=min(0.0, float(values.min())),
+        rasterized=True,
+    )  # fmt: skip
+    axis.invert_yaxis()
+    _ticks(axis.set_yticks, figure.row_ticks, 0.5)
+    if not len(figure.edges):
+        _ticks(axis.set_xticks, figure.column_ticks, 0.5)
+    drawn.colorbar(image, label=_text(figure.colour_label))
+
+
+def _ticks(put: Any, names: Any, middle: float = 0.0) -> None:
+    step = max(1, -(-len(names) // 12))
+    put(np.arange(0, len(names), step) + middle, [_text(name) for name in names[::step]])
+
+
+def _legend(drawn: Any, axis: Any, count: int) -> None:
+    if count > 1:
+        handles, names = axis.get_legend_handles_labels()
+        drawn.legend(handles, names, loc="outside upper center", ncols=min(3, count), fontsize=7)
+
+
+def _text(text: str) -> str:
+    return shown(text).replace("$", r"\$")
+
+
+_DRAW: dict[type, Any] = {
+    Lines: _lines, Points: _points, Bars: _bars, HeatMap: _heat_map,
+}  # fmt: skip

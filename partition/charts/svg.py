@@ -1,0 +1,326 @@
+"""Figures as SVG in a page: colours come from its style sheet, hovering from its script.
+
+A figure is 400 wide and drawn for about that size, so that text is readable on a phone; a wider
+page has several beside each other. What the script shows of a point is in the attribute
+``data-tip``; without it, the table below the figure has the numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+
+from partition.charts.figures import Bars, Figure, HeatMap, Lines, Points
+from partition.charts.scales import log_ticks, number, spread, ticks
+
+WIDTH, HEIGHT = 400, 248
+LEVELS = 10  # colours of a heat map
+TOP, BOTTOM, RIGHT = 22, 40, 10
+CHARACTER = 6.1  # width of a digit
+
+
+def draw(figure: Figure) -> Markup:
+    """The SVG element of a figure."""
+    return _DRAW[type(figure)](figure)
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Numbers → places on the page, from ``start`` to ``end``."""
+
+    least: float
+    most: float
+    start: float
+    end: float
+    log: bool = False
+    ticks: Sequence[float] = ()
+
+    def __call__(self, value: float) -> float:
+        a, b, v = self.least, self.most, value
+        if self.log:
+            a, b, v = math.log(a), math.log(b), math.log(max(v, a))
+        return self.start + (v - a) / ((b - a) or 1) * (self.end - self.start)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """The box of the data, and its axes."""
+
+    x: _Axis
+    y: _Axis
+
+    @property
+    def box(self) -> list[float]:
+        """Left, top, width, height."""
+        x, y = self.x, self.y
+        return [_r(x.start), _r(y.end), _r(x.end - x.start), _r(y.start - y.end)]
+
+
+def _lines(figure: Lines) -> Markup:
+    xs = [v for one in figure.series for v in one.x]
+    ys = [v for one in figure.series for v in (*one.y, *one.low, *one.high)]
+    frame = _frame(xs, ys, figure.log_x, figure.log_y, figure.x_ticks)
+    pieces = [_grid(frame), _labels(figure)]
+    for one in figure.series:
+        if len(one.low):
+            there = _path(frame, one.x, one.high)
+            back = _path(frame, one.x[::-1], one.low[::-1]).replace("M", "L", 1)
+            pieces.append(
+                Markup('<path class="band f{}" d="{}{}Z"/>').format(one.colour, there, back)
+            )
+    for one in figure.series:
+        path = Markup('<path class="line s{} d{}" d="{}"/>')
+        pieces.append(path.format(one.colour, one.dash, _path(frame, one.x, one.y)))
+        if figure.marks or len(one.x) == 1:
+            pieces += [_dot(frame, one.colour, x, y) for x, y in zip(one.x, one.y, strict=True)]
+    first = figure.series[0] if figure.series else None
+    tip = None
+    if first is not None:
+        # Curves of other points than the first are shown at those nearest to it.
+        names = figure.columns or [f"{figure.x_label} {number(x)}" for x in first.x]
+        cells = [[_nearest(one.x, one.y, x) for x in first.x] for one in figure.series]
+        places = [_r(frame.x(x)) for x in first.x]
+        rows = [one.name for one in figure.series]
+        tip = _tip(frame, names, rows, cells, places=places, unit=figure.y_label)
+    return _svg(figure, pieces, HEIGHT, tip)
+
+
+def _points(figure: Points) -> Markup:
+    xs = [v for one in figure.series for v in one.x]
+    ys = [v for one in figure.series for v in one.y]
+    frame = _frame(ticks(0.0, max(xs, default=1.0)), [0.0, *ys])
+    pieces = [_grid(frame), _labels(figure)]
+    for one, names in zip(figure.series, figure.labels, strict=True):
+        for x, y, name in zip(one.x, one.y, names, strict=True):
+            text = f"{name}: {figure.x_label} {number(x)}, {figure.y_label} {number(y)}"
+            dot = Markup(
+                '<circle class="dot f{}" cx="{}" cy="{}" r="4.5"><title>{}</title></circle>'
+            )
+            pieces.append(dot.format(one.colour, _r(frame.x(x)), _r(frame.y(y)), text))
+    return _svg(figure, pieces, HEIGHT, None)
+
+
+def _bars(figure: Bars) -> Markup:
+    count = len(figure.columns)
+    parts = np.array(list(figure.stacks.values()), np.float64).reshape(len(figure.stacks), count)
+    heights = np.nan_to_num(parts).cumsum(axis=0)
+    most = max(float(heights.max(initial=0)), figure.mark[1] if figure.mark else 0.0)
+    frame = _frame([0, count], [0, most or 1])
+    gap = 0.16 if count <= 64 else 0.0
+    width = (frame.x(1) - frame.x(0)) * (1 - gap) if count else 0
+    pieces = [_grid(frame, x=False), _labels(figure)]
+    below = np.zeros(count)
+    for colour, top in zip(figure.colours, heights, strict=True):
+        path = "".join(
+            f"M{_r(frame.x(place + gap / 2))} {_r(frame.y(low))}h{_r(width)}"
+            f"V{_r(frame.y(high))}h{_r(-width)}z"
+            for place, (low, high) in enumerate(zip(below, top, strict=True))
+            if high > low
+        )
+        pieces.append(Markup('<path class="f{}" d="{}"/>').format(colour, path))
+        below = top
+    if figure.mark is not None:
+        height = _r(frame.y(figure.mark[1]))
+        line = Markup('<path class="mark" d="M{} {}H{}"/>')
+        pieces.append(line.format(_r(frame.x.start), height, _r(frame.x.end)))
+    every = spread(count, 9 if max(map(len, figure.ticks), default=0) < 4 else 5)
+    places = {frame.x(place + 0.5): figure.ticks[place] for place in every}
+    pieces.append(_x_names(frame, places))
+    tip = _tip(frame, figure.columns, list(figure.stacks), parts.tolist(), unit=figure.y_label)
+    return _svg(figure, pieces, HEIGHT, tip)
+
+
+def _heat_map(figure: HeatMap) -> Markup:
+    rows, columns = figure.values.shape
+    left = 14 + CHARACTER * max(map(len, figure.row_ticks), default=1)
+    side = WIDTH - left - RIGHT
+    edges = np.array(figure.edges or range(columns + 1), np.float64)
+    square = not len(figure.edges)
+    height = side * min(1.0, rows / max(1, columns)) if square else min(230, max(60, 15 * rows))
+    x = _Axis(edges[0], edges[-1], left, left + side)
+    y = _Axis(0, rows, TOP, TOP + height)
+    known = figure.values[np.isfinite(figure.values)]
+    low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
+    low = min(0.0, low)
+    scaled = (figure.values - low) / ((high - low) or 1) * LEVELS
+    levels = np.where(np.isfinite(scaled), np.minimum(LEVELS - 1, scaled), -1).astype(int)
+    pieces = [_labels(figure, TOP + height + BOTTOM)]
+    for level in range(LEVELS):
+        # Each colour lies over the paler ones: where cells are thinner than a pixel, none shows
+        # what is behind all of them.
+        path = "".join(_runs(levels >= level, [x(edge) for edge in edges], y))
+        if path:
+            pieces.append(Markup('<path class="q{}" d="{}"/>').format(level, path))
+    outline = Markup('<path class="axis" d="M{} {}H{}V{}H{}Z"/>')
+    pieces.append(outline.format(_r(left), TOP, _r(x.end), _r(y.end), _r(left)))
+    text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
+    for row in spread(rows, int(height // 14) or 1):
+        pieces.append(text.format(_r(left - 5), _r(y(row + 0.5) + 4), figure.row_ticks[row]))
+    below = _Frame(x, _Axis(0, 1, TOP + height, TOP))
+    middles = (edges[:-1] + edges[1:]) / 2
+    if square:
+        every = spread(columns, 9 if max(map(len, figure.column_ticks), default=0) < 4 else 5)
+        names = {x(middles[i]): figure.column_ticks[i] for i in every}
+    else:
+        inside = [tick for tick in ticks(edges[0], edges[-1]) if edges[0] <= tick <= edges[-1]]
+        names = {x(tick): number(tick) for tick in inside}
+    pieces.append(_x_names(below, names))
+    foot = TOP + height + BOTTOM
+    pieces.append(_scale(left, side, foot, low, high, figure.colour_label))
+    values = [[None if math.isnan(v) else v for v in row] for row in figure.values.tolist()]
+    places = None if square else [_r(x(edge)) for edge in edges]
+    axes = figure.columns, figure.rows
+    tip = _tip(below, *axes, values, figure.colour_label, edges=places, grid=True)
+    return _svg(figure, pieces, foot + 44, tip)
+
+
+def _runs(chosen: np.ndarray, edges: Sequence[float], y: _Axis) -> Iterable[str]:
+    """The cells that are chosen, those beside each other as one rectangle."""
+    for row, line in enumerate(chosen):
+        changes = np.flatnonzero(np.diff(line, prepend=False, append=False))
+        top, height = _r(y(row)), _r(y(row + 1) - y(row))
+        for start, stop in changes.reshape(-1, 2).tolist():
+            width = _r(edges[stop] - edges[start])
+            yield f"M{_r(edges[start])} {top}h{width}v{height}h{_r(-width)}z"
+
+
+def _scale(left: float, side: float, top: float, low: float, high: float, label: str) -> Markup:
+    """The colours of a heat map, from the least to the most."""
+    width = side / 2 / LEVELS
+    text = Markup('<text x="{}" y="{}"{}>{}</text>')
+    pieces = [text.format(_r(left), _r(top + 9), "", label)]
+    pieces += [
+        Markup('<rect class="q{}" x="{}" y="{}" width="{}" height="9"/>').format(
+            level, _r(left + width * level), _r(top + 15), _r(width + 0.2)
+        )
+        for level in range(LEVELS)
+    ]
+    end = Markup(' text-anchor="end"')
+    pieces.append(text.format(_r(left), _r(top + 36), "", number(low, 3)))
+    pieces.append(text.format(_r(left + side / 2), _r(top + 36), end, number(high, 3)))
+    return Markup("").join(pieces)
+
+
+def _frame(
+    xs: Sequence[float],
+    ys: Sequence[float],
+    log_x: bool = False,
+    log_y: bool = False,
+    x_ticks: Sequence[float] = (),
+) -> _Frame:
+    """Axes around numbers; those of x end with the numbers, those of y at ticks.
+
+    That of y begins at 0 unless all numbers are near each other.
+    """
+    xs, ys = [float(v) for v in xs] or [0.0, 1.0], [float(v) for v in ys] or [0.0, 1.0]
+    log_y, log_x = log_y and min(ys) > 0, log_x and min(xs) > 0
+    ys = ys if log_y or min(ys) > 0.75 * max(ys) else [0.0, *ys]
+    y_ticks = log_ticks(min(ys), max(ys)) if log_y else ticks(min(ys), max(ys))
+    left = 14 + CHARACTER * max(len(number(tick)) for tick in y_ticks)
+    least, most = min(xs), max(xs)
+    if most == least:
+        least, most = (least / 2, most * 2) if log_x else (least - 0.5, most + 0.5)
+    x_ticks = x_ticks or (log_ticks(least, most) if log_x else ticks(least, most, 5))
+    inside = [t for t in x_ticks if least <= t <= most * (1 + 1e-9)]
+    return _Frame(
+        _Axis(least, most, left, WIDTH - RIGHT, log_x, inside),
+        _Axis(y_ticks[0], y_ticks[-1], HEIGHT - BOTTOM, TOP, log_y, y_ticks),
+    )
+
+
+def _grid(frame: _Frame, x: bool = True) -> Markup:
+    """Lines at the ticks and what they are."""
+    line = Markup('<path class="grid" d="M{} {}H{}"/>')
+    text = Markup('<text x="{}" y="{}" text-anchor="end">{}</text>')
+    pieces = []
+    for tick in frame.y.ticks:
+        y = frame.y(tick)
+        pieces.append(line.format(_r(frame.x.start), _r(y), _r(frame.x.end)))
+        pieces.append(text.format(_r(frame.x.start - 5), _r(y + 4), number(tick)))
+    axis = Markup('<path class="axis" d="M{} {}H{}"/>')
+    pieces.append(axis.format(_r(frame.x.start), _r(frame.y.start), _r(frame.x.end)))
+    if x:
+        pieces.append(_x_names(frame, {frame.x(tick): number(tick) for tick in frame.x.ticks}))
+    return Markup("").join(pieces)
+
+
+def _x_names(frame: _Frame, names: dict[float, str]) -> Markup:
+    """What is below the horizontal axis; the last name stays within the figure."""
+    text = Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>')
+    return Markup("").join(
+        text.format(
+            _r(x), _r(frame.y.start + 14), "end" if x + len(name) * 3 > WIDTH else "middle", name
+        )
+        for x, name in names.items()
+    )
+
+
+def _labels(figure: Figure, bottom: float = HEIGHT) -> Markup:
+    """What the axes are: the vertical one's above it, so that it can be read."""
+    return Markup(
+        '<text class="label" x="2" y="11">{}</text>'
+        '<text class="label" x="{}" y="{}" text-anchor="end">{}</text>'
+    ).format(figure.y_label, WIDTH - RIGHT, _r(bottom - 8), figure.x_label)
+
+
+def _path(frame: _Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
+    points = (f"{_r(frame.x(x))} {_r(frame.y(y))}" for x, y in zip(xs, ys, strict=True))
+    return "M" + "L".join(points)
+
+
+def _dot(frame: _Frame, colour: int, x: float, y: float) -> Markup:
+    dot = Markup('<circle class="f{}" cx="{}" cy="{}" r="3"/>')
+    return dot.format(colour, _r(frame.x(x)), _r(frame.y(y)))
+
+
+def _nearest(xs: Sequence[float], ys: Sequence[float], x: float) -> float | None:
+    """The value of a curve near a place; None beyond its ends."""
+    if not len(xs) or x < xs[0] or x > xs[-1]:
+        return None
+    return float(ys[int(np.abs(np.asarray(xs) - x).argmin())])
+
+
+def _tip(
+    frame: _Frame,
+    columns: Sequence[str],
+    rows: Sequence[str],
+    cells: Sequence[Sequence[float | None]],
+    unit: str,
+    *,
+    places: Sequence[float] | None = None,
+    edges: Sequence[float] | None = None,
+    grid: bool = False,
+) -> str:
+    """What the script shows under the pointer: columns at ``places`` or between ``edges``."""
+    facts = {
+        "box": frame.box, "columns": list(columns), "rows": list(rows), "unit": unit, "grid": grid,
+        "cells": [[None if v is None else float(f"{v:.4g}") for v in row] for row in cells],
+    }  # fmt: skip
+    facts |= {} if places is None else {"places": list(places)}
+    facts |= {} if edges is None else {"edges": list(edges)}
+    return json.dumps(facts, separators=(",", ":"))
+
+
+def _svg(figure: Figure, pieces: Iterable[Markup], height: float, tip: str | None) -> Markup:
+    label = f"{figure.title}. {figure.about}"
+    more = Markup("") if tip is None else Markup(' tabindex="0" data-tip="{}"').format(tip)
+    return Markup(
+        '<svg class="chart" viewBox="0 0 {} {}" role="img" aria-label="{}"{}>{}</svg>'
+    ).format(WIDTH, _r(height), label, more, Markup("").join(pieces))
+
+
+def _r(value: float) -> float | int:
+    """A tenth of a pixel is enough."""
+    rounded = round(float(value), 1)
+    return int(rounded) if rounded == int(rounded) else rounded
+
+
+_DRAW: dict[type, Callable[[Any], Markup]] = {
+    Lines: _lines, Points: _points, Bars: _bars, HeatMap: _heat_map,
+}  # fmt: skip

@@ -1,0 +1,169 @@
+"""Figures as data, as SVG, on a page and on paper."""
+
+import doctest
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import numpy as np
+import pytest
+
+from partition.charts import figures, scales
+from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
+from partition.charts.page import Section, Table, as_page, table_of
+from partition.charts.palette import COLOURS, PAPER
+from partition.charts.paper import check_figures, save_figures
+from partition.charts.svg import draw
+from partition.errors import UserError
+
+EVIL = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&"
+LABELS = "About it", "epoch", "loss"
+
+
+def curve(values, name="one", **more):
+    xs = list(range(1, len(values) + 1))
+    return Series(name, xs, list(values), **more)
+
+
+def every_figure(text="plain"):
+    return [
+        Lines("lines", text, text, text, text, [curve([3.0, 2.0, 1.5], text, dash=1)], marks=True),
+        Lines("band", text, text, text, text, [Series(text, [1, 2], [2, 3], [1, 2], [4, 5])]),
+        Points("points", text, text, text, text, [curve([1, 2], text)], [[text, text]]),
+        Bars("bars", text, text, text, text, [text, "b"], [text, "b"], {text: [1.0, 2.0]}, [3],
+             (text, 1.5)),
+        HeatMap("heat", text, text, text, text, np.array([[1.0, np.nan], [0.0, 4.0]]),
+                [text, "b"], [text, "b"], [text, "b"], [text, "b"], colour_label=text),
+        HeatMap("wide", text, text, text, text, np.array([[1.0, 3.0, 2.0]]),
+                [text], [text, "b", "c"], [text], ["4", "8", "16"], [0, 4, 8, 16], text),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("module", [scales, figures], ids=lambda module: module.__name__)
+def test_examples(module):
+    failed, attempted = doctest.testmod(module)
+    assert attempted
+    assert not failed
+
+
+@pytest.mark.parametrize(
+    ("least", "most"), [(0, 1), (-3, 7), (5, 5), (0, 0), (1e-7, 3e-7), (0, 1e9)]
+)
+def test_ticks_are_round_and_around_what_they_measure(least, most):
+    found = scales.ticks(least, most)
+    assert found[0] <= least
+    assert found[-1] >= most
+    assert 2 <= len(found) <= 8
+    assert len({scales.number(tick) for tick in found}) == len(found)
+
+
+@pytest.mark.parametrize(("least", "most"), [(1, 1), (0.3, 40), (1e-6, 2), (4, 1024), (7, 8)])
+def test_logarithmic_ticks(least, most):
+    found = scales.log_ticks(least, most)
+    assert found[0] <= least
+    assert found[-1] >= most
+    assert found == sorted(set(found))
+
+
+def test_a_long_curve_is_thinned_to_its_mean_and_range():
+    values = np.sin(np.arange(10_000))
+    values[5000] = 9.0
+    points = binned(range(1, 10_001), values)
+    assert len(points.mean) <= figures.BINS
+    assert points.high.max() == 9.0
+    assert (points.low <= points.mean).all()
+    assert (points.mean <= points.high).all()
+    assert (points.first[0], points.last[-1]) == (1, 10_000)
+    assert not len(binned([1, 2], [None, float("nan")]).mean)
+    assert [len(group) for group in groups_of(300, 128)] == [3] * 100
+
+
+@pytest.mark.parametrize("figure", every_figure(EVIL), ids=lambda figure: figure.key)
+def test_svg_is_xml_that_says_its_texts_and_runs_none(figure):
+    tree = ElementTree.fromstring(draw(figure))
+    assert {element.tag for element in tree.iter()} <= {
+        "svg",
+        "path",
+        "text",
+        "circle",
+        "rect",
+        "title",
+    }
+    assert EVIL in tree.attrib["aria-label"]
+    assert EVIL in "".join(tree.itertext())
+    numbers = re.findall(r"[-\d.e]+", " ".join(e.get("d", "") for e in tree.iter()))
+    assert all(-500 < float(number) < 1000 for number in numbers)
+
+
+def test_the_tip_of_a_curve_has_its_numbers():
+    drawn = draw(Lines("k", "T", *LABELS, [curve([3.0, 2.0]), curve([1.0], "two")]))
+    tip = json.loads(ElementTree.fromstring(drawn).attrib["data-tip"])
+    assert tip["rows"] == ["one", "two"]
+    assert tip["cells"] == [[3.0, 2.0], [1.0, None]]
+    assert len(tip["places"]) == 2
+
+
+def test_cells_side_by_side_are_one_rectangle_and_darker_ones_lie_over_it():
+    values = np.array([[1.0, 1.0, 4.0], [np.nan, 4.0, 4.0]])
+    names = ["a", "b", "c"]
+    drawn = draw(HeatMap("k", "T", *LABELS, values, names[:2], names, names[:2], names))
+    cells = [e for e in ElementTree.fromstring(drawn) if e.get("class", "").startswith("q")]
+    paths = [e.get("d").count("M") for e in cells if e.tag == "path"]
+    assert paths == [2] * 10
+    widths = [re.findall(r"h([\d.]+)v", e.get("d")) for e in cells if e.tag == "path"]
+    assert float(widths[0][0]) > 2.9 * float(widths[-1][0])
+
+
+def test_nothing_is_drawn_of_nothing():
+    for figure in (Lines("k", "T", *LABELS), Bars("k", "T", *LABELS), Points("k", "T", *LABELS)):
+        assert draw(figure).startswith("<svg")
+
+
+def test_a_page_is_one_file_whose_texts_are_texts():
+    table = Table(EVIL, [EVIL, "n"], [[EVIL, 1.0], [EVIL, 2.0]], EVIL, {1: "low"}, sorts=True)
+    section = Section("s", EVIL, EVIL, figures=every_figure(EVIL), tables=[table], notes=[EVIL])
+    page = as_page(EVIL, EVIL, [section], EVIL)
+    assert page.count("<script>") == 1
+    assert "onerror=alert" not in page.replace("onerror=alert(2)&gt;", "")
+    links = re.findall(r'<[^>]*\s(?:src|href)="([^"]*)"', page)
+    assert links
+    assert all(link.startswith("#") or link == "data:," for link in links)
+    assert "url(" not in page
+    assert "@import" not in page
+    assert 'class="number best" data-value="1.0">1 ✓</td>' in page
+    assert re.search(r"script-src 'sha256-[A-Za-z0-9+/=]{44}'", page)
+
+
+def test_every_figure_has_its_numbers_as_a_table():
+    tables = {figure.key: table_of(figure) for figure in every_figure()}
+    for table in tables.values():
+        assert table.rows
+        assert all(len(row) == len(table.head) for row in table.rows)
+    assert tables["heat"].rows[0] == ("b", "b", 4.0)
+    assert len(tables["heat"].rows) == 2  # of 0, and of what is not there, none
+    assert tables["band"].head[-2:] == ["least", "most"]
+    long = table_of(Lines("k", "T", *LABELS, [curve(range(1000))]))
+    assert len(long.rows) < 30
+    assert long.rows[-1][1] == 1000
+
+
+def test_pages_and_papers_have_the_same_colours():
+    assert len(PAPER) == len(set(PAPER)) == COLOURS
+    page = as_page("t", "s", [], "m")
+    for number, colour in enumerate(PAPER):
+        assert f"--k{number}: {colour.lower()};" in page
+
+
+@pytest.mark.slow
+def test_figures_for_papers(tmp_path):
+    pytest.importorskip("matplotlib")
+    written = save_figures(every_figure("a $x$ b")[1:5:3], tmp_path / "new")
+    assert len(written) == 4
+    assert all(path.stat().st_size > 1000 for path in written)
+    assert (tmp_path / "new" / "band.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "new" / "heat.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UserError, match="nothing to draw"):
+        save_figures([], tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write"):
+        check_figures(tmp_path / "file" / "below")

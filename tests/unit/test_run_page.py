@@ -1,0 +1,158 @@
+"""The page of runs, from records that were made for it."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+from made_runs import make_run
+
+from gcnmpi.core.record import read_run
+from gcnmpi.report.page import DETAILED, report_figures, write_report
+from gcnmpi.report.run_facts import facts_of
+from gcnmpi.report.table import print_runs
+from partition.errors import UserError
+
+MEGABYTE = 1_000_000
+
+
+def facts(folder, name="run"):
+    return facts_of(name, str(folder), read_run(folder))
+
+
+def changed(folder, change):
+    """Let ``change`` make other records of those in the folder of a run; None: leave one out."""
+    path = folder / "run.jsonl"
+    records = [change(json.loads(line)) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps(r) + "\n" for r in records if r is not None))
+    return folder
+
+
+def page_of(tmp_path, *folders):
+    write_report(tmp_path / "page.html", [facts(folder, folder.name) for folder in folders])
+    return (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.slow
+def test_ten_thousand_epochs_on_64_ranks_are_a_page_of_less_than_two_megabytes(tmp_path):
+    run = make_run(tmp_path / "big", 10_000, 64)
+    assert (run / "run.jsonl").stat().st_size < 4 * MEGABYTE
+    page = page_of(tmp_path, run)
+    assert len(page.encode()) < 2 * MEGABYTE
+    assert "Thinned to bins of 42 epochs" in page
+
+
+def test_figures_of_a_run(tmp_path):
+    run = facts(make_run(tmp_path / "one"))
+    found = {figure.key: figure for figure in report_figures([run])}
+    assert list(found) == [
+        "loss", "accuracy", "seconds", "phases", "waiting", "work-over-epochs", "bytes", "sent",
+        "received", "entries", "rows", "work", "memory",
+    ]  # fmt: skip
+    assert "Rank 2 computes longest" in found["phases"].about
+    waiting = found["waiting"].values
+    assert (waiting[2] < waiting[[0, 1, 3]]).all()
+    np.testing.assert_allclose(run.pairs.sum(axis=1), run.sent)
+    np.testing.assert_allclose(run.pairs.sum(axis=0), run.received)
+    assert found["memory"].mark == ("forecast for the rank that needs most", 480.0)
+    assert found["waiting"].edges[-1] == 40
+
+
+def test_several_runs_are_compared(tmp_path):
+    runs = [make_run(tmp_path / f"r{i}", 20, 2 + i, seed=i) for i in range(3)]
+    page = page_of(tmp_path, *runs)
+    assert "3 training runs" in page
+    assert len(re.findall('<details class="group"', page)) == 3
+    assert len(re.findall('<details class="group" id="run1-overview-group" open>', page)) == 1
+    keys = re.findall(r'id="([^"]+)"', page)
+    assert len(keys) == len(set(keys))
+    for target in re.findall(r'href="#([^"]+)"', page):
+        assert target in keys
+    many = [facts(runs[0], f"n{i}") for i in range(DETAILED + 3)]
+    write_report(tmp_path / "many.html", many)
+    page = (tmp_path / "many.html").read_text()
+    assert f"Only the first {DETAILED}" in page
+    assert f"n{DETAILED + 2}" in page
+
+
+def test_ranks_beyond_what_a_figure_shows_are_taken_together(tmp_path):
+    run = facts(make_run(tmp_path / "wide", 5, 200))
+    found = {figure.key: figure for figure in report_figures([run])}
+    assert found["bytes"].values.shape == (50, 50)
+    assert "A cell is 4 × 4 ranks." in found["bytes"].about
+    assert np.nansum(found["bytes"].values) == pytest.approx(run.pairs.sum() / 1e6)
+    assert len(found["phases"].columns) == 100
+    assert found["phases"].columns[1] == "ranks 2 to 3"
+
+
+def test_a_record_of_an_earlier_version_has_less_to_show(tmp_path):
+    def older(record):
+        record.pop("rank_phases", None)
+        if record["event"] == "end":
+            record["phases"] = {"spmm": {"min": 1.0, "mean": 2.0, "max": 3.0}}
+        return record if record["event"] not in ("ranks", "phases") else None
+
+    page = page_of(tmp_path, changed(make_run(tmp_path / "old"), older))
+    assert "Seconds of the whole run, over ranks" in page
+    assert "Bytes from rank to rank are not known" in page
+
+
+def test_a_run_that_goes_on_is_shown_and_not_in_the_table(tmp_path, capsys):
+    run = changed(make_run(tmp_path / "on"), lambda r: r if r["event"] != "end" else None)
+    print_runs([run], page=tmp_path / "p.html")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "did not finish" in err
+    page = (tmp_path / "p.html").read_text()
+    assert "The run has not finished: epoch 40 of 40." in page
+    assert "Phases of each rank" in page
+    with pytest.raises(UserError, match="did not finish"):
+        print_runs([run])
+    with pytest.raises(UserError, match="cannot read"):
+        print_runs([tmp_path / "nowhere"], page=tmp_path / "p.html")
+
+
+def test_texts_of_a_record_are_no_part_of_the_page(tmp_path):
+    evil = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
+    run = make_run(
+        tmp_path / "evil", 3, 2, graph=evil, partition=evil, scheme=evil, warnings=[evil],
+        hosts=[evil, evil], versions={evil: evil}, scheme_options={evil: evil}, metric=evil,
+        config={"dtype": evil, "model": {"name": evil, evil: [evil]}, "train": {"epochs": 3}},
+    )  # fmt: skip
+    write_report(tmp_path / "p.html", [facts(run, evil), facts(run, evil)])
+    page = (tmp_path / "p.html").read_text()
+    assert page.count("<script") == 1
+    assert "<img" not in page
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.parametrize(
+    ("event", "part"),
+    [
+        ("ranks", {"peers": [[7], [0]], "peer_rows": [[1], [1]]}),
+        ("ranks", {"peers": [[1]], "peer_rows": [[1]]}),
+        ("ranks", {"rows": [1]}),
+        ("ranks", {"entries": ["a", 1]}),
+        ("phases", {"seconds": {"spmm": [1.0, None]}}),
+        ("phases", {"after": "x"}),
+        ("end", {"rank_phases": {"spmm": [1.0]}}),
+        ("end", {"peak_memory_bytes": [[], 1]}),
+        ("start", {"ranks": -2}),
+    ],
+)
+def test_damaged_fields_are_told(tmp_path, event, part):
+    run = make_run(tmp_path / "run", 3, 2)
+    changed(run, lambda record: record | part if record["event"] == event else record)
+    with pytest.raises(UserError, match="is damaged"):
+        facts(run)
+
+
+def test_samples_of_other_ranks_do_not_count_after_a_resume(tmp_path):
+    def resumed(record):
+        if record["event"] == "phases" and record["epoch"] < 20:
+            record["seconds"] = {name: [1.0] * 7 for name in record["seconds"]}
+        return record
+
+    run = facts(changed(make_run(tmp_path / "run"), resumed))
+    assert all(len(sample.of(["spmm"])) == 4 for sample in run.samples)
+    assert run.samples[0].epoch >= 20
