@@ -145,13 +145,13 @@ class Source:
     weights: np.ndarray | None = None
     features: np.ndarray | None = None
     labels: np.ndarray | None = None
-    targets: np.ndarray | None = None
     masks: Mapping[str, np.ndarray] = field(default_factory=dict)
     class_names: tuple[str, ...] | None = None
     ids: np.ndarray | None = None
     symmetric: bool = False
     format: str = ""
     notes: Mapping[str, Any] = field(default_factory=dict)
+    targets: np.ndarray | None = None
 
 
 # source, target, and weights of some arcs: ids of the file.
