@@ -124,8 +124,6 @@ class Source:
     features : (n, d) float32, optional
     labels : (n,) int32, optional
         Class of each vertex, −1 where it has none.
-    targets : (n, c) float32 or float64, optional
-        Numbers to be learned, or several labels a vertex; NaN where unknown.
     masks : mapping of "train" / "val" / "test" to (n,) bool, or to (n, splits) bool
     class_names : tuple of str, optional
         Names of the classes, where they are not their numbers.
@@ -137,6 +135,8 @@ class Source:
         Name of the format in ``READERS``.
     notes : mapping
         What else the reader found, for the manifest.
+    targets : (n, c) float32 or float64, optional
+        Numbers to be learned, or several labels a vertex; NaN where unknown.
     """
 
     n: int
