@@ -76,10 +76,11 @@ class RunRecord:
     resumes : int
         How often it was resumed.
     ranks : mapping
-        What the ranks of the last launch hold and send, the last "ranks" record; empty in records
-        of earlier versions.
+        What the ranks of the last launch hold and send, ``of_ranks`` of its first record; empty in
+        records of earlier versions.
     samples : list of mapping
-        The "phases" records, in order: what each rank spent in the phases between two epochs.
+        The ``phases`` of epochs that have them, in order, with ``epoch``: what each rank spent in
+        the phases since the epoch ``after``.
     pace : float or None
         Seconds from epoch to epoch in the last launch, with evaluations and checkpoints; None
         before its second epoch.
@@ -114,7 +115,6 @@ def read_run(run: str | os.PathLike) -> RunRecord:
     last: dict[str, Any] = {}
     resumes = 0
     ranks: dict[str, Any] = {}
-    samples: list[dict[str, Any]] = []
     for record in (_checked(path, record) for record in read_records(path)):
         event = record.get("event")
         if event == "epoch":
@@ -122,34 +122,28 @@ def read_run(run: str | os.PathLike) -> RunRecord:
             if "time" in record:
                 times.append((record["epoch"], record["time"]))
             continue
-        if event == "phases":
-            samples.append(record)
-            continue
-        if event == "ranks":
-            ranks = record
-            continue
         if event in ("start", "resume"):
-            times, ranks = [], {}
+            times, ranks = [], record.get("of_ranks", {})
         if event == "start":
             start = record
         elif event == "resume" and start is not None:
             resumes += 1
             start |= {name: record[name] for name in start.keys() & record.keys() - {"event"}}
             epochs = _until(epochs, record)
-            samples = [sample for sample in samples if sample["epoch"] in epochs]
         last = record if event is not None else last
     if start is None:
         raise UserError(f"{path} is not the record of a run")
+    every = [epochs[number] for number in sorted(epochs)]
     return RunRecord(
         start,
-        [epochs[number] for number in sorted(epochs)],
+        every,
         last if last.get("event") == "end" else None,
         last if last.get("event") == "stop" else None,
         resumes,
         _pace(times),
         path.stat().st_mtime,
         ranks,
-        samples,
+        [{"epoch": one["epoch"], **one["phases"]} for one in every if "phases" in one],
     )
 
 
@@ -197,6 +191,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "epoch": (int,), "epochs": (int,), "epochs_run": (int,), "signal": (int,),
     "checkpoint": (str,), "seconds_per_epoch": (int, float), "bytes_sent": (list,),
     "messages_sent": (list,), "rounding": (list,), "phases": (dict,),
+    "of_ranks": (dict,),
 }  # fmt: skip
 
 
@@ -208,11 +203,13 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
         if record.get("event") == "epoch":
             if not _is_number(record.get("time", 0.0)):
                 raise ValueError(f"time is {record['time']!r}")
+            phases = record.get("phases", {"after": 0, "seconds": {}})
+            after, seconds = (
+                (phases.get("after"), phases.get("seconds")) if type(phases) is dict else (0, 0)
+            )
+            if type(after) is not int or type(seconds) is not dict:
+                raise ValueError(f"no phases: {str(phases)[:80]}")
             return record | to_epoch(record).record()
-        if record.get("event") == "phases":
-            ends = [record.get(name) for name in ("after", "epoch")]
-            if not all(type(end) is int for end in ends) or type(record.get("seconds")) is not dict:
-                raise ValueError(f"no phases: {str(record)[:80]}")
         if record.get("event") in ("start", "resume", "stop", "end"):
             for name, kinds in _KINDS.items():
                 if name in record and type(record[name]) not in kinds:

@@ -97,7 +97,7 @@ class PhaseSamples:
             for name, column in zip(EPOCH_PHASES, every.T.tolist(), strict=True)
             if any(column)
         }
-        return {"epoch": epoch, "after": after, "seconds": seconds}
+        return {"after": after, "seconds": seconds}
 
     def _now(self) -> np.ndarray:
         return np.array([self._phases.seconds.get(name, 0.0) for name in EPOCH_PHASES])

@@ -115,6 +115,9 @@ def train(
     if out is not None:
         file = from_root(comm, lambda: open_record(out, start, found, over))
 
+        products = step.products() if isinstance(step, Step) else None
+        start["of_ranks"] = ranks_record(problem, products)
+
     def save() -> Path:
         arrays = {"weights": model.parameters.flat, **step.optimizer.state()}
         if best.epoch and best.flat is not None:
@@ -137,9 +140,6 @@ def train(
     quiet = np.errstate(over="ignore", invalid="ignore")
     with quiet, recording(comm, file, logs, before) as write:
         write("start" if found is None else "resume", **start)
-        if file is not None:
-            products = step.products() if isinstance(step, Step) else None
-            write("ranks", **ranks_record(problem, products))
         with agreed(comm):
             write.check()
         samples = PhaseSamples(problem, before)
@@ -172,9 +172,9 @@ def train(
             if evaluated:
                 best = best.after(epoch, problem.kernel, model.parameters.flat)
             over = _observed(config, rate, best, epoch)
-            write("epoch", **epoch.record(), time=round(time.time(), 3))
-            if file is not None and (over or signal or samples.due(number)):
-                write("phases", **samples.take(number))
+            sampled = file is not None and (over or signal or samples.due(number))
+            phases = {"phases": samples.take(number)} if sampled else {}
+            write("epoch", **epoch.record(), time=round(time.time(), 3), **phases)
             over = bool(on_epoch(epoch)) or over
             # A run that has written checkpoints leaves one of its end: it may be given more epochs.
             due = signal or (over and kept) or _checkpoints(config, number, minutes)

@@ -380,6 +380,7 @@ def test_the_record_has_what_scripts_rely_on(runs, graphs):
     assert (start["scheme"], start["kernel"], start["ranks"]) == ("p2p", resolve("auto")[0], 4)
     assert start["config"]["kernel"] == "auto"
     assert len(start["hosts"]) == 4
+    assert [len(start["of_ranks"][name]) for name in ("rows", "entries", "peers")] == [4] * 3
     assert all(isinstance(host, str) for host in start["hosts"])
     assert start["devices"] == [None] * 4
     assert start["reduction"] == "mpi"
@@ -390,7 +391,7 @@ def test_the_record_has_what_scripts_rely_on(runs, graphs):
     for epoch in record.epochs:
         assert epoch["event"] == "epoch"
         assert set(epoch) == {
-            "event", "epoch", "loss", "seconds", "time",
+            "event", "epoch", "loss", "seconds", "time", "phases",
             "train_accuracy", "val_accuracy", "test_accuracy",
         }  # fmt: skip
         assert epoch["seconds"] > 0

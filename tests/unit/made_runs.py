@@ -48,7 +48,7 @@ def make_run(folder: Path, epochs: int = 40, ranks: int = 4, seed: int = 0, **st
         "memory_forecast_bytes": 480_000_000, "peers": peers, "peer_rows": rows,
         "expand_row_bytes": 512, "fold_row_bytes": 0,
     }  # fmt: skip
-    lines = [{"event": "start", **facts}, {"event": "ranks", **ranks_record}]
+    lines = [{"event": "start", **facts, "of_ranks": ranks_record}]
     after, whole = 0, {}
     for epoch in range(1, epochs + 1):
         curve = 1 - np.exp(-epoch / (epochs / 5))
@@ -69,7 +69,7 @@ def make_run(folder: Path, epochs: int = 40, ranks: int = 4, seed: int = 0, **st
                 "eval": work * 0.004,
             }  # fmt: skip
             rounded = {k: [float(f"{v:.3g}") for v in values] for k, values in seconds.items()}
-            lines.append({"event": "phases", "epoch": epoch, "after": after, "seconds": rounded})
+            lines[-1]["phases"] = {"after": after, "seconds": rounded}
             whole = {k: whole.get(k, 0) + values for k, values in seconds.items()}
             after = epoch
     each = {name: values.tolist() for name, values in whole.items()} | {"load": [2.5] * ranks}

@@ -87,10 +87,11 @@ def test_ranks_beyond_what_a_figure_shows_are_taken_together(tmp_path):
 
 def test_a_record_of_an_earlier_version_has_less_to_show(tmp_path):
     def older(record):
-        record.pop("rank_phases", None)
+        for name in ("of_ranks", "rank_phases", "phases"):
+            record.pop(name, None)
         if record["event"] == "end":
             record["phases"] = {"spmm": {"min": 1.0, "mean": 2.0, "max": 3.0}}
-        return record if record["event"] not in ("ranks", "phases") else None
+        return record
 
     page = page_of(tmp_path, changed(make_run(tmp_path / "old"), older))
     assert "Seconds of the whole run, over ranks" in page
@@ -129,10 +130,10 @@ def test_texts_of_a_record_are_no_part_of_the_page(tmp_path):
 @pytest.mark.parametrize(
     ("event", "part"),
     [
-        ("ranks", {"peers": [[7], [0]], "peer_rows": [[1], [1]]}),
-        ("ranks", {"peers": [[1]], "peer_rows": [[1]]}),
-        ("ranks", {"rows": [1]}),
-        ("ranks", {"entries": ["a", 1]}),
+        ("of_ranks", {"peers": [[7], [0]], "peer_rows": [[1], [1]]}),
+        ("of_ranks", {"peers": [[1]], "peer_rows": [[1]]}),
+        ("of_ranks", {"rows": [1]}),
+        ("of_ranks", {"entries": ["a", 1]}),
         ("phases", {"seconds": {"spmm": [1.0, None]}}),
         ("phases", {"after": "x"}),
         ("end", {"rank_phases": {"spmm": [1.0]}}),
@@ -142,15 +143,23 @@ def test_texts_of_a_record_are_no_part_of_the_page(tmp_path):
 )
 def test_damaged_fields_are_told(tmp_path, event, part):
     run = make_run(tmp_path / "run", 3, 2)
-    changed(run, lambda record: record | part if record["event"] == event else record)
+
+    def damaged(record):
+        """With another field: of the record itself, or in what it has under a name."""
+        if event in record:
+            return record | {event: record[event] | part}
+        return record | part if record["event"] == event else record
+
+    changed(run, damaged)
     with pytest.raises(UserError, match="is damaged"):
         facts(run)
 
 
 def test_samples_of_other_ranks_do_not_count_after_a_resume(tmp_path):
     def resumed(record):
-        if record["event"] == "phases" and record["epoch"] < 20:
-            record["seconds"] = {name: [1.0] * 7 for name in record["seconds"]}
+        if record["event"] == "epoch" and record["epoch"] < 20:
+            seconds = record["phases"]["seconds"]
+            record["phases"]["seconds"] = {name: [1.0] * 7 for name in seconds}
         return record
 
     run = facts(changed(make_run(tmp_path / "run"), resumed))
