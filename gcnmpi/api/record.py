@@ -149,7 +149,7 @@ class Run:
 
 _FILES = {"last": LAST_WEIGHTS, "best": BEST_WEIGHTS}
 _FIELDS = ("epoch", "loss", "seconds")
-_NOT_FIELDS = ("event", "phases", "time")
+_NOT_FIELDS = ("event", "time")
 
 
 def _fields(line: Mapping[str, Any]) -> dict[str, Any]:

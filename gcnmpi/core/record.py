@@ -79,8 +79,8 @@ class RunRecord:
         What the ranks of the last launch hold and send, ``of_ranks`` of its first record; empty in
         records of earlier versions.
     samples : list of mapping
-        The ``phases`` of epochs that have them, in order, with ``epoch``: what each rank spent in
-        the phases since the epoch ``after``.
+        Those of launches that ended or stopped, in order: what each rank spent in the phases in
+        the epochs after ``after`` up to ``epoch``.
     pace : float or None
         Seconds from epoch to epoch in the last launch, with evaluations and checkpoints; None
         before its second epoch.
@@ -115,6 +115,7 @@ def read_run(run: str | os.PathLike) -> RunRecord:
     last: dict[str, Any] = {}
     resumes = 0
     ranks: dict[str, Any] = {}
+    samples: list[dict[str, Any]] = []
     for record in (_checked(path, record) for record in read_records(path)):
         event = record.get("event")
         if event == "epoch":
@@ -130,20 +131,21 @@ def read_run(run: str | os.PathLike) -> RunRecord:
             resumes += 1
             start |= {name: record[name] for name in start.keys() & record.keys() - {"event"}}
             epochs = _until(epochs, record)
+            samples = [sample for sample in samples if sample["epoch"] in epochs]
+        samples += record.get("samples", [])
         last = record if event is not None else last
     if start is None:
         raise UserError(f"{path} is not the record of a run")
-    every = [epochs[number] for number in sorted(epochs)]
     return RunRecord(
         start,
-        every,
+        [epochs[number] for number in sorted(epochs)],
         last if last.get("event") == "end" else None,
         last if last.get("event") == "stop" else None,
         resumes,
         _pace(times),
         path.stat().st_mtime,
         ranks,
-        [{"epoch": one["epoch"], **one["phases"]} for one in every if "phases" in one],
+        samples,
     )
 
 
@@ -191,7 +193,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "epoch": (int,), "epochs": (int,), "epochs_run": (int,), "signal": (int,),
     "checkpoint": (str,), "seconds_per_epoch": (int, float), "bytes_sent": (list,),
     "messages_sent": (list,), "rounding": (list,), "phases": (dict,),
-    "of_ranks": (dict,),
+    "of_ranks": (dict,), "samples": (list,),
 }  # fmt: skip
 
 
@@ -203,17 +205,16 @@ def _checked(path: Path, record: Any) -> dict[str, Any]:
         if record.get("event") == "epoch":
             if not _is_number(record.get("time", 0.0)):
                 raise ValueError(f"time is {record['time']!r}")
-            phases = record.get("phases", {"after": 0, "seconds": {}})
-            after, seconds = (
-                (phases.get("after"), phases.get("seconds")) if type(phases) is dict else (0, 0)
-            )
-            if type(after) is not int or type(seconds) is not dict:
-                raise ValueError(f"no phases: {str(phases)[:80]}")
             return record | to_epoch(record).record()
         if record.get("event") in ("start", "resume", "stop", "end"):
             for name, kinds in _KINDS.items():
                 if name in record and type(record[name]) not in kinds:
                     raise ValueError(f"{name} is {str(record[name])[:80]!r}")
+            for one in record.get("samples", []):
+                facts = one if isinstance(one, dict) else {}
+                whole = type(facts.get("after")) is int and type(facts.get("epoch")) is int
+                if not whole or type(facts.get("seconds")) is not dict:
+                    raise ValueError(f"samples has {str(one)[:80]!r}")
             for one in record.get("rounding", []):
                 if not isinstance(one, dict) or not _is_number(one.get("error")):
                     raise ValueError(f"rounding has {str(one)[:80]!r}")

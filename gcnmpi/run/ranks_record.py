@@ -73,31 +73,37 @@ class PhaseSamples:
     problem : Problem
     epoch : int
         The last epoch that is over.
+
+    Attributes
+    ----------
+    taken : list of dict
+        On rank 0: ``epoch``, ``after`` and ``seconds``, a list for each phase.
     """
 
     def __init__(self, problem: Problem, epoch: int) -> None:
         self._comm, self._phases = problem.comm, problem.phases
         self._epoch, self._before = epoch, self._now()
+        self.taken: list[dict[str, Any]] = []
 
     def due(self, epoch: int) -> bool:
         """Whether an epoch is sampled: every one at first, then every second, every fourth …"""
         return epoch % sampled_every(epoch, self._comm.size) == 0
 
-    def take(self, epoch: int) -> dict[str, Any]:
-        """What has gone by since the last sample, for rank 0 to record; all call it together."""
+    def take(self, epoch: int) -> None:
+        """Keep what has gone by since the last sample, on rank 0; all call it together."""
         now = self._now()
         mine = now - self._before
         every = np.empty((self._comm.size, len(mine)) if self._comm.rank == 0 else 0)
         self._comm.Gather(mine, every, root=0)
         after, self._epoch, self._before = self._epoch, epoch, now
         if self._comm.rank:
-            return {}
+            return
         seconds = {
             name: [float(f"{value:.{DIGITS}g}") for value in column]
             for name, column in zip(EPOCH_PHASES, every.T.tolist(), strict=True)
             if any(column)
         }
-        return {"after": after, "seconds": seconds}
+        self.taken.append({"epoch": epoch, "after": after, "seconds": seconds})
 
     def _now(self) -> np.ndarray:
         return np.array([self._phases.seconds.get(name, 0.0) for name in EPOCH_PHASES])

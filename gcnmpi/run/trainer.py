@@ -157,7 +157,7 @@ def train(
                 spent, kept, since = seconds, save(), time.monotonic()
                 if signal:
                     end = {"epoch": len(epochs), "signal": int(signal), "checkpoint": kept.name}
-                    write("stop", **end)
+                    write("stop", **end, samples=samples.taken)
                     return Result(epochs, model, best, end, stopped=True)
                 continue
             spent = 0.0
@@ -172,9 +172,9 @@ def train(
             if evaluated:
                 best = best.after(epoch, problem.kernel, model.parameters.flat)
             over = _observed(config, rate, best, epoch)
-            sampled = file is not None and (over or signal or samples.due(number))
-            phases = {"phases": samples.take(number)} if sampled else {}
-            write("epoch", **epoch.record(), time=round(time.time(), 3), **phases)
+            if file is not None and (over or signal or samples.due(number)):
+                samples.take(number)
+            write("epoch", **epoch.record(), time=round(time.time(), 3))
             over = bool(on_epoch(epoch)) or over
             # A run that has written checkpoints leaves one of its end: it may be given more epochs.
             due = signal or (over and kept) or _checkpoints(config, number, minutes)
@@ -182,10 +182,10 @@ def train(
                 kept, since = save(), time.monotonic()
                 if signal and not over:
                     end = {"epoch": number, "signal": int(signal), "checkpoint": kept.name}
-                    write("stop", **end)
+                    write("stop", **end, samples=samples.taken)
                     return Result(epochs, model, best, end, stopped=True)
         end = end_record(problem, step, evaluation, epochs, before, best)
-        write("end", **end)
+        write("end", **end, samples=samples.taken)
     return Result(epochs, model, best, end, keep=lambda: kept or (save() if out else None))
 
 

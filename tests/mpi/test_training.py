@@ -391,7 +391,7 @@ def test_the_record_has_what_scripts_rely_on(runs, graphs):
     for epoch in record.epochs:
         assert epoch["event"] == "epoch"
         assert set(epoch) == {
-            "event", "epoch", "loss", "seconds", "time", "phases",
+            "event", "epoch", "loss", "seconds", "time",
             "train_accuracy", "val_accuracy", "test_accuracy",
         }  # fmt: skip
         assert epoch["seconds"] > 0

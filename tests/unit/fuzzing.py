@@ -274,10 +274,10 @@ def _record() -> Target:
          "versions": {"mpi": "5"}, "hosts": ["a", "b"],
          "of_ranks": {"rows": [1, 2], "peers": [[1], [0]], "peer_rows": [[3], [4]],
                       "expand_row_bytes": 4, "fold_row_bytes": 0, "memory_forecast_bytes": 5}},
-        {"event": "epoch", **Epoch(1, 0.5, {"val_accuracy": 0.25}, 0.1).record(), "time": 1.0,
-         "phases": {"after": 0, "seconds": {"spmm": [1.0, 2.0]}}},
+        {"event": "epoch", **Epoch(1, 0.5, {"val_accuracy": 0.25}, 0.1).record(), "time": 1.0},
         {"event": "resume", "epoch": 1, "ranks": 3},
-        {"event": "end", "finished": True, "epochs_run": 1, "rank_phases": {"spmm": [1.0] * 3}},
+        {"event": "end", "finished": True, "epochs_run": 1, "rank_phases": {"spmm": [1.0] * 3},
+         "samples": [{"epoch": 1, "after": 0, "seconds": {"spmm": [1.0, 2.0, 1.0]}}]},
     ]  # fmt: skip
     text = "".join(json.dumps(line) + "\n" for line in lines)
 

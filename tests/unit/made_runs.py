@@ -49,7 +49,7 @@ def make_run(folder: Path, epochs: int = 40, ranks: int = 4, seed: int = 0, **st
         "expand_row_bytes": 512, "fold_row_bytes": 0,
     }  # fmt: skip
     lines = [{"event": "start", **facts, "of_ranks": ranks_record}]
-    after, whole = 0, {}
+    after, whole, samples = 0, {}, []
     for epoch in range(1, epochs + 1):
         curve = 1 - np.exp(-epoch / (epochs / 5))
         noise = random.normal(0, 0.01, 4)
@@ -69,7 +69,7 @@ def make_run(folder: Path, epochs: int = 40, ranks: int = 4, seed: int = 0, **st
                 "eval": work * 0.004,
             }  # fmt: skip
             rounded = {k: [float(f"{v:.3g}") for v in values] for k, values in seconds.items()}
-            lines[-1]["phases"] = {"after": after, "seconds": rounded}
+            samples.append({"epoch": epoch, "after": after, "seconds": rounded})
             whole = {k: whole.get(k, 0) + values for k, values in seconds.items()}
             after = epoch
     each = {name: values.tolist() for name, values in whole.items()} | {"load": [2.5] * ranks}
@@ -83,7 +83,7 @@ def make_run(folder: Path, epochs: int = 40, ranks: int = 4, seed: int = 0, **st
         "messages_predicted": [len(near) * epochs for near in peers],
         "hidden": 0.83, "rounding": [],
         "peak_memory_bytes": random.integers(380_000_000, 470_000_000, ranks).tolist(),
-        "phases": {}, "rank_phases": each,
+        "phases": {}, "rank_phases": each, "samples": samples,
     })  # fmt: skip
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "run.jsonl", "w", encoding="utf-8") as file:

@@ -87,7 +87,7 @@ def test_ranks_beyond_what_a_figure_shows_are_taken_together(tmp_path):
 
 def test_a_record_of_an_earlier_version_has_less_to_show(tmp_path):
     def older(record):
-        for name in ("of_ranks", "rank_phases", "phases"):
+        for name in ("of_ranks", "rank_phases", "samples"):
             record.pop(name, None)
         if record["event"] == "end":
             record["phases"] = {"spmm": {"min": 1.0, "mean": 2.0, "max": 3.0}}
@@ -106,7 +106,7 @@ def test_a_run_that_goes_on_is_shown_and_not_in_the_table(tmp_path, capsys):
     assert "did not finish" in err
     page = (tmp_path / "p.html").read_text()
     assert "The run has not finished: epoch 40 of 40." in page
-    assert "Phases of each rank" in page
+    assert "Training loss" in page
     with pytest.raises(UserError, match="did not finish"):
         print_runs([run])
     with pytest.raises(UserError, match="cannot read"):
@@ -134,8 +134,8 @@ def test_texts_of_a_record_are_no_part_of_the_page(tmp_path):
         ("of_ranks", {"peers": [[1]], "peer_rows": [[1]]}),
         ("of_ranks", {"rows": [1]}),
         ("of_ranks", {"entries": ["a", 1]}),
-        ("phases", {"seconds": {"spmm": [1.0, None]}}),
-        ("phases", {"after": "x"}),
+        ("samples", {"seconds": {"spmm": [1.0, None]}}),
+        ("samples", {"after": "x"}),
         ("end", {"rank_phases": {"spmm": [1.0]}}),
         ("end", {"peak_memory_bytes": [[], 1]}),
         ("start", {"ranks": -2}),
@@ -146,8 +146,10 @@ def test_damaged_fields_are_told(tmp_path, event, part):
 
     def damaged(record):
         """With another field: of the record itself, or in what it has under a name."""
-        if event in record:
+        if event == "of_ranks" and event in record:
             return record | {event: record[event] | part}
+        if event == "samples" and event in record:
+            return record | {event: [sample | part for sample in record[event]]}
         return record | part if record["event"] == event else record
 
     changed(run, damaged)
@@ -157,9 +159,9 @@ def test_damaged_fields_are_told(tmp_path, event, part):
 
 def test_samples_of_other_ranks_do_not_count_after_a_resume(tmp_path):
     def resumed(record):
-        if record["event"] == "epoch" and record["epoch"] < 20:
-            seconds = record["phases"]["seconds"]
-            record["phases"]["seconds"] = {name: [1.0] * 7 for name in seconds}
+        for sample in record.get("samples", []):
+            if sample["epoch"] < 20:
+                sample["seconds"] = {name: [1.0] * 7 for name in sample["seconds"]}
         return record
 
     run = facts(changed(make_run(tmp_path / "run"), resumed))
