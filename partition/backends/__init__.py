@@ -69,6 +69,10 @@ class Tool:
     settle : callable
         From the options and the arcs of the graph to the options with everything decided that they
         left open; so they are recorded.
+    memory : callable, optional
+        From the options, the vertices of the model and its pins, or ends of edges, to the bytes
+        that the tool takes at most, by measurements on graphs that shrink slowly when they are
+        coarsened; None where that is not known.
     """
 
     partition: Callable[..., np.ndarray]
@@ -78,6 +82,7 @@ class Tool:
     seeded: bool = True
     deterministic: Callable[[Mapping[str, Any]], bool] = lambda options: True
     settle: Callable[[dict[str, Any], int], dict[str, Any]] = lambda options, arcs: options
+    memory: Callable[[Mapping[str, Any], int, int], float] | None = None
 
 
 def check_options(

@@ -24,8 +24,8 @@ class Model:
     Attributes
     ----------
     build : callable
-        From (graph, direction) to a model of ``partition.models``; where the model has options,
-        from (graph, direction, seed=…, **options).
+        From (graph, direction, **options) to a model of ``partition.models``; of models that are
+        random also from ``seed``.
     tools : tuple of str
         The tools that take it, names in ``partition.backends.TOOLS``; the first is the default.
     help : str
@@ -35,6 +35,8 @@ class Model:
         they left open; so they are recorded.
     exchange : {"rows", "mixed"}
         The exchange that the model's objective counts the rows of.
+    random : bool
+        Whether the model depends on a seed.
     """
 
     build: Callable[..., Any]
@@ -43,13 +45,19 @@ class Model:
     options: Mapping[str, Option] = field(default_factory=dict)
     settle: Callable[..., dict[str, Any]] | None = None
     exchange: str = "rows"
+    random: bool = False
 
 
 MODELS = {
     "rp": Model(row_model, ("random",), "random rows, for comparison"),
     "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
     "gp": Model(
-        graph_model, ("metis", "kaminpar"), "the symmetrised graph, partitioned within seconds"
+        graph_model, ("metis", "kaminpar"), "the symmetrised graph, partitioned within seconds",
+        {
+            "max_net": Option(
+                0, "leave out rows of H that more rows of M need than so many; 0: keep all"
+            ),
+        },
     ),
     "hp": Model(
         hypergraph_model, ("mtkahypar", "kahypar"),
@@ -80,6 +88,7 @@ MODELS = {
             "batches": Option(0, "number of mini-batches; 0: computed from theta and delta"),
         },
         settle,
+        random=True,
     ),
 }  # fmt: skip
 
@@ -143,7 +152,7 @@ def describe(
     options = {key: option.default for key, option in entry.options.items()} | options
     options = settled(graph, model, k, seed, direction, options)
     chosen = {key: options[key] for key in entry.options}
-    return entry.build(graph, direction, **(chosen | {"seed": seed} if chosen else {}))
+    return entry.build(graph, direction, **chosen, **({"seed": seed} if entry.random else {}))
 
 
 def all_options(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import numpy as np
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
 from partition.models.graph import GraphModel
+from partition.resident import let_go
 
 PRESETS = ("default", "eco", "strong", "fast", "terapart", "largek")
 AUTOMATIC = "auto"
-# The first word of a ParHIP file: no weights of edges, weights of vertices, 64 bits everywhere.
-PARHIP = 1
+# The first word of a ParHIP file: no weights of edges, weights of vertices, and 64 bits everywhere,
+# or numbers of vertices in 32.
+PARHIP, NARROW = 1, 8
 
 
 def partition(
@@ -29,6 +32,7 @@ def partition(
     kaminpar.reseed(seed)
     with tempfile.NamedTemporaryFile(suffix=".parhip") as file:
         _write(Path(file.name), model)
+        let_go(model.indices)
         graph = kaminpar.load_graph(
             file.name, kaminpar.GraphFileFormat.PARHIP, compress=preset == "terapart"
         )
@@ -46,16 +50,26 @@ def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
     return {**options, "preset": preset}
 
 
+def memory(options: Mapping[str, Any], n: int, ends: int) -> float:
+    """Bytes that it takes; see :class:`partition.backends.Tool`.
+
+    Coarser graphs have 16 bytes for each end of an edge, and there are several of them at once.
+    """
+    return (46 if options["preset"] == "terapart" else 54) * ends + 330 * n
+
+
 def _write(path: Path, model: GraphModel) -> None:
     """The graph as ParHIP's binary format has it: where neighbours begin, in bytes of the file."""
     n, arcs = len(model.weights), len(model.indices)
-    head = np.array([PARHIP, n, arcs], np.uint64)
+    narrow = n < 2**32
+    number = np.dtype(np.uint32 if narrow else np.uint64)
+    head = np.array([PARHIP | (NARROW if narrow else 0), n, arcs], np.uint64)
     with path.open("wb") as file:
         head.tofile(file)
         begin = head.nbytes + 8 * (n + 1)
-        (begin + 8 * np.asarray(model.indptr, np.uint64)).tofile(file)
+        (begin + number.itemsize * np.asarray(model.indptr, np.uint64)).tofile(file)
         for first in range(0, arcs, 1 << 22):
-            np.asarray(model.indices[first : first + (1 << 22)], np.uint64).tofile(file)
+            np.asarray(model.indices[first : first + (1 << 22)], number).tofile(file)
         np.asarray(model.weights, np.int64).tofile(file)
 
 
@@ -72,4 +86,8 @@ TOOL = Tool(
     distribution="kaminpar",
     deterministic=lambda options: options["threads"] == 1,
     settle=settle,
+    # Coarser graphs have 16 bytes for an end of an edge, and there are several of them.
+    memory=lambda options, n, ends: (
+        (42 if options["preset"] == "terapart" else 50) * ends + 300 * n
+    ),
 )

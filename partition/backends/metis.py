@@ -62,4 +62,5 @@ TOOL = Tool(
     },
     distribution="pymetis",
     settle=settle,
+    memory=lambda options, n, ends: 150 * ends + 100 * n,
 )

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import errno
 import json
+import mmap
 import shutil
 import signal
 import subprocess
@@ -81,6 +82,22 @@ def run_apart(
 
 
 @contextlib.contextmanager
+def in_files(model: Any) -> Iterator[Any]:
+    """The model with its arrays mapped from files: memory has none of it but what is looked at.
+
+    Parameters
+    ----------
+    model : dataclass of arrays
+        Give away the only reference to it.
+    """
+    with _temporary_folder() as folder:
+        kind, names = type(model), [part.name for part in fields(model)]
+        _write_arrays(folder, model)
+        del model
+        yield kind(**{name: _mapped(folder / f"{name}.npy") for name in names})
+
+
+@contextlib.contextmanager
 def _temporary_folder() -> Iterator[Path]:
     """A folder for one tool; those of tools whose process was killed are deleted."""
     try:
@@ -100,16 +117,42 @@ _TMPDIR = "set the environment variable TMPDIR to a folder with space for the gr
 
 
 def _write_task(folder: Path, task: Mapping[str, Any], model: Any) -> None:
+    _write_arrays(folder, model)
+    with _writing(folder):
+        (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
+
+
+def _write_arrays(folder: Path, model: Any) -> None:
+    """Arrays that are in files already are the same files there."""
     arrays = {part.name: getattr(model, part.name) for part in fields(model)}
-    needed = sum(array.nbytes for array in arrays.values() if array is not None)
-    try:
+    arrays = {key: array for key, array in arrays.items() if array is not None}
+    files = {key: _file_of(array) for key, array in arrays.items()}
+    needed = sum(array.nbytes for key, array in arrays.items() if files[key] is None)
+    with _writing(folder):
         free = shutil.disk_usage(folder).free
         if free < needed:
             raise OSError(errno.ENOSPC, f"{needed >> 20} MiB are needed, {free >> 20} are free")
         for key, array in arrays.items():
-            if array is not None:
+            there = files[key]
+            if there is None:
                 np.save(folder / f"{key}.npy", array, allow_pickle=False)
-        (folder / "task.json").write_text(json.dumps(task, default=to_json), encoding="utf-8")
+            else:
+                (folder / f"{key}.npy").symlink_to(there)
+
+
+def _file_of(array: np.ndarray) -> Path | None:
+    """The ``.npy`` file that all of an array is mapped from."""
+    if not isinstance(array, np.memmap) or not isinstance(array.base, mmap.mmap):
+        return None
+    path = Path(str(array.filename))
+    whole = path.suffix == ".npy" and path.stat().st_size == array.offset + array.nbytes
+    return path if whole else None
+
+
+@contextlib.contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UserError(
             f"cannot write the model to {folder.parent}: {error.strerror or error}", _TMPDIR

@@ -90,7 +90,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 RESERVED = {
     "model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path", "balance",
-    "refine", "ranks_per_node", "mapping", "timeout",
+    "refine", "ranks_per_node", "mapping", "timeout", "memory",
 }  # fmt: skip
 
 

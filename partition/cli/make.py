@@ -20,13 +20,16 @@ from partition.cli.common import (
     emit,
     force_option,
     json_option,
+    note,
     parse_settings,
     show_added,
     working,
 )
+from partition.commands import parse_bytes
 from partition.errors import UserError, unknown_name
 from partition.pipeline import adding, balance
 from partition.pipeline.estimates import Network
+from partition.pipeline.memory import MODELS_KNOWN
 from partition.pipeline.portfolio import AIMS, TIME_LIMIT, add_best
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import MAPPINGS, NODES_FIRST, choose_tool
@@ -52,6 +55,7 @@ Examples:
   gcn-partition add G.graph --model hp -k 16 --balance nnz,rows --imbalance 0.03
   gcn-partition add G.graph --model gp -k 64 --refine --ranks-per-node 8
   gcn-partition add G.graph --model mg -k 64 --refine
+  gcn-partition add G.graph --model gp -k 64 --memory 8GB
   gcn-partition add G.graph --model auto -k 64 --time-limit 120
   gcn-partition add G.graph --model shp -k 8 --set batch=20000 --set theta=0.01
 `gcn-partition models` lists models, tools and their options."""
@@ -131,6 +135,13 @@ Examples:
     "[default: auto]",
 )
 @click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Take at most so much memory, such as 8GB, the tool included. What will be taken is shown "
+    "first; where needed, a tool that takes less is chosen, and rows that very many need are left "
+    f"out of its model. For {', '.join(MODELS_KNOWN)}.  [default: no limit]",
+)
+@click.option(
     "--if-missing", is_flag=True, help="Do nothing if the partition --name into K parts exists."
 )
 @force_option
@@ -139,7 +150,7 @@ def add(
     graph: Path, model: str, k: int, tool: str | None, objective: str | None,
     settings: tuple[str, ...], refine: bool, weigh: tuple[str, ...], time_limit: float | None,
     alpha: float | None, beta: float | None, width: int | None, exchange: str | None,
-    if_missing: bool, force: bool, as_json: bool, **arguments: Any,
+    memory: str | None, if_missing: bool, force: bool, as_json: bool, **arguments: Any,
 ) -> None:  # fmt: skip
     """Partition a graph and store the result in its folder."""
     if if_missing:
@@ -155,12 +166,18 @@ def add(
     of_model = MODELS[model].exchange if model in MODELS else "rows"
     wanted = parse_objective(weigh, of_model) if refine or weigh else None
     _refuse_unused(model, tool, wanted is not None)
+    limit = None if memory is None else parse_bytes(memory)
     network = {"alpha": alpha, "beta": beta, "width": width}
     given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
     with collected_warnings() as messages, working("partitioning") as report:
         if model == AUTO:
             if tool or options:
                 raise UserError(f"--model {AUTO} chooses tools and their options itself")
+            if limit is not None:
+                raise UserError(
+                    f"--memory: it is not known how much --model {AUTO} takes",
+                    f"models with a forecast: {', '.join(MODELS_KNOWN)}",
+                )
             made = add_best(
                 graph, k, time_limit=TIME_LIMIT if time_limit is None else time_limit,
                 network=Network(**given), exchange=exchange or "auto", objective=wanted,
@@ -174,8 +191,9 @@ def add(
                     "a time limit for refinement alone: gcn-partition refine",
                 )
             made = adding.add_partition(
-                graph, model, k, tool=tool, refine=wanted, overwrite=force, **arguments, **options
-            )
+                graph, model, k, tool=tool, refine=wanted, overwrite=force, memory=limit,
+                report=note, working=report, **arguments, **options,
+            )  # fmt: skip
     facts = describe_partition(made) | {"warnings": messages}
     emit(facts, as_json, show_added)
 
@@ -196,7 +214,7 @@ def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:
         raise UserError(
             f"--imbalance: the tool {chosen!r} does not balance parts", "leave it out, or --refine"
         )
-    if given("seed") and not backend.seeded and not MODELS[model].options:
+    if given("seed") and not backend.seeded and not MODELS[model].random:
         raise UserError(f"--seed: nothing is random in the tool {chosen!r}", "leave it out")
 
 

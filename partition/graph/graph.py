@@ -345,25 +345,6 @@ def arcs(graph: Graph) -> np.ndarray:
     return np.repeat(numbers, np.diff(graph.indptr))
 
 
-def columns(graph: Graph, direction: str = "in") -> tuple[np.ndarray, np.ndarray]:
-    """The pattern of M by columns, as A has it: the diagonal only where A stores a loop.
-
-    Returns
-    -------
-    indptr : (n + 1,) integers
-    rows : (nnz,) integers
-        ``rows[indptr[j]:indptr[j+1]]`` are the rows with an entry in column j. For "in" both
-        are the arrays of the graph itself; for "out" they are made, in O(nnz) memory.
-    """
-    if direction == "in":
-        return np.asarray(graph.indptr), np.asarray(graph.indices)
-    ones = np.ones(graph.nnz, dtype=np.int8)
-    shape = (graph.n, graph.n)
-    pattern = sp.csr_array((ones, np.asarray(graph.indices), np.asarray(graph.indptr)), shape=shape)
-    by_column = pattern.tocsc()
-    return by_column.indptr, by_column.indices
-
-
 def row_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
     """Stored entries of each row of M with its full diagonal, (n,) int64: a vertex's work."""
     sizes = np.ones(graph.n, dtype=np.int64)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from partition.graph.columns import column_pieces
 from partition.graph.cover import Numbered, numbered, rows_in_cover
 from partition.graph.graph import (
     DIRECTIONS,
     Graph,
     chunks,
-    columns,
     index_dtype,
     row_sizes,
     training_vertices,
@@ -29,7 +29,7 @@ from partition.graph.graph import (
 from partition.graph.sampling import segments
 
 SPARSE = 32  # of fewer numbers than one in so many it is quicker to sort them than to mark them
-AT_ONCE = 1 << 20  # entries whose cover is computed at once; of one part, if it has more
+AT_ONCE = 1 << 20  # entries whose cover is computed at once; of one pair, if it has more
 
 
 @dataclass(frozen=True)
@@ -170,9 +170,8 @@ class NodeTraffic:
 def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> Metrics:
     """Volume, messages and balance of a partition, exactly.
 
-    The columns of M are taken in chunks, so that beside the pattern by columns (which is the
-    graph itself for "in") the memory is bounded; nothing is of size n × k or k × k but the set
-    of the messages themselves.
+    The columns of M are taken in pieces, so that beside numbers for each vertex the memory is
+    bounded; nothing is of size n × k or k × k but the set of the messages themselves.
 
     Parameters
     ----------
@@ -210,7 +209,7 @@ def measure_mixed(graph: Graph, parts: np.ndarray, k: int, direction: str = "in"
     """What :func:`measure` says of an exchange of rows, for the mixed one: the fewest rows.
 
     Every pair of parts uses the cover of :func:`partition.graph.cover.summed_entries`. Covers are
-    computed for the pairs of a few parts at a time, in bounded memory beside those of one part.
+    computed for a few pairs at a time, in bounded memory beside the cut arcs of one part.
 
     Parameters and errors are those of :func:`measure`. Training vertices are not counted again.
     """
@@ -232,17 +231,37 @@ def _measure_mixed(
     entries = np.append(0, np.cumsum(np.diff(indptr)[members]))
     bounds = np.searchsorted(parts[members], np.arange(k + 1))
     for first, last in chunks(entries[bounds], AT_ONCE) if k > 1 else ():
-        # All pairs of parts with the sources of arcs in one of a few parts.
-        vertices = members[bounds[first] : bounds[last]]
-        place, sizes = segments(indptr, vertices)
-        source, target = np.repeat(vertices, sizes), indices[place]
-        cut = parts[source] != parts[target]
-        source, target = source[cut], target[cut]
-        of_source = numbered(source, parts[target])
-        of_target = numbered(target, parts[source])
-        for direction, count in counts.items():
-            count.add(*((of_source, of_target) if direction == "in" else (of_target, of_source)))
+        # All pairs of parts with the sources of arcs in one of a few parts; of a part with many
+        # arcs, the pairs with a few others at a time.
+        begin, end = bounds[first], bounds[last]
+        if begin == end:
+            continue
+        cut = [
+            _cut_arcs(indptr, indices, parts, members[begin + low : begin + high])
+            for low, high in chunks(entries[begin : end + 1], AT_ONCE)
+        ]
+        source, target = (np.concatenate(ends) for ends in zip(*cut, strict=True))
+        ends = np.append(0, np.cumsum(np.bincount(parts[target], minlength=k)))
+        for low, high in chunks(ends, AT_ONCE):
+            some = (parts[target] >= low) & (parts[target] < high)
+            here = source[some], target[some]
+            of_source = numbered(here[0], parts[here[1]])
+            of_target = numbered(here[1], parts[here[0]])
+            for direction, count in counts.items():
+                count.add(
+                    *((of_source, of_target) if direction == "in" else (of_target, of_source))
+                )
     return {direction: count.metrics(direction) for direction, count in counts.items()}
+
+
+def _cut_arcs(
+    indptr: np.ndarray, indices: np.ndarray, parts: np.ndarray, vertices: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ends of the arcs that leave some vertices for other parts."""
+    place, sizes = segments(indptr, vertices)
+    source, target = np.repeat(vertices, sizes), indices[place]
+    cut = parts[source] != parts[target]
+    return source[cut], target[cut]
 
 
 class _MixedCounts:
@@ -300,9 +319,12 @@ def exchange_matrix(graph: Graph, parts: np.ndarray, k: int, direction: str = "i
 
     Its entries are the messages, its sum is the volume; a fold moves its transpose.
     """
-    indptr, rows = columns(graph, direction)
     parts = np.asarray(parts)
-    return pattern_exchange(indptr, rows, parts, parts, k)
+    exchange = sp.csr_array((k, k), dtype=np.int64)
+    for first, last, indptr, rows in column_pieces(graph, direction) if k > 1 else ():
+        exchange += pattern_exchange(indptr, rows, parts[first:last], parts, k)
+    exchange.sort_indices()
+    return exchange
 
 
 def pattern_exchange(

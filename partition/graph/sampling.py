@@ -17,7 +17,8 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from partition.errors import UserError
-from partition.graph.graph import Graph, columns
+from partition.graph.columns import columns
+from partition.graph.graph import Graph
 from partition.graph.hashing import key, permuted
 from partition.registry import Registry
 

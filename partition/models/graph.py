@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sp
 
+from partition.errors import UserError
+from partition.graph.columns import net_sizes, symmetrised
 from partition.graph.graph import Graph, row_sizes
 from partition.graph.sampling import pointers
 
@@ -28,16 +29,34 @@ class GraphModel:
     indices: np.ndarray
 
 
-def graph_model(graph: Graph, direction: str = "in") -> GraphModel:
+def graph_model(graph: Graph, direction: str = "in", *, max_net: int = 0) -> GraphModel:
     """The symmetrised graph: i and j are neighbours where M or its transpose has (i, j).
 
-    Its edge cut only resembles the volume; the direction matters to the weights alone.
+    Its edge cut only resembles the volume. The direction matters to the weights, and to what is
+    left out.
+
+    Parameters
+    ----------
+    max_net : int
+        Columns of M with more entries, the diagonal among them, are left out: rows of H that most
+        parts need whatever is done. 0: none.
+
+    Raises
+    ------
+    UserError
+        If ``max_net`` is negative.
     """
-    shape = (graph.n, graph.n)
-    ones = np.ones(graph.nnz, dtype=np.int8)
-    pattern = sp.csr_array((ones, np.asarray(graph.indices), np.asarray(graph.indptr)), shape=shape)
-    both = (pattern + pattern.T).tocsr()
-    row = np.repeat(np.arange(graph.n, dtype=both.indices.dtype), np.diff(both.indptr))
-    proper = both.indices != row
-    degree = np.bincount(row[proper], minlength=graph.n)
-    return GraphModel(row_sizes(graph, direction), pointers(degree), both.indices[proper])
+    if max_net < 0:
+        raise UserError(f"max_net = {max_net}: it is a number of entries, 0 for no limit")
+    left_out, arcs = None, graph.nnz
+    if max_net:
+        sizes = net_sizes(graph, direction)
+        left_out, arcs = (sizes > max_net, direction), int(sizes[sizes <= max_net].sum())
+    degree = np.zeros(graph.n, np.int64)
+    # As many as there can be: what is never written takes no memory.
+    indices, found = np.empty(2 * arcs, graph.indices.dtype), 0
+    for first, last, some, neighbours in symmetrised(graph, left_out=left_out):
+        degree[first:last] = some
+        indices[found : found + len(neighbours)] = neighbours
+        found += len(neighbours)
+    return GraphModel(row_sizes(graph, direction), pointers(degree), indices[:found])

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partition.graph.graph import Graph, columns, row_sizes
+from partition.graph.columns import arrivals, column_pieces, loops
+from partition.graph.graph import Graph, row_sizes
 from partition.graph.sampling import pointers
 
 
@@ -52,16 +53,18 @@ def hypergraph_model(graph: Graph, direction: str = "in") -> HypergraphModel:
     The parts that net j touches, less one, is what its row is sent to: connectivity−1, summed
     over the nets, **is** the volume of one exchange (Çatalyürek and Aykanat 1999).
     """
-    indptr, rows = columns(graph, direction)
-    column = np.repeat(np.arange(graph.n, dtype=rows.dtype), np.diff(indptr))
+    ends = np.asarray(graph.indptr) if direction == "in" else arrivals(graph)
     # The diagonal where it is missing, at the end of its net.
-    missing = np.ones(graph.n, dtype=bool)
-    missing[column[rows == column]] = False
+    missing = ~loops(graph)
+    full = pointers(np.diff(ends) + missing)
+    pins = np.empty(full[-1], dtype=graph.indices.dtype)
     own = np.flatnonzero(missing)
-    full = pointers(np.diff(indptr) + missing)
-    pins = np.empty(full[-1], dtype=rows.dtype)
     pins[full[own + 1] - 1] = own
-    pins[np.arange(len(rows)) + (full[:-1] - indptr[:-1])[column]] = rows
+    del own
+    for first, last, some, rows in column_pieces(graph, direction):
+        shift = np.repeat(full[first:last] - some[:-1], np.diff(some))
+        shift += np.arange(len(rows))
+        pins[shift] = rows
     return HypergraphModel(row_sizes(graph, direction), full, pins)
 
 

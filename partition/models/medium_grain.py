@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from partition.graph.columns import columns
 from partition.graph.cover import summed_entries
-from partition.graph.graph import Graph, columns
+from partition.graph.graph import Graph
 from partition.graph.sampling import pointers
 from partition.models.hypergraph import HypergraphModel
 

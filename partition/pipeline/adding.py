@@ -8,25 +8,17 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from partition.backends import Tool
+from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, settled
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import DIRECTIONS, Graph, row_sizes
 from partition.graph.metrics import (
     Metrics,
-    NodeTraffic,
-    exchange_matrix,
-    measure,
-    measure_mixed,
-    measure_mixed_both,
-    node_traffic,
 )
 from partition.graph.store import (
     Manifest,
@@ -40,6 +32,8 @@ from partition.graph.store import (
 from partition.importing.partfile import read_parts
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, part_loads
+from partition.pipeline.measuring import measure_both, measure_nodes, measured, mixed_record
+from partition.pipeline.memory import within
 from partition.pipeline.solving import (
     MAPPINGS,
     NODES_FIRST,
@@ -49,6 +43,7 @@ from partition.pipeline.solving import (
     mapped,
     refined,
 )
+from partition.resident import taken
 
 if TYPE_CHECKING:
     from partition.refinement.objective import Objective
@@ -77,6 +72,9 @@ def add_partition(
     ranks_per_node: int | None = None,
     mapping: str = NODES_FIRST,
     overwrite: bool = False,
+    memory: float | None = None,
+    report: Callable[[str], None] = lambda line: None,
+    working: Callable[[str], None] = lambda stage: None,
     **options: Any,
 ) -> Partition:
     """Partition the graph folder ``path`` and store the result in it.
@@ -113,6 +111,13 @@ def add_partition(
         not divide k, parts are then renumbered so that those that exchange most share a node.
     overwrite : bool
         Replace a partition of that name.
+    memory : float, optional
+        Bytes that this process and the tool may take together: what is left open is chosen so that
+        it fits, see :func:`partition.pipeline.memory.within`.
+    report : callable
+        Told how much memory will be taken, and was, where ``memory`` is given.
+    working : callable
+        Told what is being done.
     options
         Options of the model and of the tool, such as ``objective="vol"``.
 
@@ -124,8 +129,8 @@ def add_partition(
     Raises
     ------
     UserError
-        For a bad argument, before anything is computed; if a library is not installed; or if
-        the tool fails. Nothing is written then.
+        For a bad argument, before anything is computed; if it does not fit into ``memory``; if a
+        library is not installed; or if the tool fails. Nothing is written then.
 
     Warns
     -----
@@ -142,6 +147,14 @@ def add_partition(
     check_imbalance(imbalance, stored.graph, k, direction)
     check_seed(seed)
     check_nodes(ranks_per_node, mapping)
+    if memory is not None:
+        way = within(
+            stored.graph, model, k, memory, tool=tool, direction=direction, refine=refine,
+            constraints=len(names), nodes=ranks_per_node is not None, options=options,
+        )  # fmt: skip
+        report(f"memory: {way}")
+        chosen, backend, settings = way.tool, TOOLS.get(way.tool), dict(way.options)
+        check_balance(balance, chosen, backend)
     if name is None:
         moved = refine is not None
         numbers = name_of_numbers(
@@ -153,6 +166,7 @@ def add_partition(
     with new_partition(stored.path, name, "gcn-partition add", overwrite):
         start = time.perf_counter()
         settings = settled(stored.graph, model, k, seed, direction, settings)
+        working(f"{model}, {chosen}")
         parts = make_parts(
             stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen,
             direction=direction, balance=balance, ranks_per_node=ranks_per_node, mapping=mapping,
@@ -164,6 +178,7 @@ def add_partition(
             made = time.perf_counter()
             before = measured(refine)(stored.graph, parts, k, direction)
             history.append(step(chosen, made - start, before))
+            working("refining")
             parts = refined(
                 stored.graph, parts, k, refine, imbalance=imbalance, seed=seed, direction=direction,
                 balance=balance,
@@ -175,6 +190,7 @@ def add_partition(
             record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
         seconds = time.perf_counter() - start
 
+        working("measuring")
         metrics = measure_both(stored.graph, stored.manifest, parts, k)
         mixed = measure_both(stored.graph, stored.manifest, parts, k, mixed=True)
         aim = MODELS[model].exchange if refine is None else refine.exchange
@@ -190,7 +206,7 @@ def add_partition(
             tool=chosen,
             tool_version=tool_version(backend),
             direction=direction,
-            seed=seed if backend.seeded or MODELS[model].options or refine is not None else None,
+            seed=seed if backend.seeded or MODELS[model].random or refine is not None else None,
             imbalance=imbalance if backend.balanced or refine is not None else None,
             options=record,
             metrics={key: asdict(value) for key, value in metrics.items()},
@@ -202,6 +218,9 @@ def add_partition(
         )
         if backend.balanced or refine is not None:
             warn_of_imbalance(stored.graph, reached, imbalance, names)
+        if memory is not None:
+            own, other = taken()
+            report(f"memory: taken {own / 1e9:.2f} GB, by the tool {other / 1e9:.2f} GB")
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 
@@ -270,52 +289,6 @@ def existing_partition(path: Path, name: str | None, k: int, overwrite: bool) ->
             "give another --name, or remove it first",
         )
     return found
-
-
-def measure_both(
-    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, mixed: bool = False
-) -> dict[str, Metrics]:
-    """The metrics in both directions; one measurement where the pattern is symmetric.
-
-    Parameters
-    ----------
-    mixed : bool
-        Of the mixed exchange, not of that of rows.
-    """
-    how = measure_mixed if mixed else measure
-    if manifest.symmetric_pattern:
-        metrics = how(graph, parts, k, "in")
-        return {"in": metrics, "out": replace(metrics, direction="out")}
-    if mixed:
-        return measure_mixed_both(graph, parts, k)
-    return {direction: how(graph, parts, k, direction) for direction in DIRECTIONS}
-
-
-def mixed_record(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) -> dict[str, Any]:
-    """The field ``mixed`` of a partition: metrics of the mixed exchange, in both directions."""
-    mixed = measure_both(graph, manifest, parts, k, mixed=True)
-    return {direction: asdict(value) for direction, value in mixed.items()}
-
-
-def measured(objective: Objective) -> Callable[..., Metrics]:
-    """The measurement of the exchange that a refinement is for."""
-    return measure_mixed if objective.exchange == "mixed" else measure
-
-
-def measure_nodes(
-    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, ranks_per_node: int | None
-) -> dict[str, Any]:
-    """Traffic between nodes in both directions; nothing without ``ranks_per_node``."""
-    if ranks_per_node is None:
-        return {}
-    traffic: dict[str, NodeTraffic] = {}
-    for direction in DIRECTIONS:
-        if direction == "out" and manifest.symmetric_pattern:
-            traffic["out"] = traffic["in"]
-        else:
-            exchange = exchange_matrix(graph, parts, k, direction)
-            traffic[direction] = node_traffic(exchange, ranks_per_node)
-    return {direction: asdict(value) for direction, value in traffic.items()}
 
 
 def default_name(model: str, k: int, tool: Tool, options: Mapping[str, Any]) -> str:

@@ -24,8 +24,6 @@ from partition.pipeline.adding import (
     check_nodes,
     check_parts_wanted,
     check_seed,
-    measure_both,
-    measure_nodes,
     name_of_nodes,
     name_of_numbers,
     new_partition,
@@ -43,6 +41,7 @@ from partition.pipeline.estimates import (
     locality,
     refine_seconds,
 )
+from partition.pipeline.measuring import measure_both, measure_nodes
 from partition.pipeline.refining import check_effort
 from partition.pipeline.solving import NODES_FIRST, make_parts, mapped, refined
 from partition.refinement.objective import EXCHANGES, Objective

@@ -17,9 +17,6 @@ from partition.pipeline.adding import (
     check_direction,
     check_imbalance,
     check_seed,
-    measure_both,
-    measure_nodes,
-    measured,
     name_of_numbers,
     new_partition,
     step,
@@ -27,6 +24,7 @@ from partition.pipeline.adding import (
 )
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import parse_balance
+from partition.pipeline.measuring import measure_both, measure_nodes, measured
 from partition.pipeline.solving import mapped, refined
 from partition.refinement.objective import Objective
 

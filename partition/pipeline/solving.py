@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import time
 import traceback
@@ -13,7 +14,7 @@ import numpy as np
 
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, unknown_model
-from partition.backends.process import run_apart
+from partition.backends.process import in_files, run_apart
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.metrics import exchange_matrix
@@ -31,6 +32,7 @@ from partition.pipeline.balance import (
     single_weight,
 )
 from partition.refinement.objective import OBJECTIVES, Objective
+from partition.resident import let_go
 
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
@@ -95,14 +97,19 @@ def make_parts(
         else:
             left = None if deadline is None else max(0.0, deadline - time.perf_counter())
             entry = TOOLS.entries[chosen]
+            let_go(graph.indptr, graph.indices, graph.weights)
             parts = run_apart(entry, piece, parts_wanted, timeout=left, **arguments)
         return _checked(chosen, parts, parts_wanted, weight)
 
     parts = None
-    if ranks_per_node is not None and mapping == NODES_FIRST and backend.balanced:
-        parts = partition_nodes_first(description, k, ranks_per_node, solve, imbalance)
-    if parts is None:
-        parts = solve(description, k, imbalance)
+    with contextlib.ExitStack() as stack:
+        if backend.distribution is not None:  # the tool's process has the memory to itself
+            description = stack.enter_context(in_files(description))
+        if ranks_per_node is not None and mapping == NODES_FIRST and backend.balanced:
+            parts = partition_nodes_first(description, k, ranks_per_node, solve, imbalance)
+        if parts is None:
+            parts = solve(description, k, imbalance)
+        del description
     if len(constraints) > 1:
         neighbours = graph_model(graph, direction)
         parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
@@ -166,9 +173,12 @@ def refined(
             graph, parts, k, direction=direction, fixed=fixed, counted=counted, **wanted
         )
     weights = constraint_weights(graph, direction, names)
-    model = replace(hypergraph_model(graph, direction), weights=weights[0])
     extra = weights[1:].T if len(weights) > 1 else None
-    return refine(model, parts, k, extra_weights=extra, **wanted)
+    # No name for the model: it goes as soon as its nets are those of the finest level.
+    return refine(
+        replace(hypergraph_model(graph, direction), weights=weights[0]),
+        parts, k, extra_weights=extra, **wanted,
+    )  # fmt: skip
 
 
 def mapped(

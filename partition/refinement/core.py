@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-TABLE_SHARE = 4  # a net of at least k / TABLE_SHARE pins has a table
 NET = np.dtype(
     [
         ("where", np.int64),

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from partition.graph.graph import chunks
 from partition.models.hypergraph import HypergraphModel
-from partition.refinement.core import NET, TABLE_SHARE, State, below, compiled, fill
+from partition.refinement.core import NET, State, below, compiled, fill
+from partition.refinement.objective import TABLE_SHARE, cells
 
 
 @dataclass(frozen=True)
@@ -55,12 +57,15 @@ def finest_level(model: HypergraphModel, extra_weights: np.ndarray | None) -> Le
     pins = np.asarray(model.pins, np.int32)
     indptr = np.asarray(model.indptr, np.int64)
     sizes = np.diff(indptr)
-    net = np.repeat(np.arange(nnets, dtype=np.int32), sizes)
     pinned = np.zeros(nnets, bool)
-    pinned[net[owners[net] == pins]] = True
+    for first, last in chunks(indptr):
+        net = np.repeat(np.arange(first, last, dtype=np.int32), sizes[first:last])
+        pinned[net[owners[net] == pins[indptr[first] : indptr[last]]]] = True
     if not pinned[sizes > 0].all():
         raise ValueError("a net does not pin its owner")
-    return _selected(indptr, pins, np.flatnonzero(sizes > 1), weights, costs, owners, folds)
+    nets = np.flatnonzero(sizes > 1)
+    indptr, pins = _pins_of(indptr, pins, nets)
+    return _level(indptr, pins, weights, costs[nets], owners[nets], folds[nets])
 
 
 def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
@@ -86,7 +91,9 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
 
     weights = np.zeros((clusters, level.weights.shape[1]), np.int64)
     np.add.at(weights, labels, level.weights)
-    return _selected(indptr, pins, np.sort(leaders), weights, costs, owners, level.folds)
+    nets = np.sort(leaders)
+    indptr, pins = _pins_of(indptr, pins, nets)
+    return _level(indptr, pins, weights, costs[nets], owners[nets], level.folds[nets])
 
 
 def new_state(
@@ -97,7 +104,7 @@ def new_state(
     facts = np.zeros(len(sizes), NET)
     facts["cost"], facts["owner"], facts["fold"] = level.costs, level.owners, level.folds
     facts["table"] = sizes * TABLE_SHARE >= k
-    where = np.concatenate(([0], np.cumsum(np.where(facts["table"], k, 2 * sizes))))
+    where = np.concatenate(([0], np.cumsum(cells(sizes, k))))
     facts["where"] = where[:-1]
     state = State(
         net_ptr=level.indptr,
@@ -122,31 +129,39 @@ def new_state(
     return state
 
 
-def _selected(
+def _pins_of(
+    indptr: np.ndarray, pins: np.ndarray, nets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The pins of some nets, which increase, and where each one's begin and end."""
+    sizes = np.diff(indptr)
+    kept = np.zeros(len(sizes), bool)
+    kept[nets] = True
+    pins = pins[: indptr[-1]]
+    if not kept.all():
+        pins = pins[np.repeat(kept, sizes)]
+    return np.concatenate(([0], np.cumsum(sizes[nets]))), pins
+
+
+def _level(
     indptr: np.ndarray,
     pins: np.ndarray,
-    nets: np.ndarray,
     weights: np.ndarray,
     costs: np.ndarray,
     owners: np.ndarray,
     folds: np.ndarray,
 ) -> Level:
-    """A level of some of the nets."""
-    sizes = np.diff(indptr)[nets]
-    new = np.concatenate(([0], np.cumsum(sizes)))
-    index = np.repeat(indptr[nets] - new[:-1], sizes) + np.arange(new[-1])
-    pins = pins[index]
-    shape = (len(nets), len(weights))
-    incidence = sp.csr_array((np.ones(len(pins), np.int8), pins, new), shape=shape).tocsc()
+    """A level with the nets of each vertex, too."""
+    shape = (len(owners), len(weights))
+    incidence = sp.csr_array((np.ones(len(pins), np.int8), pins, indptr), shape=shape).tocsc()
     return Level(
         weights=weights,
-        indptr=new,
+        indptr=indptr,
         pins=pins,
         vertex_ptr=incidence.indptr.astype(np.int64),
         nets=incidence.indices.astype(np.int32, copy=False),
-        costs=costs[nets],
-        owners=owners[nets],
-        folds=folds[nets],
+        costs=costs,
+        owners=owners,
+        folds=folds,
     )
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from partition.graph.graph import Graph, columns
+from partition.graph.columns import columns
+from partition.graph.graph import Graph
 from partition.models.medium_grain import medium_grain_model
 from partition.refinement.exact import sweep
 from partition.refinement.matching import Matching, boundary, new_matching, place, settle

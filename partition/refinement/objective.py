@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 SWEEPS = 40  # on a level, while cooling
 WORK = 120_000_000  # pins visited on a level: fewer sweeps over larger hypergraphs,
 LARGE = 5_000_000  # and fewer pins in all where there are more than these
 FEWEST = 2
+TABLE_SHARE = 4  # a net of at least k / TABLE_SHARE pins has a table of its pins by part
 WEIGHTS = ("total", "max_send", "max_recv", "messages")
 EXCHANGES = ("rows", "mixed")
 
@@ -58,3 +61,11 @@ def sweeps_for(pins: int) -> int:
     """How many there is time for on a level."""
     pins = max(1, pins)
     return min(SWEEPS, max(FEWEST, int(WORK / pins * min(1.0, LARGE / pins))))
+
+
+def cells(sizes: np.ndarray, k: int) -> np.ndarray:
+    """The counts of 4 bytes that are kept for nets of so many pins: (nets,) int64.
+
+    A table with one number for each part, or as many pairs (part, pins) as there are pins.
+    """
+    return np.where(sizes * TABLE_SHARE >= k, k, 2 * sizes)

@@ -98,6 +98,7 @@ def refine(
         raise ValueError(f"a part number is outside 0..{k - 1}")
     start = start.astype(np.int32)
     level = finest_level(model, extra_weights)
+    del model  # the level has what it needs of it
     if k == 1 or not len(level.owners):
         return start
     search = _Search(objective or Objective(), k, imbalance, seed, effort, time_limit)
@@ -201,6 +202,8 @@ class _Search:
                     below = self._state(coarse, parts, depth + 1)
                     below = self._descend(coarse, below, depth + 1, finer + pins)
                     state = self._state(level, below.parts[labels], depth)
+                    del below
+                del coarse  # as large as the level itself, where it was no use
         begun = time.monotonic()
         share = pins / max(1, pins + finer)
         clock = _Clock(begun, share * (self.end - begun))

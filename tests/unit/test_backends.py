@@ -112,7 +112,7 @@ def test_what_is_recorded(folder):
     assert replace(stored, parts=None) == replace(made, parts=None)
     assert (stored.tool, stored.options, stored.seed) == (
         "metis",
-        {"objective": "vol", "passes": 10},
+        {"max_net": 0, "objective": "vol", "passes": 10},
         5,
     )
     assert (stored.direction, stored.imbalance, stored.deterministic) == ("in", 0.2, True)

@@ -39,7 +39,8 @@ GROUND = {
     "gcnmpi.kernels", "gcnmpi.nn", "gcnmpi.nn.metrics", "gcnmpi.nn.networks", "gcnmpi.nn.tasks",
     "gcnmpi.schemes",
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
-    "partition.records", "partition.registry", "partition.startup", "partition.tensor_files",
+    "partition.records", "partition.registry", "partition.resident", "partition.startup",
+    "partition.tensor_files",
     "partition.tensor_files.numbers", "partition.tensor_files.safetensors",
     "partition.tensor_files.torch_zip",
 }  # fmt: skip

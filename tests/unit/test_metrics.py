@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, partitioned_graphs, random_graph
 
 from partition.graph import graph as graph_module
+from partition.graph.columns import columns
 from partition.graph.cover import summed_entries
-from partition.graph.graph import Graph, aggregation_matrix, columns, row_sizes
+from partition.graph.graph import Graph, aggregation_matrix, row_sizes
 from partition.graph.metrics import (
     Metrics,
     exchange_matrix,

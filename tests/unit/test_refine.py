@@ -19,7 +19,7 @@ from partition.refinement import core
 from partition.refinement import search as refine_module
 from partition.refinement.levels import cluster, contract, finest_level, new_state
 from partition.refinement.moves import choose, new_desk, survey
-from partition.refinement.objective import Objective
+from partition.refinement.objective import TABLE_SHARE, Objective
 from partition.refinement.search import refine
 
 pytestmark = pytest.mark.slow
@@ -169,7 +169,7 @@ def test_more_parts_than_a_table_of_all_could_hold():
     level = finest_level(model, None)
     start = random_parts(graph.n, k)
     state = new_state(level, start, k, np.array([10**9]), messages=False)
-    assert len(state.cells) <= core.TABLE_SHARE * len(level.pins)
+    assert len(state.cells) <= TABLE_SHARE * len(level.pins)
     refined = refine(model, start, k, effort=0.1)
     assert measure(graph, refined, k).volume < 0.95 * measure(graph, start, k).volume
 

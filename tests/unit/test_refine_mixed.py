@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_refine import FREE, partitioned, random_parts, score
 
-from partition.graph.graph import columns
+from partition.graph.columns import columns
 from partition.graph.metrics import measure_mixed
 from partition.importing.synthetic import rmat, sbm
 from partition.models.medium_grain import medium_grain_model

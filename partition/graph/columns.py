@@ -1,0 +1,147 @@
+"""The pattern of M by columns: whole, or in pieces for graphs that barely fit into memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import scipy.sparse as sp
+
+from partition.graph.graph import Graph, chunks
+
+PIECE = 1 << 24  # entries of a piece
+_READ = 1 << 22  # arcs that are read at once
+
+
+def columns(graph: Graph, direction: str = "in") -> tuple[np.ndarray, np.ndarray]:
+    """The pattern of M by columns, as A has it: the diagonal only where A stores a loop.
+
+    Returns
+    -------
+    indptr : (n + 1,) int64
+    rows : (nnz,) integers
+        ``rows[indptr[j]:indptr[j+1]]`` are the rows with an entry in column j. For "in" both
+        are the arrays of the graph itself; for "out" they are made, in O(nnz) memory.
+    """
+    if direction == "in":
+        return np.asarray(graph.indptr), np.asarray(graph.indices)
+    indptr, rows = np.zeros(graph.n + 1, np.int64), np.empty(graph.nnz, graph.indices.dtype)
+    for first, last, some, sources in column_pieces(graph, direction):
+        indptr[first + 1 : last + 1] = indptr[first] + some[1:]
+        rows[indptr[first] : indptr[last]] = sources
+    return indptr, rows
+
+
+def column_pieces(
+    graph: Graph, direction: str = "in", at_once: int = PIECE
+) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """What :func:`columns` returns, a range of columns at a time: (first, last, indptr, rows).
+
+    ``indptr`` begins with 0. For "out" the arcs are read once for each piece, and the memory is
+    that of a piece and of n numbers.
+
+    Parameters
+    ----------
+    at_once : int
+        Entries of a piece; of one column, if it has more.
+    """
+    ends = np.asarray(graph.indptr) if direction == "in" else arrivals(graph)
+    for first, last in chunks(ends, at_once):
+        begin, end = int(ends[first]), int(ends[last])
+        rows = graph.indices[begin:end] if direction == "in" else sources(graph, first, last)
+        yield first, last, ends[first : last + 1] - begin, np.asarray(rows)
+
+
+def sources(graph: Graph, first: int, last: int) -> np.ndarray:
+    """The sources of the arcs into the vertices first..last−1: target by target, increasing."""
+    if (first, last) == (0, graph.n):
+        return _pattern(np.asarray(graph.indptr), graph.indices, graph.n).tocsc().indices
+    number = np.arange(graph.n, dtype=graph.indices.dtype)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for begin, end in chunks(graph.indptr, _READ):
+        target = np.asarray(graph.indices[graph.indptr[begin] : graph.indptr[end]])
+        inside = np.flatnonzero((target >= first) & (target < last))
+        source = np.repeat(number[begin:end], np.diff(graph.indptr[begin : end + 1]))
+        found.append((target[inside] - first, source[inside]))
+    ends = tuple(np.concatenate(some) for some in zip(*found, strict=True))
+    found.clear()
+    ones = np.ones(len(ends[0]), np.int8)
+    return sp.coo_array((ones, ends), shape=(last - first, graph.n)).tocsr().indices
+
+
+def arrivals(graph: Graph) -> np.ndarray:
+    """Where the arcs into each vertex would begin and end, sorted by target: (n + 1,) int64."""
+    counts = np.zeros(graph.n + 1, np.int64)
+    for first, last in chunks(graph.indptr, max(graph.n, _READ)):
+        target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
+        counts[1:] += np.bincount(target, minlength=graph.n)
+    return np.cumsum(counts, out=counts)
+
+
+def loops(graph: Graph) -> np.ndarray:
+    """Which vertices have an arc to themselves: (n,) bool."""
+    found = np.zeros(graph.n, bool)
+    number = np.arange(graph.n, dtype=graph.indices.dtype)
+    for first, last in chunks(graph.indptr, _READ):
+        target = np.asarray(graph.indices[graph.indptr[first] : graph.indptr[last]])
+        source = np.repeat(number[first:last], np.diff(graph.indptr[first : last + 1]))
+        found[target[target == source]] = True
+    return found
+
+
+def symmetrised(
+    graph: Graph, at_once: int = PIECE, left_out: tuple[np.ndarray, str] | None = None
+) -> Iterator[tuple[int, int, np.ndarray, np.ndarray]]:
+    """The neighbours of each vertex along arcs and against them, but itself, in pieces.
+
+    Parameters
+    ----------
+    at_once : int
+        Ends of arcs at the vertices of a piece; at one vertex, if it has more.
+    left_out : ((n,) bool, direction), optional
+        The columns of M, of that direction, whose entries are left out.
+
+    Yields
+    ------
+    first, last : int
+        The vertices of the piece are first..last−1.
+    degree : (last − first,) integers
+    indices : integers
+        The neighbours of one vertex after the other: increasing, each once.
+    """
+    leaving, entering = np.asarray(graph.indptr), arrivals(graph)
+    for first, last in chunks(leaving + entering, at_once):
+        here = slice(first, last)
+        along = _pattern(
+            leaving[first : last + 1] - leaving[first],
+            graph.indices[leaving[first] : leaving[last]],
+            graph.n,
+        )
+        against = _pattern(
+            entering[first : last + 1] - entering[first], sources(graph, first, last), graph.n
+        )
+        if left_out is not None:
+            large, direction = left_out
+            # An arc is an entry in the column of its source, or of its target.
+            by_far, by_own = (against, along) if direction == "in" else (along, against)
+            by_far.data[large[by_far.indices]] = 0
+            by_own.data[np.repeat(large[here], np.diff(by_own.indptr))] = 0
+            along.eliminate_zeros()
+            against.eliminate_zeros()
+        both = along + against
+        del along, against
+        degree = np.diff(both.indptr)
+        itself = both.indices == np.repeat(np.arange(first, last, dtype=both.indices.dtype), degree)
+        degree[both.indices[itself] - first] -= 1
+        yield first, last, degree, both.indices[~itself]
+
+
+def net_sizes(graph: Graph, direction: str = "in") -> np.ndarray:
+    """Entries of each column of M with its full diagonal, (n,) int64: the pins of its net."""
+    ends = np.asarray(graph.indptr) if direction == "in" else arrivals(graph)
+    return np.diff(ends) + ~loops(graph)
+
+
+def _pattern(indptr: np.ndarray, indices: np.ndarray, n: int) -> sp.csr_array:
+    ones = np.ones(len(indices), np.int8)
+    return sp.csr_array((ones, np.asarray(indices), indptr), shape=(len(indptr) - 1, n))

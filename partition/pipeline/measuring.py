@@ -1,0 +1,70 @@
+"""What is measured of every partition that is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from partition.graph.graph import DIRECTIONS, Graph
+from partition.graph.metrics import (
+    Metrics,
+    NodeTraffic,
+    exchange_matrix,
+    measure,
+    measure_mixed,
+    measure_mixed_both,
+    node_traffic,
+)
+from partition.graph.store import Manifest
+
+if TYPE_CHECKING:
+    from partition.refinement.objective import Objective
+
+
+def measure_both(
+    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, mixed: bool = False
+) -> dict[str, Metrics]:
+    """The metrics in both directions; one measurement where the pattern is symmetric.
+
+    Parameters
+    ----------
+    mixed : bool
+        Of the mixed exchange, not of that of rows.
+    """
+    how = measure_mixed if mixed else measure
+    if manifest.symmetric_pattern:
+        metrics = how(graph, parts, k, "in")
+        return {"in": metrics, "out": replace(metrics, direction="out")}
+    if mixed:
+        return measure_mixed_both(graph, parts, k)
+    return {direction: how(graph, parts, k, direction) for direction in DIRECTIONS}
+
+
+def mixed_record(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) -> dict[str, Any]:
+    """The field ``mixed`` of a partition: metrics of the mixed exchange, in both directions."""
+    mixed = measure_both(graph, manifest, parts, k, mixed=True)
+    return {direction: asdict(value) for direction, value in mixed.items()}
+
+
+def measured(objective: Objective) -> Callable[..., Metrics]:
+    """The measurement of the exchange that a refinement is for."""
+    return measure_mixed if objective.exchange == "mixed" else measure
+
+
+def measure_nodes(
+    graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, ranks_per_node: int | None
+) -> dict[str, Any]:
+    """Traffic between nodes in both directions; nothing without ``ranks_per_node``."""
+    if ranks_per_node is None:
+        return {}
+    traffic: dict[str, NodeTraffic] = {}
+    for direction in DIRECTIONS:
+        if direction == "out" and manifest.symmetric_pattern:
+            traffic["out"] = traffic["in"]
+        else:
+            exchange = exchange_matrix(graph, parts, k, direction)
+            traffic[direction] = node_traffic(exchange, ranks_per_node)
+    return {direction: asdict(value) for direction, value in traffic.items()}

@@ -1,0 +1,242 @@
+"""How much memory a partition takes: known before it is made, and kept within a limit.
+
+The numbers here are upper bounds by what is allocated, or by measurements where that is in the
+hands of a library; they depend on the sizes of the graph alone. So the same limit gives the same
+partition on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from partition.backends import TOOLS, Tool
+from partition.backends.catalogue import MODELS, all_options
+from partition.errors import UserError
+from partition.graph.columns import PIECE, net_sizes
+from partition.graph.graph import Graph
+from partition.graph.metrics import AT_ONCE
+from partition.refinement.objective import Objective, cells
+
+MODELS_KNOWN = ("rp", "block", "gp", "hp")
+PROGRAM = 110e6  # Python and its libraries; of the tool's process, too
+COMPILED = 170e6  # what the compiler behind the refinement adds
+PER_VERTEX = 60  # weights, parts, places of rows
+PER_ENTRY_OF_PIECE = 24  # of a pattern that is made in pieces
+SHIFTED = 24  # more where entries are put at their places one by one
+CHUNK, PER_ENTRY_OF_CHUNK = 1 << 22, 64  # of an exchange of rows that is measured
+COVER = 140  # for each entry whose cover is computed at once
+CUT = 24  # for each entry of the part whose covers are computed
+# What is left out of a model that does not fit otherwise: rows that more rows need than so many.
+NETS = (1000, 300, 100, 30)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What the forecasts depend on.
+
+    Attributes
+    ----------
+    n, nnz : int
+    nets : (n,) int64
+        Entries of each column of M with its full diagonal.
+    itemsize : int
+        Bytes of a vertex number.
+    k : int
+    """
+
+    n: int
+    nnz: int
+    nets: np.ndarray
+    itemsize: int
+    k: int
+
+    def kept(self, max_net: int) -> int:
+        """Arcs in the columns of at most ``max_net`` entries; 0: in all."""
+        return int((self.nets[self.nets <= max_net] - 1).sum()) if max_net > 0 else self.nnz
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tool with all its options, and what it takes: stage → bytes."""
+
+    tool: str
+    options: Mapping[str, Any]
+    stages: Mapping[str, float]
+
+    @property
+    def peak(self) -> float:
+        """Bytes of the stage that takes most."""
+        return max(self.stages.values())
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{name} {size / 1e9:.2f}" for name, size in self.stages.items())
+        return f"{self.peak / 1e9:.2f} GB at most: {parts}"
+
+
+def within(
+    graph: Graph,
+    model: str,
+    k: int,
+    memory: float,
+    *,
+    tool: str | None = None,
+    direction: str = "in",
+    refine: Objective | None = None,
+    constraints: int = 1,
+    nodes: bool = False,
+    options: Mapping[str, Any] | None = None,
+) -> Choice:
+    """The first way to make a partition that fits: the tool asked for, with what was given.
+
+    What is left open is tried in this order: the tools of the model, with all rows of H; the same
+    with rows left out that more rows of M need than ``NETS`` says.
+
+    Parameters
+    ----------
+    memory : float
+        Bytes that all processes may take together.
+    refine : Objective, optional
+        That of a refinement that follows.
+    constraints : int
+        Weights that are balanced at once.
+    nodes : bool
+        Whether nodes are partitioned first, and then their parts.
+
+    Raises
+    ------
+    UserError
+        If none fits, with a hint at what would; or if it is not known how much the model takes.
+    """
+    mixed = refine is not None and refine.exchange == "mixed"
+    if model not in MODELS_KNOWN or mixed:
+        what = f"--model {model}" + (", refined for a mixed exchange," if mixed else "")
+        raise UserError(
+            f"--memory: it is not known how much {what} takes",
+            f"models with a forecast: {', '.join(MODELS_KNOWN)}",
+        )
+    sizes = Sizes(graph.n, graph.nnz, net_sizes(graph, direction), graph.indices.itemsize, k)
+    given = dict(options or {})
+    tried: list[Choice] = []
+    for name, backend, settings in _ways(graph, model, tool, given):
+        stages = forecast(sizes, backend, settings, model, refine is not None, constraints, nodes)
+        choice = Choice(name, settings, stages)
+        if choice.peak <= memory:
+            return choice
+        tried.append(choice)
+    if not tried:
+        raise UserError(
+            f"--memory: it is not known how much the tool {tool or MODELS[model].tools[0]!r} takes",
+            "choose another one",
+        )
+    least = min(tried, key=lambda choice: (choice.peak, sum(choice.stages.values())))
+    asked = f"--model {model}" + ("" if refine is None else ", refined,")
+    raise UserError(
+        f"--memory {memory / 1e9:.3g}GB is too little: {asked} takes {least.peak / 1e9:.2f} GB "
+        f"with {_said(least)}",
+        _hint(sizes, least, model, memory, tool, given),
+    )
+
+
+def forecast(
+    sizes: Sizes,
+    backend: Tool,
+    options: Mapping[str, Any],
+    model: str,
+    refine: bool = False,
+    constraints: int = 1,
+    nodes: bool = False,
+) -> dict[str, float]:
+    """Bytes that all processes take together, in each stage.
+
+    Parameters
+    ----------
+    options : mapping
+        All options of model and tool.
+    """
+    n, nnz, item = sizes.n, sizes.nnz, sizes.itemsize
+    mapped = item * nnz + 8 * n
+    ours = PROGRAM + PER_VERTEX * n
+    stages = {}
+    if backend.distribution is not None:
+        assert backend.memory is not None
+        entries = sizes.kept(options.get("max_net", 0))
+        pins = 2 * entries if model == "gp" else nnz + n
+        piece = min(PIECE, 2 * nnz) * (PER_ENTRY_OF_PIECE + (SHIFTED if model == "hp" else 0))
+        stages["model"] = ours + mapped + item * pins + piece
+        shown = 2 * entries if model == "gp" else entries + n
+        if nodes:
+            stages["nodes"] = ours + 40 * shown
+        stages["tool"] = ours + PROGRAM + backend.memory(options, n, shown)
+        stages["tool"] += item * pins if nodes else 0  # which are looked at here, too
+        if constraints > 1:
+            stages["balance"] = ours + mapped + 2 * item * nnz + piece
+    if refine:
+        stages["refinement"] = ours + COMPILED + mapped + _refinement(sizes)
+    # Pairs of parts and parts themselves have more entries than the average ones.
+    pair, part = 2 * nnz // sizes.k**2, 2 * nnz // sizes.k
+    rows = PER_ENTRY_OF_CHUNK * min(CHUNK, nnz) + PER_ENTRY_OF_PIECE * min(PIECE, nnz)
+    covers = COVER * min(nnz, max(AT_ONCE, pair)) + CUT * min(nnz, max(AT_ONCE, part))
+    stages["measuring"] = ours + mapped + max(rows, covers)
+    return stages
+
+
+def _refinement(sizes: Sizes) -> float:
+    """Bytes of the levels of a refinement for an exchange of rows."""
+    pins = sizes.nnz + sizes.n
+    level = 8 * pins + 4 * int(cells(sizes.nets, sizes.k).sum())
+    # The next level is made beside it, of as many pins at worst.
+    return level + 28 * pins + 120 * sizes.n
+
+
+def _ways(
+    graph: Graph, model: str, tool: str | None, given: Mapping[str, Any]
+) -> Iterator[tuple[str, Tool, dict[str, Any]]]:
+    """Tools and all their options, in the order of preference."""
+    for max_net in (None, *NETS):
+        for name in [tool] if tool else MODELS[model].tools:
+            backend = _with_forecast(name)
+            accepted = {} if backend is None else {**MODELS[model].options, **backend.options}
+            options = dict(given)
+            if max_net is not None:
+                if "max_net" in given or "max_net" not in accepted:
+                    continue
+                options["max_net"] = max_net
+            if backend is None or (tool is None and not options.keys() <= accepted.keys()):
+                continue  # what was given are options of another tool
+            yield name, backend, all_options(graph, model, name, backend, options)
+
+
+def _with_forecast(name: str) -> Tool | None:
+    """The tool, if it is installed and it is known how much it takes."""
+    try:
+        backend = TOOLS.get(name)
+    except UserError:
+        return None
+    return backend if backend.memory is not None or backend.distribution is None else None
+
+
+def _said(choice: Choice) -> str:
+    left_out = choice.options.get("max_net", 0)
+    return f"the tool {choice.tool}" + (f" and max_net={left_out}" if left_out else "")
+
+
+def _hint(
+    sizes: Sizes, least: Choice, model: str, memory: float, tool: str | None,
+    given: Mapping[str, Any],
+) -> str:  # fmt: skip
+    """What would fit instead."""
+    enough = f"give --memory {least.peak / 1e9 + 0.01:.2f}GB"
+    others = {stage: size for stage, size in least.stages.items() if stage != "refinement"}
+    if max(others.values()) <= memory:
+        return f"leave --refine out, or {enough}"
+    random = forecast(sizes, TOOLS.get("random"), {}, "rp", "refinement" in least.stages)
+    if max(random.values()) > memory:
+        return enough
+    if tool is not None or "max_net" in given:
+        return f"leave {'--tool' if tool is not None else 'max_net'} out, or {enough}"
+    other = "--model gp" if model == "hp" else "--model rp, refined,"
+    return f"{other} takes less; or {enough}"
