@@ -91,9 +91,9 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
 
     weights = np.zeros((clusters, level.weights.shape[1]), np.int64)
     np.add.at(weights, labels, level.weights)
-    nets = np.sort(leaders)
-    indptr, pins = _pins_of(indptr, pins, nets)
-    return _level(indptr, pins, weights, costs[nets], owners[nets], level.folds[nets])
+    chosen = np.sort(leaders)
+    indptr, pins = _pins_of(indptr, pins, chosen)
+    return _level(indptr, pins, weights, costs[chosen], owners[chosen], level.folds[chosen])
 
 
 def new_state(

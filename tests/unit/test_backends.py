@@ -20,7 +20,7 @@ from partition.graph.store import list_partitions, read_partition, write_graph
 from partition.importing.partfile import read_parts
 from partition.importing.synthetic import sbm
 from partition.models.rows import RowModel
-from partition.pipeline import adding, solving
+from partition.pipeline import measuring, solving
 from partition.pipeline.adding import PartitionWarning, add_partition
 from partition.pipeline.portfolio import add_best
 from partition.pipeline.refining import refine_partition
@@ -136,7 +136,7 @@ def test_a_symmetric_graph_is_measured_once(tmp_path, monkeypatch):
     ring = [(i, (i + 1) % 8) for i in range(8)]
     write_graph(path, from_arcs(8, ring + [(j, i) for i, j in ring]), source={})
     calls = []
-    monkeypatch.setattr(adding, "measure", lambda *args: calls.append(args[3]) or measure(*args))
+    monkeypatch.setattr(measuring, "measure", lambda *args: calls.append(args[3]) or measure(*args))
     metrics = add_partition(path, "block", 2).metrics
     assert calls == ["in"]
     assert metrics["out"] == metrics["in"] | {"direction": "out"}
