@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import math
 import os
 import re
@@ -59,6 +60,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     gives exit code 2. Any other exception, and a UserError that one rank raises alone, takes the
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
+    gc.freeze()  # the objects of imported modules stay: they are not searched for garbage again
     comm = start()
     code = 1
     try:
