@@ -9,7 +9,7 @@ backwards, since a sampled matrix is not symmetric.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from gcnmpi.halo.plan import Plan, plan_of
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.kernels.sampling import sampled_entries
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
@@ -44,9 +44,8 @@ class Layer:
     Attributes
     ----------
     plan : Plan
-    matrix : (rows, rows + halo) csr_array
-        Over the batch's own rows and those that come from others; empty in rows that the layer
-        does not compute.
+    matrix : (rows that it computes, rows that it reads + halo) csr_array
+        Over the batch's own rows and those that come from others.
     """
 
     plan: Plan
@@ -60,13 +59,27 @@ class Batch:
     Attributes
     ----------
     rows : (rows,) integers
-        Its rows among the rank's own, by local number, increasing.
+        Its rows among the rank's own, by local number: seeds first, then what each layer reads
+        and those before it do not; increasing within these.
+    counts : sequence of int
+        How many of them are seeds; how many these and what the layer of the seeds reads; and so
+        on. One number, where all layers have the same rows.
     layers : sequence of Layer
         That of the seeds first; one, where all layers share it.
     """
 
     rows: np.ndarray
+    counts: Sequence[int]
     layers: Sequence[Layer]
+
+    def number(self, layer: int) -> int:
+        """Which of ``counts`` that of the rows of Hᵏ is, for k = ``layer``."""
+        return max(0, len(self.counts) - 1 - layer)
+
+    @property
+    def layered(self) -> bool:
+        """Whether each layer has rows of its own."""
+        return len(self.counts) > 1
 
 
 class Cutter:
@@ -92,6 +105,8 @@ class Cutter:
         # The number of each row of the halo where it is owned, in the order of the halo.
         peers = np.repeat(plan.send_peers, np.diff(plan.send_offsets))
         (self._there,), _ = redistribute(comm, peers, [plan.send_rows], max_bytes)
+        # Of own rows and halo, the place in the batch that is being cut; −1: in none.
+        self._number = np.full(plan.nown + plan.nhalo, -1, np.int32)
 
     def cut(self, sampler: Sampler, members: np.ndarray, epoch: int, batch: int) -> Batch:
         """A batch, in which all ranks take part.
@@ -101,37 +116,60 @@ class Cutter:
         members : (nown,) bool
             Own rows that are in it to begin with: its seeds, or all that are in it.
         """
-        nown, matrix, ids = self._plan.nown, self._matrix, self._ids
-        reached, found = members.copy(), []
+        nown, matrix, ids, number = self._plan.nown, self._matrix, self._ids, self._number
+        rows = np.flatnonzero(members)
+        number[rows] = np.arange(len(rows))
+        counts, layers = [len(rows)], []
         for hop in range(self._hops if sampler.layered else 1):
-            frontier = np.flatnonzero(reached)
-            at = epoch, batch, hop
-            row, entry, factor = sampled_entries(sampler, at, matrix, ids, frontier)
+            at, computed = (epoch, batch, hop), len(rows)
+            row, entry, factor = sampled_entries(sampler, at, matrix, ids, rows)
             column = matrix.indices[entry]
-            values = (matrix.data[entry] * factor).astype(matrix.dtype)
+            values = (matrix.data[entry] * factor).astype(matrix.dtype, copy=False)
             outside = column >= nown
             halo = np.unique(column[outside]) - nown
-            (asked,), counts = redistribute(
+            (asked,), received = redistribute(
                 self._comm, self._owners[halo], [self._there[halo]], self._max_bytes
             )
-            reached[column[~outside]] = True
-            reached[asked] = True
-            found.append((row, column, values, halo, asked, counts))
-        rows = np.flatnonzero(reached)
-        number = np.empty(nown + self._plan.nhalo, np.int32)
-        number[rows] = np.arange(len(rows))
-        layers = []
-        for row, column, values, halo, asked, counts in found:
+            if sampler.layered:
+                new = np.concatenate((column[(number[column] < 0) & ~outside], asked))
+                new = np.unique(new[number[new] < 0])
+                number[new] = np.arange(len(rows), len(rows) + len(new))
+                rows = np.concatenate((rows, new))
+                counts.append(len(rows))
             number[nown + halo] = np.arange(len(rows), len(rows) + len(halo))
-            sizes = np.bincount(number[row], minlength=len(rows))
-            shape = len(rows), len(rows) + len(halo)
+            sizes = np.bincount(number[row], minlength=computed)
+            shape = computed, len(rows) + len(halo)
             cut = sp.csr_array((values, number[column], pointers(sizes)), shape=shape)
             plan = plan_of(
                 ids[rows], ids[nown + halo], self._owners[halo],
-                number[asked].astype(np.int64), counts,
+                number[asked].astype(np.int64), received,
             )  # fmt: skip
             layers.append(Layer(plan, cut))
-        return Batch(rows, layers)
+            number[nown + halo] = -1
+        number[rows] = -1
+        return Batch(rows, counts, layers)
+
+
+class Memory:
+    """Memory for the matrices of a batch, which the next one uses again; it grows as needed."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel, self._pieces, self._taken = kernel, list[Array](), 0
+
+    def rewind(self) -> None:
+        """What was taken is free."""
+        self._taken = 0
+
+    def take(self, rows: int, width: int) -> Array:
+        """A matrix; what it holds is of no meaning."""
+        if self._taken == len(self._pieces):
+            self._pieces.append(self._kernel.empty(0, 1))
+        needed = rows * width
+        if len(self._pieces[self._taken]) < needed:
+            self._pieces[self._taken] = self._kernel.empty(needed + needed // 4, 1)
+        piece = self._pieces[self._taken][:needed].reshape(rows, width)
+        self._taken += 1
+        return piece
 
 
 class BatchScheme(WholeRows):
@@ -141,8 +179,10 @@ class BatchScheme(WholeRows):
     ----------
     facts : Facts
         Of the graph it is cut from.
-    depth : int
-        Layers of products with M.
+    own : (nown,) integers
+        Global ids of the rank's rows.
+    memory : Memory
+        That of the batch before, which ends with this one.
     gives_rows : bool
         Whether the network looks at whole rows of neighbours, which all layers must share.
     """
@@ -154,15 +194,17 @@ class BatchScheme(WholeRows):
         runtime: Runtime,
         config: Config,
         facts: Facts,
-        vertices: np.ndarray,
-        layers: Sequence[Layer],
-        depth: int,
+        own: np.ndarray,
+        batch: Batch,
+        memory: Memory,
         gives_rows: bool,
     ) -> None:
         super().__init__(runtime)
         scheme = dataclasses.replace(config.scheme, transport=TRANSPORT)
         config = dataclasses.replace(config, scheme=scheme)
-        self._vertices, self._facts, self._depth = vertices, facts, depth
+        self._vertices, self._facts, self._batch = own[batch.rows], facts, batch
+        self._memory, layers = memory, batch.layers
+        memory.rewind()
         self._plans = [layer.plan for layer in layers]
         self._products = [HaloProduct(runtime, plan, config, lasts=False) for plan in self._plans]
         self._operands = [
@@ -170,22 +212,32 @@ class BatchScheme(WholeRows):
             for product, layer in zip(self._products, layers, strict=True)
         ]
         if gives_rows:
-            ids = np.concatenate((vertices, self._plans[0].halo))
+            ids = np.concatenate((self._vertices, self._plans[0].halo))
             self.halo = ExchangedHalo(runtime, self._products[0], layers[0].matrix, ids)
 
     def describe(self) -> dict[str, Any]:
         """Nothing was chosen."""
         return {"name": self.name}
 
+    def layout(self, place: Place) -> Hashable:
+        """One for each layer."""
+        return place.layer if self._batch.layered else None
+
     def block(self, place: Place, width: int) -> Block:
-        """The batch's own rows, all columns, in every layer."""
-        return Block(self._vertices, slice(0, width))
+        """The batch's own rows that the layer has, all columns."""
+        return Block(self._vertices[: self._count(place)], slice(0, width))
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; with space for those of others where all layers need the same."""
-        if exchanged and len(self._products) == 1:
+        if exchanged and not self._batch.layered:
             return (self.halo or self._products[0]).empty(place, width)
-        return Matrix(place, self._kernel.empty(len(self._vertices), width))
+        return Matrix(place, self._memory.take(self._count(place), width))
+
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
+        """Rows that both have: the first ones. Others become 0, in the gradient of such a move."""
+        rows = min(len(x.array), len(out.array))
+        self._kernel.copy(x.array[:rows], out.array[:rows])
+        out.array[rows:] = 0
 
     def release(self) -> None:
         """Free what was kept for a product that is made once."""
@@ -223,4 +275,7 @@ class BatchScheme(WholeRows):
 
     def _layer(self, k: int) -> int:
         """Which of the layers belongs to the scheme's layer k, from 1."""
-        return self._depth - k if len(self._products) > 1 else 0
+        return len(self._products) - k if self._batch.layered else 0
+
+    def _count(self, place: Place) -> int:
+        return self._batch.counts[self._batch.number(place.layer)]
