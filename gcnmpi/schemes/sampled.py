@@ -20,11 +20,11 @@ from gcnmpi.core.config import Config
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan, plan_of
-from gcnmpi.halo.product import HaloProduct
+from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface import Array, Kernel
-from gcnmpi.kernels.sampling import sampled_entries
+from gcnmpi.kernels.sampling import Entries, without_number
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
@@ -32,7 +32,7 @@ from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.schemes.forecast import EXCHANGES, Facts
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.whole_rows import WholeRows
-from partition.graph.sampling import Sampler, pointers
+from partition.graph.sampling import Sampler
 
 TRANSPORT = "isend"  # a batch's messages are sent a few times: none are prepared
 
@@ -98,9 +98,9 @@ class Cutter:
 
     def __init__(self, comm: Comm, laid: Laid, hops: int, max_bytes: float) -> None:
         plan = laid.plan
-        self._comm, self._plan, self._matrix = comm, plan, laid.forward
-        self._hops, self._max_bytes = hops, max_bytes
-        self._ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
+        self._comm, self._plan, self._hops, self._max_bytes = comm, plan, hops, max_bytes
+        ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
+        self._entries = Entries(laid.forward, ids)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
         # The number of each row of the halo where it is owned, in the order of the halo.
         peers = np.repeat(plan.send_peers, np.diff(plan.send_offsets))
@@ -116,30 +116,28 @@ class Cutter:
         members : (nown,) bool
             Own rows that are in it to begin with: its seeds, or all that are in it.
         """
-        nown, matrix, ids, number = self._plan.nown, self._matrix, self._ids, self._number
+        nown, ids, number = self._plan.nown, self._entries.ids, self._number
         rows = np.flatnonzero(members)
         number[rows] = np.arange(len(rows))
         counts, layers = [len(rows)], []
         for hop in range(self._hops if sampler.layered else 1):
             at, computed = (epoch, batch, hop), len(rows)
-            row, entry, factor = sampled_entries(sampler, at, matrix, ids, rows)
-            column = matrix.indices[entry]
-            values = (matrix.data[entry] * factor).astype(matrix.dtype, copy=False)
-            outside = column >= nown
-            halo = np.unique(column[outside]) - nown
+            starts, columns, values = self._entries.kept(sampler, at, rows)
+            new, halo = without_number(columns, number, nown)
+            halo -= nown
             (asked,), received = redistribute(
                 self._comm, self._owners[halo], [self._there[halo]], self._max_bytes
             )
             if sampler.layered:
-                new = np.concatenate((column[(number[column] < 0) & ~outside], asked))
-                new = np.unique(new[number[new] < 0])
+                number[new] = np.arange(len(rows), len(rows) + len(new))
+                rows = np.concatenate((rows, new))
+                new = np.unique(asked[number[asked] < 0])
                 number[new] = np.arange(len(rows), len(rows) + len(new))
                 rows = np.concatenate((rows, new))
                 counts.append(len(rows))
             number[nown + halo] = np.arange(len(rows), len(rows) + len(halo))
-            sizes = np.bincount(number[row], minlength=computed)
             shape = computed, len(rows) + len(halo)
-            cut = sp.csr_array((values, number[column], pointers(sizes)), shape=shape)
+            cut = sp.csr_array((values, number[columns], starts), shape=shape)
             plan = plan_of(
                 ids[rows], ids[nown + halo], self._owners[halo],
                 number[asked].astype(np.int64), received,
@@ -207,10 +205,7 @@ class BatchScheme(WholeRows):
         memory.rewind()
         self._plans = [layer.plan for layer in layers]
         self._products = [HaloProduct(runtime, plan, config, lasts=False) for plan in self._plans]
-        self._operands = [
-            product.both(layer.matrix, None)
-            for product, layer in zip(self._products, layers, strict=True)
-        ]
+        self._operands: dict[tuple[int, bool], Operand] = {}  # by layer and whether it is folded
         if gives_rows:
             ids = np.concatenate((self._vertices, self._plans[0].halo))
             self.halo = ExchangedHalo(runtime, self._products[0], layers[0].matrix, ids)
@@ -249,12 +244,12 @@ class BatchScheme(WholeRows):
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product with the layer's matrix."""
         layer = self._layer(k)
-        self._products[layer].multiply(self._operands[layer][0], x, out, epilogue)
+        self._products[layer].multiply(self._operand(layer, False), x, out, epilogue)
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product with its transpose."""
         layer = self._layer(k)
-        self._products[layer].multiply(self._operands[layer][1], x, out, epilogue)
+        self._products[layer].multiply(self._operand(layer, True), x, out, epilogue)
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """Not offered: a batch takes rows of what its ranks have loaded."""
@@ -276,6 +271,13 @@ class BatchScheme(WholeRows):
     def _layer(self, k: int) -> int:
         """Which of the layers belongs to the scheme's layer k, from 1."""
         return len(self._products) - k if self._batch.layered else 0
+
+    def _operand(self, layer: int, folds: bool) -> Operand:
+        if (layer, folds) not in self._operands:
+            product = self._products[layer]
+            make = product.folding if folds else product.expanding
+            self._operands[layer, folds] = make(self._batch.layers[layer].matrix)
+        return self._operands[layer, folds]
 
     def _count(self, place: Place) -> int:
         return self._batch.counts[self._batch.number(place.layer)]
