@@ -14,7 +14,13 @@ from partition.models.graph import graph_model
 from partition.models.hypergraph import hypergraph_model
 from partition.models.medium_grain import medium_grain_model
 from partition.models.rows import row_model
-from partition.models.stochastic import MOST_BATCHES, THETA, settle, stochastic_model
+from partition.models.stochastic import (
+    MOST_BATCHES,
+    THETA,
+    settle,
+    share_of_vertices,
+    stochastic_model,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,9 @@ class Model:
         The exchange that the model's objective counts the rows of.
     random : bool
         Whether the model depends on a seed.
+    share : callable, optional
+        Of a model of mini-batches: ``share(n, options)`` → the probability that a vertex is in a
+        batch, whoever else is; None where that depends on the others.
     """
 
     build: Callable[..., Any]
@@ -46,6 +55,7 @@ class Model:
     settle: Callable[..., dict[str, Any]] | None = None
     exchange: str = "rows"
     random: bool = False
+    share: Callable[[int, Mapping[str, Any]], float | None] | None = None
 
 
 MODELS = {
@@ -89,6 +99,7 @@ MODELS = {
         },
         settle,
         random=True,
+        share=share_of_vertices,
     ),
 }  # fmt: skip
 

@@ -27,6 +27,7 @@ from partition.graph.hashing import key, mixed
 from partition.graph.sampling import (
     MODEL,
     Pattern,
+    batch_size,
     make_sampler,
     pointers,
     segments,
@@ -39,6 +40,7 @@ PROBES = 5
 # Where theta is left open: no more than this is drawn, if a larger theta will do with less.
 THETA = 0.02
 MOST_BATCHES, MOST_PINS = 20_000, 1 << 29
+MOST_TO_START = 1 << 23  # pins, where what is made of them is refined without any sample
 MAX_PINS = 2**31 - 1
 # Nets that wait to be merged into the others, in pins.
 PENDING_PINS = 1 << 23
@@ -94,7 +96,8 @@ def settle(
         epoch = drawn.sampler.batches if options["owners"] == "all" else 1
         if not options["theta"] and nets:
             # A larger theta, rather than hours: an epoch of batches at least.
-            most = max(min(MOST_BATCHES, MOST_PINS // max(pins, 1)), epoch)
+            bound = MOST_PINS if share_of_vertices(graph.n, options) is None else MOST_TO_START
+            most = max(min(MOST_BATCHES, bound // max(pins, 1)), epoch)
             reached = theta * math.sqrt(wanted / (most * nets))
             if reached > theta:
                 theta = float(f"{reached:.2g}")
@@ -109,6 +112,19 @@ def settle(
             )
         options = {**options, "theta": theta}
     return {**options, "batch": str(drawn.sampler.size), "batches": max(batches, 1)}
+
+
+def share_of_vertices(n: int, options: Mapping[str, Any]) -> float | None:
+    """The probability that a vertex is in a batch, given one that is; None if they come together.
+
+    Parameters
+    ----------
+    n : int
+        Vertices of the graph.
+    """
+    if options["sampler"] != "vertex":
+        return None
+    return max(1, batch_size(options["batch"], n) - 1) / max(1, n - 1)
 
 
 def stochastic_model(

@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from networks import settings_of
 from words import latest
 
 from partition.reporting.simulate import simulate
@@ -31,6 +32,12 @@ WHOLE_ROWS = {
     "sage-max": ("model.name=sage", "model.aggregation=max", "model.hidden=5"),
 }
 # All neighbours of all seeds, and all vertices: what is computed is the full batch.
+# Of networks that are built in other ways, the layers in which a product with M comes.
+DEPTHS = {
+    "gcn-none": 1, "gcnii": 3, "appnp": 3, "sign": 2, "gcn-jk-sum": 2, "gcn-jk-cat": 2,
+    "gcn-jk-max": 2, "gcn-linear": 2, "sage-sum": 2, "gin-eps": 2, "gat": 3, "gatv2": 3,
+    "gat-mean": 1,
+}  # fmt: skip
 WHOLE = ("full", "vertex,100%", "cluster,uneven-12,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
 
 
@@ -41,7 +48,8 @@ def cases():
         for sampler in SAMPLERS:
             found[f"{network}-{sampler}"] = (*settings, f"train.batches={sampler}")
     for network, settings in WHOLE_ROWS.items():
-        found[f"{network}-vertex"] = (*settings, "train.batches=vertex,13")
+        for sampler in ("vertex,13", "neighbor,6,3,2", "labor,6,3,2"):
+            found[f"{network}-{sampler}"] = (*settings, f"train.batches={sampler}")
     found["scipy"] = (*NETWORKS["gcn"], "train.batches=neighbor,6,3,2", "kernel=scipy")
     found["graphblas"] = (*NETWORKS["gcn"], "train.batches=labor,6,3,2", "kernel=graphblas")
     found["mixed"] = (*NETWORKS["gcn"], "train.batches=vertex,13", "scheme.exchange=mixed")
@@ -49,6 +57,10 @@ def cases():
         found[f"whole {sampler}"] = (*NETWORKS["gcn"], f"train.batches={sampler}")
     for sampler in ("", *WHOLE[:3]):
         found[f"gat whole {sampler}"] = (*WHOLE_ROWS["gat"], f"train.batches={sampler}")
+    for network, depth in DEPTHS.items():
+        seeds = "train.batches=neighbor,100%" + ",-1" * depth
+        found[f"{network} full"] = tuple(settings_of(network))
+        found[f"{network} seeds"] = (*settings_of(network), seeds)
     return found
 
 
@@ -100,6 +112,14 @@ def test_batches_of_everything_are_full_batches(results, nranks):
             np.testing.assert_allclose(losses, full, rtol=1e-10)
 
 
+@pytest.mark.parametrize("network", DEPTHS)
+@pytest.mark.parametrize("nranks", RANKS)
+def test_rows_that_no_later_layer_reads_are_left_out_of_every_network(results, nranks, network):
+    found = results(nranks)
+    full, seeds = (found[f"{network} {kind}"]["losses"] for kind in ("full", "seeds"))
+    np.testing.assert_allclose(seeds, full, rtol=1e-10)
+
+
 @pytest.mark.parametrize("sampler", ["vertex,13", "neighbor,6,3,2", "labor,6,3,2"])
 @pytest.mark.parametrize("nranks", [2, 7])
 def test_rows_and_messages_are_those_of_the_simulation(results, schemes_folder, nranks, sampler):
@@ -129,11 +149,10 @@ def test_mistakes_are_told(gcnmpi_lines, schemes_folder, tmp_path):
         "train.batches=cluster,2": "gives no size",
         "train.batches=cluster,nowhere,2": "nowhere",
         "train.batches=nieghbor,6": "unknown sampler",
-        "train.batches=neighbor,6,3": "1 fan-outs, the network multiplies 2 times",
+        "train.batches=neighbor,6,3": "1 fan-outs, the network looks at neighbours 2 times",
         "train.batches=vertex,6,3": "has no fan-outs",
         "train.batches=vertex,0": "a batch of 0 vertices",
         "train.batches=vertex,6 scheme.name=summa": "use scheme.name = p2p",
-        "train.batches=neighbor,6,3,3 model.name=gat": "looks at whole rows",
         "train.batches=vertex,6 task.class_weights=balanced": "weights of classes",
         "train.batches=vertex,6 model.train_features=true": "features that are trained",
     }
