@@ -86,8 +86,5 @@ TOOL = Tool(
     distribution="kaminpar",
     deterministic=lambda options: options["threads"] == 1,
     settle=settle,
-    # Coarser graphs have 16 bytes for an end of an edge, and there are several of them.
-    memory=lambda options, n, ends: (
-        (42 if options["preset"] == "terapart" else 50) * ends + 300 * n
-    ),
+    memory=memory,
 )

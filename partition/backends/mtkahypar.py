@@ -148,5 +148,5 @@ TOOL = Tool(
     # Whatever the number of threads; the others are so with one thread at best.
     deterministic=lambda options: options["preset"].startswith(("fast", "deterministic")),
     settle=settle,
-    memory=lambda options, n, pins: 200 * pins + 100 * n,
+    memory=lambda options, n, pins: 260 * pins + 100 * n,
 )
