@@ -72,10 +72,18 @@ class Array(Protocol):
     def __lt__(self, other: Any, /) -> Any: ...
 
 
+class Number(Protocol):
+    """A number that may still have to be computed: nobody waits for it before it is a float."""
+
+    def __mul__(self, factor: float, /) -> Number: ...
+
+    def __float__(self) -> float: ...
+
+
 class Summation(Protocol):
     """A sum over ranks that never leaves their devices; :mod:`gcnmpi.kernels.nccl_` is one."""
 
-    def __call__(self, number: float, array: Any) -> float:
+    def __call__(self, number: Number, array: Any) -> Number:
         """Sum an array over ranks, in place, and the number, which is returned."""
 
 
@@ -84,6 +92,9 @@ class Summations(Protocol):
 
     def new_name(self) -> Any:
         """A name under which ranks find each other, once."""
+
+    def version(self) -> int:
+        """Of the library."""
 
     def __call__(self, size: int, name: Any, rank: int, count: int) -> Summation:
         """Made by all ranks together, for arrays of ``count`` numbers."""
@@ -119,7 +130,7 @@ class Memory(Protocol[A]):
     device_address: str | None
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> Self:
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool, spmm: str) -> Self:
         """The kernel of a rank.
 
         Parameters
@@ -128,7 +139,12 @@ class Memory(Protocol[A]):
             Which of its node's ranks it is: a kernel on devices chooses one by it.
         direct : bool
             Whether MPI reads and writes the memory of devices.
+        spmm : str
+            What multiplies sparse matrices on devices: the key ``gpu.spmm``.
         """
+
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that compute, where the kernel's name does not tell them."""
 
     def summation(self) -> Summations | None:
         """What sums over ranks on their devices; None: nothing can."""
@@ -165,14 +181,27 @@ class Memory(Protocol[A]):
 
     # Messages: what MPI sends and receives for an array.
 
-    def message(self, array: A) -> Any:
+    def message(self, array: A, staged: bool = False) -> Any:
         """Memory for what ``array`` is to send or receive: the array itself, where MPI sees it.
 
-        Nothing but MPI works on it until :meth:`from_message`.
+        From then on, or from :meth:`before_receiving` on, nothing that is begun works on the array
+        until :meth:`from_message`.
+
+        Parameters
+        ----------
+        staged : bool
+            Whether it is for an operation for which MPI libraries take no memory of devices, even
+            if they do for others: collectives in the background, and windows.
         """
 
     def to_message(self, array: A, message: Any) -> None:
-        """message = array, once that is computed; nothing if they are the same."""
+        """Begin message = array, once that is computed; nothing if they are the same."""
+
+    def before_sending(self) -> None:
+        """Wait for what was begun so: messages may be sent."""
+
+    def before_receiving(self) -> None:
+        """Wait until messages may be received in memory that was read from."""
 
     def from_message(self, message: Any, array: A) -> None:
-        """array = message, which may be overwritten then; nothing if they are the same."""
+        """Begin array = message; nothing if they are the same."""

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gcnmpi.core.volume import Kept, Volume
+from gcnmpi.halo.messages import ByMpi, Mover
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
@@ -30,9 +31,12 @@ def usable(comm: Comm, kernel: Kernel, wanted: str) -> tuple[str, str | None]:
 
     Found out by all ranks together.
     """
+    transport = TRANSPORTS.get(wanted)
     try:
-        TRANSPORTS.get(wanted).check(comm, kernel)
+        transport.check(comm, kernel)
     except UserError as error:
+        if transport.required:
+            raise
         return DEFAULT, f"scheme.transport = {wanted!r}: {error.message}: {DEFAULT!r} is used"
     return wanted, None
 
@@ -110,6 +114,8 @@ class Transport(ABC):
         Makes the matrices and packs the rows.
     kept : Kept
         Rows that need no message because both ranks have them in memory.
+    mover : Mover
+        Makes messages of the matrices.
     """
 
     shares_packed = True
@@ -118,9 +124,15 @@ class Transport(ABC):
     """Whether the own rows may lie outside the buffer of an exchange."""
     packs_sums = True
     """Whether what is sent may be computed from own rows, and not only be some of them."""
+    takes_devices = False
+    """Whether it may give MPI the memory of devices, where the library takes it. Open MPI does for
+    messages and blocking collectives only; not for collectives in the background or windows."""
+    required = False
+    """Whether there is an error where it does not work, and not another transport."""
 
     def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         self.comm, self.plan, self.kernel, self.kept = comm, plan, kernel, Kept()
+        self.mover: Mover = ByMpi(kernel, staged=not self.takes_devices)
 
     @classmethod  # noqa: B027 - not abstract: most work everywhere
     def check(cls, comm: Comm, kernel: Kernel) -> None:
@@ -164,6 +176,8 @@ class TwoWay(Transport):
 class Persistent(TwoWay):
     """Messages whose requests are made once."""
 
+    takes_devices = True
+
     def route(self, source: Rows, target: Rows) -> Route:
         """A request for every neighbour."""
         return PersistentRoute(self.comm, source, target)
@@ -171,6 +185,8 @@ class Persistent(TwoWay):
 
 class Isend(TwoWay):
     """Messages whose requests are made in every exchange."""
+
+    takes_devices = True
 
     def route(self, source: Rows, target: Rows) -> Route:
         """Requests for every neighbour."""

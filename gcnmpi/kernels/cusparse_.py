@@ -17,12 +17,15 @@ import numpy as np
 import scipy.sparse as sp
 from cupy_backends.cuda.libs import cusparse
 
+from partition.errors import UserError
+
+MOST_ENTRIES = 2**31 - 128  # by the documentation of SpMM
 _KEEP = cusparse.CUSPARSE_OPERATION_NON_TRANSPOSE
 _ALGORITHM = 12  # CUSPARSE_SPMM_CSR_ALG3, which CuPy does not name
 _LIBRARY = "libcusparse.so.12"  # of CUDA 12, and of CUDA 13
 
 
-class SparseMatrix:
+class CusparseMatrix:
     """A CSR matrix on the device.
 
     Parameters
@@ -30,10 +33,20 @@ class SparseMatrix:
     matrix : csr_array
     dtype : dtype
         float32 or float64.
+
+    Raises
+    ------
+    UserError
+        If it has too many entries.
     """
 
     def __init__(self, matrix: sp.csr_array, dtype: np.dtype) -> None:
         self.shape, self.nnz, self.dtype = matrix.shape, int(matrix.nnz), dtype
+        if self.nnz > MOST_ENTRIES:
+            raise UserError(
+                f"a rank has {self.nnz} entries of M, and cuSPARSE takes {MOST_ENTRIES} at most",
+                "gpu.spmm=own takes more",
+            )
         small = max(*matrix.shape, self.nnz) <= np.iinfo(np.int32).max
         index = np.int32 if small else np.int64
         self.indptr, self.indices = (
@@ -70,7 +83,7 @@ class _Plan:
     descriptor remembers one.
     """
 
-    def __init__(self, matrix: SparseMatrix) -> None:
+    def __init__(self, matrix: CusparseMatrix) -> None:
         index = cusparse.CUSPARSE_INDEX_32I
         if matrix.indices.dtype == np.int64:
             index = cusparse.CUSPARSE_INDEX_64I

@@ -8,6 +8,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
+from gcnmpi.kernels.cupy_copies import DeviceNumber
 from partition.errors import UserError
 
 # Where NCCL cannot be loaded, CuPy says so in a warning of many lines for each rank. Who asked for
@@ -49,6 +50,11 @@ class Summation:
             raise _failed(error) from error
 
     @staticmethod
+    def version() -> int:
+        """Of the library, such as 22705."""
+        return nccl.get_version()
+
+    @staticmethod
     def new_name() -> Any:
         """A name under which processes find each other, once; to be passed on as it is."""
         try:
@@ -56,20 +62,23 @@ class Summation:
         except nccl.NcclError as error:
             raise _failed(error) from error
 
-    def __call__(self, number: float, array: Any) -> float:
+    def __call__(self, number: Any, array: Any) -> DeviceNumber:
         """Sum an array over processes, in place, and the number, which is returned.
 
-        In float64 and in the order of the current stream; returns when all is done.
+        In float64 and in the order of the current stream: nobody waits for it.
         """
         buffer = self._buffer
         cp.copyto(buffer[:-1], array, casting="same_kind")
-        buffer[-1:].fill(number)
+        if isinstance(number, DeviceNumber):
+            cp.copyto(buffer[-1:], number.array * number.factor, casting="same_kind")
+        else:
+            buffer[-1:].fill(float(number))
         address, stream = buffer.data.ptr, cp.cuda.get_current_stream().ptr
         self._comm.allReduce(
             address, address, buffer.size, nccl.NCCL_FLOAT64, nccl.NCCL_SUM, stream
         )
         cp.copyto(array, buffer[:-1], casting="same_kind")
-        return float(cp.asnumpy(buffer[-1:])[0])
+        return DeviceNumber(buffer[-1:])
 
 
 def _failed(error: Exception) -> UserError:

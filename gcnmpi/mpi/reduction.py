@@ -6,11 +6,11 @@ Whatever the dtype, it is made in float64, in one buffer whose last number is th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.core.arrays import Array, Memory
+from gcnmpi.core.arrays import Array, Memory, Number
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import all_reduce
 from gcnmpi.mpi.comm import MIN, Comm, agreed, from_root, host_name, sum_in_place
@@ -92,13 +92,29 @@ class HostSum:
     def __init__(self, scheme: Reduces, kernel: Memory[Array], count: int) -> None:
         self._scheme, self._kernel = scheme, kernel
         self._sums = np.zeros(count + 1)
+        self._message: Any = None  # what is copied of the gradients, always the same memory
 
-    def __call__(self, loss: float, gradients: Array) -> float:
+    def __call__(self, loss: Number, gradients: Array) -> float:
         """Sum an array of the kernel over ranks, in place; returns the sum of their losses."""
-        self._sums[:-1], self._sums[-1] = self._kernel.to_host(gradients), loss
+        kernel = self._kernel
+        if self._message is None:
+            self._message = kernel.message(gradients, staged=True)
+        kernel.before_receiving()
+        kernel.to_message(gradients, self._message)
+        kernel.before_sending()
+        self._sums[:-1], self._sums[-1] = self._message, float(loss)
         self._scheme.reduce(self._sums)
-        self._kernel.copy(self._kernel.from_host(self._sums[:-1]), gradients)
+        self._message[...] = self._sums[:-1]
+        kernel.from_message(self._message, gradients)
         return float(self._sums[-1])
+
+
+class NoSum:
+    """A rank alone: its loss and gradients are those of all, and stay where they are."""
+
+    def __call__(self, loss: Number, gradients: Array) -> Number:
+        """As that of :class:`HostSum`."""
+        return loss
 
 
 class DeviceSum:
@@ -119,7 +135,7 @@ class DeviceSum:
         # error, and it may be that of each, takes the job down.
         self._sum = make(comm.size, name, comm.rank, count)
 
-    def __call__(self, loss: float, gradients: Array) -> float:
+    def __call__(self, loss: Number, gradients: Array) -> Number:
         """As that of :class:`HostSum`."""
         with self._phases("reduce"):
             total = self._sum(loss, gradients)

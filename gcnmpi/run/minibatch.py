@@ -157,7 +157,7 @@ class BatchStep(BaseStep):
         steps = products(program, (*program.forward, *program.backward), lambda _: len(vertices))
         for product in (*steps, *found.products()):
             self._predicted += scheme.volume(*product)
-        return loss
+        return float(loss)
 
     def _facts_of(self, drawn: Batch, batch: int, interrupt: bool) -> _Facts:
         """What ranks agree on, in one reduction."""

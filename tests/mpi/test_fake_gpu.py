@@ -153,7 +153,7 @@ def test_gpus_are_dealt_to_the_ranks_of_a_node():
 import cupy
 from gcnmpi.kernels import KERNELS
 for place in range(4):
-    kernel = KERNELS.get("cupy").for_rank("float32", 1, place, False)
+    kernel = KERNELS.get("cupy").for_rank("float32", 1, place, False, "own")
     assert kernel.device == "a processor that pretends"
 assert cupy.cuda.used == [0, 1, 2, 0], cupy.cuda.used
 """

@@ -26,6 +26,10 @@ class NcclError(RuntimeError):
     pass
 
 
+def get_version() -> int:
+    return 22705
+
+
 def get_unique_id() -> bytes:
     return os.urandom(ID_BYTES)
 
