@@ -7,6 +7,7 @@ room ``mpi``, needs :class:`Memory`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -87,8 +88,20 @@ class Summation(Protocol):
         """Sum an array over ranks, in place, and the number, which is returned."""
 
 
-class Summations(Protocol):
-    """Makes a :class:`Summation`."""
+class PointToPoint(Protocol):
+    """Messages between devices, in turn with their other work."""
+
+    def start(
+        self, outgoing: Sequence[tuple[int, Any]], incoming: Sequence[tuple[int, Any]]
+    ) -> None:
+        """Send arrays to processes, and receive from them, after all that was begun before."""
+
+    def wait(self) -> None:
+        """What is begun from now on comes after it."""
+
+
+class Network(Protocol):
+    """What connects devices without the host."""
 
     def new_name(self) -> Any:
         """A name under which ranks find each other, once."""
@@ -96,8 +109,11 @@ class Summations(Protocol):
     def version(self) -> int:
         """Of the library."""
 
-    def __call__(self, size: int, name: Any, rank: int, count: int) -> Summation:
+    def Summation(self, size: int, name: Any, rank: int, count: int) -> Summation:
         """Made by all ranks together, for arrays of ``count`` numbers."""
+
+    def PointToPoint(self, size: int, name: Any, rank: int) -> PointToPoint:
+        """Made by all ranks together."""
 
 
 A = TypeVar("A")
@@ -146,8 +162,8 @@ class Memory(Protocol[A]):
     def versions(self) -> dict[str, str]:
         """Of the libraries that compute, where the kernel's name does not tell them."""
 
-    def summation(self) -> Summations | None:
-        """What sums over ranks on their devices; None: nothing can."""
+    def network(self) -> Network | None:
+        """What connects devices; None: nothing can."""
 
     def empty(self, *shape: int) -> A:
         """An uninitialised array of the kernel's dtype, C-contiguous."""

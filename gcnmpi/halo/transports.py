@@ -3,7 +3,7 @@
 A :class:`Transport` is made once for a plan; it gives each exchange a :class:`Route` for either
 direction. Here are the transports whose neighbours send messages; in :mod:`gcnmpi.halo.one_sided`
 they put rows into each other's buffers, in :mod:`gcnmpi.halo.node_memory` ranks of a node read them
-there.
+there, in :mod:`gcnmpi.halo.on_devices` devices send them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,27 @@ def usable(comm: Comm, kernel: Kernel, wanted: str) -> tuple[str, str | None]:
     """The name of a transport that works here, and a warning if it is not the one wanted.
 
     Found out by all ranks together.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if it does not work and nothing is to take its place.
     """
-    transport = TRANSPORTS.get(wanted)
+    error = obstacle(comm, kernel, wanted)
+    if error is None:
+        return wanted, None
+    if TRANSPORTS.get(wanted).required:
+        raise error
+    return DEFAULT, f"scheme.transport = {wanted!r}: {error.message}: {DEFAULT!r} is used"
+
+
+def obstacle(comm: Comm, kernel: Kernel, name: str) -> UserError | None:
+    """Why a transport does not work here, which all ranks find out together; None: it does."""
     try:
-        transport.check(comm, kernel)
+        TRANSPORTS.get(name).check(comm, kernel)
     except UserError as error:
-        if transport.required:
-            raise
-        return DEFAULT, f"scheme.transport = {wanted!r}: {error.message}: {DEFAULT!r} is used"
-    return wanted, None
+        return error
+    return None
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,7 @@ class CupyKernel(CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages
 
     def versions(self) -> dict[str, str]:
         """Of the libraries that compute."""
-        runtime, nccl = cp.cuda.runtime, self.summation()
+        runtime, nccl = cp.cuda.runtime, self.network()
         numbers = {
             "cuda_driver": runtime.driverGetVersion(),
             "cuda_runtime": runtime.runtimeGetVersion(),
@@ -116,11 +116,11 @@ class CupyKernel(CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages
         }
         return {"cupy": cp.__version__, **{k: str(v) for k, v in numbers.items() if v is not None}}
 
-    def summation(self) -> Any:
+    def network(self) -> Any:
         """None where CuPy finds no NCCL."""
         from gcnmpi.kernels import nccl_  # loads a library that few runs need
 
-        return nccl_.Summation if nccl_.AVAILABLE else None
+        return nccl_ if nccl_.AVAILABLE else None
 
     # Memory.
 

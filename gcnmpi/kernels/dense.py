@@ -54,7 +54,7 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
     def versions(self) -> dict[str, str]:
         return {}
 
-    def summation(self) -> None:
+    def network(self) -> None:
         """Nothing: there is no device."""
         return
 

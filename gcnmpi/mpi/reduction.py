@@ -42,14 +42,20 @@ def usable_reduction(comm: Comm, kernel: Memory[Array], wanted: str) -> str:
     """
     if wanted == "no" or (wanted == "auto" and comm.size == 1):
         return MPI
-    obstacle = shared_device(comm.allgather((host_name(), kernel.device_address)))
-    if obstacle is None and not comm.allreduce(kernel.summation() is not None, MIN):
-        obstacle = UserError("CuPy finds no NCCL", "pip install nvidia-nccl-cu12")
+    obstacle = no_network(comm, kernel)
     with agreed(comm):
         if obstacle is not None and wanted == "yes":
             hint = f"{obstacle.hint}, or set comm.nccl=auto"
             raise UserError(f"comm.nccl is 'yes', and {obstacle.message}", hint)
     return NCCL if obstacle is None else MPI
+
+
+def no_network(comm: Comm, kernel: Memory[Array]) -> UserError | None:
+    """Why NCCL cannot connect the ranks' devices; None if it can. All ranks ask together."""
+    obstacle = shared_device(comm.allgather((host_name(), kernel.device_address)))
+    if obstacle is None and not comm.allreduce(kernel.network() is not None, MIN):
+        obstacle = UserError("CuPy finds no NCCL", "pip install nvidia-nccl-cu12")
+    return obstacle
 
 
 def shared_device(seats: Sequence[tuple[str, str | None]]) -> UserError | None:
@@ -128,12 +134,12 @@ class DeviceSum:
     ) -> None:
         self._phases, self._traffic, self._size = phases, traffic, comm.size
         self._bytes = 8 * (count + 1)
-        make = kernel.summation()
-        assert make is not None  # see usable_reduction
-        name = from_root(comm, make.new_name)
+        network = kernel.network()
+        assert network is not None  # see usable_reduction
+        name = from_root(comm, network.new_name)
         # Not agreed on: while one rank fails to join, others may wait for it without end. So its
         # error, and it may be that of each, takes the job down.
-        self._sum = make(comm.size, name, comm.rank, count)
+        self._sum = network.Summation(comm.size, name, comm.rank, count)
 
     def __call__(self, loss: Number, gradients: Array) -> Number:
         """As that of :class:`HostSum`."""

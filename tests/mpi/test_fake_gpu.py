@@ -64,6 +64,15 @@ def test_schemes_sum_on_devices(mpirun, schemes_folder, tmp_path, nranks, dtype)
     check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings, env, most=1)
 
 
+@pytest.mark.parametrize(("nranks", "nccl"), [(2, "yes"), (4, "no")])
+def test_rows_go_from_device_to_device(mpirun, schemes_folder, tmp_path, nranks, nccl):
+    settings = [*SHORT, "scheme.transport=nccl", f"comm.nccl={nccl}"]
+    env = fake(FAKE_DEVICES=str(nranks))
+    check_schemes(
+        mpirun, schemes_folder, tmp_path, nranks, settings, env, most=4, modules=["cases_p2p"]
+    )
+
+
 def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_path):
     records = {}
     for devices, nccl in (("2", ""), ("1", ""), ("2", "missing")):
@@ -81,11 +90,22 @@ def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_
         assert record.end["reduce_bytes"] == nccl.end["reduce_bytes"]
 
 
-@pytest.mark.parametrize("aware", ["no", "yes"])
-def test_rounded_messages_are_packed_on_the_device(mpirun, schemes_folder, tmp_path, aware):
-    env, records = fake(FAKE_CUDA_AWARE="1") if aware == "yes" else fake(), []
+@pytest.mark.parametrize(
+    ("setting", "variables"),
+    [
+        ("comm.cuda_aware=no", {"FAKE_STREAMS": "late"}),
+        ("comm.cuda_aware=yes", {"FAKE_CUDA_AWARE": "1"}),
+        ("scheme.transport=nccl", {"FAKE_DEVICES": "2"}),
+        ("gpu.spmm=cusparse", {"FAKE_STREAMS": "late"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rounded_messages_are_packed_on_the_device(
+    mpirun, schemes_folder, tmp_path, setting, variables
+):
+    env, records = fake(**variables), []
     common = ["train.epochs=3", "comm.precision=int8", "model.hidden=24"]
-    for kernel in ([f"comm.cuda_aware={aware}", "kernel=cupy"], ["kernel=scipy"]):
+    for kernel in ([setting, "kernel=cupy"], ["kernel=scipy"]):
         out = tmp_path / kernel[-1]
         done = train(mpirun, schemes_folder, *common, *kernel, out=out, env=env)
         assert done.returncode == 0, done.stderr
