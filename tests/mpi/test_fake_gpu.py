@@ -5,6 +5,7 @@ computed or sent from where MPI cannot see it. It does not check what the librar
 """
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -84,6 +85,9 @@ def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_
         records[devices, nccl] = read_run(out)
     nccl, *mpi = records.values()
     assert nccl.start["reduction"] == "nccl"
+    found = nccl.start["versions"]
+    assert {"cupy", "cuda_driver", "cuda_runtime", "cublas", "cusparse", "nccl"} <= set(found)
+    assert "nccl" not in records["2", "missing"].start["versions"]
     assert [record.start["reduction"] for record in mpi] == ["mpi", "mpi"]
     for record in mpi:  # of two numbers, there is one sum
         assert [e["loss"] for e in record.epochs] == [e["loss"] for e in nccl.epochs]
@@ -124,15 +128,17 @@ def test_rounded_messages_are_packed_on_the_device(
     [
         ("cupy", "1", "", "ranks 0 and 1 share the GPU 0000:00:00.0 of ", "start no more ranks"),
         ("cupy", "2", "missing", "CuPy finds no NCCL", "pip install nvidia-nccl-cu12"),
+        ("scipy", "2", "", "the kernel does not compute on a GPU", "set kernel=cupy"),
     ],
 )
 def test_nccl_where_it_cannot_be_is_one_error(
     mpirun, schemes_folder, kernel, devices, nccl, message, hint
 ):
     env = fake(FAKE_DEVICES=devices, FAKE_NCCL=nccl)
-    done = train(mpirun, schemes_folder, f"kernel={kernel}", "comm.nccl=yes", env=env)
+    name, value = ("scheme.transport", "nccl") if kernel == "scipy" else ("comm.nccl", "yes")
+    done = train(mpirun, schemes_folder, f"kernel={kernel}", f"{name}={value}", env=env)
     assert done.returncode == 2
-    assert done.stderr.count(f"error: comm.nccl is 'yes', and {message}") == 1, done.stderr
+    assert done.stderr.count(f"error: {name} is '{value}', and {message}") == 1, done.stderr
     assert f"hint: {hint}" in done.stderr
 
 
@@ -158,6 +164,43 @@ def test_no_device_is_one_error(mpirun, schemes_folder):
     assert done.returncode == 2
     assert done.stderr.count("kernel 'cupy' finds no GPU on this host") == 1, done.stderr
     assert "hint: run it where there is an NVIDIA GPU" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("missing", "CuPy failed to load libnvrtc.so.12"),
+        ("no headers", 'cannot open source file "cuda_fp16.h"'),
+    ],
+)
+def test_a_device_that_compiles_nothing_is_one_error(mpirun, schemes_folder, broken, says):
+    done = train(mpirun, schemes_folder, "kernel=cupy", env=fake(FAKE_NVRTC=broken))
+    assert done.returncode == 2
+    message = (
+        f"error: kernel 'cupy' compiles or runs nothing on a processor that pretends: {says}\n"
+    )
+    assert done.stderr.count(message) == 1, done.stderr
+    assert "and more lines" not in done.stderr
+    assert "hint: NVRTC and CUDA's headers have to be those of CuPy's CUDA" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("nranks", "setting", "most"),
+    [(1, "dtype=float32", 1), (2, "comm.cuda_aware=no", 7), (2, "scheme.transport=nccl", 1)],
+)
+def test_an_epoch_waits_once_but_for_messages_through_the_host(
+    mpirun, schemes_folder, nranks, setting, most
+):
+    late = {} if "nccl" in setting else {"FAKE_STREAMS": "late"}
+    settings = ["kernel=cupy", "model.dropout=0.5", setting, "comm.nccl=auto"]
+    partition = "-" if nranks == 1 else "uneven-2"
+    words = ["count_launches.py", schemes_folder / "directed.graph", partition, *settings]
+    done = mpirun(nranks, *words, env=fake(FAKE_DEVICES="2", **late))
+    assert done.returncode == 0, done.stderr
+    counted = json.loads(done.stdout)
+    assert counted["epoch"]["waits"] <= most
+    assert counted["epoch"]["launches"] <= 30
+    assert nranks == 2 or counted["evaluation"]["waits"] == 1
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
