@@ -60,7 +60,7 @@ def main(*options: str) -> int:
         if folder is not None:
             failures += compared(wheel, folder)
     if "--table" in options:
-        print(markdown(table))
+        print("\n\n".join(f"{name}\n\n{markdown(used)}" for name, used in table.items()))
     for failure in failures:
         print(f"error: {failure}")
     print(f"check_cuda: {len(failures)} errors, {time.monotonic() - began:.0f} s")
@@ -150,14 +150,13 @@ def compile_source(library: ctypes.CDLL, source: str, architecture: int) -> str:
     return log.value.decode()
 
 
-def markdown(table: dict[str, Used]) -> str:
+def markdown(used: Used) -> str:
     """Registers of every kernel: a row each, float32/float64 for every architecture."""
-    heads = [f"{name[5:]}: sm_{a}" for name in table for a in ARCHITECTURES]
+    heads = [f"sm_{a}" for a in ARCHITECTURES]
     lines = ["| kernel | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
-    for kernel in sorted({kernel for used in table.values() for kernel, _ in used}):
+    for kernel in sorted({kernel for kernel, _ in used}):
         cells = [
             "/".join(str(used[kernel, dtype][a][0]) for dtype in ("float32", "float64"))
-            for used in table.values()
             for a in ARCHITECTURES
         ]
         lines.append(f"| `{kernel}` | " + " | ".join(cells) + " |")
