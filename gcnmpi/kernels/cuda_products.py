@@ -85,7 +85,7 @@ static DEVICE void multiply_piece(
   *place = sum;
 }
 
-extern "C" __global__ void multiply_pieces(
+extern "C" GATHERS __global__ void multiply_pieces(
     const I* __restrict__ starts, const S32* __restrict__ targets,
     const S32* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ x,
     I x_row, T* out, I out_row, T* scratch, I width, I accumulate, @EPILOGUE@,
@@ -97,7 +97,7 @@ extern "C" __global__ void multiply_pieces(
 }
 
 // The same with 16 bytes a thread, for rows that begin at multiples of that.
-extern "C" __global__ void multiply_pieces_16(
+extern "C" GATHERS __global__ void multiply_pieces_16(
     const I* __restrict__ starts, const S32* __restrict__ targets,
     const S32* __restrict__ indices, const T* __restrict__ values, const T* __restrict__ x,
     I x_row, T* out, I out_row, T* scratch, I width, I accumulate, @EPILOGUE@,

@@ -22,7 +22,7 @@ using std::erfc; using std::exp; using std::expm1; using std::log; using std::sq
 #define __shared__ static
 static struct { unsigned x, y; } threadIdx, blockIdx, blockDim, gridDim;
 """
-KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\) \{')
+KERNEL = re.compile(r'extern "C" (?:[A-Z]+ )?__global__ void (\w+)\(([^)]*)\) \{')
 LOOPS = """
 extern "C" void run_{name}(unsigned gx, unsigned gy, unsigned bx, unsigned by, {parameters}) {{
   blockDim = {{bx, by}};
