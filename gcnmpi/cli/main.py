@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli import bench, cluster, repeated, schemes
+from gcnmpi.cli import bench, cluster, propagate, repeated, schemes
 from gcnmpi.cli.common import Job, common, of_split, same_words, split_option, watched
 from gcnmpi.core.config import (
     MODELS,
@@ -393,6 +393,7 @@ def report(
 
 
 for command in (
+    propagate.propagate,
     schemes.plan,
     schemes.volumes,
     schemes.calibrate,

@@ -11,6 +11,7 @@ from gcnmpi.core.outputs import Training
 from gcnmpi.core.record import RECORD, Epoch, RunRecord, to_epoch
 from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.nn.metrics import LOWER_IS_BETTER
+from gcnmpi.propagation.running import Propagated
 from gcnmpi.report.progress import shown_metrics
 from gcnmpi.run.inference import Inference
 from gcnmpi.run.training import Trained
@@ -97,6 +98,25 @@ def print_inference(out: Path, done: Inference) -> None:
         print(f"network of {done.weights.path}: {_settings(done)}", file=sys.stderr)
     else:
         print(f"warning: {undescribed(done)}", file=sys.stderr)
+    print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}")
+
+
+def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:
+    """What was written, and what it moved."""
+    for warning in done.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    for note in done.outcome.notes:
+        if not quiet or note.startswith("warning"):
+            print(note, file=sys.stderr)
+    if not quiet:
+        made = " + ".join(
+            f"{times} × width {width}" for (_, width), times in sorted(done.products.items())
+        )
+        print(
+            f"products {made or 'none'} in {_duration(done.seconds)}: {done.counted.sent:,} bytes "
+            f"sent, predicted {done.predicted.sent:,}; sums {done.reduced.sent:,}",
+            file=sys.stderr,
+        )
     print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}")
 
 

@@ -1,0 +1,15 @@
+"""Methods that multiply by one sparse matrix again and again: one short file each."""
+
+from partition.registry import Registry
+
+METHODS = Registry(
+    "method",
+    {
+        "pagerank": "gcnmpi.propagation.pagerank:METHOD",
+        "label-propagation": "gcnmpi.propagation.labels:METHOD",
+        "correct-and-smooth": "gcnmpi.propagation.correct_and_smooth:METHOD",
+        "sgc": "gcnmpi.propagation.powers:SGC",
+        "sign": "gcnmpi.propagation.powers:SIGN",
+        "appnp": "gcnmpi.propagation.appnp:METHOD",
+    },
+)
