@@ -11,5 +11,17 @@ METHODS = Registry(
         "sgc": "gcnmpi.propagation.powers:SGC",
         "sign": "gcnmpi.propagation.powers:SIGN",
         "appnp": "gcnmpi.propagation.appnp:METHOD",
+        "laplacian-eigenvectors": "gcnmpi.propagation.eigenvectors:METHOD",
+        "embed": "gcnmpi.propagation.embed:METHOD",
+    },
+)
+
+# What ``embed`` is told to do by its option ``method``.
+EMBEDDINGS = Registry(
+    "embedding",
+    {
+        "fastrp": "gcnmpi.propagation.fastrp:EMBEDDING",
+        "prone": "gcnmpi.propagation.prone:EMBEDDING",
+        "randsvd": "gcnmpi.propagation.randsvd:EMBEDDING",
     },
 )

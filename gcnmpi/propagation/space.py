@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -125,8 +125,13 @@ class Space:
 
     def gram(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Xᵀ · Y over the rows of all ranks, in float64: one all-reduce."""
+        return self.grams([x], y)
+
+    def grams(self, xs: Sequence[np.ndarray], y: np.ndarray) -> np.ndarray:
+        """The same of several X, one above the other: one all-reduce for all."""
         mine = self.counted
-        return self.total(x[mine].T.astype(np.float64, copy=False) @ y[mine])
+        right = y[mine].astype(np.float64, copy=False)
+        return self.total(np.vstack([x[mine].T @ right for x in xs]))
 
     def alike(self, make: Callable[[], T]) -> T:
         """What ``make()`` gives on rank 0.

@@ -140,6 +140,12 @@ def predicted(folder) -> np.ndarray:
     return np.load(folder / "predicted.npy")
 
 
+def laplacian(kind: str) -> np.ndarray:
+    m = matrix(kind, self_loops=False).toarray()
+    return np.diag((m.sum(axis=1) > 0).astype(float)) - m
+
+
+DOUBLE = ("pagerank", "laplacian-eigenvectors")
 UNIFORM = np.full(N, 1 / N)
 STEPS = ("correct_layers=4", "correct_alpha=0.7", "smooth_layers=3", "smooth_alpha=0.6")
 GIVEN = "predictions={folder}/predicted.npy"
@@ -178,6 +184,14 @@ CASES: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray]]] = 
         "directed", "appnp", (GIVEN, "steps=4", "alpha=0.2", *FLOAT64),
         lambda f: appnp("directed", predicted(f)),
     ),
+    "laplacian eigenvectors": (
+        "symmetric", "laplacian-eigenvectors", ("count=9", "block=4", "tolerance=1e-13"),
+        lambda f: np.linalg.eigvalsh(laplacian("symmetric"))[:9],
+    ),
+    "laplacian eigenvectors, all": (
+        "symmetric", "laplacian-eigenvectors", ("count=61", "tolerance=1e-12", "degree=6"),
+        lambda f: np.linalg.eigvalsh(laplacian("symmetric")),
+    ),
 }  # fmt: skip
 
 # Mistakes, which all ranks tell: words, and what is said of them.
@@ -193,6 +207,8 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "missing file": (("symmetric", "appnp", "predictions={folder}/none.npy"), "none.npy"),
     "shape": (("symmetric", "appnp", "predictions={folder}/short.npy"), "60 × 3; the graph takes"),
     "seeds": (("directed", "pagerank", "seeds={folder}/predicted.npy"), "cannot read"),
+    "directed": (("directed", "laplacian-eigenvectors"), "is directed, and laplacian-eigenvectors"),
+    "more than there are": (("symmetric", "laplacian-eigenvectors", "count=62"), "has 61 vertices"),
     "scheme": (("symmetric", "sgc", "scheme.name=summa"), "cuts the rows"),
 }
 
@@ -211,18 +227,21 @@ def written(gcnmpi_lines, folder):
     for k in RANKS:
         lines, names = [], []
         for number, (name, (graph, method, settings, _)) in enumerate(CASES.items()):
-            suffix = ".npz" if number % 2 else ".npy"
+            suffix = ".npz" if number % 2 or method.startswith("lap") else ".npy"
             names.append(folder / f"{k}" / f"{name}{suffix}")
             how = {3: ("scheme.exchange=rows",), 4: ("scheme.exchange=mixed",)}.get(k, ())
             lines.append(line(folder, names[-1], k, graph, method, *settings, *how))
-        mistakes = [line(folder, folder / "x.npy", k, *words) for words, _ in MISTAKES.values()]
+        mistakes = [
+            line(folder, folder / ("x.npz" if "eigen" in words[1] else "x.npy"), k, *words)
+            for words, _ in MISTAKES.values()
+        ]
         done = gcnmpi_lines(k, [*lines, *mistakes])
         assert done[: len(lines)] == [[None] * k] * len(lines)
         complaints[k] = dict(zip(MISTAKES, done[len(lines) :], strict=True))
         for name, path in zip(CASES, names, strict=True):
             loaded = np.load(path, allow_pickle=False)
             found[k, name] = loaded if path.suffix == ".npy" else dict(loaded)
-        assert not (folder / "x.npy").exists()
+        assert not list(folder.glob("x.*"))
     return found, complaints
 
 
@@ -236,13 +255,28 @@ def test_it_equals_a_serial_computation_for_every_number_of_ranks(written, folde
     expected = reference(folder)
     for k in RANKS:
         got = values(written[0][k, name])
-        exact = "dtype=float64" in settings or method == "pagerank"
+        exact = "dtype=float64" in settings or method in DOUBLE
         assert got.dtype == (np.float64 if exact else np.float32)
         bound = {"rtol": 1e-10, "atol": 1e-12} if exact else {"rtol": 1e-4, "atol": 1e-5}
         np.testing.assert_allclose(got, expected, err_msg=f"{k} ranks", **bound)
         if method == "pagerank":
             assert abs(got.sum() - 1) < 1e-12
             np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+
+
+def test_eigenvectors_are_orthonormal_and_the_same_for_every_number_of_ranks(written):
+    dense = laplacian("symmetric")
+    zeros = np.count_nonzero(np.linalg.eigvalsh(dense) < 1e-12)
+    assert zeros >= 5  # two components and three isolated vertices
+    for name in CASES:
+        if not name.startswith("laplacian"):
+            continue
+        first = written[0][1, name]
+        vectors, found = first["vectors"], first["values"]
+        np.testing.assert_allclose(vectors.T @ vectors, np.eye(len(found)), atol=1e-12)
+        np.testing.assert_allclose(dense @ vectors, vectors * found, atol=1e-11)
+        for k in RANKS[1:]:
+            np.testing.assert_allclose(written[0][k, name]["vectors"], vectors, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -159,7 +159,7 @@ def registries():
     from gcnmpi.core.outputs import RESULT_WRITERS
     from gcnmpi.kernels import KERNELS
     from gcnmpi.nn.metrics import METRICS
-    from gcnmpi.propagation import METHODS
+    from gcnmpi.propagation import EMBEDDINGS, METHODS
     from gcnmpi.run.logs import LOGS
     from gcnmpi.schemes import SCHEMES, TRANSPORTS
     from partition.backends import TOOLS
@@ -176,6 +176,7 @@ def registries():
         SCHEDULES,
         LOGS,
         METHODS,
+        EMBEDDINGS,
         TOOLS,
         READERS,
         RESULT_WRITERS,
