@@ -13,6 +13,8 @@ METHODS = Registry(
         "appnp": "gcnmpi.propagation.appnp:METHOD",
         "laplacian-eigenvectors": "gcnmpi.propagation.eigenvectors:METHOD",
         "embed": "gcnmpi.propagation.embed:METHOD",
+        "components": "gcnmpi.propagation.components:METHOD",
+        "core-numbers": "gcnmpi.propagation.cores:METHOD",
     },
 )
 

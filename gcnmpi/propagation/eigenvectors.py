@@ -11,17 +11,21 @@ isolated vertex are 0, as in SciPy and NetworkX.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
+from gcnmpi.core.outputs import check_suffix
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.blocks import normal, orthonormal, signed
 from gcnmpi.propagation.interface import Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
+from partition.records import make_room_for, map_npy
 
 _UPPER = 2.0
 _GUARDS = 2  # blocks of vectors beyond those that are wanted, which survive a restart
@@ -44,13 +48,29 @@ class EigenOptions:
     block: int = key(8, "vectors that are filtered together", low=1)
     degree: int = key(24, "degree of the filter: products with each block", low=2)
     seed: int = key(0, "of the first block", low=0)
+    checkpoint: str = key(
+        "",
+        "file that vectors are kept in meanwhile; where there is one, they are the first ones",
+        example="vectors.npy",
+    )
+    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
 
 
 def check(stored: StoredGraph, options: EigenOptions) -> None:
-    """Whether there are so many."""
+    """Whether there are so many, and what there is of a checkpoint."""
     n = stored.manifest.n
     if options.count > n:
         raise UserError(f"count = {options.count}, and {stored.path} has {n} vertices")
+    if not options.checkpoint:
+        return
+    path = Path(options.checkpoint)
+    check_suffix("checkpoint", path, (".npy",))
+    make_room_for(path)
+    if path.exists() and ((kept := map_npy(path)).ndim != 2 or len(kept) != n):
+        raise UserError(
+            f"the checkpoint {path} is of another graph than {stored.path}",
+            "name another file, or remove that one",
+        )
 
 
 def run(space: Space, options: EigenOptions) -> Outcome:
@@ -77,8 +97,13 @@ def _davidson(
     kept = count + _GUARDS * block
     laplacian = _Laplacian(space)
     basis = _Basis(space, laplacian, kept + (_GROWTH + 1) * block)
-    start = normal(space, options.seed, block)
-    basis.add(orthonormal(space, laplacian.filtered(start, options.degree, 0.5, 0.0)))
+    if options.checkpoint and space.alike(Path(options.checkpoint).exists):
+        start = space.own(map_npy(options.checkpoint)).astype(np.float64)[:, :kept]
+    else:
+        start = normal(space, options.seed, block)
+        start = laplacian.filtered(start, options.degree, 0.5, 0.0)
+    basis.add(orthonormal(space, start))
+    saved = time.monotonic()
     for step in range(1, options.iterations + 1):
         residuals = basis.residuals(count)
         waiting = np.flatnonzero(residuals > tolerance)
@@ -88,6 +113,10 @@ def _davidson(
         done = size >= count and not len(waiting)
         if done or size == space.n or step == options.iterations:
             break
+        due = bool(options.checkpoint) and time.monotonic() - saved > options.every
+        if space.alike(due.__bool__):
+            space.save(Path(options.checkpoint), basis.ritz(slice(kept)))
+            saved = time.monotonic()
         # Of what has not converged, the lowest; beyond those that are wanted, what comes next.
         chosen = [*waiting, *range(len(residuals), size)][:block]
         cut = basis.values[min(kept, (size + count) // 2, size - 1)]

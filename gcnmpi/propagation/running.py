@@ -17,7 +17,6 @@ from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.transports import usable
-from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.propagation.checks import needs_symmetry
@@ -26,7 +25,7 @@ from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import find_source, make_kernel, open_split, other_direction
-from gcnmpi.run.writing import Rows, on_root, write
+from gcnmpi.run.writing import on_root, write
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError
@@ -102,7 +101,7 @@ def propagate(
     began = time.perf_counter()
     outcome = method.run(space, asked.options)
     seconds = maximum(comm, time.perf_counter() - began)
-    rows = _rows(space, outcome.rows)
+    rows = space.result(outcome.rows)
     values = None
     if out is None:
         values = on_root(comm, rows, space.max_bytes)
@@ -173,12 +172,6 @@ def _check_scheme(config: Config, rows: bool) -> None:
             f"scheme {config.scheme.name!r} cuts the rows that a propagation computes with",
             f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
         )
-
-
-def _rows(space: Space, rows: np.ndarray) -> Rows:
-    """The rows that this rank gives to the result: of copies, the first."""
-    own = space.vertices if space.scheme.block(Place(0), 1).copy == 0 else space.vertices[:0]
-    return Rows(own, np.arange(len(own)), rows, space.n)
 
 
 def _figures(volume: Volume) -> list[int]:

@@ -18,7 +18,7 @@ from partition.errors import UserError, nearest, unknown_name
 # Keys that say nothing of a propagation: it learns nothing.
 _OF_TRAINING = ("model.", "task.", "train.")
 _READ = ("train.split",)
-FILE_OPTIONS = ("seeds", "predictions")
+FILE_OPTIONS = ("seeds", "predictions", "checkpoint")
 _FIXED = ("graph.normalize", "graph.self_loops")
 
 
@@ -101,8 +101,13 @@ def _split(settings: Iterable[str], fields: Mapping[str, Any]) -> tuple[dict[str
     others = []
     for setting in settings:
         key, equals, text = (part.strip() for part in setting.partition("="))
-        if key not in fields or not equals:
+        if key not in fields:
             others.append(setting)
+        elif not equals:
+            example = spelled(fields[key].metadata["example"])
+            raise UserError(
+                f"--set {setting!r} is not of the form key=value", f"such as --set {key}={example}"
+            )
         elif key in own:
             raise UserError(f"--set {key} is given twice", "give each key once")
         else:
@@ -146,6 +151,10 @@ def _check_needs(name: str, options: Any, given: Iterable[str], fields: Mapping[
         if needs is None:
             continue
         other, wanted = needs
+        if wanted is None:  # any value but none
+            if not getattr(options, other):
+                raise UserError(f"{key} has no effect without {other}", f"leave {key} out")
+            continue
         values = wanted if isinstance(wanted, tuple) else (wanted,)
         if getattr(options, other) not in values:
             now, hint = spelled(getattr(options, other)), spelled(values[0])

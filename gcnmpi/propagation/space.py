@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, redistribute, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.run.problem import RowNormalised
+from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED, row_sums
@@ -143,6 +145,16 @@ class Space:
     def own(self, array: Readable) -> np.ndarray:
         """Own rows of an (n, …) array on disk."""
         return self.scheme.load(Place(0), array)
+
+    def result(self, rows: np.ndarray) -> Rows:
+        """Own rows as those of a result: of copies, the first gives them."""
+        first = self.scheme.block(Place(0), 1).copy == 0
+        own = self.vertices if first else self.vertices[:0]
+        return Rows(own, np.arange(len(own)), rows, self.n)
+
+    def save(self, path: Path, rows: np.ndarray) -> None:
+        """Write own rows into a ``.npy`` in the original order, which is replaced as a whole."""
+        write(self.comm, path, self.result(rows), None, self.max_bytes)
 
     def column_sums(self) -> np.ndarray:
         """Sums of the columns of A, oriented as M, for own vertices; (own,) float64.

@@ -6,7 +6,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.sparse.csgraph import connected_components
+from scipy.special import iv
 
+from gcnmpi.core.rng import column_keys, hash_block, row_keys
 from partition.graph.graph import Graph, aggregation_matrix
 from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import Partition, write_graph, write_partition
@@ -50,7 +53,7 @@ def folder(tmp_path_factory):
     for kind, graph in GRAPHS.items():
         path = root / f"{kind}.graph"
         identity = write_graph(path, graph, source={}).id
-        for k in RANKS[1:]:
+        for k in (2, 3, 4):
             parts = (np.random.default_rng(k).integers(0, k - 1, N) + 1).astype(np.int32)
             figures = [
                 {d: dataclasses.asdict(take(graph, parts, k, d)) for d in ("in", "out")}
@@ -145,6 +148,81 @@ def laplacian(kind: str) -> np.ndarray:
     return np.diag((m.sum(axis=1) > 0).astype(float)) - m
 
 
+def fastrp(kind: str, weights: tuple[float, ...], beta: float) -> np.ndarray:
+    m = matrix(kind, self_loops=False, normalize="none").toarray()
+    degrees = m.sum(axis=1)
+    inverse = np.divide(1, degrees, out=np.zeros(N), where=degrees > 0)
+    left = np.power(degrees / degrees.sum(), beta, out=np.zeros(N), where=degrees > 0)
+    rows, columns = row_keys(7, 0, 0, np.arange(N)), column_keys(np.arange(6))
+    bits, scratch = np.empty((2, N, 6), np.uint32)
+    hash_block(rows, columns, bits, scratch)
+    drawn = (bits + 0.5) / 2.0**32
+    x = left[:, None] * np.sqrt(3 / 6) * np.select([drawn < 1 / 6, drawn > 5 / 6], [1.0, -1.0])
+    out = np.zeros_like(x)
+    for weight in weights:
+        x = inverse[:, None] * (m @ x)
+        out += weight * x
+    return (out - out.mean(axis=0)) / out.std(axis=0)
+
+
+def absolute(matrix: np.ndarray) -> np.ndarray:
+    """(A·Aᵀ)^½ = U·Σ·Uᵀ."""
+    u, sizes, _ = np.linalg.svd(matrix)
+    return (u * sizes) @ u.T
+
+
+def unit(gram: np.ndarray) -> np.ndarray:
+    """The products of rows after they have been divided by their lengths."""
+    lengths = np.sqrt(np.diag(gram))
+    inverse = np.divide(1, lengths, out=np.zeros(N), where=lengths > 1e-6)
+    return gram * inverse[:, None] * inverse
+
+
+def prone(kind: str, order: int, mu: float, theta: float) -> np.ndarray:
+    """Products of the rows of the published formula, with whole decompositions."""
+    a = adjacency(kind)
+    degrees = np.maximum(a.sum(axis=1, keepdims=True), 1)
+    p = a / degrees
+    negative = p.sum(axis=0) ** 0.75
+    negative /= negative.sum()
+    there = a > 0
+    factor = np.zeros((N, N))
+    factor[there] = np.log(p[there]) - np.log(np.broadcast_to(negative, (N, N))[there])
+    u, sizes, _ = np.linalg.svd(factor)
+    x = u * np.sqrt(sizes)
+    lengths = np.linalg.norm(x, axis=1, keepdims=True)
+    x = np.divide(x, lengths, out=np.zeros((N, N)), where=lengths > 1e-6)
+    looped = a + np.eye(N)
+    shifted = (1 - mu) * np.eye(N) - looped / looped.sum(axis=1, keepdims=True)
+    terms = [x, 0.5 * shifted @ shifted @ x - x]
+    while len(terms) < order:
+        terms.append(shifted @ shifted @ terms[-1] - 2 * terms[-1] - terms[-2])
+    bessel = [iv(i, theta) * (-1) ** i * (2 if i else 1) for i in range(order)]
+    series = sum(b * t for b, t in zip(bessel, terms, strict=True))
+    return unit(absolute(looped @ (x - series)))
+
+
+def polynomial(kind: str, weights: tuple[float, ...]) -> np.ndarray:
+    m = matrix(kind, self_loops=False).toarray()
+    return sum(w * np.linalg.matrix_power(m, i) for i, w in enumerate(weights, start=1))
+
+
+def components(kind: str) -> np.ndarray:
+    _, labels = connected_components(adjacency(kind))
+    return np.array([np.flatnonzero(labels == label)[0] for label in labels])
+
+
+def cores(kind: str) -> np.ndarray:
+    """By taking the vertex of least degree away, again and again."""
+    a = adjacency(kind) - np.diag(np.diag(adjacency(kind)))
+    found, left, k = np.zeros(N, int), list(range(N)), 0
+    while left:
+        degrees = a[np.ix_(left, left)].sum(axis=1)
+        k = max(k, int(degrees.min()))
+        found[left.pop(int(degrees.argmin()))] = k
+    return found
+
+
 DOUBLE = ("pagerank", "laplacian-eigenvectors")
 UNIFORM = np.full(N, 1 / N)
 STEPS = ("correct_layers=4", "correct_alpha=0.7", "smooth_layers=3", "smooth_alpha=0.6")
@@ -192,7 +270,28 @@ CASES: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray]]] = 
         "symmetric", "laplacian-eigenvectors", ("count=61", "tolerance=1e-12", "degree=6"),
         lambda f: np.linalg.eigvalsh(laplacian("symmetric")),
     ),
+    "fastrp": (
+        "directed", "embed",
+        ("dimension=6", "seed=7", "weights=0,1,2", "beta=-0.3", *FLOAT64),
+        lambda f: fastrp("directed", (0, 1, 2), -0.3),
+    ),
+    "prone": (
+        "symmetric", "embed", ("method=prone", f"dimension={N}", "order=6", "mu=0.2", *FLOAT64),
+        lambda f: prone("symmetric", 6, 0.2, 0.5),
+    ),
+    "randsvd": (
+        "symmetric", "embed", ("method=randsvd", f"dimension={N}", "rounds=1", *FLOAT64),
+        lambda f: absolute(polynomial("symmetric", (1, 0.5, 0.25))),
+    ),
+    "components": ("symmetric", "components", (), lambda f: components("symmetric")),
+    "core numbers": ("symmetric", "core-numbers", (), lambda f: cores("symmetric")),
 }  # fmt: skip
+
+# On 4 ranks by other schemes, the second on two copies of two parts.
+OTHER_SCHEMES = {"bcast": "p4", "replicated": "p2"}
+BY_OTHER_SCHEMES = (
+    "pagerank", "correct and smooth, autoscale", "laplacian eigenvectors", "fastrp", "components",
+)  # fmt: skip
 
 # Mistakes, which all ranks tell: words, and what is said of them.
 MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -209,13 +308,17 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "seeds": (("directed", "pagerank", "seeds={folder}/predicted.npy"), "cannot read"),
     "directed": (("directed", "laplacian-eigenvectors"), "is directed, and laplacian-eigenvectors"),
     "more than there are": (("symmetric", "laplacian-eigenvectors", "count=62"), "has 61 vertices"),
+    "needs of an embedding": (("symmetric", "embed", "mu=0.3"), "mu has no effect with method"),
+    "embedding": (("symmetric", "embed", "method=pron"), "did you mean 'prone'?"),
+    "directed embedding": (("directed", "embed", "method=prone"), "prone needs a symmetric matrix"),
+    "components": (("directed", "components"), "components takes arcs both ways"),
     "scheme": (("symmetric", "sgc", "scheme.name=summa"), "cuts the rows"),
 }
 
 
-def line(folder, out, k: int, graph: str, method: str, *settings: str) -> list:
+def line(folder, out, k: int, graph: str, method: str, *settings: str, part: str = "") -> list:
     words = ["propagate", folder / f"{graph}.graph", method, "--out", out]
-    partition = [] if k == 1 else ["--partition", f"p{k}"]
+    partition = [] if k == 1 else ["--partition", part or f"p{k}"]
     sets = [word for text in settings for word in ("--set", text.format(folder=folder))]
     return [*words, *partition, *sets, "--set", "threads=1"]
 
@@ -229,8 +332,15 @@ def written(gcnmpi_lines, folder):
         for number, (name, (graph, method, settings, _)) in enumerate(CASES.items()):
             suffix = ".npz" if number % 2 or method.startswith("lap") else ".npy"
             names.append(folder / f"{k}" / f"{name}{suffix}")
-            how = {3: ("scheme.exchange=rows",), 4: ("scheme.exchange=mixed",)}.get(k, ())
+            exchange = "mixed" if k == 4 and method != "components" else "rows"
+            how = (f"scheme.exchange={exchange}",)
             lines.append(line(folder, names[-1], k, graph, method, *settings, *how))
+        for scheme, part in OTHER_SCHEMES.items() if k == 4 else ():
+            for name in BY_OTHER_SCHEMES:
+                graph, method, settings, _ = CASES[name]
+                how = (*settings, f"scheme.name={scheme}")
+                out = folder / scheme / f"{name}.npz"
+                lines.append(line(folder, out, k, graph, method, *how, part=part))
         mistakes = [
             line(folder, folder / ("x.npz" if "eigen" in words[1] else "x.npy"), k, *words)
             for words, _ in MISTAKES.values()
@@ -256,12 +366,27 @@ def test_it_equals_a_serial_computation_for_every_number_of_ranks(written, folde
     for k in RANKS:
         got = values(written[0][k, name])
         exact = "dtype=float64" in settings or method in DOUBLE
+        if expected.dtype.kind == "i":
+            np.testing.assert_array_equal(got, expected)
+            continue
         assert got.dtype == (np.float64 if exact else np.float32)
         bound = {"rtol": 1e-10, "atol": 1e-12} if exact else {"rtol": 1e-4, "atol": 1e-5}
+        if name in ("prone", "randsvd"):  # of rotations of singular vectors, any is as good
+            got, bound = got @ got.T, {"atol": 1e-7}
         np.testing.assert_allclose(got, expected, err_msg=f"{k} ranks", **bound)
         if method == "pagerank":
             assert abs(got.sum() - 1) < 1e-12
             np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("scheme", OTHER_SCHEMES)
+def test_other_schemes_give_the_same(written, folder, scheme):
+    for name in BY_OTHER_SCHEMES:
+        first = written[0][1, name]
+        first = first if isinstance(first, dict) else {"values": first}
+        got = np.load(folder / scheme / f"{name}.npz", allow_pickle=False)
+        for array, expected in first.items():
+            np.testing.assert_allclose(got[array], expected, atol=1e-10, err_msg=f"{name} {array}")
 
 
 def test_eigenvectors_are_orthonormal_and_the_same_for_every_number_of_ranks(written):
