@@ -37,6 +37,7 @@ from gcnmpi.core.outputs import (
 from gcnmpi.core.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.kernels import KERNELS
 from gcnmpi.nn.metrics import METRICS
+from gcnmpi.propagation import EMBEDDINGS, METHODS
 from gcnmpi.run.logs import parse_logs
 from gcnmpi.schemes import SCHEMES
 from partition.commands import Commands, figures_option, page_option
@@ -310,7 +311,9 @@ def info(as_json: bool) -> int:
     """Show available kernels and schemes, and every configuration key with its default."""
     from gcnmpi.mpi.comm import versions
 
-    registries = (KERNELS, SCHEMES, MODELS, TASKS, METRICS, OPTIMIZERS, SCHEDULES)
+    registries = (
+        KERNELS, SCHEMES, MODELS, TASKS, METRICS, OPTIMIZERS, SCHEDULES, METHODS, EMBEDDINGS
+    )  # fmt: skip
     tables = {r.kind: r.available() for r in registries}
     native = _native_facts() if tables["kernel"]["native"] is None else {}
     if as_json:

@@ -29,7 +29,7 @@ class PageRankOptions:
     damping: float = key(0.85, "share of the steps that follow an arc", low=0, below=1)
     tolerance: float = key(
         0.0,
-        "sum of the changes of a step below which it ends; 0: 1e-14 in float64, 1e-6 in float32",
+        "sum of the changes of a step below which it ends; 0: 1e-15 in float64, 1e-6 in float32",
         low=0,
         example=1e-10,
     )
@@ -53,7 +53,7 @@ def run(space: Space, options: PageRankOptions) -> Outcome:
     dangling = leaving == 0
     inverse = np.divide(1.0, leaving, out=np.zeros(len(leaving)), where=~dangling)
     start = _start(space, options)
-    tolerance = options.tolerance or (1e-14 if space.dtype == np.float64 else 1e-6)
+    tolerance = options.tolerance or (1e-15 if space.dtype == np.float64 else 1e-6)
     mine, x = space.counted, start.copy()
     for step in range(1, options.iterations + 1):
         followed = options.damping * space.multiply(x * inverse).astype(np.float64)

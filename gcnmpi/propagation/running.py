@@ -15,7 +15,7 @@ from gcnmpi.core.config import Config
 from gcnmpi.core.outputs import RESULT_WRITERS
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.core.volume import Volume
+from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.transports import usable
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
@@ -32,6 +32,26 @@ from partition.errors import UserError
 
 
 @dataclass(frozen=True)
+class Products:
+    """Products of one kind.
+
+    Attributes
+    ----------
+    name : {"aggregate", "aggregate_t", "expand"}
+    width : int
+        Columns.
+    times : int
+    each : Volume
+        What all ranks together were to move for one, by the forecast of the scheme.
+    """
+
+    name: str
+    width: int
+    times: int
+    each: Volume
+
+
+@dataclass(frozen=True)
 class Propagated:
     """What was computed.
 
@@ -41,10 +61,9 @@ class Propagated:
     dtype : dtype
     outcome : Outcome
         Own rows, and what the method says.
-    products : mapping of (str, int) to int
-        How many products there were of each kind and width.
-    predicted, counted : Volume
-        What the products of all ranks were to move, and did move.
+    products : tuple of Products
+    counted : Volume
+        What the products of all ranks moved.
     reduced : Volume
         What sums over ranks moved.
     seconds : float
@@ -58,13 +77,17 @@ class Propagated:
     shape: tuple[int, ...]
     dtype: np.dtype
     outcome: Outcome
-    products: dict[tuple[str, int], int]
-    predicted: Volume
+    products: tuple[Products, ...]
     counted: Volume
     reduced: Volume
     seconds: float
     warnings: tuple[str, ...]
     values: np.ndarray | None = None
+
+    @property
+    def predicted(self) -> Volume:
+        """What the products of all ranks were to move."""
+        return sum((made.each * made.times for made in self.products), NOTHING)
 
 
 def propagate(
@@ -111,13 +134,16 @@ def propagate(
             column=outcome.column, name=outcome.name, arrays=outcome.arrays,
         )  # fmt: skip
     moved, reduced = space.counted_volumes()
-    predicted, counted, sums = comm.allreduce(
-        np.array([_figures(volume) for volume in (space.predicted(), moved, reduced)])
+    kinds = sorted(space.products.items())
+    each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]
+    figures = np.array([_figures(volume) for volume in (moved, reduced, *each)])
+    counted, sums, *volumes = (Volume(*line) for line in comm.allreduce(figures).tolist())
+    products = tuple(
+        Products(*kind, times, volume) for (kind, times), volume in zip(kinds, volumes, strict=True)
     )
     return Propagated(
-        rows.shape, rows.values.dtype, outcome, dict(space.products), Volume(*predicted.tolist()),
-        Volume(*counted.tolist()), Volume(*sums.tolist()), seconds, warnings, values,
-    )  # fmt: skip
+        rows.shape, rows.values.dtype, outcome, products, counted, sums, seconds, warnings, values
+    )
 
 
 def open_space(

@@ -12,7 +12,7 @@ import numpy as np
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface import Kernel
 from gcnmpi.layout.loading import Readable, own_arcs
@@ -227,13 +227,6 @@ class Space:
     def max_bytes(self) -> float:
         """Bound of buffers while rows are distributed."""
         return self.config.loading.max_buffer_mb * 2**20
-
-    def predicted(self) -> Volume:
-        """What this rank's products should have moved, by the forecast of the scheme."""
-        return sum(
-            (self.scheme.volume(name, 1, w) * times for (name, w), times in self.products.items()),
-            NOTHING,
-        )
 
     def counted_volumes(self) -> tuple[Volume, Volume]:
         """What this rank handed to MPI, for products and for sums over ranks."""

@@ -109,12 +109,14 @@ def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:
         if not quiet or note.startswith("warning"):
             print(note, file=sys.stderr)
     if not quiet:
-        made = " + ".join(
-            f"{times} × width {width}" for (_, width), times in sorted(done.products.items())
-        )
+        for made in done.products:
+            print(
+                f"{made.times} products of width {made.width}: {made.each.sent:,} bytes each",
+                file=sys.stderr,
+            )
         print(
-            f"products {made or 'none'} in {_duration(done.seconds)}: {done.counted.sent:,} bytes "
-            f"sent, predicted {done.predicted.sent:,}; sums {done.reduced.sent:,}",
+            f"{_duration(done.seconds)}; bytes sent {done.counted.sent:,}, predicted "
+            f"{done.predicted.sent:,}; in sums {done.reduced.sent:,}",
             file=sys.stderr,
         )
     print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}")
