@@ -25,6 +25,7 @@ from gcnmpi.run.claims import Claims
 def propagate(
     graph: Graph | str | os.PathLike,
     method: str,
+    /,
     *,
     partition: str | None = None,
     out: str | os.PathLike | None = None,

@@ -32,7 +32,7 @@ def check(stored: StoredGraph, options: AppnpOptions) -> None:
 
 def run(space: Space, options: AppnpOptions) -> Outcome:
     """Predictions after so many steps, (n, d)."""
-    given = space.own(predictions_of(options.predictions, space.n))
+    given = space.own(space.read(lambda: predictions_of(options.predictions, space.n)))
     given = given.astype(space.dtype, copy=False)
     return Outcome(spread(space, given, options.steps, 1 - options.alpha, lambda x: None, "step"))
 

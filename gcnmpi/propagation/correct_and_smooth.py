@@ -49,7 +49,7 @@ def check(stored: StoredGraph, options: CorrectOptions) -> None:
 def run(space: Space, options: CorrectOptions) -> Outcome:
     """Corrected and smoothed predictions, (n, classes)."""
     classes, labels = space.stored.manifest.classes, space.train_labels()
-    given = space.own(predictions_of(options.predictions, space.n, classes))
+    given = space.own(space.read(lambda: predictions_of(options.predictions, space.n, classes)))
     given = given.astype(space.dtype, copy=False)
     trains, known = labels >= 0, one_hot(labels, classes, space.dtype)
     corrected = _corrected(space, options, given, known, trains)

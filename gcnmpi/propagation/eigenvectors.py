@@ -98,7 +98,8 @@ def _davidson(
     laplacian = _Laplacian(space)
     basis = _Basis(space, laplacian, kept + (_GROWTH + 1) * block)
     if options.checkpoint and space.alike(Path(options.checkpoint).exists):
-        start = space.own(map_npy(options.checkpoint)).astype(np.float64)[:, :kept]
+        start = space.own(space.read(lambda: map_npy(options.checkpoint)))
+        start = start.astype(np.float64)[:, :kept]
     else:
         start = normal(space, options.seed, block)
         start = laplacian.filtered(start, options.degree, 0.5, 0.0)

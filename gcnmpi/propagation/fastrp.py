@@ -19,7 +19,7 @@ _WEIGHTS = (0.0, 0.0, 1.0, 4.0)
 def run(space: Space, options: EmbedOptions) -> np.ndarray:
     """The embedding, (own, dimension), in the dtype of products."""
     degrees, weights = row_sums(space), options.weights or _WEIGHTS
-    total = space.total(float(degrees[space.counted].sum()))
+    total = float(space.total(float(degrees[space.counted].sum()))) or 1.0
     some = degrees > 0
     inverse = np.divide(1, degrees, out=np.zeros(len(degrees)), where=some)[:, np.newaxis]
     scale = np.power(degrees / total, options.beta, out=np.zeros(len(degrees)), where=some)

@@ -76,7 +76,7 @@ def _start(space: Space, options: PageRankOptions) -> np.ndarray:
     if not options.seeds:
         return np.full(len(space.vertices), 1 / space.n)
     mine = slice_of(space.n, space.comm.rank, space.comm.size)
-    weights = weights_of(space.stored, Path(options.seeds))
+    weights = space.read(lambda: weights_of(space.stored, Path(options.seeds)))
     return space.own(Slice((weights / weights.sum())[mine], mine, space.n))
 
 

@@ -37,7 +37,7 @@ def _factorised(space: Space, options: EmbedOptions, degrees: np.ndarray) -> np.
     inverse = np.divide(1, degrees, out=np.zeros(len(degrees)), where=some)
     # The column sums of D⁻¹A: of A's rows, since A is symmetric.
     negative = space.multiply(inverse).astype(np.float64) ** _EXPONENT
-    negative /= space.total(float(negative[space.counted].sum()))
+    negative /= float(space.total(float(negative[space.counted].sum()))) or 1.0
     rows, columns = (
         np.log(array, out=np.zeros(len(array)), where=array > 0)[:, np.newaxis]
         for array in (degrees, negative)

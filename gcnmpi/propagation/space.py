@@ -142,6 +142,11 @@ class Space:
         """
         return self.comm.bcast(make() if self.comm.rank == 0 else None)  # type: ignore[return-value]
 
+    def read(self, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """What ``make()`` reads of a file, on each rank; its UserError on all of them."""
+        with agreed(self.comm):
+            return make()
+
     def own(self, array: Readable) -> np.ndarray:
         """Own rows of an (n, …) array on disk."""
         return self.scheme.load(Place(0), array)
