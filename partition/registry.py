@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from partition.errors import UserError, unknown_name
@@ -68,7 +69,15 @@ class Registry:
 
     def owners(self, key: str) -> list[str]:
         """The entries that have a key of the configuration; none for a key of all."""
-        return [name for name in self.options if key in self.keys(name)]
+        return self._owners.get(key, [])
+
+    @cached_property
+    def _owners(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.options:
+            for key in self.keys(name):
+                found.setdefault(key, []).append(name)
+        return found
 
     def available(self) -> dict[str, str | None]:
         """Every name, with None where it can be used and the reason where it cannot."""

@@ -17,14 +17,6 @@ std::uint64_t mixed(std::uint64_t number, std::uint64_t key) {
     return x ^ (x >> 31);
 }
 
-struct Drawn {
-    std::uint64_t code;
-    std::int64_t column, place;
-    bool operator<(const Drawn& other) const {
-        return code != other.code ? code < other.code : column < other.column;
-    }
-};
-
 // floor(fanout * 2^64 / size) for fanout < size, by long division.
 std::uint64_t limit_of(std::uint64_t fanout, std::uint64_t size) {
     std::uint64_t quotient = 0, rest = fanout;
@@ -40,6 +32,41 @@ std::uint64_t limit_of(std::uint64_t fanout, std::uint64_t size) {
     return quotient;
 }
 
+// Floyd's draws of `count` different numbers below `size`, which is larger.
+class Draws {
+public:
+    const std::vector<std::int64_t>& of(
+        std::uint64_t row, std::int64_t size, std::int64_t count, std::uint64_t base
+    ) {
+        if ((std::int64_t)taken_.size() < size) taken_.resize((std::size_t)size, 0);
+        found_.clear();
+        const std::uint64_t of_row = mixed(row, base);
+        for (std::int64_t last = size - count; last < size; ++last) {
+            const std::uint64_t half = mixed(of_row ^ (std::uint64_t)last, base) >> 32;
+            std::int64_t drawn = (std::int64_t)((half * (std::uint64_t)(last + 1)) >> 32);
+            if (taken_[(std::size_t)drawn]) drawn = last;
+            taken_[(std::size_t)drawn] = 1;
+            found_.push_back(drawn);
+        }
+        for (const std::int64_t drawn : found_) taken_[(std::size_t)drawn] = 0;
+        return found_;
+    }
+
+private:
+    std::vector<std::uint8_t> taken_;
+    std::vector<std::int64_t> found_;
+};
+
+// Entries lie anywhere: memory is asked for what many of them need before the first is looked at.
+constexpr std::size_t AHEAD = 8;       // rows whose start is fetched before it is needed
+constexpr std::size_t GATHERED = 512;  // entries that are decided on before they are read
+
+struct Chosen {
+    std::int64_t row, first, place;  // the place in `order`, or in the row itself where it is kept
+    double factor;
+    bool ordered;
+};
+
 template <class T>
 nb::object owned(std::vector<T>&& numbers) {
     auto* kept = new std::vector<T>(std::move(numbers));
@@ -47,84 +74,144 @@ nb::object owned(std::vector<T>&& numbers) {
     return nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(kept->data(), {kept->size()}, owner));
 }
 
-template <class I>
+// The kept entries of some rows: where each row starts, columns, and values times their factors.
+// `order` has the places of the entries of each row by increasing id, that of the diagonal last;
+// only draws need it.
+template <class I, class T>
 nb::tuple sample(
-    Flat<const I> starts, Flat<const I> columns, Flat<const std::int64_t> ids,
-    Flat<const std::int64_t> rows, std::int64_t fanout, std::uint64_t base, bool shared
+    Flat<const I> starts, Flat<const I> columns, Flat<const T> values,
+    Flat<const std::int32_t> order, Flat<const std::int64_t> ids, Flat<const std::int64_t> rows,
+    std::int64_t fanout, std::uint64_t base, bool shared
 ) {
     require(starts.shape(0) > 0, "no starts of rows");
     const std::int64_t count = (std::int64_t)starts.shape(0) - 1;
     const std::int64_t known = (std::int64_t)ids.shape(0);
+    const std::int64_t entries = (std::int64_t)columns.shape(0);
+    const bool draws = fanout >= 0 && !shared;
     require(count <= known, "an id for each row");
-    std::vector<std::int64_t> row, place;
-    std::vector<double> factor;
+    require((std::int64_t)values.shape(0) == entries, "a value for each entry of a row");
+    require(!draws || (std::int64_t)order.shape(0) == entries, "a place for each entry of a row");
+    std::vector<std::int64_t> begins{0};
+    std::vector<std::int32_t> column;
+    std::vector<T> value;
     {
         const nb::gil_scoped_release released;
-        std::vector<Drawn> drawn;
-        for (std::size_t n = 0; n < rows.shape(0); ++n) {
-            const std::int64_t r = rows.data()[n];
+        const std::int64_t *const id = ids.data(), *const row = rows.data();
+        Draws drawing;
+        std::vector<Chosen> chosen;
+        const auto keep = [&](Chosen one) {
+            __builtin_prefetch(
+                one.ordered ? (const void*)(order.data() + one.first + one.place)
+                            : (const void*)(columns.data() + one.first + one.place)
+            );
+            chosen.push_back(one);
+        };
+        const auto read = [&] {
+            for (Chosen& one : chosen) {
+                if (one.ordered) {
+                    one.place = order.data()[one.first + one.place];
+                    require(one.place >= 0, "a place outside its row");
+                }
+                require(one.first + one.place < starts.data()[one.row + 1], "a place outside its row");
+                __builtin_prefetch(columns.data() + one.first + one.place);
+                __builtin_prefetch(values.data() + one.first + one.place);
+            }
+            for (const Chosen& one : chosen) {
+                const std::int64_t entry = one.first + one.place, c = columns.data()[entry];
+                require(c >= 0 && c < known, "an id for each column");
+                column.push_back((std::int32_t)c);
+                const double factor = c == one.row ? 1.0 : one.factor;
+                value.push_back((T)((double)values.data()[entry] * factor));
+            }
+            chosen.clear();
+        };
+        const std::size_t length = rows.shape(0);
+        begins.reserve(length + 1);
+        if (fanout >= 0) {
+            column.reserve(length * (std::size_t)(fanout + 1));
+            value.reserve(length * (std::size_t)(fanout + 1));
+        }
+        for (std::size_t n = 0; n < length; ++n) {
+            const std::int64_t r = row[n];
+            if (n + AHEAD < length && row[n + AHEAD] >= 0 && row[n + AHEAD] < count) {
+                __builtin_prefetch(starts.data() + row[n + AHEAD]);
+            }
             require(r >= 0 && r < count, "a row that there is not");
             const std::int64_t first = starts.data()[r], last = starts.data()[r + 1];
-            require(first >= 0 && last <= (std::int64_t)columns.shape(0), "damaged starts of rows");
-            std::int64_t proper = 0;
-            for (std::int64_t e = first; e < last; ++e) {
-                const std::int64_t column = columns.data()[e];
-                require(column >= 0 && column < known, "an id for each column");
-                proper += column != r;
+            require(first >= 0 && last >= first && last <= entries, "damaged starts of rows");
+            std::int64_t proper = last - first;
+            if (shared) {
+                for (std::int64_t e = first; e < last; ++e) proper -= columns.data()[e] == r;
+            } else if (draws && proper) {
+                const std::int64_t end = first + order.data()[last - 1];
+                require(end >= first && end < last, "a place outside its row");
+                proper -= columns.data()[end] == r;
             }
             if (fanout < 0 || proper <= fanout) {
-                for (std::int64_t e = first; e < last; ++e) place.push_back(e);
-                row.resize(place.size(), r);
-                factor.resize(place.size(), 1.0);
-                continue;
-            }
-            const auto code_of = [&](std::int64_t e, std::uint64_t of_row) {
-                return mixed(of_row ^ (std::uint64_t)ids.data()[columns.data()[e]], base);
-            };
-            const std::size_t before = place.size();
-            if (shared) {
+                for (std::int64_t e = 0; e < last - first; ++e) keep({r, first, e, 1.0, false});
+            } else if (shared) {
                 const std::uint64_t limit = limit_of((std::uint64_t)fanout, (std::uint64_t)proper);
                 for (std::int64_t e = first; e < last; ++e) {
-                    if (columns.data()[e] == r || code_of(e, 0) < limit) place.push_back(e);
-                }
-            } else {
-                const std::uint64_t of_row = mixed((std::uint64_t)ids.data()[r], base);
-                drawn.clear();
-                for (std::int64_t e = first; e < last; ++e) {
-                    const std::int64_t column = columns.data()[e];
-                    if (column == r) {
-                        place.push_back(e);
-                    } else {
-                        drawn.push_back({code_of(e, of_row), ids.data()[column], e});
+                    const std::int64_t c = columns.data()[e];
+                    require(c >= 0 && c < known, "an id for each column");
+                    if (c == r || mixed((std::uint64_t)id[c], base) < limit) {
+                        keep({r, first, e - first, (double)proper / (double)fanout, false});
                     }
                 }
-                std::nth_element(drawn.begin(), drawn.begin() + (fanout - 1), drawn.end());
-                for (std::int64_t i = 0; i < fanout; ++i) place.push_back(drawn[i].place);
-                std::sort(place.begin() + (std::ptrdiff_t)before, place.end());
+            } else {
+                const double factor = (double)proper / (double)fanout;
+                for (const std::int64_t k : drawing.of((std::uint64_t)id[r], proper, fanout, base)) {
+                    keep({r, first, k, factor, true});
+                }
+                if (proper < last - first) keep({r, first, proper, 1.0, true});
             }
-            const double more = (double)proper / (double)fanout;
-            for (std::size_t i = before; i < place.size(); ++i) {
-                factor.push_back(columns.data()[place[i]] == r ? 1.0 : more);
-            }
-            row.resize(place.size(), r);
+            begins.push_back((std::int64_t)(column.size() + chosen.size()));
+            if (chosen.size() >= GATHERED) read();
         }
+        read();
     }
     return nb::make_tuple(
-        owned(std::move(row)), owned(std::move(place)), owned(std::move(factor))
+        owned(std::move(begins)), owned(std::move(column)), owned(std::move(value))
     );
 }
 
-template <class I>
+// Columns that have no number yet: own ones as they first come, others increasing.
+nb::tuple without_number(
+    Flat<const std::int32_t> columns, Flat<std::int32_t> number, std::int64_t own
+) {
+    std::vector<std::int64_t> mine, others;
+    {
+        const nb::gil_scoped_release released;
+        const std::int64_t known = (std::int64_t)number.shape(0);
+        for (std::size_t n = 0; n < columns.shape(0); ++n) {
+            const std::int64_t c = columns.data()[n];
+            require(c >= 0 && c < known, "a number for each column");
+            if (number.data()[c] >= 0) continue;
+            number.data()[c] = 0;
+            (c < own ? mine : others).push_back(c);
+        }
+        for (const auto* found : {&mine, &others}) {
+            for (const std::int64_t c : *found) number.data()[c] = -1;
+        }
+        std::sort(others.begin(), others.end());
+    }
+    return nb::make_tuple(owned(std::move(mine)), owned(std::move(others)));
+}
+
+template <class I, class T>
 void bind(nb::module_& module) {
-    module.def("sample", &sample<I>, given("starts"), given("columns"), given("ids"),
-               given("rows"), "fanout"_a, "base"_a, "shared"_a);
+    module.def("sample", &sample<I, T>, given("starts"), given("columns"), given("values"),
+               given("order"), given("ids"), given("rows"), "fanout"_a, "base"_a, "shared"_a);
 }
 
 }  // namespace
 
 void bind_sampling(nb::module_& module) {
-    bind<std::int32_t>(module);
-    bind<std::int64_t>(module);
+    bind<std::int32_t, float>(module);
+    bind<std::int32_t, double>(module);
+    bind<std::int64_t, float>(module);
+    bind<std::int64_t, double>(module);
+    module.def("without_number", &without_number, given("columns"), given("number"), "own"_a);
 }
 
 }  // namespace gcnmpi

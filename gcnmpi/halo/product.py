@@ -11,6 +11,7 @@ library looked after in between: most libraries move long messages only inside c
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,12 +91,15 @@ class HaloProduct:
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._config = config
         self._phases, self._traffic = runtime.phases, runtime.traffic
-        self._add = kernel.sparse(addition_matrix(plan))
         self._exchanges: weakref.WeakSet[Exchange] = weakref.WeakSet()  # all that are in use
         # By width, for matrices without an exchange of their own: whose rows lie elsewhere, or are
         # copied.
         self._scratch: dict[int, Exchange] = {}
         self._whole: dict[int, Exchange] = {}
+
+    @functools.cached_property
+    def _add(self) -> Sparse:
+        return self._kernel.sparse(addition_matrix(self._plan))
 
     def expanding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
         """Own rows of a matrix over local columns, (nown, nown + nhalo); what packs, (nsend, nown).
@@ -103,14 +107,19 @@ class HaloProduct:
         Without ``packing`` the plan's rows are sent as they are.
         """
         nown, sparse = self._plan.nown, self._kernel.sparse
-        own = matrix[:, :nown] if self._plan.nhalo else matrix
         packed = None if packing is None else sparse(packing)
-        return Operand(self._chunked(own), sparse(matrix[:, nown:]), folds=False, packed=packed)
+        if not self._plan.nhalo:
+            nothing = sp.csr_array((matrix.shape[0], 0), dtype=matrix.dtype)
+            return Operand(self._chunked(matrix), sparse(nothing), folds=False, packed=packed)
+        own, halo = matrix[:, :nown], matrix[:, nown:]
+        return Operand(self._chunked(own), sparse(halo), folds=False, packed=packed)
 
     def folding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
         """The transpose of such a matrix."""
-        transposed, nown = sp.csr_array(matrix.T), self._plan.nown
-        own, halo = _rows(transposed, 0, nown), _rows(transposed, nown, transposed.shape[0])
+        own, nown = sp.csr_array(matrix.T), self._plan.nown
+        halo = _rows(own, nown, own.shape[0])
+        if self._plan.nhalo:
+            own = _rows(own, 0, nown)
         packed = self._add if packing is None else self._kernel.sparse(sp.csr_array(packing.T))
         return Operand(self._chunked(own), self._kernel.sparse(halo), folds=True, packed=packed)
 
@@ -251,6 +260,8 @@ class HaloProduct:
         return exchange
 
     def _chunked(self, matrix: sp.csr_array) -> list[tuple[slice, Sparse]]:
+        if self._chunks == 1:
+            return [(slice(0, matrix.shape[0]), self._kernel.sparse(matrix))]
         pieces = [slice_of(matrix.shape[0], i, self._chunks) for i in range(self._chunks)]
         return [(p, self._kernel.sparse(_rows(matrix, p.start, p.stop))) for p in pieces]
 

@@ -8,58 +8,99 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph.sampling import Sampler, segments
+from partition.graph.sampling import Sampler, pointers, segments
 
 try:
     import gcnmpi.kernels._native as _native
 except ImportError:  # the kernel "native" says why
     _native = None  # type: ignore[assignment]
 
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-def sampled_entries(
-    sampler: Sampler,
-    place: tuple[int, int, int],
-    matrix: sp.csr_array,
-    ids: np.ndarray,
-    rows: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The entries of some rows that a layer of a batch keeps.
+
+class Entries:
+    """A rank's rows of M, of which batches keep some.
 
     Parameters
     ----------
-    place : (epoch, batch, hop)
-        As :meth:`partition.graph.sampling.Sampler.entries` takes them.
     matrix : (own, own + halo) csr_array
         Own rows are its first columns.
     ids : (own + halo,) int64
         Global id of every column.
-    rows : (m,) int64
-        Some of its rows, increasing.
+    """
+
+    def __init__(self, matrix: sp.csr_array, ids: np.ndarray) -> None:
+        self.matrix, self.ids = matrix, ids
+        self._order = np.zeros(0, np.int32)
+
+    def kept(self, sampler: Sampler, place: tuple[int, int, int], rows: np.ndarray) -> Rows:
+        """The entries of some rows that a layer of a batch keeps.
+
+        Parameters
+        ----------
+        place : (epoch, batch, hop)
+            As :meth:`partition.graph.sampling.Sampler.entries` takes them.
+        rows : (m,) int64
+            Some rows, in any order.
+
+        Returns
+        -------
+        indptr : (m + 1,) int64
+        columns : (kept,) int32
+        values : (kept,) array
+            Of M, times what makes up for entries that are not kept.
+        """
+        rule = sampler.rule(*place)
+        if rule is None or _native is None:
+            return self.kept_in_numpy(sampler, place, rows)
+        matrix = self.matrix
+        if rule.fanout >= 0 and not rule.shared and not len(self._order):
+            self._order = _by_id(matrix, self.ids)
+        arrays = matrix.indptr, matrix.indices, matrix.data, self._order, self.ids, rows
+        return _native.sample(*arrays, rule.fanout, rule.base, rule.shared)
+
+    def kept_in_numpy(
+        self, sampler: Sampler, place: tuple[int, int, int], rows: np.ndarray
+    ) -> Rows:
+        """The same for any sampler; entries of a row may come in another order."""
+        matrix, ids = self.matrix, self.ids
+        entry, counts = segments(matrix.indptr, rows)
+        which = np.repeat(np.arange(len(rows)), counts)
+        kept, factor = sampler.entries(*place, ids[rows[which]], ids[matrix.indices[entry]])
+        values = (matrix.data[entry[kept]] * factor).astype(matrix.dtype, copy=False)
+        sizes = np.bincount(which[kept], minlength=len(rows))
+        return pointers(sizes), matrix.indices[entry[kept]].astype(np.int32), values
+
+
+def without_number(
+    columns: np.ndarray, number: np.ndarray, own: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Those of some columns whose number is below 0: own ones, then others, increasing.
+
+    Parameters
+    ----------
+    columns : int32 array
+        Each as often as it comes.
+    number : (known,) int32
+    own : int
+        Columns before that are own ones.
 
     Returns
     -------
-    row, entry : (kept,) int64
-        The row of each, and where it is in the matrix.
-    factor : (kept,) float64
-        By what its value is multiplied.
+    mine : integers
+        Each once; in an order that depends on ``columns`` only.
+    others : integers
+        Each once, increasing.
     """
-    rule = sampler.rule(*place)
-    if rule is not None and _native is not None:
-        starts, columns = matrix.indptr, matrix.indices
-        numbers = rule.fanout, rule.base, rule.shared
-        return _native.sample(starts, columns, ids, rows, *numbers)
-    return entries_in_numpy(sampler, place, matrix, ids, rows)
+    if _native is not None:
+        return _native.without_number(columns, number, own)
+    found = np.unique(columns[number[columns] < 0]).astype(np.int64)
+    return found[found < own], found[found >= own]
 
 
-def entries_in_numpy(
-    sampler: Sampler,
-    place: tuple[int, int, int],
-    matrix: sp.csr_array,
-    ids: np.ndarray,
-    rows: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The same for any sampler."""
-    entry, counts = segments(matrix.indptr, rows)
-    row = np.repeat(rows, counts)
-    kept, factor = sampler.entries(*place, ids[row], ids[matrix.indices[entry]])
-    return row[kept], entry[kept], factor
+def _by_id(matrix: sp.csr_array, ids: np.ndarray) -> np.ndarray:
+    """Places of the entries in their rows, by increasing id, that of the diagonal last: int32."""
+    sizes = np.diff(matrix.indptr)
+    rows = np.repeat(np.arange(len(sizes)), sizes)
+    order = np.lexsort((ids[matrix.indices], matrix.indices == rows, rows))
+    return (order - np.repeat(matrix.indptr[:-1], sizes)).astype(np.int32)

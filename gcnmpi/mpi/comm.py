@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import math
 import os
 import re
@@ -59,6 +60,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     gives exit code 2. Any other exception, and a UserError that one rank raises alone, takes the
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
+    gc.freeze()  # the objects of imported modules stay: they are not searched for garbage again
     comm = start()
     code = 1
     try:
@@ -225,18 +227,23 @@ def redistribute(
     """
     row_bytes = _SORTING_BYTES + max(_row_bytes(array) for array in arrays)
     step = max(1, int(max_bytes // row_bytes))
-    rounds = comm.allreduce(-(-len(destination) // step), MPI.MAX)
-    totals = np.bincount(destination, minlength=comm.size).astype(np.int64)
-    counts = np.empty_like(totals)
-    comm.Alltoall(totals, counts)
+    # What each rank is going to send, and in how many rounds: all of them take part in all.
+    totals = np.empty((comm.size, 2), np.int64)
+    totals[:, 0] = np.bincount(destination, minlength=comm.size)
+    totals[:, 1] = -(-len(destination) // step)
+    announced = np.empty_like(totals)
+    comm.Alltoall(totals, announced)
+    counts, rounds = np.ascontiguousarray(announced[:, 0]), int(announced[:, 1].max())
     received = [np.empty((counts.sum(), *array.shape[1:]), array.dtype) for array in arrays]
     place = np.concatenate(([0], np.cumsum(counts)[:-1]))
     for number in range(rounds):
         piece = slice(number * step, (number + 1) * step)
         order = np.argsort(destination[piece], kind="stable")
         send_counts = np.bincount(destination[piece], minlength=comm.size).astype(np.int64)
-        recv_counts = np.empty_like(send_counts)
-        comm.Alltoall(send_counts, recv_counts)
+        recv_counts = counts
+        if rounds > 1:
+            recv_counts = np.empty_like(send_counts)
+            comm.Alltoall(send_counts, recv_counts)
         send_places = np.cumsum(send_counts) - send_counts
         for array, target in zip(arrays, received, strict=True):
             with row_type(array) as row:

@@ -32,8 +32,8 @@ class Binding:
     program : Program
     seed : int
         Of dropout.
-    n : int
-        Vertices of the graph.
+    rows : callable
+        How many rows a matrix at a place has on all ranks.
     parameters, gradients : mapping of str to array
         Views by name; pieces of weights that the scheme cuts.
     matrices : mapping of int to Matrix
@@ -52,7 +52,7 @@ class Binding:
         kernel: Kernel,
         program: Program,
         seed: int,
-        n: int,
+        rows: Callable[[Place], int],
         parameters: Mapping[str, Array],
         gradients: Mapping[str, Array],
         matrices: Mapping[int, Matrix],
@@ -61,7 +61,7 @@ class Binding:
         sparse: Mapping[int, SparseInput] | None = None,
     ) -> None:
         self.scheme, self.kernel, self.program, self.seed = scheme, kernel, program, seed
-        self.n, self.once, self.sparse = n, once, sparse or {}
+        self.once, self.sparse, self._rows = once, sparse or {}, rows
         self.parameters, self.gradients = parameters, gradients
         self._matrices, self._kept = matrices, kept
 
@@ -91,6 +91,10 @@ class Binding:
     def place(self, step: Step) -> Place:
         """Where an operator's value is."""
         return self.program.values[step.number].place
+
+    def rows(self, step: Step) -> int:
+        """Rows of an operator's value on all ranks."""
+        return self._rows(self.place(step))
 
     def block(self, step: Step) -> Block:
         """This rank's piece of an operator's value."""

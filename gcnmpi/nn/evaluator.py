@@ -66,7 +66,8 @@ def evaluate(
             live[step.writes] = live[moment.over].at(value.place)
         else:
             live[step.writes] = scheme.empty(value.place, value.width, moment.gathered)
-        binding = Binding(scheme, kernel, program, 0, n, parameters, {}, live, {}, True, sparse)
+        facts = scheme, kernel, program, 0, lambda place: n
+        binding = Binding(*facts, parameters, {}, live, {}, True, sparse)
         INSTRUCTIONS[step.name].bind(binding, step)(0)
         del binding
         scheme.release()

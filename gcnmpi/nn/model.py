@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,8 @@ class Passes:
         The scheme says which rows they are.
     seed : int
         Of dropout.
-    n : int
-        Rows on all ranks.
+    rows : callable
+        How many rows a matrix at a place has on all ranks.
     features : array or SparseInput
         As for :class:`Model`.
     parameters, gradients : Parameters
@@ -51,7 +51,7 @@ class Passes:
         kernel: Kernel,
         program: Program,
         seed: int,
-        n: int,
+        rows: Callable[[Place], int],
         features: Array | SparseInput,
         parameters: Parameters,
         gradients: Parameters,
@@ -76,7 +76,7 @@ class Passes:
         def binding(numbers: Mapping[int, int]) -> Binding:
             places = {value: program.values[value].place for value in numbers}
             matrices = constants | {v: memory[b].at(places[v]) for v, b in numbers.items()}
-            facts = scheme, kernel, program, seed, n
+            facts = scheme, kernel, program, seed, rows
             return Binding(*facts, parameters, gradients, matrices, kept, sparse=sparse)
 
         if "training" in kinds:
@@ -164,7 +164,7 @@ class Model:
             kernel.copy(features, self.parameters[FEATURES])
         views = self.parameters, self.gradients
         self._passes = Passes(
-            scheme, kernel, program, config.train.seed, n, features, *views, kinds
+            scheme, kernel, program, config.train.seed, lambda place: n, features, *views, kinds
         )
 
     @property
@@ -322,7 +322,7 @@ def _constant(
         kernel.copy(found[step.reads[0]].array, x.array)
         matrices[step.reads[0]] = x
     matrices[step.writes] = scheme.empty(after.place, after.width, after.exchanged)
-    binding = Binding(scheme, kernel, program, 0, 0, {}, {}, matrices, {})
+    binding = Binding(scheme, kernel, program, 0, lambda place: 0, {}, {}, matrices, {})
     INSTRUCTIONS[step.name].bind(binding, step)(0)
     if gathers:
         scheme.release()

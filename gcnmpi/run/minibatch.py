@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import load_parts
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import agreed
+from gcnmpi.nn.compile.on_scheme import batch_program
 from gcnmpi.nn.instructions import products
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.sparse_input import SparseInput
@@ -22,7 +23,7 @@ from gcnmpi.nn.tasks.interface import Loss, Made, Targets
 from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
-from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter
+from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
 from partition.errors import UserError
 from partition.graph.store import read_partition
 
@@ -35,8 +36,8 @@ class _Facts:
     ----------
     targets : Targets
         Labels of its rows, and those that train.
-    rows : int
-        Its rows on all ranks.
+    rows : sequence of int
+        Its rows on all ranks, as :attr:`Batch.counts` has those of one.
     share : float
         Its share in the loss of the epoch; 0: nothing in it trains.
     interrupted : bool
@@ -44,7 +45,7 @@ class _Facts:
     """
 
     targets: Targets
-    rows: int
+    rows: Sequence[int]
     share: float
     interrupted: bool
 
@@ -71,18 +72,25 @@ class BatchStep(BaseStep):
         self._features = load_features(problem)
         super().__init__(problem, self._features, ("evaluation",))
         comm, config = problem.comm, problem.config
-        self._laid, self._depth = _laid(problem), problem.program.depth
+        self._laid = _laid(problem)
         self._runtime = Runtime(comm, problem.kernel, problem.phases, problem.traffic)
         index, seeds = _numbered(problem, self.targets.masks["train"])
         clusters = _clusters(problem)
         with agreed(comm):
             n = problem.stored.manifest.n
             self.sampler = sampler_of(config.train, n, seeds, clusters)
-            _check(problem, self.sampler.fanouts, self._depth)
+            sparse = bool(problem.program.sparse)
+            self._program = (
+                batch_program(problem.network, config, sparse)
+                if self.sampler.layered
+                else problem.program
+            )
+            _check(problem, self.sampler.fanouts, self._program.depth)
         # What the sampler decides on: seeds by their number among all seeds, or all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
         max_bytes = config.loading.max_buffer_mb * 2**20
-        self._cutter = Cutter(comm, self._laid, self._depth, max_bytes)
+        self._cutter = Cutter(comm, self._laid, self._program.depth, max_bytes)
+        self._memory, self._rows = Memory(problem.kernel), Memory(problem.kernel)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
         # The batch of each own row in an epoch; −1: in none of them.
@@ -135,16 +143,17 @@ class BatchStep(BaseStep):
     def _batch(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
         """One update; returns the loss of the batch."""
         problem, model, kernel = self._problem, self.model, self._problem.kernel
-        vertices, program = self._laid.plan.own[drawn.rows], problem.program
+        program, features = self._program, self._features_of(drawn)
         scheme = BatchScheme(
-            self._runtime, problem.config, self._laid.facts, vertices, drawn.layers,
-            self._depth, program.needs_halo,
+            self._runtime, problem.config, self._laid.facts, self._laid.plan.own, drawn,
+            self._memory, program.needs_halo,
         )  # fmt: skip
         passes = Passes(
-            scheme, kernel, program, problem.config.train.seed, facts.rows,
-            self._features_of(drawn), model.parameters, model.gradients, ("training",),
+            scheme, kernel, program, problem.config.train.seed,
+            lambda place: facts.rows[drawn.number(place.layer)],
+            features, model.parameters, model.gradients, ("training",),
         )  # fmt: skip
-        options, layer = problem.config.task, model.place.layer
+        options, layer = problem.config.task, program.place.layer
         made = Made(scheme, kernel, layer, model.widths[-1], facts.targets, options)
         found: Loss = task_of(problem.config).loss(made)
         logits = passes.forward(number)
@@ -154,7 +163,11 @@ class BatchStep(BaseStep):
         flat = model.gradients.flat
         loss = self._sum(loss, flat[model.gradients.shared])
         self._update(flat, lr)
-        steps = products(program, (*program.forward, *program.backward), lambda _: len(vertices))
+        steps = products(
+            program,
+            (*program.forward, *program.backward),
+            lambda place: drawn.counts[drawn.number(place.layer)],
+        )
         for product in (*steps, *found.products()):
             self._predicted += scheme.volume(*product)
         return loss
@@ -162,14 +175,13 @@ class BatchStep(BaseStep):
     def _facts_of(self, drawn: Batch, batch: int, interrupt: bool) -> _Facts:
         """What ranks agree on, in one reduction."""
         problem, targets, sampler = self._problem, self.targets, self.sampler
-        labels, mask = targets.labels[drawn.rows], targets.masks["train"][drawn.rows]
-        if sampler.layered:
-            mask = mask & (self._of_epoch[1][drawn.rows] == batch)
+        seeds = drawn.rows[: drawn.counts[0]]
+        labels, mask = targets.labels[seeds], targets.masks["train"][seeds]
         known = np.count_nonzero(mask) if labels.ndim == 1 else np.sum(~np.isnan(labels[mask]))
-        counts = np.array([len(drawn.rows), known, interrupt], np.float64)
+        counts = np.array([known, interrupt, *drawn.counts], np.float64)
         with problem.phases("wait"):
             problem.scheme.reduce(counts)
-        rows, known, interrupted = int(counts[0]), int(counts[1]), counts[2] > 0
+        known, interrupted, rows = int(counts[0]), counts[1] > 0, counts[2:].astype(int).tolist()
         # Of vertices, divided by the expected number of labels, the gradient has no bias.
         share = sampler.count(batch) / sampler.n
         divisor, every = share * targets.counts["train"], targets.counts["train"]
@@ -182,7 +194,8 @@ class BatchStep(BaseStep):
         features, kernel = self._features, self._problem.kernel
         if isinstance(features, SparseInput):
             return features.rows(drawn.rows)
-        some = kernel.empty(len(drawn.rows), features.shape[1])
+        self._rows.rewind()
+        some = self._rows.take(len(drawn.rows), features.shape[1])
         kernel.take_rows(features, drawn.rows, some)
         return some
 

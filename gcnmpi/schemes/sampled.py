@@ -9,7 +9,7 @@ backwards, since a sampled matrix is not symmetric.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,11 +20,11 @@ from gcnmpi.core.config import Config
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan, plan_of
-from gcnmpi.halo.product import HaloProduct
+from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array
-from gcnmpi.kernels.sampling import sampled_entries
+from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.sampling import Entries, without_number
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
@@ -32,7 +32,7 @@ from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.schemes.forecast import EXCHANGES, Facts
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.whole_rows import WholeRows
-from partition.graph.sampling import Sampler, pointers
+from partition.graph.sampling import Sampler
 
 TRANSPORT = "isend"  # a batch's messages are sent a few times: none are prepared
 
@@ -44,9 +44,8 @@ class Layer:
     Attributes
     ----------
     plan : Plan
-    matrix : (rows, rows + halo) csr_array
-        Over the batch's own rows and those that come from others; empty in rows that the layer
-        does not compute.
+    matrix : (rows that it computes, rows that it reads + halo) csr_array
+        Over the batch's own rows and those that come from others.
     """
 
     plan: Plan
@@ -60,13 +59,27 @@ class Batch:
     Attributes
     ----------
     rows : (rows,) integers
-        Its rows among the rank's own, by local number, increasing.
+        Its rows among the rank's own, by local number: seeds first, then what each layer reads
+        and those before it do not; increasing within these.
+    counts : sequence of int
+        How many of them are seeds; how many these and what the layer of the seeds reads; and so
+        on. One number, where all layers have the same rows.
     layers : sequence of Layer
         That of the seeds first; one, where all layers share it.
     """
 
     rows: np.ndarray
+    counts: Sequence[int]
     layers: Sequence[Layer]
+
+    def number(self, layer: int) -> int:
+        """Which of ``counts`` that of the rows of Hᵏ is, for k = ``layer``."""
+        return max(0, len(self.counts) - 1 - layer)
+
+    @property
+    def layered(self) -> bool:
+        """Whether each layer has rows of its own."""
+        return len(self.counts) > 1
 
 
 class Cutter:
@@ -85,13 +98,15 @@ class Cutter:
 
     def __init__(self, comm: Comm, laid: Laid, hops: int, max_bytes: float) -> None:
         plan = laid.plan
-        self._comm, self._plan, self._matrix = comm, plan, laid.forward
-        self._hops, self._max_bytes = hops, max_bytes
-        self._ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
+        self._comm, self._plan, self._hops, self._max_bytes = comm, plan, hops, max_bytes
+        ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
+        self._entries = Entries(laid.forward, ids)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
         # The number of each row of the halo where it is owned, in the order of the halo.
         peers = np.repeat(plan.send_peers, np.diff(plan.send_offsets))
         (self._there,), _ = redistribute(comm, peers, [plan.send_rows], max_bytes)
+        # Of own rows and halo, the place in the batch that is being cut; −1: in none.
+        self._number = np.full(plan.nown + plan.nhalo, -1, np.int32)
 
     def cut(self, sampler: Sampler, members: np.ndarray, epoch: int, batch: int) -> Batch:
         """A batch, in which all ranks take part.
@@ -101,37 +116,58 @@ class Cutter:
         members : (nown,) bool
             Own rows that are in it to begin with: its seeds, or all that are in it.
         """
-        nown, matrix, ids = self._plan.nown, self._matrix, self._ids
-        reached, found = members.copy(), []
+        nown, ids, number = self._plan.nown, self._entries.ids, self._number
+        rows = np.flatnonzero(members)
+        number[rows] = np.arange(len(rows))
+        counts, layers = [len(rows)], []
         for hop in range(self._hops if sampler.layered else 1):
-            frontier = np.flatnonzero(reached)
-            at = epoch, batch, hop
-            row, entry, factor = sampled_entries(sampler, at, matrix, ids, frontier)
-            column = matrix.indices[entry]
-            values = (matrix.data[entry] * factor).astype(matrix.dtype)
-            outside = column >= nown
-            halo = np.unique(column[outside]) - nown
-            (asked,), counts = redistribute(
+            at, computed = (epoch, batch, hop), len(rows)
+            starts, columns, values = self._entries.kept(sampler, at, rows)
+            new, halo = without_number(columns, number, nown)
+            halo -= nown
+            (asked,), received = redistribute(
                 self._comm, self._owners[halo], [self._there[halo]], self._max_bytes
             )
-            reached[column[~outside]] = True
-            reached[asked] = True
-            found.append((row, column, values, halo, asked, counts))
-        rows = np.flatnonzero(reached)
-        number = np.empty(nown + self._plan.nhalo, np.int32)
-        number[rows] = np.arange(len(rows))
-        layers = []
-        for row, column, values, halo, asked, counts in found:
+            if sampler.layered:
+                number[new] = np.arange(len(rows), len(rows) + len(new))
+                rows = np.concatenate((rows, new))
+                new = np.unique(asked[number[asked] < 0])
+                number[new] = np.arange(len(rows), len(rows) + len(new))
+                rows = np.concatenate((rows, new))
+                counts.append(len(rows))
             number[nown + halo] = np.arange(len(rows), len(rows) + len(halo))
-            sizes = np.bincount(number[row], minlength=len(rows))
-            shape = len(rows), len(rows) + len(halo)
-            cut = sp.csr_array((values, number[column], pointers(sizes)), shape=shape)
+            shape = computed, len(rows) + len(halo)
+            cut = sp.csr_array((values, number[columns], starts), shape=shape)
             plan = plan_of(
                 ids[rows], ids[nown + halo], self._owners[halo],
-                number[asked].astype(np.int64), counts,
+                number[asked].astype(np.int64), received,
             )  # fmt: skip
             layers.append(Layer(plan, cut))
-        return Batch(rows, layers)
+            number[nown + halo] = -1
+        number[rows] = -1
+        return Batch(rows, counts, layers)
+
+
+class Memory:
+    """Memory for the matrices of a batch, which the next one uses again; it grows as needed."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel, self._pieces, self._taken = kernel, list[Array](), 0
+
+    def rewind(self) -> None:
+        """What was taken is free."""
+        self._taken = 0
+
+    def take(self, rows: int, width: int) -> Array:
+        """A matrix; what it holds is of no meaning."""
+        if self._taken == len(self._pieces):
+            self._pieces.append(self._kernel.empty(0, 1))
+        needed = rows * width
+        if len(self._pieces[self._taken]) < needed:
+            self._pieces[self._taken] = self._kernel.empty(needed + needed // 4, 1)
+        piece = self._pieces[self._taken][:needed].reshape(rows, width)
+        self._taken += 1
+        return piece
 
 
 class BatchScheme(WholeRows):
@@ -141,8 +177,10 @@ class BatchScheme(WholeRows):
     ----------
     facts : Facts
         Of the graph it is cut from.
-    depth : int
-        Layers of products with M.
+    own : (nown,) integers
+        Global ids of the rank's rows.
+    memory : Memory
+        That of the batch before, which ends with this one.
     gives_rows : bool
         Whether the network looks at whole rows of neighbours, which all layers must share.
     """
@@ -154,38 +192,47 @@ class BatchScheme(WholeRows):
         runtime: Runtime,
         config: Config,
         facts: Facts,
-        vertices: np.ndarray,
-        layers: Sequence[Layer],
-        depth: int,
+        own: np.ndarray,
+        batch: Batch,
+        memory: Memory,
         gives_rows: bool,
     ) -> None:
         super().__init__(runtime)
         scheme = dataclasses.replace(config.scheme, transport=TRANSPORT)
         config = dataclasses.replace(config, scheme=scheme)
-        self._vertices, self._facts, self._depth = vertices, facts, depth
+        self._vertices, self._facts, self._batch = own[batch.rows], facts, batch
+        self._memory, layers = memory, batch.layers
+        memory.rewind()
         self._plans = [layer.plan for layer in layers]
         self._products = [HaloProduct(runtime, plan, config, lasts=False) for plan in self._plans]
-        self._operands = [
-            product.both(layer.matrix, None)
-            for product, layer in zip(self._products, layers, strict=True)
-        ]
+        self._operands: dict[tuple[int, bool], Operand] = {}  # by layer and whether it is folded
         if gives_rows:
-            ids = np.concatenate((vertices, self._plans[0].halo))
+            ids = np.concatenate((self._vertices, self._plans[0].halo))
             self.halo = ExchangedHalo(runtime, self._products[0], layers[0].matrix, ids)
 
     def describe(self) -> dict[str, Any]:
         """Nothing was chosen."""
         return {"name": self.name}
 
+    def layout(self, place: Place) -> Hashable:
+        """One for each layer."""
+        return place.layer if self._batch.layered else None
+
     def block(self, place: Place, width: int) -> Block:
-        """The batch's own rows, all columns, in every layer."""
-        return Block(self._vertices, slice(0, width))
+        """The batch's own rows that the layer has, all columns."""
+        return Block(self._vertices[: self._count(place)], slice(0, width))
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; with space for those of others where all layers need the same."""
-        if exchanged and len(self._products) == 1:
+        if exchanged and not self._batch.layered:
             return (self.halo or self._products[0]).empty(place, width)
-        return Matrix(place, self._kernel.empty(len(self._vertices), width))
+        return Matrix(place, self._memory.take(self._count(place), width))
+
+    def move(self, x: Matrix, out: Matrix, width: int) -> None:
+        """Rows that both have: the first ones. Others become 0, in the gradient of such a move."""
+        rows = min(len(x.array), len(out.array))
+        self._kernel.copy(x.array[:rows], out.array[:rows])
+        out.array[rows:] = 0
 
     def release(self) -> None:
         """Free what was kept for a product that is made once."""
@@ -197,12 +244,12 @@ class BatchScheme(WholeRows):
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product with the layer's matrix."""
         layer = self._layer(k)
-        self._products[layer].multiply(self._operands[layer][0], x, out, epilogue)
+        self._products[layer].multiply(self._operand(layer, False), x, out, epilogue)
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product with its transpose."""
         layer = self._layer(k)
-        self._products[layer].multiply(self._operands[layer][1], x, out, epilogue)
+        self._products[layer].multiply(self._operand(layer, True), x, out, epilogue)
 
     def load(self, place: Place, array: Readable) -> np.ndarray:
         """Not offered: a batch takes rows of what its ranks have loaded."""
@@ -223,4 +270,14 @@ class BatchScheme(WholeRows):
 
     def _layer(self, k: int) -> int:
         """Which of the layers belongs to the scheme's layer k, from 1."""
-        return self._depth - k if len(self._products) > 1 else 0
+        return len(self._products) - k if self._batch.layered else 0
+
+    def _operand(self, layer: int, folds: bool) -> Operand:
+        if (layer, folds) not in self._operands:
+            product = self._products[layer]
+            make = product.folding if folds else product.expanding
+            self._operands[layer, folds] = make(self._batch.layers[layer].matrix)
+        return self._operands[layer, folds]
+
+    def _count(self, place: Place) -> int:
+        return self._batch.counts[self._batch.number(place.layer)]

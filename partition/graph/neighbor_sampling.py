@@ -17,8 +17,10 @@ class NeighborSampler:
 
     The seeds are a batch of :class:`VertexSampler`. Layer by layer, starting with the last of
     the network, each row of the frontier keeps its diagonal entry and at most ``fanouts[h]`` of its
-    other entries of M, those with the smallest hash of (seed, epoch, batch, h, row, column); what
-    it reads joins the frontier of the layer before (Hamilton et al. 2017).
+    other entries of M; what it reads joins the frontier of the layer before (Hamilton et al. 2017).
+    Of d entries in the order of their columns, f are drawn without replacement as Floyd does it
+    (Bentley and Floyd 1987): for j = d − f … d − 1, one of 0 … j, a hash of (seed, epoch, batch, h,
+    row, j), and j itself if that is taken. So the work grows with f, not with d.
 
     Attributes
     ----------
@@ -73,19 +75,17 @@ class NeighborSampler:
         fanout = self.fanouts[hop]
         if fanout < 0:
             return np.ones(len(row), bool)
+        kept = np.ones(len(row), bool)
         proper = np.flatnonzero(row != column)
-        everything = len(row)
-        row, column = row[proper], column[proper]
-        sizes = run_lengths(row)
-        long = np.repeat(sizes > fanout, sizes)
-        row, column, sizes = row[long], column[long], sizes[sizes > fanout]
+        sizes = run_lengths(row[proper])
+        proper = proper[np.repeat(sizes > fanout, sizes)]
+        sizes = sizes[sizes > fanout]
+        starts = np.cumsum(sizes) - sizes
+        which = np.repeat(np.arange(len(sizes)), sizes)
         base = key(self.seed, epoch, batch, hop)
-        first = row[np.cumsum(sizes) - sizes]
-        code = mixed(np.repeat(mixed(first, base), sizes) ^ column.astype(np.uint64), base)
-        chosen = np.ones(len(proper), bool)
-        chosen[long] = _smallest(code, row, column, sizes, fanout)
-        kept = np.ones(everything, bool)
-        kept[proper] = chosen
+        drawn = starts[:, np.newaxis] + _drawn(row[proper[starts]], sizes, fanout, base)
+        kept[proper] = False
+        kept[proper[np.lexsort((column[proper], which))[drawn]]] = True
         return kept
 
     def entries(
@@ -194,25 +194,15 @@ class LaborSampler(NeighborSampler):
         return kept
 
 
-def _smallest(
-    code: np.ndarray, row: np.ndarray, column: np.ndarray, sizes: np.ndarray, count: int
-) -> np.ndarray:
-    """Which entries have one of the ``count`` smallest codes of their row (of more entries)."""
-    if not len(code):
-        return np.zeros(0, bool)
-    # Of a long row sort only what is below a code that some more than ``count`` entries are below;
-    # where fewer than ``count`` turn out to be, sort all of the row.
-    share = np.minimum((count + 4 * count**0.5 + 4) / sizes, 1.0 - 2**-11)
-    few = code < np.repeat((share * 2.0**64).astype(np.uint64), sizes)
-    starts = np.cumsum(sizes) - sizes
-    scarce = np.add.reduceat(few, starts, dtype=np.int64) < count
-    if scarce.any():
-        few |= np.repeat(scarce, sizes)
-
-    entry = np.flatnonzero(few)
-    entry = entry[np.lexsort((column[entry], code[entry], np.searchsorted(starts, entry, "right")))]
-    lengths = run_lengths(row[entry])
-    rank = np.arange(len(entry)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    smallest = np.zeros(len(code), bool)
-    smallest[entry[rank < count]] = True
-    return smallest
+def _drawn(rows: np.ndarray, sizes: np.ndarray, count: int, base: int) -> np.ndarray:
+    """``count`` different numbers below the size of each row, which is larger: (rows, count)."""
+    of_row = mixed(rows, base)
+    found = np.empty((len(rows), count), np.int64)
+    for i in range(count):
+        last = sizes - count + i
+        # The upper half of a hash, as a fraction of 2^32, times how many there are.
+        half = mixed(of_row ^ last.astype(np.uint64), base) >> np.uint64(32)
+        drawn = ((half * (last + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+        taken = (found[:, :i] == drawn[:, np.newaxis]).any(axis=1)
+        found[:, i] = np.where(taken, last, drawn)
+    return found

@@ -64,8 +64,8 @@ class Rule:
     base : int
         Key of the hashes.
     shared : bool
-        Whether an entry's hash is that of its column, compared with the share that is to be kept,
-        and not that of row and column, of which the smallest are kept.
+        Whether an entry is kept if the hash of its column is below the share that is to be kept,
+        and not by draws for the row.
     """
 
     fanout: int

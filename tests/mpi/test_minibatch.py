@@ -10,6 +10,7 @@ import math
 
 import numpy as np
 import pytest
+from networks import settings_of
 from words import latest
 
 from partition.reporting.simulate import simulate
@@ -31,6 +32,11 @@ WHOLE_ROWS = {
     "sage-max": ("model.name=sage", "model.aggregation=max", "model.hidden=5"),
 }
 # All neighbours of all seeds, and all vertices: what is computed is the full batch.
+# Of networks that are built in other ways, the layers in which a product with M comes.
+DEPTHS = {
+    "gcn-none": 1, "gcnii": 3, "appnp": 3, "sign": 2, "gcn-jk-sum": 2, "gcn-jk-cat": 2,
+    "gcn-jk-max": 2, "gcn-linear": 2, "sage-sum": 2, "gin-eps": 2,
+}  # fmt: skip
 WHOLE = ("full", "vertex,100%", "cluster,uneven-12,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
 
 
@@ -49,6 +55,10 @@ def cases():
         found[f"whole {sampler}"] = (*NETWORKS["gcn"], f"train.batches={sampler}")
     for sampler in ("", *WHOLE[:3]):
         found[f"gat whole {sampler}"] = (*WHOLE_ROWS["gat"], f"train.batches={sampler}")
+    for network, depth in DEPTHS.items():
+        seeds = "train.batches=neighbor,100%" + ",-1" * depth
+        found[f"{network} full"] = tuple(settings_of(network))
+        found[f"{network} seeds"] = (*settings_of(network), seeds)
     return found
 
 
@@ -98,6 +108,14 @@ def test_batches_of_everything_are_full_batches(results, nranks):
         for sampler in WHOLE[1:] if not network else WHOLE[1:3]:
             losses = found[f"{network}whole {sampler}"]["losses"]
             np.testing.assert_allclose(losses, full, rtol=1e-10)
+
+
+@pytest.mark.parametrize("network", DEPTHS)
+@pytest.mark.parametrize("nranks", RANKS)
+def test_rows_that_no_later_layer_reads_are_left_out_of_every_network(results, nranks, network):
+    found = results(nranks)
+    full, seeds = (found[f"{network} {kind}"]["losses"] for kind in ("full", "seeds"))
+    np.testing.assert_allclose(seeds, full, rtol=1e-10)
 
 
 @pytest.mark.parametrize("sampler", ["vertex,13", "neighbor,6,3,2", "labor,6,3,2"])

@@ -24,25 +24,50 @@ def test_entries_and_factors_are_those_of_numpy(name, fanout, dtype):
     matrix.indices, matrix.indptr = matrix.indices.astype(dtype), matrix.indptr.astype(dtype)
     sampler = make_sampler(name, n, 20, 3, (fanout,))
     rows = np.flatnonzero(np.random.default_rng(2).random(own) < 0.7)
+    entries = sampling.Entries(matrix, order.astype(np.int64))
     for place in ((1, 0, 0), (2, 7, 0)):
-        given = sampler, place, matrix, order.astype(np.int64), rows
-        found, expected = sampling.sampled_entries(*given), sampling.entries_in_numpy(*given)
-        for one, other in zip(found, expected, strict=True):
-            np.testing.assert_array_equal(one, other)
-        assert len(found[0]) > len(rows)
-        assert (fanout < 0 or fanout == 40) or len(found[0]) < matrix.nnz
+        found, expected = (
+            sp.csr_array((kept[2], kept[1], kept[0]), shape=(len(rows), n))
+            for kept in (
+                entries.kept(sampler, place, rows),
+                entries.kept_in_numpy(sampler, place, rows),
+            )
+        )
+        for one in (found, expected):
+            one.sort_indices()
+        np.testing.assert_array_equal(found.indptr, expected.indptr)
+        np.testing.assert_array_equal(found.indices, expected.indices)
+        np.testing.assert_array_equal(found.data, expected.data)
+        assert found.nnz > len(rows)
+        assert (fanout < 0 or fanout == 40) or found.nnz < matrix.nnz
+
+
+def test_columns_without_a_number(monkeypatch):
+    columns = np.array([5, 2, 7, 2, 9, 0, 5, 8], np.int32)
+    number = np.array([-1, -1, -1, 4, -1, -1, -1, 0, -1, -1], np.int32)
+    mine, others = sampling.without_number(columns, number, 6)
+    assert (mine.tolist(), others.tolist()) == ([5, 2, 0], [8, 9])
+    assert (number >= 0).sum() == 2
+    monkeypatch.setattr(sampling, "_native", None)
+    mine, others = sampling.without_number(columns, number, 6)
+    assert (sorted(mine.tolist()), others.tolist()) == ([0, 2, 5], [8, 9])
 
 
 def test_what_does_not_fit_is_refused():
     native = sampling._native
-    starts, columns = np.array([0, 2]), np.array([0, 5])
-    ids, rows = np.arange(3), np.array([0])
+    starts, columns, values = np.array([0, 2]), np.array([0, 5]), np.ones(2)
+    order, ids, rows = np.array([1, 0], np.int32), np.arange(3), np.array([0])
     for changed in (
-        (starts, columns, ids, rows),  # column 5 has no id
-        (starts, columns[:1], ids, rows),
-        (starts, columns % 3, ids, np.array([1])),
-        (starts, columns % 3, ids, np.array([-1])),
-        (starts[:0], columns, ids, rows),
+        (starts, columns, values, order, ids, rows),  # column 5 has no id
+        (starts, columns[:1], values[:1], order, ids, rows),
+        (starts, columns % 3, values, order, ids, np.array([1])),
+        (starts, columns % 3, values, order, ids, np.array([-1])),
+        (starts[:0], columns, values, order, ids, rows),
+        (starts, columns % 3, values[:1], order, ids, rows),
+        (starts, columns % 3, values, order[:1], ids, rows),
+        (starts, columns % 3, values, order + 2, ids, rows),
     ):
         with pytest.raises(ValueError, match=r"id|row"):
             native.sample(*changed, 1, 0, False)
+    with pytest.raises(ValueError, match="number"):
+        native.without_number(columns.astype(np.int32), np.full(2, -1, np.int32), 1)

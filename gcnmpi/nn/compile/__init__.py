@@ -17,7 +17,7 @@ from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, attach
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.gradient import differentiate, forward_step
-from gcnmpi.nn.compile.places import place
+from gcnmpi.nn.compile.places import narrow, place
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator
@@ -36,11 +36,14 @@ class Target:
         ``Scheme.layout``.
     whole_rows : bool
         Whether dense products are local.
+    narrows : bool
+        Whether an aggregate has fewer rows than what it is made of: those of a batch have.
     """
 
     orders: tuple[str, ...]
     layout: Callable[[Place], Hashable]
     whole_rows: bool = True
+    narrows: bool = False
 
 
 def compile_network(
@@ -85,12 +88,16 @@ def _compile(
         model = replace(model, cache_input=False)
     fixed = rewrite.constants(operators, model)
     wanted = rewrite.differentiated(operators, model, trains)
-    operators = rewrite.choose_orders(operators, fixed, wanted, model, target.orders, sparse)
+    options = model, target.orders, sparse, target.narrows
+    operators = rewrite.choose_orders(operators, fixed, wanted, *options)
     operators = rewrite.merge_finishes(operators, outputs)
     alive = rewrite.without_dead(operators, outputs[-1])
     operators, new = _renumbered(operators, alive)
     outputs = [new[i] for i in outputs if i in new]
-    operators, places, new = place(operators, target.layout)
+    if target.narrows:
+        operators, places, new = narrow(operators, sparse_values(operators) if sparse else ())
+    else:
+        operators, places, new = place(operators, target.layout)
     outputs = [new[i] for i in outputs]
     logits = outputs[-1]
     fixed = rewrite.constants(operators, model)

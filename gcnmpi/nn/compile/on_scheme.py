@@ -13,6 +13,18 @@ from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 
 
+def batch_program(network: Network, config: Config, sparse: bool) -> Program:
+    """The program of a network on batches whose layers have neighbours of their own.
+
+    Parameters
+    ----------
+    sparse : bool
+        As :func:`gcnmpi.nn.compile.compile_network` takes it.
+    """
+    target = Target(("combine", "aggregate"), lambda place: place.layer, narrows=True)
+    return compile_network(network, target, config.model, sparse=sparse)
+
+
 def program_on(
     network: Network, source: Source, config: Config, size: int, trains: bool = True
 ) -> tuple[Program, Demand]:

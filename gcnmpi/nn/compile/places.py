@@ -2,12 +2,13 @@
 
 Most schemes have one layout for all matrices. Where it rotates with the layers, a product leads
 from one place to the next: an aggregation from Hᵏ⁻¹ to M·Hᵏ⁻¹, a linear map from there to Hᵏ. What
-does not fit that is moved.
+does not fit that is moved. In a batch of sampled neighbours each aggregation has fewer rows than it
+reads: what all that follows needs no more of is left out as early as it can be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 
 from gcnmpi.layout.place import Place
@@ -83,6 +84,51 @@ def place(
     if logits != last:
         new[len(operators) - 1] = logits
     return found, places, new
+
+
+def narrow(
+    operators: Sequence[Operator], sparse: Collection[int]
+) -> tuple[list[Operator], list[Place], dict[int, int]]:
+    """The same where each aggregation has fewer rows than it reads, and H⁰ has all.
+
+    A value has the rows that its readers need: as an aggregate those of one layer less, else their
+    own. Where they differ, those that need fewer read them from a move of their own.
+
+    Parameters
+    ----------
+    sparse : collection of int
+        Operators whose values are sparse matrices: what is made of these has all rows.
+    """
+    layers = [0] * len(operators)  # relative to the last; an aggregate is one above what it reads
+    for number in reversed(range(len(operators))):
+        for i in operators[number].inputs:
+            layers[i] = min(layers[i], layers[number] - _gathers(operators[number]))
+    layers = [layer - min(layers) for layer in layers]
+    for number, operator in enumerate(operators):
+        if not set(sparse).isdisjoint(operator.inputs):
+            layers[number] = 0
+    found: list[Operator] = []
+    places: list[Place] = []
+    new: dict[int, int] = {}
+    moved: dict[tuple[int, int], int] = {}
+    for old, operator in enumerate(operators):
+        gathers = _gathers(operator)
+        read = layers[old] - gathers
+        inputs = []
+        for i in operator.inputs:
+            if layers[i] != read and (i, read) not in moved:
+                moved[i, read] = len(found)
+                found.append(Move((new[i],), operators[i].width, operators[i].layer))
+                places.append(Place(read))
+            inputs.append(new[i] if layers[i] == read else moved[i, read])
+        new[old] = len(found)
+        found.append(replace(operator, inputs=tuple(inputs)))
+        places.append(Place(layers[old], aggregated=gathers))
+    return found, places, new
+
+
+def _gathers(operator: Operator) -> bool:
+    return isinstance(operator, (Aggregate, *GATHERS))
 
 
 def _of_one_place(operator: Operator) -> bool:

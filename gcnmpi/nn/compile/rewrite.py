@@ -25,13 +25,14 @@ def choose_orders(
     model: ModelConfig,
     possible: tuple[str, ...],
     sparse: bool = False,
+    narrows: bool = False,
 ) -> list[Operator]:
     """M·(H·W) instead of (M·H)·W where it moves fewer columns in an epoch.
 
     Combining first exchanges d_out columns forward and backward; aggregating first d_in, and only
-    forward where the input has no gradient. What never changes is aggregated once, before. Without
-    gradients, what moves as much either way is aggregated first: the weight is then multiplied
-    where the aggregate is, in its memory.
+    forward where the input has no gradient. What never changes is aggregated once, before. What
+    moves as much either way is aggregated first without gradients, since the weight is then
+    multiplied where the aggregate is, in its memory; and where an aggregate has fewer rows.
 
     Parameters
     ----------
@@ -41,6 +42,8 @@ def choose_orders(
         ``orders`` of the scheme: "combine", "aggregate".
     sparse : bool
         Whether features are a sparse matrix, whose aggregate would be a dense one.
+    narrows : bool
+        Whether an aggregate has fewer rows than what it is made of.
 
     Raises
     ------
@@ -62,7 +65,7 @@ def choose_orders(
                 continue
             times, others = (1 + differentiated[i] for i in (aggregate.inputs[0], number))
             narrower = aggregate.width * times < others * linear.width
-            narrower |= others == 1 and aggregate.width == linear.width
+            narrower |= (others == 1 or narrows) and aggregate.width == linear.width
             order = model.order if model.order != "auto" else possible[0]
             if model.order == "auto" and len(possible) > 1:
                 order = "aggregate" if narrower else "combine"

@@ -114,7 +114,7 @@ def batch_norm(binding: Binding, step: Step) -> Run:
     operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
     assert isinstance(operator, BatchNorm)
     x, out, block = binding.read(step), binding.written(step), binding.block(step)
-    columns, width, n = block.columns, step.operator.width, binding.n
+    columns, width, n = block.columns, step.operator.width, binding.rows(step)
     weight, bias, mean, variance = (binding.parameters[name] for name in operator.parameters)
     kept = binding.kept(step, "moments", lambda: np.zeros((2, width)))
     mine = np.zeros((2, columns.stop - columns.start))
@@ -150,7 +150,7 @@ def batch_norm_backward(binding: Binding, step: Step) -> Run:
     operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
     assert isinstance(operator, BatchNorm)
     grad, x, out = binding.read(step), binding.read(step, 1), binding.written(step)
-    block, width, n = binding.block(step), step.operator.width, binding.n
+    block, width, n = binding.block(step), step.operator.width, binding.rows(step)
     columns, weight = block.columns, binding.parameters[operator.weight]
     of_weight, of_bias = binding.gradients[operator.weight], binding.gradients[operator.bias]
     kept = binding.kept(step, "moments", lambda: np.zeros((2, width)))
