@@ -29,6 +29,7 @@ from partition.records import make_room_for, map_npy
 
 _UPPER = 2.0
 _GUARDS = 2  # blocks of vectors beyond those that are wanted, which survive a restart
+_ROWS_AT_ONCE = 1 << 12
 _GROWTH = 5  # blocks that a basis grows by between restarts
 
 
@@ -152,21 +153,32 @@ class _Laplacian:
         centre, half = (_UPPER + low) / 2, (_UPPER - low) / 2
         sigma = half / (min(lowest, low - 1e-6) - centre)
         twice = 2 / sigma
-        before, now = x.copy(), self._combined(x, sigma / half, centre)
+        before, now = x, self._combined(x, sigma / half, centre)
         for _ in range(2, degree + 1):
             following = 1 / (twice - sigma)
-            after = self._combined(now, 2 * following / half, centre)
-            before *= sigma * following
-            after -= before
+            after = self._combined(now, 2 * following / half, centre, before, sigma * following)
             before, now, sigma = now, after, following
         return now
 
-    def _combined(self, x: np.ndarray, factor: float, shift: float) -> np.ndarray:
-        """factor · (L − shift)·x, in few passes over memory."""
+    def _combined(
+        self,
+        x: np.ndarray,
+        factor: float,
+        shift: float,
+        other: np.ndarray | None = None,
+        weight: float = 0.0,
+    ) -> np.ndarray:
+        """factor · (L − shift)·x − weight · other, some rows at a time, which stay in cache."""
         out = self._space.multiply(x).astype(np.float64, copy=False)
-        out *= -factor
-        out += x * (factor * (1.0 - shift))
-        out[self._isolated] = x[self._isolated] * (-factor * shift)
+        if len(self._isolated):
+            out[self._isolated] = x[self._isolated]
+        for start in range(0, len(out), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            some = out[rows]
+            some *= -factor
+            some += (factor * (1.0 - shift)) * x[rows]
+            if other is not None:
+                some -= weight * other[rows]
         return out
 
 

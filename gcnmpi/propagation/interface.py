@@ -79,8 +79,6 @@ class Method:
         Of products and result, unless the key ``dtype`` is given.
     suffixes : tuple of str
         Of the files that can be written.
-    transposed : callable
-        From the options to whether there are products with Mᵀ.
     rows : bool
         Whether whole rows of neighbours are looked at.
     """
@@ -91,7 +89,6 @@ class Method:
     check: Callable[[StoredGraph, Any], None] = lambda stored, options: None
     dtype: str = "float32"
     suffixes: tuple[str, ...] = RESULTS
-    transposed: Callable[[Any], bool] = lambda options: False
     rows: bool = False
 
 

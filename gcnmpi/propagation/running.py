@@ -37,7 +37,7 @@ class Products:
 
     Attributes
     ----------
-    name : {"aggregate", "aggregate_t", "expand"}
+    name : {"aggregate", "expand"}
     width : int
         Columns.
     times : int
@@ -170,14 +170,12 @@ def open_space(
         warnings.append(warning)
         scheme_config = dataclasses.replace(config.scheme, transport=transport)
         config = dataclasses.replace(config, scheme=scheme_config)
-    phases, traffic = Phases(), Traffic()
-    demand = Demand(
-        products=not method.rows, rows=method.rows, transposed=method.transposed(asked.options)
-    )
+    runtime = Runtime(comm, kernel, Phases(), Traffic())
+    demand = Demand(products=not method.rows, rows=method.rows, transposed=False)
     entry: Entry = SCHEMES.get(config.scheme.name)
-    scheme = entry.load(Runtime(comm, kernel, phases, traffic), source, config, demand)
+    scheme = entry.load(runtime, source, config, demand)
     return_freed_memory()
-    space = Space(comm, source, config, kernel, scheme, phases, traffic, tell)
+    space = Space(runtime, source, config, scheme, tell)
     tell(_heading(space, source, kernel.name, asked.name))
     return space, (*other_direction(source), *warnings)
 

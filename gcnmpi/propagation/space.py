@@ -11,14 +11,12 @@ from typing import TypeVar
 import numpy as np
 
 from gcnmpi.core.config import Config
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.interface import Kernel
 from gcnmpi.layout.loading import Readable, own_arcs
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed, redistribute, slice_of
+from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.mpi.comm import agreed, redistribute, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.run.problem import RowNormalised
 from gcnmpi.run.writing import Rows, write
@@ -38,6 +36,11 @@ class Space:
     Methods compute with NumPy on own rows; what is here is all that they need of other ranks, and
     is called by all of them together.
 
+    Parameters
+    ----------
+    tell : callable
+        Called with lines of progress.
+
     Attributes
     ----------
     n : int
@@ -56,27 +59,24 @@ class Space:
 
     def __init__(
         self,
-        comm: Comm,
+        runtime: Runtime,
         source: Source,
         config: Config,
-        kernel: Kernel,
         scheme: Scheme,
-        phases: Phases,
-        traffic: Traffic,
         tell: Callable[[str], None],
     ) -> None:
-        self.comm, self.stored, self.config = comm, source.stored, config
-        self.n, self.direction = source.stored.graph.n, source.direction
-        self.scheme, self._source = scheme, source
+        self.comm, self.stored, self.config = runtime.comm, source.stored, config
+        self.n, self.direction, self.scheme = source.stored.graph.n, source.direction, scheme
         self.vertices: np.ndarray = scheme.block(Place(0), 1).rows
         self.counted, self.dtype = scheme.summed, np.dtype(config.dtype)
         self.products: Counter[tuple[str, int]] = Counter()
-        self._kernel, self._phases, self._traffic, self._tell = kernel, phases, traffic, tell
+        self._kernel, self._tell = runtime.kernel, tell
+        self._phases, self._traffic = runtime.phases, runtime.traffic
         self._operands: dict[int, Matrix] = {}
         self._told, self._pause = 0.0, _PAUSE
 
-    def multiply(self, x: np.ndarray, transposed: bool = False) -> np.ndarray:
-        """M · x, or Mᵀ · x: own rows of it, in a new array.
+    def multiply(self, x: np.ndarray) -> np.ndarray:
+        """M · x: own rows of it, in a new array.
 
         Parameters
         ----------
@@ -88,10 +88,9 @@ class Space:
         operand = self._operand(width)
         self._kernel.copy(self._kernel.from_host(np.ascontiguousarray(columns)), operand.array)
         out = self._kernel.empty(*columns.shape)
-        product = "aggregate_t" if transposed else "aggregate"
         with self._traffic.during(PURPOSE, epoch=self.products.total() + 1):
-            getattr(self.scheme, product)(1, operand, out)
-        self.products[product, width] += 1
+            self.scheme.aggregate(1, operand, out)
+        self.products["aggregate", width] += 1
         return self._kernel.to_host(out).reshape(x.shape)
 
     def largest_neighbour(self, x: np.ndarray) -> np.ndarray:
