@@ -112,7 +112,8 @@ nb::tuple sample(
                     one.place = order.data()[one.first + one.place];
                     require(one.place >= 0, "a place outside its row");
                 }
-                require(one.first + one.place < starts.data()[one.row + 1], "a place outside its row");
+                const std::int64_t end = starts.data()[one.row + 1];
+                require(one.first + one.place < end, "a place outside its row");
                 __builtin_prefetch(columns.data() + one.first + one.place);
                 __builtin_prefetch(values.data() + one.first + one.place);
             }
@@ -160,7 +161,8 @@ nb::tuple sample(
                 }
             } else {
                 const double factor = (double)proper / (double)fanout;
-                for (const std::int64_t k : drawing.of((std::uint64_t)id[r], proper, fanout, base)) {
+                const auto& drawn = drawing.of((std::uint64_t)id[r], proper, fanout, base);
+                for (const std::int64_t k : drawn) {
                     keep({r, first, k, factor, true});
                 }
                 if (proper < last - first) keep({r, first, proper, 1.0, true});

@@ -13,6 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.kernels import resolve
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Ranked, Setting, Skipped
@@ -62,6 +63,8 @@ def print_plan(
         f"{facts['kernel']}, {config.dtype}"
     )
     print(_machine_line(machine, config))
+    if batches_of(config.train) is not None:
+        print(f"train.batches = {config.train.batches}: what follows is of full batches")
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("scheme", "partition"):
         table.add_column(title, overflow="fold")

@@ -14,7 +14,13 @@ from partition.models.graph import graph_model
 from partition.models.hypergraph import hypergraph_model
 from partition.models.medium_grain import medium_grain_model
 from partition.models.rows import row_model
-from partition.models.stochastic import MOST_BATCHES, THETA, settle, stochastic_model
+from partition.models.stochastic import (
+    MOST_BATCHES,
+    THETA,
+    settle,
+    share_of_vertices,
+    stochastic_model,
+)
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,9 @@ class Model:
         they left open; so they are recorded.
     exchange : {"rows", "mixed"}
         The exchange that the model's objective counts the rows of.
+    share : callable, optional
+        Of a model of mini-batches: ``share(n, options)`` → the probability that a vertex is in a
+        batch, whoever else is; None where that depends on the others.
     """
 
     build: Callable[..., Any]
@@ -43,6 +52,7 @@ class Model:
     options: Mapping[str, Option] = field(default_factory=dict)
     settle: Callable[..., dict[str, Any]] | None = None
     exchange: str = "rows"
+    share: Callable[[int, Mapping[str, Any]], float | None] | None = None
 
 
 MODELS = {
@@ -80,6 +90,7 @@ MODELS = {
             "batches": Option(0, "number of mini-batches; 0: computed from theta and delta"),
         },
         settle,
+        share=share_of_vertices,
     ),
 }  # fmt: skip
 

@@ -65,6 +65,14 @@ def hypergraph_model(graph: Graph, direction: str = "in") -> HypergraphModel:
     return HypergraphModel(row_sizes(graph, direction), full, pins)
 
 
+def connectivity(model: HypergraphModel, parts: np.ndarray, k: int) -> int:
+    """Σ cost·(λ − 1) over the nets, for k parts: what a partitioner makes small."""
+    net = np.repeat(np.arange(model.nets, dtype=np.int64), np.diff(model.indptr))
+    touched = np.unique(net * k + parts[model.pins]) // k
+    others = np.maximum(np.bincount(touched, minlength=model.nets) - 1, 0)
+    return int(others @ model.net_costs())
+
+
 def without_large_nets(model: HypergraphModel, limit: int) -> HypergraphModel:
     """The hypergraph without its nets of more than ``limit`` pins; its vertices stay."""
     sizes = np.diff(model.indptr)

@@ -27,6 +27,7 @@ from partition.graph.hashing import key, mixed
 from partition.graph.sampling import (
     MODEL,
     Pattern,
+    batch_size,
     make_sampler,
     pointers,
     segments,
@@ -109,6 +110,19 @@ def settle(
             )
         options = {**options, "theta": theta}
     return {**options, "batch": str(drawn.sampler.size), "batches": max(batches, 1)}
+
+
+def share_of_vertices(n: int, options: Mapping[str, Any]) -> float | None:
+    """The probability that a vertex is in a batch, given one that is; None if they come together.
+
+    Parameters
+    ----------
+    n : int
+        Vertices of the graph.
+    """
+    if options["sampler"] != "vertex":
+        return None
+    return max(1, batch_size(options["batch"], n) - 1) / max(1, n - 1)
 
 
 def stochastic_model(

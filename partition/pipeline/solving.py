@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 import traceback
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from partition.backends.catalogue import MODELS, all_options, describe, unknown_
 from partition.backends.process import run_apart
 from partition.errors import UserError
 from partition.graph.graph import Graph
+from partition.graph.hashing import key
 from partition.graph.metrics import exchange_matrix
 from partition.mapping.hierarchy import partition_nodes_first
 from partition.mapping.placement import map_to_nodes
 from partition.models.graph import graph_model
-from partition.models.hypergraph import hypergraph_model
+from partition.models.hypergraph import connectivity, hypergraph_model
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import (
     ENTRIES,
@@ -34,6 +36,7 @@ from partition.refinement.objective import OBJECTIVES, Objective
 
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
+UNSEEN = 3  # of the batches that partitions are compared by
 REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
 
 
@@ -112,7 +115,45 @@ def make_parts(
             graph, parts, k, OBJECTIVES["mixed"], imbalance=imbalance, seed=seed,
             direction=direction, balance=balance, effort=REASSIGNED,
         )  # fmt: skip
+    share_of = MODELS[model].share
+    if share_of is not None:
+        left = None if deadline is None else max(0.0, deadline - time.perf_counter())
+        rows = make_parts(
+            graph, "hp", k, imbalance=imbalance, seed=seed, direction=direction, balance=balance,
+            ranks_per_node=ranks_per_node, mapping=mapping, timeout=left,
+        )  # fmt: skip
+        share = share_of(graph.n, settings)
+        if share is None:
+            # By batches that neither of them has seen.
+            other = key(seed, UNSEEN)
+            judge = describe(graph, model, k, seed=other, direction=direction, **settings)
+            parts = min(parts, rows, key=lambda parts: connectivity(judge, parts, k))
+        else:
+            wanted = {"imbalance": imbalance, "seed": seed}
+            parts = _for_batches(graph, (parts, rows), k, direction, weights, share, wanted)
     return parts
+
+
+def _for_batches(
+    graph: Graph,
+    starts: Sequence[np.ndarray],
+    k: int,
+    direction: str,
+    weights: np.ndarray,
+    share: float,
+    wanted: Mapping[str, Any],
+) -> np.ndarray:
+    """Some partitions, refined for batches with that share of the vertices: the best of them."""
+    # The compiler behind it takes a second to import.
+    from partition.refinement.batches import refine_for_batches
+
+    model = replace(hypergraph_model(graph, direction), weights=weights[0])
+    extra = weights[1:].T if len(weights) > 1 else None
+    found = [
+        refine_for_batches(model, parts, k, share, extra_weights=extra, **wanted)
+        for parts in starts
+    ]
+    return min(found, key=lambda result: result[1])[0]
 
 
 def _run_here(name: str, tool: Tool, model: Any, k: int, arguments: dict[str, Any]) -> np.ndarray:

@@ -100,7 +100,7 @@ def refine(
     level = finest_level(model, extra_weights)
     if k == 1 or not len(level.owners):
         return start
-    search = _Search(objective or Objective(), k, imbalance, seed, effort, time_limit)
+    search = Search(objective or Objective(), k, imbalance, seed, effort, time_limit)
     return search.run(level, start)
 
 
@@ -149,7 +149,7 @@ class _Clock:
         return (time.monotonic() - self.begun) / self.seconds if self.seconds > 0 else 1.0
 
 
-class _Search:
+class Search:
     """The settings of one search, its random numbers and its clock."""
 
     def __init__(
@@ -173,7 +173,7 @@ class _Search:
         self.grain = np.maximum(average / (2 * COARSEST), 1).astype(np.int64)
         self.unit = float(finest.costs.mean()) * self.objective.sum()
 
-        state = self._state(finest, start, 0)
+        state = self.state(finest, start, 0)
         before, heaviest = self._value(state), state.loads.max(axis=0)
         for _ in range(max(1, round(self.effort))):
             state = self._descend(finest, state, 0)
@@ -198,11 +198,16 @@ class _Search:
                 else:
                     parts = np.empty(clusters, np.int32)
                     parts[labels] = state.parts
-                    below = self._state(coarse, parts, depth + 1)
+                    below = self.state(coarse, parts, depth + 1)
                     below = self._descend(coarse, below, depth + 1, finer + pins)
-                    state = self._state(level, below.parts[labels], depth)
+                    state = self.state(level, below.parts[labels], depth)
+        return self._alone(level, state, sweeps, depth, pins / max(1, pins + finer))
+
+    def _alone(
+        self, level: Level, state: State, sweeps: int, depth: int = 0, share: float = 1.0
+    ) -> State:
+        """Search on this level, in a share of the time that is left."""
         begun = time.monotonic()
-        share = pins / max(1, pins + finer)
         clock = _Clock(begun, share * (self.end - begun))
         return self._anneal(
             state, level, depth, max(1, round(sweeps * min(1.0, self.effort))), clock
@@ -232,7 +237,7 @@ class _Search:
                 self._sweep(state, 0.0)
 
         worse = self._value(state) > before and self._feasible(state) <= feasible
-        return self._state(level, kept, depth) if worse else state
+        return self.state(level, kept, depth) if worse else state
 
     def _sweep(self, state: State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
@@ -246,7 +251,8 @@ class _Search:
     def _feasible(self, state: State) -> bool:
         return bool((state.loads <= state.limits).all())
 
-    def _state(self, level: Level, parts: np.ndarray, depth: int) -> State:
+    def state(self, level: Level, parts: np.ndarray, depth: int) -> State:
+        """The counts of a partition of a level."""
         # Clusters are too coarse a grain for the balance asked for.
         slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)

@@ -178,10 +178,10 @@ def test_more_parts_than_a_table_of_all_could_hold():
 def test_few_sweeps_stay_on_one_level_where_clusters_do_not_help(monkeypatch, work, alone):
     model = hypergraph_model(rmat(12, 40_000, seed=2))
     descended = []
-    anneal = refine_module._Search._anneal
+    anneal = refine_module.Search._anneal
     monkeypatch.setattr("partition.refinement.objective.WORK", work * len(model.pins))
     monkeypatch.setattr(
-        refine_module._Search,
+        refine_module.Search,
         "_anneal",
         lambda self, state, level, *rest: (
             descended.append(len(level.pins)) or anneal(self, state, level, *rest)

@@ -1,0 +1,225 @@
+"""Refinement for mini-batches: fewer rows in the mean over all batches, without drawing any.
+
+Where each vertex is in a batch with probability q whoever else is (the sampler ``vertex``), a batch
+with j sends j's row to a part that holds c of its readers with probability 1 − (1 − q)^c. So the
+expected volume is q · Σ_j Σ_p (1 − (1 − q)^c_jp) over the parts p that j is not in: between the
+edge cut (q → 0) and the volume of a full batch (q = 1), with no sampling error. Demirci et al.
+2022, section 4.3.3, estimate it by sampled hypergraphs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from partition.models.hypergraph import HypergraphModel
+from partition.refinement.core import State, below, boundary, compiled, draw, move, set_prices
+from partition.refinement.levels import Level, finest_level
+from partition.refinement.moves import WIDE, has_room
+from partition.refinement.objective import Objective, sweeps_for
+from partition.refinement.search import PRESSURE, Search, energy_at
+
+
+def refine_for_batches(
+    model: HypergraphModel,
+    parts: np.ndarray,
+    k: int,
+    share: float,
+    *,
+    imbalance: float = 0.01,
+    seed: int = 0,
+    extra_weights: np.ndarray | None = None,
+) -> tuple[np.ndarray, float]:
+    """Move rows between the parts so that batches communicate less, within the balance.
+
+    Parameters
+    ----------
+    model : HypergraphModel
+        The column-net hypergraph of full batches.
+    parts : (n,) integers
+        Where to start from.
+    share : float
+        q, the probability that a vertex is in a batch; 0 < q ≤ 1.
+    imbalance, seed, extra_weights
+        As for :func:`partition.refinement.search.refine`.
+
+    Returns
+    -------
+    parts : (n,) int32
+        Not worse than the start, unless that was out of balance.
+    expected : float
+        Rows that a batch exchanges in the mean.
+    """
+    start = np.asarray(parts).astype(np.int32)
+    level = finest_level(model, extra_weights)
+    if k == 1 or not len(level.owners):
+        return start, 0.0
+    search = _Search(k, imbalance, seed, share, int(np.diff(level.indptr).max()))
+    found = search.run(level, start)
+    return found, share**2 * search.volume(search.state(level, found, 0))
+
+
+class _Search(Search):
+    """Annealing of single vertices at what a move costs batches."""
+
+    def __init__(self, k: int, imbalance: float, seed: int, share: float, most: int) -> None:
+        super().__init__(Objective(max_send=0.0), k, imbalance, seed, 1.0, None)
+        # What so many readers cost, where one costs 1.
+        counts = np.arange(most + 2)
+        self._cost = (
+            -np.expm1(counts * np.log1p(-share)) / share if share < 1 else counts.clip(0, 1.0)
+        )
+
+    def volume(self, state: State) -> float:
+        """The expected volume in units of what one cut arc costs."""
+        return float(expected(state, self._cost))
+
+    def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
+        # A cluster is several readers for one net and one for another: vertices move alone.
+        return self._alone(level, state, sweeps_for(len(level.pins)))
+
+    def _sweep(self, state: State, temperature: float) -> None:
+        energy = energy_at(state, self.objective, PRESSURE[temperature == 0])
+        vertices = boundary(state)
+        sweep(state, vertices, self.unit * temperature, energy, self._cost, self.random)
+
+    def _value(self, state: State, smooth: bool = False) -> float:
+        return float(np.log1p(self.volume(state)))
+
+
+class Desk(NamedTuple):
+    """Scratch memory of :func:`survey`, all zero between two vertices.
+
+    Attributes
+    ----------
+    gain : (k,) float64
+        How much less than on a part that none of its nets touches the vertex costs on a part.
+    seen, candidates : (k,) bool, (k,) int64
+        Parts that the vertex may move to.
+    """
+
+    gain: np.ndarray
+    seen: np.ndarray
+    candidates: np.ndarray
+
+
+@compiled
+def expected(state, cost):
+    """Σ over nets and the parts that they touch but their home, of the cost of the readers."""
+    total = 0.0
+    for net in range(len(state.facts)):
+        facts = state.facts[net]
+        at, home = facts.where, facts.home
+        if facts.table:
+            for p in range(len(state.sizes)):
+                if p != home:
+                    total += facts.cost * cost[state.cells[at + p]]
+        else:
+            for c in range(at, at + 2 * facts.touched, 2):
+                if state.cells[c] != home:
+                    total += facts.cost * cost[state.cells[c + 1]]
+    return total
+
+
+@compiled
+def note(desk, p, count, facts, mine, a, cost):
+    """What one part's readers of a net mean for a vertex of part ``a`` that would join them."""
+    if mine:
+        saved = cost[count] if p != a else 0.0
+    elif p == facts.home:
+        saved = cost[1]
+    else:
+        saved = cost[1] - (cost[count + 1] - cost[count])
+    desk.gain[p] += facts.cost * saved
+
+
+@compiled
+def survey(state, v, desk, wide, cost, random):
+    """Look at all nets of a vertex; how many candidates, and the cost of a part that has none."""
+    k, a = len(state.sizes), np.int64(state.parts[v])
+    ncandidates, ntables, base = 0, 0, 0.0
+    for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+        facts = state.facts[state.nets[i]]
+        at, mine = facts.where, facts.owner == v
+        here = np.int64(0)
+        if facts.table:
+            ntables += 1
+            here = np.int64(state.cells[at + a])
+            if wide:
+                for p in range(k):
+                    if state.cells[at + p] > 0:
+                        note(desk, p, np.int64(state.cells[at + p]), facts, mine, a, cost)
+        else:
+            for c in range(at, at + 2 * facts.touched, 2):
+                part, count = np.int64(state.cells[c]), np.int64(state.cells[c + 1])
+                if part == a:
+                    here = count
+                note(desk, part, count, facts, mine, a, cost)
+                if not desk.seen[part]:
+                    desk.seen[part] = True
+                    desk.candidates[ncandidates] = part
+                    ncandidates += 1
+        if mine:  # the readers in its part would become remote ones
+            base += facts.cost * cost[here - 1]
+        else:
+            base += facts.cost * cost[1]
+            if facts.home != a:
+                base -= facts.cost * (cost[here] - cost[here - 1])
+    if wide:
+        return k, base
+    extra = below(random, k)
+    if not desk.seen[extra]:
+        desk.seen[extra] = True
+        desk.candidates[ncandidates] = extra
+        ncandidates += 1
+    if ntables:
+        for i in range(state.vertex_ptr[v], state.vertex_ptr[v + 1]):
+            facts = state.facts[state.nets[i]]
+            if facts.table:
+                for c in range(ncandidates):
+                    p = desk.candidates[c]
+                    count = np.int64(state.cells[facts.where + p])
+                    if count > 0:
+                        note(desk, p, count, facts, facts.owner == v, a, cost)
+    return ncandidates, base
+
+
+@compiled
+def sweep(state, vertices, temperature, energy, cost, random):
+    """Offer each vertex of a list, in random order, its best other part.
+
+    As :func:`partition.refinement.moves.sweep`, at what a move costs batches.
+    """
+    k = len(state.sizes)
+    wide = k <= WIDE
+    desk = Desk(np.zeros(k), np.zeros(k, np.bool_), np.empty(k, np.int64))
+    found = np.empty(k, np.int32)
+    for p in range(k):
+        set_prices(state, p, energy)
+    for position in range(len(vertices)):
+        other = position + below(random, len(vertices) - position)
+        v = np.int64(vertices[other])
+        vertices[other] = vertices[position]
+        a = np.int64(state.parts[v])
+        if state.sizes[a] == 1:
+            continue
+        ncandidates, base = survey(state, v, desk, wide, cost, random)
+        for m in range(len(state.limits)):
+            over = state.loads[a, m] - state.limits[m]
+            base -= energy.pressure * max(0, min(over, state.weights[v, m]))
+        best, least, ties = np.int64(-1), np.inf, 0
+        for c in range(ncandidates):
+            b = np.int64(c) if wide else desk.candidates[c]
+            delta = base - desk.gain[b]
+            desk.gain[b] = 0.0
+            desk.seen[b] = False
+            if b == a or delta > least or not has_room(state, v, b):
+                continue
+            ties = ties + 1 if delta == least else 1
+            if ties == 1 or below(random, ties) == 0:
+                best, least = b, delta
+        # A random tolerance for the cost, so that a loss is taken with probability exp(−Δ / T).
+        tolerance = -temperature * np.log(1.0 - draw(random)) if temperature > 0 else 0.0
+        if best >= 0 and least <= tolerance:
+            move(state, v, best, energy, found)
