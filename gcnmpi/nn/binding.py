@@ -81,10 +81,9 @@ class Binding:
         """The matrix of a value, for what exchanges or moves its rows."""
         return self._matrices[value]
 
-    @property
-    def halo(self) -> Halo:
+    def halo(self, step: Step) -> Halo:
         """The scheme's, which a program has whose steps ask for it."""
-        halo = self.scheme.halo
+        halo = self.scheme.halo_of(step.k)
         assert halo is not None, "a scheme that does not give whole rows"
         return halo
 

@@ -85,11 +85,14 @@ class BatchStep(BaseStep):
                 if self.sampler.layered
                 else problem.program
             )
-            _check(problem, self.sampler.fanouts, self._program.depth)
+            # Layers in which rows of neighbours are looked at.
+            aggregates = (v.place.layer for v in self._program.values if v.place.aggregated)
+            hops = max(aggregates, default=1)
+            _check(problem, self.sampler.fanouts, hops)
         # What the sampler decides on: seeds by their number among all seeds, or all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
         max_bytes = config.loading.max_buffer_mb * 2**20
-        self._cutter = Cutter(comm, self._laid, self._program.depth, max_bytes)
+        self._cutter = Cutter(comm, self._laid, hops, max_bytes)
         self._memory, self._rows = Memory(problem.kernel), Memory(problem.kernel)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
@@ -235,15 +238,10 @@ def _laid(problem: Problem) -> Laid:
 def _check(problem: Problem, fanouts: tuple[int, ...], depth: int) -> None:
     """Refuse what batches do not do."""
     config = problem.config
-    if fanouts and problem.program.needs_halo:
-        raise UserError(
-            f"model {config.model.name!r} looks at whole rows of neighbours, which layers of "
-            f"sampled neighbours do not bring together",
-            "train.batches=vertex,SIZE takes it",
-        )
     if fanouts and len(fanouts) != depth:
         raise UserError(
-            f"train.batches has {len(fanouts)} fan-outs, the network multiplies {depth} times",
+            f"train.batches has {len(fanouts)} fan-outs, the network looks at neighbours "
+            f"{depth} times",
             "give one number of neighbours for each layer, that of the seeds first",
         )
     if config.model.train_features:

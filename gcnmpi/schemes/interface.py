@@ -168,6 +168,9 @@ class Scheme(Layout, Products, RowOperations, Protocol):
     def halo(self) -> Halo | None:
         """Whole rows of neighbours; only where the network asked for them."""
 
+    def halo_of(self, k: int) -> Halo | None:
+        """That of a layer: the same for all, but in batches of sampled neighbours."""
+
     @property
     def plan(self) -> Plan | None:
         """Which rows travel, where one exchange between all ranks serves all products."""

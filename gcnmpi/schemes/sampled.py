@@ -21,7 +21,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan, plan_of
 from gcnmpi.halo.product import HaloProduct, Operand
-from gcnmpi.halo.rows import ExchangedHalo
+from gcnmpi.halo.rows import ExchangedHalo, Halo
 from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.kernels.sampling import Entries, without_number
@@ -182,7 +182,7 @@ class BatchScheme(WholeRows):
     memory : Memory
         That of the batch before, which ends with this one.
     gives_rows : bool
-        Whether the network looks at whole rows of neighbours, which all layers must share.
+        Whether the network looks at whole rows of neighbours.
     """
 
     name = "p2p"
@@ -206,9 +206,17 @@ class BatchScheme(WholeRows):
         self._plans = [layer.plan for layer in layers]
         self._products = [HaloProduct(runtime, plan, config, lasts=False) for plan in self._plans]
         self._operands: dict[tuple[int, bool], Operand] = {}  # by layer and whether it is folded
+        self._halos = []
         if gives_rows:
-            ids = np.concatenate((self._vertices, self._plans[0].halo))
-            self.halo = ExchangedHalo(runtime, self._products[0], layers[0].matrix, ids)
+            self._halos = [
+                ExchangedHalo(
+                    runtime,
+                    product,
+                    layer.matrix,
+                    np.concatenate((layer.plan.own, layer.plan.halo)),
+                )
+                for product, layer in zip(self._products, layers, strict=True)
+            ]
 
     def describe(self) -> dict[str, Any]:
         """Nothing was chosen."""
@@ -223,9 +231,11 @@ class BatchScheme(WholeRows):
         return Block(self._vertices[: self._count(place)], slice(0, width))
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
-        """Own rows; with space for those of others where all layers need the same."""
+        """Own rows; with space for those of others where a step looks at these."""
+        if exchanged and self._halos:
+            return self._halos[self._layer(place.layer + 1)].empty(place, width)
         if exchanged and not self._batch.layered:
-            return (self.halo or self._products[0]).empty(place, width)
+            return self._products[0].empty(place, width)
         return Matrix(place, self._memory.take(self._count(place), width))
 
     def move(self, x: Matrix, out: Matrix, width: int) -> None:
@@ -238,8 +248,12 @@ class BatchScheme(WholeRows):
         """Free what was kept for a product that is made once."""
         for product in self._products:
             product.release()
-        if self.halo is not None:
-            self.halo.release()
+        for halo in self._halos:
+            halo.release()
+
+    def halo_of(self, k: int) -> Halo | None:
+        """That of the layer."""
+        return self._halos[self._layer(k)] if self._halos else None
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The product with the layer's matrix."""

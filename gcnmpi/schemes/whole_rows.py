@@ -43,6 +43,10 @@ class WholeWeights(ABC):
         """There is one layout only."""
         self._kernel.copy(x.array, out.array)
 
+    def halo_of(self, k: int) -> Halo | None:
+        """One for all layers."""
+        return self.halo
+
     def release(self) -> None:  # noqa: B027 (what most schemes need)
         """Nothing is kept."""
 

@@ -40,6 +40,7 @@ PROBES = 5
 # Where theta is left open: no more than this is drawn, if a larger theta will do with less.
 THETA = 0.02
 MOST_BATCHES, MOST_PINS = 20_000, 1 << 29
+MOST_TO_START = 1 << 23  # pins, where what is made of them is refined without any sample
 MAX_PINS = 2**31 - 1
 # Nets that wait to be merged into the others, in pins.
 PENDING_PINS = 1 << 23
@@ -95,7 +96,8 @@ def settle(
         epoch = drawn.sampler.batches if options["owners"] == "all" else 1
         if not options["theta"] and nets:
             # A larger theta, rather than hours: an epoch of batches at least.
-            most = max(min(MOST_BATCHES, MOST_PINS // max(pins, 1)), epoch)
+            bound = MOST_PINS if share_of_vertices(graph.n, options) is None else MOST_TO_START
+            most = max(min(MOST_BATCHES, bound // max(pins, 1)), epoch)
             reached = theta * math.sqrt(wanted / (most * nets))
             if reached > theta:
                 theta = float(f"{reached:.2g}")

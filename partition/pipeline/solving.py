@@ -118,19 +118,21 @@ def make_parts(
     share_of = MODELS[model].share
     if share_of is not None:
         left = None if deadline is None else max(0.0, deadline - time.perf_counter())
-        rows = make_parts(
-            graph, "hp", k, imbalance=imbalance, seed=seed, direction=direction, balance=balance,
-            ranks_per_node=ranks_per_node, mapping=mapping, timeout=left,
-        )  # fmt: skip
-        share = share_of(graph.n, settings)
+        wanted: dict[str, Any] = {"imbalance": imbalance, "seed": seed}
+        further: dict[str, Any] = wanted | {
+            "direction": direction, "balance": balance, "ranks_per_node": ranks_per_node,
+            "mapping": mapping, "timeout": left,
+        }  # fmt: skip
+        rows, share = make_parts(graph, "hp", k, **further), share_of(graph.n, settings)
         if share is None:
             # By batches that neither of them has seen.
             other = key(seed, UNSEEN)
             judge = describe(graph, model, k, seed=other, direction=direction, **settings)
             parts = min(parts, rows, key=lambda parts: connectivity(judge, parts, k))
         else:
-            wanted = {"imbalance": imbalance, "seed": seed}
-            parts = _for_batches(graph, (parts, rows), k, direction, weights, share, wanted)
+            # For large batches rows matter, for small ones arcs.
+            starts = parts, rows, make_parts(graph, "gp", k, **further)
+            parts = _for_batches(graph, starts, k, direction, weights, share, wanted)
     return parts
 
 

@@ -35,7 +35,8 @@ WHOLE_ROWS = {
 # Of networks that are built in other ways, the layers in which a product with M comes.
 DEPTHS = {
     "gcn-none": 1, "gcnii": 3, "appnp": 3, "sign": 2, "gcn-jk-sum": 2, "gcn-jk-cat": 2,
-    "gcn-jk-max": 2, "gcn-linear": 2, "sage-sum": 2, "gin-eps": 2,
+    "gcn-jk-max": 2, "gcn-linear": 2, "sage-sum": 2, "gin-eps": 2, "gat": 3, "gatv2": 3,
+    "gat-mean": 1,
 }  # fmt: skip
 WHOLE = ("full", "vertex,100%", "cluster,uneven-12,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
 
@@ -47,7 +48,8 @@ def cases():
         for sampler in SAMPLERS:
             found[f"{network}-{sampler}"] = (*settings, f"train.batches={sampler}")
     for network, settings in WHOLE_ROWS.items():
-        found[f"{network}-vertex"] = (*settings, "train.batches=vertex,13")
+        for sampler in ("vertex,13", "neighbor,6,3,2", "labor,6,3,2"):
+            found[f"{network}-{sampler}"] = (*settings, f"train.batches={sampler}")
     found["scipy"] = (*NETWORKS["gcn"], "train.batches=neighbor,6,3,2", "kernel=scipy")
     found["graphblas"] = (*NETWORKS["gcn"], "train.batches=labor,6,3,2", "kernel=graphblas")
     found["mixed"] = (*NETWORKS["gcn"], "train.batches=vertex,13", "scheme.exchange=mixed")
@@ -147,11 +149,10 @@ def test_mistakes_are_told(gcnmpi_lines, schemes_folder, tmp_path):
         "train.batches=cluster,2": "gives no size",
         "train.batches=cluster,nowhere,2": "nowhere",
         "train.batches=nieghbor,6": "unknown sampler",
-        "train.batches=neighbor,6,3": "1 fan-outs, the network multiplies 2 times",
+        "train.batches=neighbor,6,3": "1 fan-outs, the network looks at neighbours 2 times",
         "train.batches=vertex,6,3": "has no fan-outs",
         "train.batches=vertex,0": "a batch of 0 vertices",
         "train.batches=vertex,6 scheme.name=summa": "use scheme.name = p2p",
-        "train.batches=neighbor,6,3,3 model.name=gat": "looks at whole rows",
         "train.batches=vertex,6 task.class_weights=balanced": "weights of classes",
         "train.batches=vertex,6 model.train_features=true": "features that are trained",
     }

@@ -19,7 +19,14 @@ from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.models import stochastic
 from partition.models.hypergraph import hypergraph_model
-from partition.models.stochastic import MOST_BATCHES, THETA, nets_needed, settle, stochastic_model
+from partition.models.stochastic import (
+    MOST_TO_START,
+    THETA,
+    nets_needed,
+    settle,
+    share_of_vertices,
+    stochastic_model,
+)
 from partition.pipeline.adding import add_partition, make_parts
 from partition.reporting.simulate import FIGURES, draw, simulate
 
@@ -142,7 +149,9 @@ def test_theta_left_open_bounds_what_is_drawn():
     few = settle(graph, "in", 4, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
     assert few["theta"] == THETA
     many = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.0, "delta": 0.1})
-    assert MOST_BATCHES / 2 < many["batches"] <= 1.01 * MOST_BATCHES
+    share = share_of_vertices(graph.n, many)
+    pins = share * graph.nnz + graph.n  # of a batch: each vertex and its readers in it
+    assert MOST_TO_START / 2 < many["batches"] * pins < 1.1 * MOST_TO_START
     assert many["theta"] > THETA
     assert settle(graph, "in", 190, 0, many) == many
     given = settle(graph, "in", 190, 0, OPEN | ALL | {"theta": 0.2, "delta": 0.1})

@@ -101,8 +101,8 @@ def narrow(
     """
     layers = [0] * len(operators)  # relative to the last; an aggregate is one above what it reads
     for number in reversed(range(len(operators))):
-        for i in operators[number].inputs:
-            layers[i] = min(layers[i], layers[number] - _gathers(operators[number]))
+        for at, i in enumerate(operators[number].inputs):
+            layers[i] = min(layers[i], layers[number] - _gathers(operators[number], at))
     layers = [layer - min(layers) for layer in layers]
     for number, operator in enumerate(operators):
         if not set(sparse).isdisjoint(operator.inputs):
@@ -112,10 +112,9 @@ def narrow(
     new: dict[int, int] = {}
     moved: dict[tuple[int, int], int] = {}
     for old, operator in enumerate(operators):
-        gathers = _gathers(operator)
-        read = layers[old] - gathers
         inputs = []
-        for i in operator.inputs:
+        for at, i in enumerate(operator.inputs):
+            read = layers[old] - _gathers(operator, at)
             if layers[i] != read and (i, read) not in moved:
                 moved[i, read] = len(found)
                 found.append(Move((new[i],), operators[i].width, operators[i].layer))
@@ -123,12 +122,14 @@ def narrow(
             inputs.append(new[i] if layers[i] == read else moved[i, read])
         new[old] = len(found)
         found.append(replace(operator, inputs=tuple(inputs)))
-        places.append(Place(layers[old], aggregated=gathers))
+        places.append(Place(layers[old], aggregated=_gathers(operator, 0)))
     return found, places, new
 
 
-def _gathers(operator: Operator) -> bool:
-    return isinstance(operator, (Aggregate, *GATHERS))
+def _gathers(operator: Operator, at: int) -> bool:
+    """Whether an operator looks at rows of neighbours of this input, and not at a row's own."""
+    first = at == 0 or not isinstance(operator, AttendV2)
+    return first and isinstance(operator, (Aggregate, *GATHERS))
 
 
 def _of_one_place(operator: Operator) -> bool:

@@ -2,6 +2,7 @@
 
 The scheme's halo brings the rows of others behind the own ones, (own + halo, width); what follows
 is local. In a backward pass, gradients of all these rows go back to their owners and are added.
+Where fewer rows come out than go in, they are the first ones.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _heads(step: Step) -> int:
 
 def max_aggregate(binding: Binding, step: Step) -> Run:
     """Maximum over neighbours, and which of them it was."""
-    kernel, halo = binding.kernel, binding.halo
+    kernel, halo = binding.kernel, binding.halo(step)
     x, out, arg = binding.matrix(step.reads[0]), binding.written(step), _arg(binding, step)
 
     def run(epoch: int) -> None:
@@ -73,7 +74,7 @@ def max_aggregate(binding: Binding, step: Step) -> Run:
 
 def max_aggregate_backward(binding: Binding, step: Step) -> Run:
     """The gradient to where the maximum was."""
-    kernel, halo = binding.kernel, binding.halo
+    kernel, halo = binding.kernel, binding.halo(step)
     grad, out, arg = binding.read(step), binding.written(step), _arg(binding, step)
     gradient = _gradient(binding, step, out)
     whole = gradient.whole
@@ -89,19 +90,19 @@ def max_aggregate_backward(binding: Binding, step: Step) -> Run:
 
 def attend(binding: Binding, step: Step) -> Run:
     """Attention: scores of targets and sources, softmax, weighted sum of rows."""
-    operator, kernel, halo = step.operator, binding.kernel, binding.halo
+    operator, kernel, halo = step.operator, binding.kernel, binding.halo(step)
     assert isinstance(operator, Attend)
     matrix, out, heads = binding.matrix(step.reads[0]), binding.written(step), operator.heads
     x = matrix.array
     source, target = binding.parameters[operator.source], binding.parameters[operator.target]
     t, s, shift, total = _scores(binding, step, heads)
-    dropout = _dropout(binding, operator)
+    dropout = _dropout(binding, step)
 
     def run(epoch: int) -> None:
         whole = halo.expand(matrix)
         with halo.phases("spmm"):
             kernel.head_dots(whole, source, t)
-            kernel.head_dots(x, target, s)
+            kernel.head_dots(x[: len(s)], target, s)
             kernel.attend(
                 halo.pattern, whole, t, s, operator.slope, dropout(epoch), out, shift, total
             )
@@ -111,7 +112,7 @@ def attend(binding: Binding, step: Step) -> Run:
 
 def attend_backward(binding: Binding, step: Step) -> Run:
     """Gradients of rows, which go back to their owners, and of both vectors."""
-    operator, kernel, halo = step.operator, binding.kernel, binding.halo
+    operator, kernel, halo = step.operator, binding.kernel, binding.halo(step)
     assert isinstance(operator, Attend)
     grad, x, y, out = (
         binding.read(step), binding.read(step, 1), binding.read(step, 2), binding.written(step),
@@ -120,11 +121,11 @@ def attend_backward(binding: Binding, step: Step) -> Run:
     source, target = binding.parameters[operator.source], binding.parameters[operator.target]
     of_source, of_target = (binding.gradients[name] for name in (operator.source, operator.target))
     t, s, shift, total = _scores(binding, step, heads)
-    dropout, own = _dropout(binding, operator), len(s)
+    dropout, own = _dropout(binding, step), len(s)
     gradient, dt = _gradient(binding, step, out), binding.scratch("dt", len(t), heads)
     dx, whole = gradient.whole, binding.matrix(step.reads[1]).whole
     ds = binding.scratch("ds", own, heads)
-    scratch = _arc_scratch(binding, heads)
+    scratch = _arc_scratch(binding, step, heads)
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
@@ -135,7 +136,7 @@ def attend_backward(binding: Binding, step: Step) -> Run:
             of_source.fill(0)
             of_target.fill(0)
             kernel.head_dots_backward(whole, source, dt, dx, of_source, True)
-            kernel.head_dots_backward(x, target, ds, gradient.array, of_target, True)
+            kernel.head_dots_backward(x[:own], target, ds, gradient.array[:own], of_target, True)
             if not counts:  # another copy of these rows gives the same
                 of_source.fill(0)
                 of_target.fill(0)
@@ -147,13 +148,13 @@ def attend_backward(binding: Binding, step: Step) -> Run:
 
 def attend_v2(binding: Binding, step: Step) -> Run:
     """Attention of GATv2."""
-    operator, kernel, halo = step.operator, binding.kernel, binding.halo
+    operator, kernel, halo = step.operator, binding.kernel, binding.halo(step)
     assert isinstance(operator, AttendV2)
     x1, x2, out = binding.matrix(step.reads[0]), binding.read(step, 1), binding.written(step)
     heads, vector = operator.heads, binding.parameters[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = _arc_scratch(binding, heads)
-    dropout = _dropout(binding, operator)
+    scratch = _arc_scratch(binding, step, heads)
+    dropout = _dropout(binding, step)
 
     def run(epoch: int) -> None:
         whole = halo.expand(x1)
@@ -168,7 +169,7 @@ def attend_v2(binding: Binding, step: Step) -> Run:
 
 def attend_v2_backward(binding: Binding, step: Step) -> Run:
     """The gradient of the targets' side; that of the sources' is left for the next step."""
-    operator, kernel, halo = step.operator, binding.kernel, binding.halo
+    operator, kernel, halo = step.operator, binding.kernel, binding.halo(step)
     assert isinstance(operator, AttendV2)
     grad, _, x2, y = (binding.read(step, i) for i in range(4))
     whole = binding.matrix(step.reads[1]).whole
@@ -176,8 +177,8 @@ def attend_v2_backward(binding: Binding, step: Step) -> Run:
     heads, vector = operator.heads, binding.parameters[operator.vector]
     of_vector = binding.gradients[operator.vector]
     shift, total = (_per_head(binding, step, name, heads) for name in ("shift", "total"))
-    scratch = _arc_scratch(binding, heads)
-    dropout, dx1 = _dropout(binding, operator), _gradient(binding, step).whole
+    scratch = _arc_scratch(binding, step, heads)
+    dropout, dx1 = _dropout(binding, step), _gradient(binding, step).whole
 
     def run(epoch: int) -> None:
         with halo.phases("spmm"):
@@ -194,7 +195,7 @@ def attend_v2_backward(binding: Binding, step: Step) -> Run:
 
 def attend_v2_source(binding: Binding, step: Step) -> Run:
     """Gradients of the sources' rows go back to their owners."""
-    halo, out = binding.halo, binding.written(step)
+    halo, out = binding.halo(step), binding.written(step)
     gradient = _gradient(binding, step)
     return lambda epoch: halo.fold(gradient, out)
 
@@ -204,16 +205,16 @@ def _gradient(binding: Binding, step: Step, out: Array | None = None) -> Matrix:
 
     It is ``out``, which the step writes, where no rank has a halo: nothing is folded then.
     """
-    if out is not None and binding.halo.alone:
+    if out is not None and binding.halo(step).alone:
         return Matrix(binding.place(step), out, out)
-    return binding.halo.gradient(binding.place(step), step.operator.width)
+    return binding.halo(step).gradient(binding.place(step), step.operator.width)
 
 
-def _arc_scratch(binding: Binding, heads: int) -> Array:
+def _arc_scratch(binding: Binding, step: Step, heads: int) -> Array:
     """(scratch rows, heads), in a memory for the step with most heads."""
-    rows = binding.halo.pattern.scratch_rows
+    rows = binding.halo(step).pattern.scratch_rows
     steps = (*binding.program.forward, *binding.program.evaluation)
-    most = max(getattr(step.operator, "heads", 0) for step in steps)
+    most = max(getattr(one.operator, "heads", 0) for one in steps)
     return binding.scratch("arcs", rows * most, 1)[: rows * heads].reshape(rows, heads)
 
 
@@ -223,7 +224,7 @@ def _arg(binding: Binding, step: Step) -> Array:
 
 
 def _scores(binding: Binding, step: Step, heads: int) -> tuple[Array, Array, Array, Array]:
-    columns = binding.halo.pattern.columns
+    columns = binding.halo(step).pattern.columns
     t = binding.kept(step, "t", lambda: binding.kernel.empty(columns, heads))
     s, shift, total = (_per_head(binding, step, name, heads) for name in ("s", "shift", "total"))
     return t, s, shift, total
@@ -234,13 +235,13 @@ def _per_head(binding: Binding, step: Step, name: str, heads: int) -> Array:
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, heads))
 
 
-def _dropout(
-    binding: Binding, operator: Attend | AttendV2
-) -> Callable[[int], AttentionDropout | None]:
+def _dropout(binding: Binding, step: Step) -> Callable[[int], AttentionDropout | None]:
     """Dropout of attention for an epoch: hashes of (target, source, head)."""
+    operator = step.operator
+    assert isinstance(operator, Attend | AttendV2)
     if not operator.p:
         return lambda epoch: None
-    kernel, seed, halo = binding.kernel, binding.seed, binding.halo
+    kernel, seed, halo = binding.kernel, binding.seed, binding.halo(step)
     own = halo.ids[: halo.pattern.rows]
     numbers = halo.ids.astype(np.int64)[:, np.newaxis] * operator.heads + np.arange(operator.heads)
     columns = rng.column_keys(numbers.reshape(-1))
