@@ -16,7 +16,7 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.exchange import Buffers, Exchange
 from gcnmpi.halo.messages import rounding_of
 from gcnmpi.halo.plan import Plan
-from gcnmpi.halo.transports import usable
+from gcnmpi.halo.transports import obstacle
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.schemes import TRANSPORTS
@@ -69,7 +69,7 @@ def bench_exchange(
     config = replace(config, scheme=replace(config.scheme, exchange="rows"))
     problem = open_problem(comm, graph, partition, config)
     if names is None:
-        chosen = [name for name in chosen if usable(comm, problem.kernel, name)[1] is None]
+        chosen = [name for name in chosen if obstacle(comm, problem.kernel, name) is None]
     on_record("machine", **describe(comm, problem.threads))
     for width in widths:
         measures: dict[str, dict[str, Callable[[], float]]] = {kind: {} for kind in OPERATIONS}
@@ -103,7 +103,7 @@ class _Both:
         rounding = rounding_of(problem.config, width)
         buffers = Buffers(transport, width, rounding)
         self.exchange = Exchange(transport, width, traffic, Phases(), buffers)
-        self._traffic = traffic
+        self._traffic, self._kernel = traffic, problem.kernel
         for operation in OPERATIONS:  # once, to count; later calls count under another name
             self._during(operation, operation)
 
@@ -122,6 +122,7 @@ class _Both:
     def _during(self, purpose: str, operation: str) -> None:
         with self._traffic.during(purpose):
             getattr(self, operation)()
+            self._kernel.finish()
 
 
 def _plan(problem: Problem) -> Plan:

@@ -7,6 +7,7 @@ room ``mpi``, needs :class:`Memory`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -72,21 +73,47 @@ class Array(Protocol):
     def __lt__(self, other: Any, /) -> Any: ...
 
 
+class Number(Protocol):
+    """A number that may still have to be computed: nobody waits for it before it is a float."""
+
+    def __mul__(self, factor: float, /) -> Number: ...
+
+    def __float__(self) -> float: ...
+
+
 class Summation(Protocol):
     """A sum over ranks that never leaves their devices; :mod:`gcnmpi.kernels.nccl_` is one."""
 
-    def __call__(self, number: float, array: Any) -> float:
+    def __call__(self, number: Number, array: Any) -> Number:
         """Sum an array over ranks, in place, and the number, which is returned."""
 
 
-class Summations(Protocol):
-    """Makes a :class:`Summation`."""
+class PointToPoint(Protocol):
+    """Messages between devices, in turn with their other work."""
+
+    def start(
+        self, outgoing: Sequence[tuple[int, Any]], incoming: Sequence[tuple[int, Any]]
+    ) -> None:
+        """Send arrays to processes, and receive from them, after all that was begun before."""
+
+    def wait(self) -> None:
+        """What is begun from now on comes after it."""
+
+
+class Network(Protocol):
+    """What connects devices without the host."""
 
     def new_name(self) -> Any:
         """A name under which ranks find each other, once."""
 
-    def __call__(self, size: int, name: Any, rank: int, count: int) -> Summation:
+    def version(self) -> int:
+        """Of the library."""
+
+    def Summation(self, size: int, name: Any, rank: int, count: int) -> Summation:
         """Made by all ranks together, for arrays of ``count`` numbers."""
+
+    def PointToPoint(self, size: int, name: Any, rank: int) -> PointToPoint:
+        """Made by all ranks together."""
 
 
 A = TypeVar("A")
@@ -119,7 +146,7 @@ class Memory(Protocol[A]):
     device_address: str | None
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> Self:
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool, spmm: str) -> Self:
         """The kernel of a rank.
 
         Parameters
@@ -128,10 +155,15 @@ class Memory(Protocol[A]):
             Which of its node's ranks it is: a kernel on devices chooses one by it.
         direct : bool
             Whether MPI reads and writes the memory of devices.
+        spmm : str
+            What multiplies sparse matrices on devices: the key ``gpu.spmm``.
         """
 
-    def summation(self) -> Summations | None:
-        """What sums over ranks on their devices; None: nothing can."""
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that compute, where the kernel's name does not tell them."""
+
+    def network(self) -> Network | None:
+        """What connects devices; None: nothing can."""
 
     def empty(self, *shape: int) -> A:
         """An uninitialised array of the kernel's dtype, C-contiguous."""
@@ -165,14 +197,27 @@ class Memory(Protocol[A]):
 
     # Messages: what MPI sends and receives for an array.
 
-    def message(self, array: A) -> Any:
+    def message(self, array: A, staged: bool = False) -> Any:
         """Memory for what ``array`` is to send or receive: the array itself, where MPI sees it.
 
-        Nothing but MPI works on it until :meth:`from_message`.
+        From then on, or from :meth:`before_receiving` on, nothing that is begun works on the array
+        until :meth:`from_message`.
+
+        Parameters
+        ----------
+        staged : bool
+            Whether it is for an operation for which MPI libraries take no memory of devices, even
+            if they do for others: collectives in the background, and windows.
         """
 
     def to_message(self, array: A, message: Any) -> None:
-        """message = array, once that is computed; nothing if they are the same."""
+        """Begin message = array, once that is computed; nothing if they are the same."""
+
+    def before_sending(self) -> None:
+        """Wait for what was begun so: messages may be sent."""
+
+    def before_receiving(self) -> None:
+        """Wait until messages may be received in memory that was read from."""
 
     def from_message(self, message: Any, array: A) -> None:
-        """array = message, which may be overwritten then; nothing if they are the same."""
+        """Begin array = message; nothing if they are the same."""

@@ -30,7 +30,7 @@ from gcnmpi.core.settings import (
 )
 from gcnmpi.core.task_config import TaskConfig, check_task
 from gcnmpi.core.train_config import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
-from gcnmpi.kernels import AUTO, KERNELS, DeviceOptions
+from gcnmpi.kernels import AUTO, KERNELS, DeviceOptions, GpuOptions
 from gcnmpi.nn.networks import MatrixOptions
 from gcnmpi.nn.tasks import TASKS
 from gcnmpi.schemes import (
@@ -96,6 +96,11 @@ class CommConfig(PrecisionOptions, DeviceOptions):
 
 
 @dataclass(frozen=True)
+class GpuConfig(GpuOptions):
+    """``[gpu]``: how devices compute."""
+
+
+@dataclass(frozen=True)
 class Config:
     """The whole configuration; the top-level keys are not in any table."""
 
@@ -114,6 +119,7 @@ class Config:
     scheme: SchemeConfig = field(default_factory=SchemeConfig)
     loading: LoadingConfig = field(default_factory=LoadingConfig)
     comm: CommConfig = field(default_factory=CommConfig)
+    gpu: GpuConfig = field(default_factory=GpuConfig)
 
 
 # The keys that choose an entry of a registry.

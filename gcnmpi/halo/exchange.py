@@ -66,8 +66,10 @@ class Buffers:
 
     def _encoded(self, rows: int) -> Encoded:
         assert self.rounding is not None, "rows are sent as they are"
-        rank = self._transport.comm.rank
-        return Encoded(self._transport.kernel, rank, rows, self._width, self.rounding)
+        transport = self._transport
+        return Encoded(
+            transport.kernel, transport.mover, transport.comm.rank, rows, self._width, self.rounding
+        )
 
 
 class Exchange:
@@ -120,6 +122,7 @@ class Exchange:
         self.packed = self.buffers.packed
         self._timed, self._exposed = timed and transport.comm.size > 1, 0.0
         self._packing: Sparse | None = None
+        self._unsent: _Way | None = None
         # There and back, with rows as they are and rounded; what may not be needed is made later.
         self._made: dict[bool, tuple[_Way, _Way]] = {}
         if self.buffers.rounding is None:
@@ -129,6 +132,18 @@ class Exchange:
         """Send the own rows that others need, or ``packing`` times the own rows."""
         self._packing = packing
         self._start(0)
+
+    def send(self) -> None:
+        """Send what was packed, if it is not sent yet.
+
+        Where copies to messages go on beside the kernel, whoever has work for that begins it first;
+        without a call, messages are sent when the exchange is finished.
+        """
+        if self._unsent is not None:
+            way, self._unsent = self._unsent, None
+            with self._phases("pack"):
+                self.transport.mover.before_sending()
+            way.route.send()
 
     def finish_expand(self) -> None:
         """Wait until the halo is complete and the own rows may be overwritten."""
@@ -152,8 +167,10 @@ class Exchange:
             self.transport.comm.Barrier()
             began = time.perf_counter()
             self._begin(way)
+            self.send()
             way.route.wait()
             way.target.read()
+            self._kernel.finish()
             times.append(time.perf_counter() - began)
         self._traffic.count(way.route.moved * TRIALS, "timing")
         return min(times)
@@ -169,6 +186,7 @@ class Exchange:
 
     def _finish(self) -> None:
         began, way = time.perf_counter(), self._under_way
+        self.send()
         with self._phases("wait"):
             way.route.wait()
         with self._phases("pack"):
@@ -177,12 +195,15 @@ class Exchange:
             self._traffic.took(self, way, self._exposed + time.perf_counter() - began)
 
     def _begin(self, way: _Way) -> None:
-        self._kernel.finish()  # with what was received before
+        mover = self.transport.mover
+        mover.before_receiving()
         way.route.receive()
         if way.packs:
             self.transport.pack(self, self._packing)
         way.source.write(self._traffic)
-        way.route.send()
+        self._unsent = way
+        if not mover.later:
+            self.send()
 
     def _ways(self, rounded: bool) -> tuple[_Way, _Way]:
         """Expand and fold."""
@@ -199,7 +220,8 @@ class Exchange:
     def _ends(self, rounded: bool) -> tuple[End, End]:
         kernel, plan, buffers = self._kernel, self.transport.plan, self.buffers
         if not rounded:
-            return Exact(kernel, self.packed), Exact(kernel, self.halo)
+            mover = self.transport.mover
+            return Exact(mover, self.packed), Exact(mover, self.halo)
         sent, needed = (
             self.transport.in_messages(peers, offsets)
             for peers, offsets in (

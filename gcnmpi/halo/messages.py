@@ -39,25 +39,96 @@ class End(Protocol):
     message: Any
 
     def write(self, traffic: Traffic) -> None:
-        """message = array; what comes before it in memory is done."""
+        """Begin message = array; it may be sent once the mover says so."""
 
     def read(self) -> None:
-        """array = message, which may be overwritten then."""
+        """Begin array = message, which may be received again once the mover says so."""
+
+
+class Mover(Protocol):
+    """What makes messages of arrays: see :class:`gcnmpi.core.arrays.Memory`.
+
+    Attributes
+    ----------
+    later : bool
+        Whether copies to messages go on while the kernel computes, so that it is given work before
+        they are waited for.
+    """
+
+    later: bool
+
+    def message(self, array: Array) -> Any:
+        """What is sent or received for an array."""
+
+    def to_message(self, array: Array, message: Any) -> None:
+        """Begin message = array."""
+
+    def from_message(self, message: Any, array: Array) -> None:
+        """Begin array = message."""
+
+    def before_sending(self) -> None:
+        """Wait until messages may be sent."""
+
+    def before_receiving(self) -> None:
+        """Wait until messages may be received."""
+
+
+class ByMpi:
+    """Messages that MPI carries.
+
+    Parameters
+    ----------
+    staged : bool
+        See :meth:`gcnmpi.core.arrays.Memory.message`.
+    """
+
+    def __init__(self, kernel: Kernel, staged: bool) -> None:
+        self._kernel, self._staged = kernel, staged
+        self.later = kernel.device is not None and (staged or not kernel.host_visible)
+        self.to_message, self.from_message = kernel.to_message, kernel.from_message
+        self.before_sending = kernel.before_sending
+        self.before_receiving = kernel.before_receiving
+
+    def message(self, array: Array) -> Any:
+        """The array itself, or a copy of it on the host."""
+        return self._kernel.message(array, self._staged)
+
+
+class OnDevices:
+    """Messages that go from device to device in turn with other work: nobody waits for them."""
+
+    later = False
+
+    def message(self, array: Array) -> Any:
+        """The array itself."""
+        return array
+
+    def to_message(self, array: Array, message: Any) -> None:
+        """They are the same."""
+
+    def from_message(self, message: Any, array: Array) -> None:
+        """They are the same."""
+
+    def before_sending(self) -> None:
+        """The device does."""
+
+    def before_receiving(self) -> None:
+        """The device does."""
 
 
 class Exact:
     """Rows as they are; the message is the array itself, or a copy on the host for MPI."""
 
-    def __init__(self, kernel: Kernel, array: Array) -> None:
-        self._kernel, self.array, self.message = kernel, array, kernel.message(array)
+    def __init__(self, mover: Mover, array: Array) -> None:
+        self._mover, self.array, self.message = mover, array, mover.message(array)
 
     def write(self, traffic: Traffic) -> None:
         """As it is."""
-        self._kernel.to_message(self.array, self.message)
+        self._mover.to_message(self.array, self.message)
 
     def read(self) -> None:
         """As it is."""
-        self._kernel.from_message(self.message, self.array)
+        self._mover.from_message(self.message, self.array)
 
 
 @dataclass(frozen=True)
@@ -90,11 +161,11 @@ class Encoded:
     """
 
     def __init__(
-        self, kernel: Kernel, rank: int, rows: int, width: int, rounding: Rounding
+        self, kernel: Kernel, mover: Mover, rank: int, rows: int, width: int, rounding: Rounding
     ) -> None:
-        self.rounding = rounding
+        self.rounding, self.mover = rounding, mover
         self.bytes = kernel.empty_bytes(rows, rounding.format.row_bytes(width))
-        self.message = kernel.message(self.bytes)
+        self.message = mover.message(self.bytes)
         self._places, self._width = (rank, rows), width
 
     @cached_property
@@ -139,12 +210,12 @@ class Rounded:
             kernel.encode_rows(rows, how.name, mine, encoded.columns, message)
         if traffic.measured:
             traffic.add_error(number, self.array.shape[1], *self._squares())
-        kernel.to_message(encoded.bytes, self.message)
+        encoded.mover.to_message(encoded.bytes, self.message)
 
     def read(self) -> None:
         """Decode."""
         encoded, kernel = self._encoded, self._kernel
-        kernel.from_message(self.message, encoded.bytes)
+        encoded.mover.from_message(self.message, encoded.bytes)
         for piece in self._pieces:
             kernel.decode_rows(
                 encoded.bytes[piece], encoded.rounding.format.name, self.array[piece]

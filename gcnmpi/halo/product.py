@@ -87,7 +87,9 @@ class HaloProduct:
         self._lasts = lasts
         self._transport: Transport = TRANSPORTS.get(config.scheme.transport)(comm, plan, kernel)
         self.kept = self._transport.kept
-        self._chunks = config.scheme.progress_chunks if comm.size > 1 else 1
+        # A device multiplies beside the host, which needs no breaks in between.
+        alone = comm.size == 1 or kernel.device is not None
+        self._chunks = 1 if alone else config.scheme.progress_chunks
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._config = config
         self._phases, self._traffic = runtime.phases, runtime.traffic
@@ -198,7 +200,7 @@ class HaloProduct:
         exchange = self._exchange_of(x)
         exchange.start_expand(matrix.packed)
         alone = not self._plan.nhalo  # nothing is added to the own half
-        self._multiply_own(matrix, exchange.own, out, epilogue if alone else None)
+        self._multiply_own(matrix, exchange, exchange.own, out, epilogue if alone else None)
         exchange.finish_expand()
         if not alone:
             with self._phases("spmm"):
@@ -209,14 +211,19 @@ class HaloProduct:
         with self._phases("spmm"):
             self._kernel.spmm(matrix.halo, x.array, exchange.halo)
         exchange.start_fold()
-        self._multiply_own(matrix, x.array, out, None)
+        self._multiply_own(matrix, exchange, x.array, out, None)
         exchange.finish_fold()
         assert matrix.packed is not None
         with self._phases("spmm"):
             self._kernel.spmm_then(matrix.packed, exchange.packed, out, True, epilogue)
 
     def _multiply_own(
-        self, matrix: Operand, x: Array, out: Array, epilogue: Epilogue | None
+        self,
+        matrix: Operand,
+        exchange: Exchange,
+        x: Array,
+        out: Array,
+        epilogue: Epilogue | None,
     ) -> None:
         whole = len(matrix.own) == 1
         with self._phases("spmm"):
@@ -226,6 +233,7 @@ class HaloProduct:
                     self._comm.Iprobe(tag=EXCHANGE_TAG)
                 self._kernel.spmm_then(chunk, x, out[rows], False, epilogue if whole else None)
             self._kernel.follow(out, None if whole else epilogue)
+        exchange.send()
 
     def _exchange_of(self, x: Matrix) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment."""

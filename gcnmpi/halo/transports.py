@@ -3,7 +3,7 @@
 A :class:`Transport` is made once for a plan; it gives each exchange a :class:`Route` for either
 direction. Here are the transports whose neighbours send messages; in :mod:`gcnmpi.halo.one_sided`
 they put rows into each other's buffers, in :mod:`gcnmpi.halo.node_memory` ranks of a node read them
-there.
+there, in :mod:`gcnmpi.halo.on_devices` devices send them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gcnmpi.core.volume import Kept, Volume
+from gcnmpi.halo.messages import ByMpi, Mover
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
@@ -29,12 +30,27 @@ def usable(comm: Comm, kernel: Kernel, wanted: str) -> tuple[str, str | None]:
     """The name of a transport that works here, and a warning if it is not the one wanted.
 
     Found out by all ranks together.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if it does not work and nothing is to take its place.
     """
+    error = obstacle(comm, kernel, wanted)
+    if error is None:
+        return wanted, None
+    if TRANSPORTS.get(wanted).required:
+        raise error
+    return DEFAULT, f"scheme.transport = {wanted!r}: {error.message}: {DEFAULT!r} is used"
+
+
+def obstacle(comm: Comm, kernel: Kernel, name: str) -> UserError | None:
+    """Why a transport does not work here, which all ranks find out together; None: it does."""
     try:
-        TRANSPORTS.get(wanted).check(comm, kernel)
+        TRANSPORTS.get(name).check(comm, kernel)
     except UserError as error:
-        return DEFAULT, f"scheme.transport = {wanted!r}: {error.message}: {DEFAULT!r} is used"
-    return wanted, None
+        return error
+    return None
 
 
 @dataclass(frozen=True)
@@ -110,6 +126,8 @@ class Transport(ABC):
         Makes the matrices and packs the rows.
     kept : Kept
         Rows that need no message because both ranks have them in memory.
+    mover : Mover
+        Makes messages of the matrices.
     """
 
     shares_packed = True
@@ -118,9 +136,15 @@ class Transport(ABC):
     """Whether the own rows may lie outside the buffer of an exchange."""
     packs_sums = True
     """Whether what is sent may be computed from own rows, and not only be some of them."""
+    takes_devices = False
+    """Whether it may give MPI the memory of devices, where the library takes it. Open MPI does for
+    messages and blocking collectives only; not for collectives in the background or windows."""
+    required = False
+    """Whether there is an error where it does not work, and not another transport."""
 
     def __init__(self, comm: Comm, plan: Plan, kernel: Kernel) -> None:
         self.comm, self.plan, self.kernel, self.kept = comm, plan, kernel, Kept()
+        self.mover: Mover = ByMpi(kernel, staged=not self.takes_devices)
 
     @classmethod  # noqa: B027 - not abstract: most work everywhere
     def check(cls, comm: Comm, kernel: Kernel) -> None:
@@ -164,6 +188,8 @@ class TwoWay(Transport):
 class Persistent(TwoWay):
     """Messages whose requests are made once."""
 
+    takes_devices = True
+
     def route(self, source: Rows, target: Rows) -> Route:
         """A request for every neighbour."""
         return PersistentRoute(self.comm, source, target)
@@ -171,6 +197,8 @@ class Persistent(TwoWay):
 
 class Isend(TwoWay):
     """Messages whose requests are made in every exchange."""
+
+    takes_devices = True
 
     def route(self, source: Rows, target: Rows) -> Route:
         """Requests for every neighbour."""

@@ -25,6 +25,19 @@ class DeviceOptions:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class GpuOptions:
+    """What computes on devices."""
+
+    section: ClassVar[str] = "gpu"
+    spmm: str = key(
+        "own",
+        "kernel cupy: what multiplies sparse matrices; cusparse takes less than 2^31 entries a "
+        "rank",
+        choices=("own", "cusparse"),
+    )
+
+
 KERNELS = Registry(
     "kernel",
     {
@@ -34,7 +47,7 @@ KERNELS = Registry(
         "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
     },
     extras={"cupy": "cuda"},
-    options={"cupy": (DeviceOptions,)},
+    options={"cupy": (DeviceOptions, GpuOptions)},
 )
 AUTO = "auto"
 

@@ -17,11 +17,13 @@ def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:
     Raises
     ------
     UserError
-        On all ranks, if one has no device, or not the libraries.
+        On all ranks, if one has no device, not the libraries, or can compile nothing with them.
     """
     most = int(maximum(comm, threads))  # the same kernel on all ranks
     with agreed(comm):
         make: type[Kernel] = KERNELS.get(resolve(config.kernel, most)[0])
     place, wanted = place_on_node(comm), config.comm.cuda_aware
     direct = sees_devices() if wanted == "auto" else wanted == "yes"
-    return make.for_rank(np.dtype(config.dtype), threads, place, direct)
+    with agreed(comm):
+        return make.for_rank(np.dtype(config.dtype), threads, place, direct, config.gpu.spmm)
+    raise AssertionError("an error of a rank is raised on all")

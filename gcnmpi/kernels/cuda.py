@@ -2,8 +2,10 @@
 
 A matrix is a pointer and two strides, counted in numbers; ``AT(x, i, j)`` is its entry. Threads of
 a block are laid out as (columns, rows), so that neighbours in x read neighbours in a row; what goes
-through a whole row has one thread a row. No kernel uses atomics or shared memory: every result
-depends on the data only, and the source also compiles as plain C++, which the tests make use of.
+through a whole row has one thread a row. No kernel uses atomics: every result depends on the data
+only. Few use shared memory, in steps that all threads of a block take together
+(:mod:`gcnmpi.kernels.cuda_loss`). The source also compiles as plain C++, which the tests make use
+of; there, a step is a loop over the threads.
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from __future__ import annotations
 import re
 
 from gcnmpi.core import rng
-from gcnmpi.kernels import cuda_messages, cuda_neighbours, cuda_norms
+from gcnmpi.kernels import (
+    cuda_loss,
+    cuda_messages,
+    cuda_neighbours,
+    cuda_norms,
+    cuda_products,
+)
 
 PARTIALS = 1024  # partial sums of a column, in float64: enough threads, few to add in the end
 
@@ -32,7 +40,7 @@ typedef unsigned long long U64;
 #define GOLDEN {rng.GOLDEN:#x}ull
 #define SPLIT1 {rng.SPLIT1:#x}ull
 #define SPLIT2 {rng.SPLIT2:#x}ull
-{cuda_messages.DEFINES}{_sources()}"""
+{cuda_messages.DEFINES}{cuda_loss.DEFINES}{_sources()}"""
 
 
 def names() -> list[str]:
@@ -41,57 +49,48 @@ def names() -> list[str]:
 
 
 def _sources() -> str:
-    return _KERNELS + cuda_messages.KERNELS + cuda_neighbours.KERNELS + cuda_norms.KERNELS
+    others = (cuda_products, cuda_loss, cuda_messages, cuda_neighbours, cuda_norms)
+    return _KERNELS + "".join(other.KERNELS for other in others)
 
 
 _KERNELS = r"""
 #ifdef __CUDACC__
 #define DEVICE __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#define GATHERS __launch_bounds__(256, 4)  // registers for several gathers at a time
+#define EACH_THREAD(t) if (const int t = (int)threadIdx.x; true)
+#define TOGETHER __syncthreads();
 #else
 #define DEVICE inline
+#define UNROLL
+#define GATHERS
+#define EACH_THREAD(t) for (int t = 0; t < (int)blockDim.x; ++t)
+#define TOGETHER
 #endif
 #define AT(x, i, j) x[(i) * x##_row + (j) * x##_column]
 #define ROW ((I)blockIdx.x * blockDim.y + threadIdx.y)
 #define COLUMN ((I)blockIdx.y * blockDim.x + threadIdx.x)
 
-// Element-wise on (rows, columns).
-
-extern "C" __global__ void add_bias(
-    T* x, I x_row, I x_column, const T* bias, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  AT(x, i, j) += bias[j];
-}
-
-extern "C" __global__ void relu(T* x, I x_row, I x_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  if (AT(x, i, j) < 0) AT(x, i, j) = 0;  // NaN stays
-}
-
-extern "C" __global__ void relu_backward(
-    T* grad, I grad_row, I grad_column, const T* output, I output_row, I output_column,
-    T scale, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  AT(grad, i, j) = AT(output, i, j) > 0 ? AT(grad, i, j) * scale : (T)0;
-}
-
-// The hash of rng.hash_block, to the bit: unsigned arithmetic only.
-extern "C" __global__ void dropout(
-    const T* x, I x_row, I x_column, const U64* row_keys, const U32* column_keys,
-    U32 limit, T scale, T* out, I out_row, I out_column, I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  const U64 key = row_keys[i];
-  U32 h = (U32)key ^ column_keys[j];
+// Whether dropout keeps a number: the hash of rng.hash_block, to the bit, unsigned arithmetic only.
+static DEVICE bool keeps(U64 key, U32 column, U32 limit) {
+  U32 h = (U32)key ^ column;
   h ^= h >> 16;
   h *= MIX1;
   h += (U32)(key >> 32);
   h ^= h >> 15;
   h *= MIX2;
   h ^= h >> 16;
-  AT(out, i, j) = h >= limit ? AT(x, i, j) * scale : (T)0;
+  return h >= limit;
+}
+
+// Element-wise on (rows, columns).
+
+extern "C" __global__ void dropout(
+    const T* x, I x_row, I x_column, const U64* row_keys, const U32* column_keys,
+    U32 limit, T scale, T* out, I out_row, I out_column, I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(out, i, j) = keeps(row_keys[i], column_keys[j], limit) ? AT(x, i, j) * scale : (T)0;
 }
 
 extern "C" __global__ void take_rows(

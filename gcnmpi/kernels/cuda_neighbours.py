@@ -6,18 +6,6 @@ a dot) has a thread for each head.
 """
 
 KERNELS = r"""
-// Whether dropout keeps the weight of an arc: the hash of rng.hash_block.
-static DEVICE bool keeps(U64 key, U32 column, U32 limit) {
-  U32 h = (U32)key ^ column;
-  h ^= h >> 16;
-  h *= MIX1;
-  h += (U32)(key >> 32);
-  h ^= h >> 15;
-  h *= MIX2;
-  h ^= h >> 16;
-  return h >= limit;
-}
-
 static DEVICE T leaky_of(T z, T slope) { return z > 0 ? z : slope * z; }
 
 extern "C" __global__ void max_rows(

@@ -166,21 +166,6 @@ extern "C" __global__ void activate_more(
   AT(out, i, j) = value;
 }
 
-// From the output of activation (0: none, 2: elu, 3: leaky_relu) and dropout, in place.
-extern "C" __global__ void activation_backward(
-    T* grad, I grad_row, I grad_column, const T* output, I output_row, I output_column, I kind,
-    T slope, T scale, I drop, const U64* row_keys, const U32* column_keys, U32 limit,
-    I rows, I columns) {
-  const I i = ROW, j = COLUMN;
-  if (i >= rows || j >= columns) return;
-  const T o = AT(output, i, j);
-  T value = AT(grad, i, j) * scale;
-  if (kind == 2 && !(o > 0)) value *= o / scale + 1;
-  if (kind == 3 && !(o > 0)) value *= slope;
-  if (drop && !keeps(row_keys[i], column_keys[j], limit)) value = 0;
-  AT(grad, i, j) = value;
-}
-
 extern "C" __global__ void mean_of_heads(
     const T* x, I x_row, I x_column, I heads, T factor, T* out, I out_row, I out_column,
     I rows, I columns) {

@@ -12,22 +12,21 @@ from typing import TYPE_CHECKING, Any, Self
 
 import cupy as cp
 import numpy as np
-import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
-from gcnmpi.kernels.epilogues import Epilogues
 from gcnmpi.kernels.interface import KernelOf
 from partition.errors import UserError
 
 try:
-    import cupyx
-    from cupy_backends.cuda.libs import cublas
+    from cupy_backends.cuda.libs import cublas, cusparse
 
+    from gcnmpi.kernels.cupy_copies import CupyCopies
+    from gcnmpi.kernels.cupy_loss import CupyLoss
     from gcnmpi.kernels.cupy_messages import CupyMessages
     from gcnmpi.kernels.cupy_neighbours import CupyNeighbours, DevicePattern
     from gcnmpi.kernels.cupy_norms import CupyNorms
-    from gcnmpi.kernels.cusparse_ import SparseMatrix
+    from gcnmpi.kernels.cupy_products import CupyProducts
 
     DEVICES = cp.cuda.runtime.getDeviceCount()
 except ImportError as error:
@@ -46,7 +45,7 @@ THREADS = 256  # in a block
 WARP = 32  # threads that read memory together
 
 
-class CupyKernel(CupyNeighbours, CupyNorms, CupyMessages, Epilogues):
+class CupyKernel(CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages, CupyCopies):
     """The operations of :mod:`gcnmpi.kernels.interface`, on a GPU.
 
     Parameters
@@ -57,33 +56,71 @@ class CupyKernel(CupyNeighbours, CupyNorms, CupyMessages, Epilogues):
         Threads of the host; not used.
     direct : bool
         Whether MPI reads and writes the memory of the device.
+    spmm : {"own", "cusparse"}
+        What multiplies sparse matrices.
+
+    Raises
+    ------
+    UserError
+        If the device compiles and runs nothing.
     """
 
     name = "cupy"
 
-    def __init__(self, dtype: Any, threads: int = 1, direct: bool = False) -> None:
-        self.dtype = np.dtype(dtype)
+    def __init__(
+        self, dtype: Any, threads: int = 1, direct: bool = False, spmm: str = "own"
+    ) -> None:
+        self.dtype, self.cusparse = np.dtype(dtype), spmm == "cusparse"
         self.threads, self.host_visible = threads, direct
         runtime, number = cp.cuda.runtime, cp.cuda.runtime.getDevice()
         self.device = runtime.getDeviceProperties(number)["name"].decode()
         self.device_address = runtime.deviceGetPCIBusId(number)
-        module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
-        self._functions = {name: module.get_function(name) for name in cuda.names()}
         self._indices: dict[tuple[int, str], tuple[weakref.ref, Array]] = {}
         self._partials: dict[int, Array] = {}
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
+        self.open_copies()
+        try:
+            module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
+            self._functions = {name: module.get_function(name) for name in cuda.names()}
+            self._probe()
+        except Exception as error:  # CuPy and CUDA raise errors of many kinds
+            said = str(error).strip().split("\n")[0] or type(error).__name__
+            raise UserError(
+                f"kernel 'cupy' compiles or runs nothing on {self.device}: {said}",
+                "NVRTC and CUDA's headers have to be those of CuPy's CUDA: load your cluster's "
+                "CUDA module, or pip install 'cupy-cuda12x[ctk]'; see docs/gpu.md",
+            ) from error
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> Self:
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool, spmm: str) -> Self:
         """GPUs are dealt to the ranks of a node in turn."""
         cp.cuda.Device(place % DEVICES).use()
-        return cls(dtype, threads, direct)
+        return cls(dtype, threads, direct, spmm)
 
-    def summation(self) -> Any:
+    def _probe(self) -> None:
+        """Launch a kernel of ours and one of CuPy's, which needs CUDA's headers to be compiled."""
+        x = self.zeros(1, 1)
+        self.relu(x)
+        if self.to_host(x * self._scalars[1].item()).any():
+            raise RuntimeError("a product with 0 is not 0")
+
+    def versions(self) -> dict[str, str]:
+        """Of the libraries that compute."""
+        runtime, nccl = cp.cuda.runtime, self.network()
+        numbers = {
+            "cuda_driver": runtime.driverGetVersion(),
+            "cuda_runtime": runtime.runtimeGetVersion(),
+            "cublas": cublas.getVersion(cp.cuda.device.get_cublas_handle()),
+            "cusparse": cusparse.getVersion(cp.cuda.device.get_cusparse_handle()),
+            "nccl": None if nccl is None else nccl.version(),
+        }
+        return {"cupy": cp.__version__, **{k: str(v) for k, v in numbers.items() if v is not None}}
+
+    def network(self) -> Any:
         """None where CuPy finds no NCCL."""
         from gcnmpi.kernels import nccl_  # loads a library that few runs need
 
-        return nccl_.Summation if nccl_.AVAILABLE else None
+        return nccl_ if nccl_.AVAILABLE else None
 
     # Memory.
 
@@ -107,34 +144,6 @@ class CupyKernel(CupyNeighbours, CupyNorms, CupyMessages, Epilogues):
 
     def copy(self, x: Array, out: Array) -> None:
         cp.copyto(out, x, casting="same_kind")
-
-    def finish(self) -> None:
-        cp.cuda.get_current_stream().synchronize()
-
-    # Messages.
-
-    def message(self, array: Array) -> Any:
-        """Page-locked memory of the host, unless MPI reads and writes the device."""
-        if isinstance(array, np.ndarray):
-            return array
-        if self.host_visible:
-            self.finish()
-            return array
-        if not array.size:
-            return np.empty(array.shape, array.dtype)
-        return cupyx.empty_pinned(array.shape, array.dtype)
-
-    def to_message(self, array: Array, message: Any) -> None:
-        if message is not array:
-            if array.size:
-                array.get(out=message)
-        elif not isinstance(array, np.ndarray):
-            self.finish()
-
-    def from_message(self, message: Any, array: Array) -> None:
-        if message is not array and array.size:
-            array.set(message)
-            self.finish()
 
     # Products and sums.
 
@@ -169,26 +178,6 @@ class CupyKernel(CupyNeighbours, CupyNorms, CupyMessages, Epilogues):
     def column_sum(self, x: Array, out: Array) -> None:
         """In an order that depends on the shape only."""
         self._add_partials(self._partial_sums(x, logarithms=False), out)
-
-    def add_bias(self, x: Array, bias: Array) -> None:
-        self._launch("add_bias", *x.shape, *_matrix(x), bias)
-
-    # Activations.
-
-    def relu(self, x: Array) -> None:
-        self._launch("relu", *x.shape, *_matrix(x))
-
-    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
-        self._launch(
-            "relu_backward", *grad.shape, *_matrix(grad), *_matrix(output), self.dtype.type(scale)
-        )
-
-    def activate(self, x: Array, bias: Array | None, rows: Any, columns: Any, p: float) -> None:
-        if bias is not None:
-            self.add_bias(x, bias)
-        self.relu(x)
-        if rows is not None:
-            self.dropout(x, rows, columns, p, x)
 
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:
         """Made on the device."""
@@ -250,8 +239,6 @@ class CupyKernel(CupyNeighbours, CupyNorms, CupyMessages, Epilogues):
         places = self._resident(rows, "i8"), self._resident(columns, "i8")
         self._launch("subtract_at", len(rows), 1, *x, *places, number)
 
-    softmax_cross_entropy = None  # the loss is made of the operations above
-
     # Optimizer steps, on flat arrays.
 
     def sgd_step(
@@ -278,24 +265,6 @@ class CupyKernel(CupyNeighbours, CupyNorms, CupyMessages, Epilogues):
         factors = map(np.float64, (beta1, 1 - beta1, beta2, 1 - beta2))
         numbers = map(self.dtype.type, (size, correction, eps))
         self._launch("adam_step", len(param), 1, param, grad, *moments, *factors, *numbers)
-
-    # Sparse products.
-
-    def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
-        """A copy on the device."""
-        matrix.check_format()
-        return SparseMatrix(matrix, self.dtype)
-
-    def set_values(self, matrix: SparseMatrix, values: np.ndarray) -> None:
-        """A copy to the device."""
-        if matrix.nnz:
-            matrix.values.set(values)
-
-    def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
-        if matrix.nnz and out.size:
-            matrix.multiply(x, out, accumulate)
-        elif not accumulate:
-            out.fill(0)
 
     def _launch(self, name: str, rows: int, columns: int, *arguments: Any) -> None:
         """Start a kernel with a thread for each of rows × columns."""
@@ -375,4 +344,4 @@ def _apart(x: Array) -> int:
 
 
 if TYPE_CHECKING:  # mypy says what differs
-    _kernel: KernelOf[Array, SparseMatrix, DevicePattern] = CupyKernel(np.float32, 1)
+    _kernel: KernelOf[Array, Any, DevicePattern] = CupyKernel(np.float32, 1)

@@ -8,9 +8,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
-from gcnmpi.kernels.epilogues import KINDS
 
 Array = Any  # of CuPy
 
@@ -223,29 +221,6 @@ class CupyNorms:
         back = np.int64(grad is not None), *_matrix(x if grad is None else grad)
         of = *_matrix(x), np.int64(kind), self.dtype.type(slope), *back
         self._launch("activate_more", *x.shape, *of, *_matrix(out))
-
-    def activation_backward(
-        self,
-        grad: Array,
-        output: Array | None,
-        kind: str,
-        slope: float,
-        scale: float,
-        rows: Any,
-        columns: Any,
-        p: float,
-    ) -> None:
-        if kind == "relu":
-            self.relu_backward(grad, output, scale)  # type: ignore[attr-defined]
-            return
-        keys = cp.empty((1,), np.uint64), cp.empty((1,), np.uint32)
-        if rows is not None:
-            keys = self._resident(rows, "u8"), self._resident(columns, "u4")
-        numbers = np.int64(KINDS.index(kind)), self.dtype.type(slope), self.dtype.type(scale)
-        drop = np.int64(rows is not None), *keys, rng.threshold(p)
-        read = grad if output is None else output  # of dropout alone there is none
-        of = *_matrix(grad), *_matrix(read), *numbers, *drop
-        self._launch("activation_backward", *grad.shape, *of)
 
     # Heads, next to each other in a row.
 

@@ -17,12 +17,15 @@ import numpy as np
 import scipy.sparse as sp
 from cupy_backends.cuda.libs import cusparse
 
+from partition.errors import UserError
+
+MOST_ENTRIES = 2**31 - 128  # by the documentation of SpMM
 _KEEP = cusparse.CUSPARSE_OPERATION_NON_TRANSPOSE
-_ALGORITHM = 12  # CUSPARSE_SPMM_CSR_ALG3, which CuPy does not name
+DETERMINISTIC = 12  # CUSPARSE_SPMM_CSR_ALG3, which CuPy does not name
 _LIBRARY = "libcusparse.so.12"  # of CUDA 12, and of CUDA 13
 
 
-class SparseMatrix:
+class CusparseMatrix:
     """A CSR matrix on the device.
 
     Parameters
@@ -30,10 +33,25 @@ class SparseMatrix:
     matrix : csr_array
     dtype : dtype
         float32 or float64.
+    algorithm : int
+        Of cuSPARSE, for CSR.
+
+    Raises
+    ------
+    UserError
+        If it has too many entries.
     """
 
-    def __init__(self, matrix: sp.csr_array, dtype: np.dtype) -> None:
+    def __init__(
+        self, matrix: sp.csr_array, dtype: np.dtype, algorithm: int = DETERMINISTIC
+    ) -> None:
         self.shape, self.nnz, self.dtype = matrix.shape, int(matrix.nnz), dtype
+        self.algorithm = algorithm
+        if self.nnz > MOST_ENTRIES:
+            raise UserError(
+                f"a rank has {self.nnz} entries of M, and cuSPARSE takes {MOST_ENTRIES} at most",
+                "gpu.spmm=own takes more",
+            )
         small = max(*matrix.shape, self.nnz) <= np.iinfo(np.int32).max
         index = np.int32 if small else np.int64
         self.indptr, self.indices = (
@@ -70,11 +88,11 @@ class _Plan:
     descriptor remembers one.
     """
 
-    def __init__(self, matrix: SparseMatrix) -> None:
+    def __init__(self, matrix: CusparseMatrix) -> None:
         index = cusparse.CUSPARSE_INDEX_32I
         if matrix.indices.dtype == np.int64:
             index = cusparse.CUSPARSE_INDEX_64I
-        self._type = _TYPES[matrix.dtype.name]
+        self._type, self._algorithm = _TYPES[matrix.dtype.name], matrix.algorithm
         self._matrix = cusparse.createCsr(
             *matrix.shape, matrix.nnz, matrix.indptr.data.ptr, matrix.indices.data.ptr,
             matrix.values.data.ptr, index, index, cusparse.CUSPARSE_INDEX_BASE_ZERO, self._type,
@@ -86,7 +104,8 @@ class _Plan:
     def run(self, alpha: int, x: int, beta: int, out: int) -> None:
         """A product; scalars are addresses on the host, x and out descriptors."""
         handle = cp.cuda.device.get_cusparse_handle()
-        before = (handle, _KEEP, _KEEP, alpha, self._matrix, x, beta, out, self._type, _ALGORITHM)
+        of = (self._matrix, x, beta, out, self._type, self._algorithm)
+        before = (handle, _KEEP, _KEEP, alpha, *of)
         if self._workspace is None:
             self._workspace = cp.empty(cusparse.spMM_bufferSize(*before), cp.int8)
         # Not for the first product: tiles that travel are multiplied once.

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
+from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.elementwise import Elementwise
 from gcnmpi.kernels.epilogues import Epilogues
 from gcnmpi.kernels.messages import Messages
@@ -47,10 +48,13 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
         self.threads = threads
 
     @classmethod
-    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool) -> Self:
+    def for_rank(cls, dtype: Any, threads: int, place: int, direct: bool, spmm: str) -> Self:
         return cls(dtype, threads)
 
-    def summation(self) -> None:
+    def versions(self) -> dict[str, str]:
+        return {}
+
+    def network(self) -> None:
         """Nothing: there is no device."""
         return
 
@@ -91,12 +95,18 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
 
     # Messages: what MPI sends and receives for an array.
 
-    def message(self, array: Array) -> Any:
+    def message(self, array: Array, staged: bool = False) -> Any:
         return array
 
     def to_message(self, array: Array, message: Any) -> None:
         if message is not array:
             self.copy(array, message)
+
+    def before_sending(self) -> None:
+        """On the host, all is done."""
+
+    def before_receiving(self) -> None:
+        """On the host, all is done."""
 
     def from_message(self, message: Any, array: Array) -> None:
         if message is not array:
@@ -211,13 +221,14 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
         exponentials[rows, columns] -= 1
         exponentials *= self.dtype.type(scale)
 
-    softmax_cross_entropy: Callable[[Array, np.ndarray, float, Array], float] | None = None
+    softmax_cross_entropy: Callable[[Array, np.ndarray, float, Array], Number] | None = None
     """Loss of whole rows and its gradient in one pass, where a kernel has it.
 
     From logits (rows, classes), labels (rows,) int32 and a scale: the sum of
     −log softmax(z)[label] over the rows of a label ≥ 0, and to the fourth argument
     (softmax(z) − onehot(label)) · scale, 0 in other rows.
     """
+    count_right: Callable[[Array, np.ndarray, np.ndarray], np.ndarray] | None = None
 
     # Optimizer steps, on flat arrays.
 

@@ -1,13 +1,18 @@
-"""Sums over processes, each of which has a GPU of its own, by NCCL through CuPy."""
+"""Sums over, and messages between, processes with a GPU each, by NCCL through CuPy.
+
+This module is a :class:`gcnmpi.core.arrays.Network`.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import cupy as cp
 import numpy as np
 
+from gcnmpi.kernels.cupy_copies import DeviceNumber, recorded
 from partition.errors import UserError
 
 # Where NCCL cannot be loaded, CuPy says so in a warning of many lines for each rank. Who asked for
@@ -17,6 +22,54 @@ with warnings.catch_warnings():
     from cupy.cuda import nccl
 
 AVAILABLE = nccl.available
+
+
+def version() -> int:
+    """Of the library, such as 22705."""
+    return nccl.get_version()
+
+
+def new_name() -> Any:
+    """A name under which processes find each other, once; to be passed on as it is."""
+    try:
+        return nccl.get_unique_id()
+    except nccl.NcclError as error:
+        raise _failed(error) from error
+
+
+class PointToPoint:
+    """Messages between processes, on a stream of their own.
+
+    Parameters
+    ----------
+    size, name, rank
+        As for :class:`Summation`.
+
+    Raises
+    ------
+    UserError
+        If NCCL does not bring the processes together.
+    """
+
+    def __init__(self, size: int, name: Any, rank: int) -> None:
+        self._comm, self._stream = _join(size, name, rank), cp.cuda.Stream(non_blocking=True)
+
+    def start(
+        self, outgoing: Sequence[tuple[int, Any]], incoming: Sequence[tuple[int, Any]]
+    ) -> None:
+        """Send contiguous arrays to processes, and receive some: one group."""
+        self._stream.wait_event(recorded(cp.cuda.get_current_stream()))
+        nccl.groupStart()
+        for function, messages in ((self._comm.send, outgoing), (self._comm.recv, incoming)):
+            for peer, array in messages:
+                if array.nbytes:
+                    address, stream = array.data.ptr, self._stream.ptr
+                    function(address, array.nbytes, nccl.NCCL_UINT8, peer, stream)
+        nccl.groupEnd()
+
+    def wait(self) -> None:
+        """The current stream waits, not the host."""
+        cp.cuda.get_current_stream().wait_event(recorded(self._stream))
 
 
 class Summation:
@@ -29,7 +82,7 @@ class Summation:
     size : int
         How many processes there are.
     name : bytes
-        What :meth:`new_name` gave to one of them.
+        What :func:`new_name` gave to one of them.
     rank : int
         Which of them this one is.
     count : int
@@ -43,33 +96,32 @@ class Summation:
 
     def __init__(self, size: int, name: Any, rank: int, count: int) -> None:
         self._buffer = cp.empty((count + 1,), np.float64)
-        try:
-            self._comm = nccl.NcclCommunicator(size, name, rank)
-        except nccl.NcclError as error:
-            raise _failed(error) from error
+        self._comm = _join(size, name, rank)
 
-    @staticmethod
-    def new_name() -> Any:
-        """A name under which processes find each other, once; to be passed on as it is."""
-        try:
-            return nccl.get_unique_id()
-        except nccl.NcclError as error:
-            raise _failed(error) from error
-
-    def __call__(self, number: float, array: Any) -> float:
+    def __call__(self, number: Any, array: Any) -> DeviceNumber:
         """Sum an array over processes, in place, and the number, which is returned.
 
-        In float64 and in the order of the current stream; returns when all is done.
+        In float64 and in the order of the current stream: nobody waits for it.
         """
         buffer = self._buffer
         cp.copyto(buffer[:-1], array, casting="same_kind")
-        buffer[-1:].fill(number)
+        if isinstance(number, DeviceNumber):
+            cp.copyto(buffer[-1:], number.array * number.factor, casting="same_kind")
+        else:
+            buffer[-1:].fill(float(number))
         address, stream = buffer.data.ptr, cp.cuda.get_current_stream().ptr
         self._comm.allReduce(
             address, address, buffer.size, nccl.NCCL_FLOAT64, nccl.NCCL_SUM, stream
         )
         cp.copyto(array, buffer[:-1], casting="same_kind")
-        return float(cp.asnumpy(buffer[-1:])[0])
+        return DeviceNumber(buffer[-1:])
+
+
+def _join(size: int, name: Any, rank: int) -> Any:
+    try:
+        return nccl.NcclCommunicator(size, name, rank)
+    except nccl.NcclError as error:
+        raise _failed(error) from error
 
 
 def _failed(error: Exception) -> UserError:

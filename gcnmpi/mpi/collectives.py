@@ -62,7 +62,7 @@ class Group:
         """The same, in the background: the array is not touched until the wait is over."""
         if self.size == 1 or not array.nbytes:
             return Pending([], self._phases)
-        message = self._to_broadcast(array, root)
+        message = self._to_broadcast(array, root, staged=True)
         with self._phases("wait"), row_type(message) as row:
             request = self.comm.Ibcast([message, len(message), row], root)
         if self.rank == root:
@@ -113,7 +113,7 @@ class Group:
         if self.size == 1:
             return Pending([], self._phases)
         self._traffic.count(volume.all_reduce(array.nbytes, self.size))
-        message = self._filled(array)
+        message = self._filled(array, staged=True)
         with self._phases("wait"):
             flat = message.reshape(-1)
             starts = range(0, max(1, len(flat)), LONGEST)
@@ -135,7 +135,9 @@ class Group:
             self._kernel.copy(whole, piece)
             return
         self._traffic.count(volume.reduce_scatter(piece.nbytes, whole.nbytes, self.size))
-        sent, received = self._filled(whole), self._kernel.message(piece)
+        # What is packed in pieces, the host packs: a device would still be at it when MPI reads it.
+        staged = whole.nbytes > REDUCED_AT_ONCE
+        sent, received = self._filled(whole, staged), self._kernel.message(piece, staged)
         with self._phases("wait"):
             self._reduce_scatter(sent, received, rows)
         self._take(received, piece)
@@ -159,15 +161,18 @@ class Group:
             sizes = [count * width for count in counts]
             self.comm.Reduce_scatter(packed[:first], piece[parts[self.rank]], sizes)
 
-    def _to_broadcast(self, array: Array, root: int) -> Any:
+    def _to_broadcast(self, array: Array, root: int, staged: bool = False) -> Any:
         self._traffic.count(volume.broadcast(array.nbytes, self.size, self.rank == root))
-        return self._filled(array) if self.rank == root else self._kernel.message(array)
+        if self.rank == root:
+            return self._filled(array, staged)
+        return self._kernel.message(array, staged)
 
-    def _filled(self, array: Array) -> Any:
-        """What MPI sends for an array."""
+    def _filled(self, array: Array, staged: bool = False) -> Any:
+        """What MPI sends for an array; ``staged`` for collectives in the background."""
         with self._phases("pack"):
-            message = self._kernel.message(array)
+            message = self._kernel.message(array, staged)
             self._kernel.to_message(array, message)
+            self._kernel.before_sending()
         return message
 
     def _take(self, message: Any, array: Array) -> None:

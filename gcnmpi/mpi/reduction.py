@@ -6,11 +6,11 @@ Whatever the dtype, it is made in float64, in one buffer whose last number is th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.core.arrays import Array, Memory
+from gcnmpi.core.arrays import Array, Memory, Number
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import all_reduce
 from gcnmpi.mpi.comm import MIN, Comm, agreed, from_root, host_name, sum_in_place
@@ -42,14 +42,20 @@ def usable_reduction(comm: Comm, kernel: Memory[Array], wanted: str) -> str:
     """
     if wanted == "no" or (wanted == "auto" and comm.size == 1):
         return MPI
-    obstacle = shared_device(comm.allgather((host_name(), kernel.device_address)))
-    if obstacle is None and not comm.allreduce(kernel.summation() is not None, MIN):
-        obstacle = UserError("CuPy finds no NCCL", "pip install nvidia-nccl-cu12")
+    obstacle = no_network(comm, kernel)
     with agreed(comm):
         if obstacle is not None and wanted == "yes":
             hint = f"{obstacle.hint}, or set comm.nccl=auto"
             raise UserError(f"comm.nccl is 'yes', and {obstacle.message}", hint)
     return NCCL if obstacle is None else MPI
+
+
+def no_network(comm: Comm, kernel: Memory[Array]) -> UserError | None:
+    """Why NCCL cannot connect the ranks' devices; None if it can. All ranks ask together."""
+    obstacle = shared_device(comm.allgather((host_name(), kernel.device_address)))
+    if obstacle is None and not comm.allreduce(kernel.network() is not None, MIN):
+        obstacle = UserError("CuPy finds no NCCL", "pip install nvidia-nccl-cu12")
+    return obstacle
 
 
 def shared_device(seats: Sequence[tuple[str, str | None]]) -> UserError | None:
@@ -92,13 +98,29 @@ class HostSum:
     def __init__(self, scheme: Reduces, kernel: Memory[Array], count: int) -> None:
         self._scheme, self._kernel = scheme, kernel
         self._sums = np.zeros(count + 1)
+        self._message: Any = None  # what is copied of the gradients, always the same memory
 
-    def __call__(self, loss: float, gradients: Array) -> float:
+    def __call__(self, loss: Number, gradients: Array) -> float:
         """Sum an array of the kernel over ranks, in place; returns the sum of their losses."""
-        self._sums[:-1], self._sums[-1] = self._kernel.to_host(gradients), loss
+        kernel = self._kernel
+        if self._message is None:
+            self._message = kernel.message(gradients, staged=True)
+        kernel.before_receiving()
+        kernel.to_message(gradients, self._message)
+        kernel.before_sending()
+        self._sums[:-1], self._sums[-1] = self._message, float(loss)
         self._scheme.reduce(self._sums)
-        self._kernel.copy(self._kernel.from_host(self._sums[:-1]), gradients)
+        self._message[...] = self._sums[:-1]
+        kernel.from_message(self._message, gradients)
         return float(self._sums[-1])
+
+
+class NoSum:
+    """A rank alone: its loss and gradients are those of all, and stay where they are."""
+
+    def __call__(self, loss: Number, gradients: Array) -> Number:
+        """As that of :class:`HostSum`."""
+        return loss
 
 
 class DeviceSum:
@@ -112,14 +134,14 @@ class DeviceSum:
     ) -> None:
         self._phases, self._traffic, self._size = phases, traffic, comm.size
         self._bytes = 8 * (count + 1)
-        make = kernel.summation()
-        assert make is not None  # see usable_reduction
-        name = from_root(comm, make.new_name)
+        network = kernel.network()
+        assert network is not None  # see usable_reduction
+        name = from_root(comm, network.new_name)
         # Not agreed on: while one rank fails to join, others may wait for it without end. So its
         # error, and it may be that of each, takes the job down.
-        self._sum = make(comm.size, name, comm.rank, count)
+        self._sum = network.Summation(comm.size, name, comm.rank, count)
 
-    def __call__(self, loss: float, gradients: Array) -> float:
+    def __call__(self, loss: Number, gradients: Array) -> Number:
         """As that of :class:`HostSum`."""
         with self._phases("reduce"):
             total = self._sum(loss, gradients)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.program import Product
@@ -66,7 +67,7 @@ class SoftmaxCrossEntropy:
         """The scheme's row operations of one call, for the prediction of their volume."""
         return loss_products(self._k, self._examples)
 
-    def __call__(self, logits: Array, grad: Array) -> float:
+    def __call__(self, logits: Array, grad: Array) -> Number:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
 
         Parameters
@@ -78,6 +79,7 @@ class SoftmaxCrossEntropy:
             grad.fill(0)
             return 0.0
         scale = 1 / self._count
+        loss: Number
         if self._one_pass is not None:
             loss = self._one_pass(logits, self._labels, scale, grad)
         else:
@@ -111,17 +113,33 @@ def loss_products(k: int, rows: int) -> list[Product]:
     return [(name, k, rows) for name in names]
 
 
-def count_correct(
-    scheme: Scheme, k: int, logits: Array, width: int, labels: np.ndarray, masks: Mapping
-) -> np.ndarray:
+class RightPredictions:
     """How many vertices of this rank are predicted right, one number a mask, float64.
 
     Parameters
     ----------
     k, width : int
         Number of the last layer, number of classes.
+    labels : (rows,) int32
+        −1 where there is none; no mask has those.
     masks : mapping of str to (rows,) bool
     """
-    right = scheme.row_argmax(k, logits, width) == labels
-    right &= scheme.block(Place(k), width).counts_rows
-    return np.array([np.count_nonzero(right & mask) for mask in masks.values()], np.float64)
+
+    def __init__(
+        self, scheme: Scheme, kernel: Kernel, k: int, width: int, labels: np.ndarray, masks: Mapping
+    ) -> None:
+        self._scheme, self._k, self._width = scheme, k, width
+        counts = scheme.block(Place(k), width).counts_rows
+        self._labels, self._masks = labels, [mask & counts for mask in masks.values()]
+        self._on_device = kernel.count_right if scheme.whole_rows else None
+        # A bit a mask, for the device, which keeps them.
+        self._bits = np.zeros(len(labels), np.uint8)
+        for number, mask in enumerate(self._masks):
+            self._bits |= mask.astype(np.uint8) << np.uint8(number)
+
+    def __call__(self, logits: Array) -> np.ndarray:
+        """Of the logits of a pass."""
+        if self._on_device is not None:
+            return self._on_device(logits, self._labels, self._bits)[: len(self._masks)]
+        right = self._scheme.row_argmax(self._k, logits, self._width) == self._labels
+        return np.array([np.count_nonzero(right & mask) for mask in self._masks], np.float64)

@@ -10,7 +10,7 @@ from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.nn.loss import count_correct
+from gcnmpi.nn.loss import RightPredictions
 from gcnmpi.nn.metrics import METRICS
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.nn.program import Product
@@ -49,6 +49,11 @@ class Evaluation:
         self._metrics = chosen_metrics(problem.config.task)
         self._counted = "accuracy" in self._metrics and targets.labels.ndim == 1
         self._others = [m for m in self._metrics if m != "accuracy" or not self._counted]
+        if self._counted:
+            self._right = RightPredictions(
+                problem.scheme, problem.kernel, model.place.layer, model.widths[-1],
+                targets.labels, targets.masks,
+            )  # fmt: skip
         if self._others:
             self._labels, self._masks = self._whole_rows()
 
@@ -85,9 +90,8 @@ class Evaluation:
 
     def _accuracies(self, logits: Array) -> dict[str, float]:
         """Fractions in 0..1."""
-        problem, model, targets = self._problem, self._model, self._targets
-        arguments = (model.place.layer, logits, model.widths[-1])
-        correct = count_correct(problem.scheme, *arguments, targets.labels, targets.masks)
+        problem, targets = self._problem, self._targets
+        correct = self._right(logits)
         problem.scheme.reduce(correct)
         return {
             f"{name}_accuracy": float(right) / targets.counts[name]

@@ -173,7 +173,7 @@ class BatchStep(BaseStep):
         )
         for product in (*steps, *found.products()):
             self._predicted += scheme.volume(*product)
-        return loss
+        return float(loss)
 
     def _facts_of(self, drawn: Batch, batch: int, interrupt: bool) -> _Facts:
         """What ranks agree on, in one reduction."""

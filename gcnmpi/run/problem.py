@@ -25,7 +25,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
-from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, usable_reduction
+from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, usable_reduction
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
@@ -388,9 +388,11 @@ def make_model(
         )  # fmt: skip
 
 
-def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum:
+def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
     """What sums the loss and ``count`` gradients of each rank; all ranks make it together."""
     comm, kernel = problem.comm, problem.kernel
+    if comm.size == 1:
+        return NoSum()
     if problem.reduction == NCCL:
         return DeviceSum(comm, kernel, problem.phases, problem.traffic, count)
     return HostSum(problem.scheme, kernel, count)

@@ -11,7 +11,7 @@ import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ from partition.errors import UserError
 def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
     """Of what is run, on what, with what."""
     comm, partition = problem.comm, problem.partition
+    # A rank needs not all of them: python-graphblas may be missing where another kernel computes.
     packages = ("numpy", "scipy", "python-graphblas")
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -67,7 +68,8 @@ def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         "versions": {
             "gcnmpi": __version__,
             "python": platform.python_version(),
-            **{name: _version(name) for name in packages},
+            **{name: found for name in packages if (found := _version(name)) is not None},
+            **problem.kernel.versions(),
             **versions(),
         },
         "metric": chosen_metrics(problem.config.task)[0],
@@ -76,7 +78,12 @@ def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
     }
 
 
-_version = functools.cache(version)  # each call parses the package's metadata
+@functools.cache  # each call parses the package's metadata
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:

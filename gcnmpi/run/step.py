@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface import Array
 from gcnmpi.mpi.comm import agreed
@@ -171,14 +172,14 @@ class Step(BaseStep):
     def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float:
         loss, gradient = self.gradient(epoch)
         self._update(gradient, lr)
-        return loss
+        return float(loss)
 
-    def gradient(self, epoch: int) -> tuple[float, Array]:
+    def gradient(self, epoch: int) -> tuple[Number, Array]:
         """Loss and flat gradient at the model's weights, with the dropout of an epoch.
 
         Returns
         -------
-        loss : float
+        loss : number
         gradient : array
             ``model.gradients.flat``, summed over ranks, without weight decay; overwritten by the
             next call.

@@ -19,6 +19,7 @@ TRANSPORTS = Registry(
         "alltoallv": "gcnmpi.halo.transports:Alltoallv",
         "onesided": "gcnmpi.halo.one_sided:OneSided",
         "shared": "gcnmpi.halo.node_memory:Shared",
+        "nccl": "gcnmpi.halo.on_devices:Nccl",
     },
 )
 

@@ -23,7 +23,7 @@ def test_schemes_equal_the_serial_run(mpirun, schemes_folder, tmp_path, nranks, 
 @pytest.mark.parametrize("nranks", [1, 2, 4])
 def test_nccl_sums_where_each_rank_has_a_gpu(mpirun, schemes_folder, tmp_path, nranks):
     kernel = KERNELS.get("cupy")
-    if kernel(np.float32).summation() is None:
+    if kernel(np.float32).network() is None:
         pytest.skip("CuPy finds no NCCL: pip install nvidia-nccl-cu12")
     devices = sys.modules[kernel.__module__].DEVICES
     if devices < nranks:

@@ -5,6 +5,7 @@ computed or sent from where MPI cannot see it. It does not check what the librar
 """
 
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -64,6 +65,15 @@ def test_schemes_sum_on_devices(mpirun, schemes_folder, tmp_path, nranks, dtype)
     check_schemes(mpirun, schemes_folder, tmp_path, nranks, settings, env, most=1)
 
 
+@pytest.mark.parametrize(("nranks", "nccl"), [(2, "yes"), (4, "no")])
+def test_rows_go_from_device_to_device(mpirun, schemes_folder, tmp_path, nranks, nccl):
+    settings = [*SHORT, "scheme.transport=nccl", f"comm.nccl={nccl}"]
+    env = fake(FAKE_DEVICES=str(nranks))
+    check_schemes(
+        mpirun, schemes_folder, tmp_path, nranks, settings, env, most=4, modules=["cases_p2p"]
+    )
+
+
 def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_path):
     records = {}
     for devices, nccl in (("2", ""), ("1", ""), ("2", "missing")):
@@ -75,17 +85,31 @@ def test_nccl_is_taken_where_each_rank_has_a_device(mpirun, schemes_folder, tmp_
         records[devices, nccl] = read_run(out)
     nccl, *mpi = records.values()
     assert nccl.start["reduction"] == "nccl"
+    found = nccl.start["versions"]
+    assert {"cupy", "cuda_driver", "cuda_runtime", "cublas", "cusparse", "nccl"} <= set(found)
+    assert "nccl" not in records["2", "missing"].start["versions"]
     assert [record.start["reduction"] for record in mpi] == ["mpi", "mpi"]
     for record in mpi:  # of two numbers, there is one sum
         assert [e["loss"] for e in record.epochs] == [e["loss"] for e in nccl.epochs]
         assert record.end["reduce_bytes"] == nccl.end["reduce_bytes"]
 
 
-@pytest.mark.parametrize("aware", ["no", "yes"])
-def test_rounded_messages_are_packed_on_the_device(mpirun, schemes_folder, tmp_path, aware):
-    env, records = fake(FAKE_CUDA_AWARE="1") if aware == "yes" else fake(), []
+@pytest.mark.parametrize(
+    ("setting", "variables"),
+    [
+        ("comm.cuda_aware=no", {"FAKE_STREAMS": "late"}),
+        ("comm.cuda_aware=yes", {"FAKE_CUDA_AWARE": "1"}),
+        ("scheme.transport=nccl", {"FAKE_DEVICES": "2"}),
+        ("gpu.spmm=cusparse", {"FAKE_STREAMS": "late"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_rounded_messages_are_packed_on_the_device(
+    mpirun, schemes_folder, tmp_path, setting, variables
+):
+    env, records = fake(**variables), []
     common = ["train.epochs=3", "comm.precision=int8", "model.hidden=24"]
-    for kernel in ([f"comm.cuda_aware={aware}", "kernel=cupy"], ["kernel=scipy"]):
+    for kernel in ([setting, "kernel=cupy"], ["kernel=scipy"]):
         out = tmp_path / kernel[-1]
         done = train(mpirun, schemes_folder, *common, *kernel, out=out, env=env)
         assert done.returncode == 0, done.stderr
@@ -104,15 +128,17 @@ def test_rounded_messages_are_packed_on_the_device(mpirun, schemes_folder, tmp_p
     [
         ("cupy", "1", "", "ranks 0 and 1 share the GPU 0000:00:00.0 of ", "start no more ranks"),
         ("cupy", "2", "missing", "CuPy finds no NCCL", "pip install nvidia-nccl-cu12"),
+        ("scipy", "2", "", "the kernel does not compute on a GPU", "set kernel=cupy"),
     ],
 )
 def test_nccl_where_it_cannot_be_is_one_error(
     mpirun, schemes_folder, kernel, devices, nccl, message, hint
 ):
     env = fake(FAKE_DEVICES=devices, FAKE_NCCL=nccl)
-    done = train(mpirun, schemes_folder, f"kernel={kernel}", "comm.nccl=yes", env=env)
+    name, value = ("scheme.transport", "nccl") if kernel == "scipy" else ("comm.nccl", "yes")
+    done = train(mpirun, schemes_folder, f"kernel={kernel}", f"{name}={value}", env=env)
     assert done.returncode == 2
-    assert done.stderr.count(f"error: comm.nccl is 'yes', and {message}") == 1, done.stderr
+    assert done.stderr.count(f"error: {name} is '{value}', and {message}") == 1, done.stderr
     assert f"hint: {hint}" in done.stderr
 
 
@@ -140,6 +166,43 @@ def test_no_device_is_one_error(mpirun, schemes_folder):
     assert "hint: run it where there is an NVIDIA GPU" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("broken", "says"),
+    [
+        ("missing", "CuPy failed to load libnvrtc.so.12"),
+        ("no headers", 'cannot open source file "cuda_fp16.h"'),
+    ],
+)
+def test_a_device_that_compiles_nothing_is_one_error(mpirun, schemes_folder, broken, says):
+    done = train(mpirun, schemes_folder, "kernel=cupy", env=fake(FAKE_NVRTC=broken))
+    assert done.returncode == 2
+    message = (
+        f"error: kernel 'cupy' compiles or runs nothing on a processor that pretends: {says}\n"
+    )
+    assert done.stderr.count(message) == 1, done.stderr
+    assert "and more lines" not in done.stderr
+    assert "hint: NVRTC and CUDA's headers have to be those of CuPy's CUDA" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("nranks", "setting", "most"),
+    [(1, "dtype=float32", 1), (2, "comm.cuda_aware=no", 7), (2, "scheme.transport=nccl", 1)],
+)
+def test_an_epoch_waits_once_but_for_messages_through_the_host(
+    mpirun, schemes_folder, nranks, setting, most
+):
+    late = {} if "nccl" in setting else {"FAKE_STREAMS": "late"}
+    settings = ["kernel=cupy", "model.dropout=0.5", setting, "comm.nccl=auto"]
+    partition = "-" if nranks == 1 else "uneven-2"
+    words = ["count_launches.py", schemes_folder / "directed.graph", partition, *settings]
+    done = mpirun(nranks, *words, env=fake(FAKE_DEVICES="2", **late))
+    assert done.returncode == 0, done.stderr
+    counted = json.loads(done.stdout)
+    assert counted["epoch"]["waits"] <= most
+    assert counted["epoch"]["launches"] <= 30
+    assert nranks == 2 or counted["evaluation"]["waits"] == 1
+
+
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is not None, reason="CuPy is installed")
 def test_no_cupy_is_one_error(mpirun, schemes_folder):
     done = train(mpirun, schemes_folder, "kernel=cupy")
@@ -153,7 +216,7 @@ def test_gpus_are_dealt_to_the_ranks_of_a_node():
 import cupy
 from gcnmpi.kernels import KERNELS
 for place in range(4):
-    kernel = KERNELS.get("cupy").for_rank("float32", 1, place, False)
+    kernel = KERNELS.get("cupy").for_rank("float32", 1, place, False, "own")
     assert kernel.device == "a processor that pretends"
 assert cupy.cuda.used == [0, 1, 2, 0], cupy.cuda.used
 """

@@ -316,6 +316,61 @@ def test_activation_is_bias_relu_and_dropout(kernel, random):
     assert_near(kernel, mine, np.maximum(x, 0))
 
 
+@pytest.fixture
+def products(kernel, name):
+    """The kernel, and again with each other way to multiply that it has."""
+    return [kernel, type(kernel)(kernel.dtype, spmm="cusparse")] if name == "cupy" else [kernel]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 8, 47, 64, 132])
+def test_spmm_of_rows_from_empty_to_long(products, random, width):
+    lengths = np.concatenate(([0, 1, 511, 512, 513, 1024, 5000, 0], random.integers(0, 9, 40)))
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    columns = random.integers(0, 300, len(rows))
+    matrix = sp.csr_array(
+        (random.standard_normal(len(rows)), columns, np.append(0, np.cumsum(lengths))),
+        shape=(len(lengths), 300),
+    )
+    x, before = random.standard_normal((300, width)), random.standard_normal((len(lengths), width))
+    bias = random.standard_normal(width)
+    # Values and the sum of so many have the errors of their dtype.
+    for kernel in products:
+        for accumulate in (False, True):
+            out = give(kernel, before)
+            then = Activation(give(kernel, bias), "relu")
+            kernel.spmm_then(kernel.sparse(matrix), give(kernel, x), out, accumulate, then)
+            expected = np.maximum(matrix @ x + bias + accumulate * before, 0)
+            assert_near(kernel, out, expected, factor=100)
+
+
+def test_right_predictions_are_counted_where_logits_are(kernel, random):
+    if kernel.count_right is None:
+        pytest.skip("it is counted on the host")
+    for rows, width in ((0, 3), (1, 1), (70, 5), (40000, 11)):
+        logits = random.integers(0, 4, (rows, width)).astype(float)  # many ties
+        labels = random.integers(-1, width, rows).astype(np.int32)
+        masks = random.integers(0, 256, rows).astype(np.uint8)
+        right = logits.argmax(axis=1) == labels
+        expected = [np.count_nonzero(right & (masks >> bit & 1 > 0)) for bit in range(8)]
+        found = kernel.count_right(give(kernel, logits), labels, masks)
+        assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("rows", [3, 1000, 40000])
+def test_loss_of_whole_rows_in_one_pass(kernel, random, rows):
+    if kernel.softmax_cross_entropy is None:
+        pytest.skip("it is made of passes")
+    z, labels = random.standard_normal((rows, 7)), random.integers(-1, 7, rows).astype(np.int32)
+    known, grad = labels >= 0, kernel.empty(rows, 7)
+    loss = kernel.softmax_cross_entropy(give(kernel, z), labels, 0.5, grad)
+    soft = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    expected = -np.log(soft[known, labels[known]]).sum()
+    assert float(loss) == pytest.approx(expected, rel=1e-6)
+    assert float(loss * 2.0) == 2 * float(loss)
+    soft[known, labels[known]] -= 1
+    assert_near(kernel, grad, 0.5 * soft * known[:, np.newaxis])
+
+
 @pytest.mark.parametrize("width", [3, 8, 70, 200])
 def test_what_follows_a_product(kernel, random, width):
     """As if one thing were done after the other; 200 columns times 100 are too many weights."""

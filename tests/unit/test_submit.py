@@ -90,7 +90,7 @@ def test_launchers(request_for):
     assert "--mpi=pmix" in prepare(replace(request_for, launcher="srun"))[SCRIPT]
     text = prepare(replace(request_for, launcher="srun", gpus=2))[SCRIPT]
     assert "#SBATCH --gpus-per-node=2" in text
-    assert "--gpu-bind=single:1" in text
+    assert '--gpus-per-node="$SLURM_GPUS_PER_NODE" --gpu-bind=none' in text
 
 
 @pytest.mark.parametrize(

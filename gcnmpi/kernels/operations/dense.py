@@ -7,6 +7,8 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
+
 A = TypeVar("A")
 A_in = TypeVar("A_in", contravariant=True)
 
@@ -62,12 +64,21 @@ class LossOperations(Protocol[A]):
         """In place: (exponentials / sums − onehot) · scale, with ones at (rows[i], columns[i])."""
 
     @property
-    def softmax_cross_entropy(self) -> Callable[[A, np.ndarray, float, A], float] | None:
+    def softmax_cross_entropy(self) -> Callable[[A, np.ndarray, float, A], Number] | None:
         """Loss of whole rows and its gradient in one pass, where a kernel has it.
 
         From logits (rows, classes), labels (rows,) int32 and a scale: the sum of
         −log softmax(z)[label] over the rows of a label ≥ 0, and to the fourth argument
         (softmax(z) − onehot(label)) · scale, 0 in other rows.
+        """
+
+    @property
+    def count_right(self) -> Callable[[A, np.ndarray, np.ndarray], np.ndarray] | None:
+        """Right predictions of whole rows where the logits are, where a kernel counts them there.
+
+        From logits (rows, classes), labels (rows,) int32 and masks (rows,) uint8: for each of 8
+        bits, how many rows with that bit have their largest logit, the first one on a tie, in the
+        column of their label; float64.
         """
 
 

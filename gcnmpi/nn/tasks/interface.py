@@ -8,6 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.core.task_config import TaskConfig
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.loading import Readable
@@ -42,7 +43,7 @@ class Loss(Protocol):
     def products(self) -> list[Product]:
         """The scheme's row operations of one call, for the prediction of their volume."""
 
-    def __call__(self, logits: Array, grad: Array) -> float:
+    def __call__(self, logits: Array, grad: Array) -> Number:
         """This rank's share of the loss; its gradient goes to ``grad``, zero in other rows.
 
         Parameters

@@ -4,8 +4,9 @@ Put ``tests/fake`` on PYTHONPATH and ``import cupy`` finds this. Three things ar
 
 * Arrays are not NumPy's: nothing on the host can read them, except by ``get`` and ``asnumpy``; MPI
   can only if FAKE_CUDA_AWARE is set.
-* Work is queued. It is done when somebody waits, so what reads a result too early, or overwrites a
-  source too early, finds the wrong numbers.
+* Work is queued. That of the first stream is done when somebody waits, that of other streams at
+  once, or with FAKE_STREAMS=late when somebody waits too; each waits for others by events only. So
+  what reads a result too early, or overwrites a source too early, finds the wrong numbers.
 * CUDA source runs as it is, compiled as C++, a thread after the other: see ``compiled``.
 """
 
@@ -15,10 +16,11 @@ import numpy as np
 
 from cupy import cuda
 from cupy.compiled import RawModule
-from cupy.queue import begin, keep, wait
+from cupy.queue import begin, keep, main
 
 __all__ = ["RawModule", "asarray", "asnumpy", "copyto", "cuda", "empty", "ndarray", "zeros"]
 
+__version__ = "14.2.0"  # the one that it was compared with
 int8 = np.int8
 
 
@@ -62,6 +64,8 @@ class ndarray:
         begin(lambda: self._host.__setitem__(key, _host(value)))
 
     def __mul__(self, other):
+        if os.environ.get("FAKE_NVRTC") == "no headers":
+            raise RuntimeError('cannot open source file "cuda_fp16.h"\nand more lines')
         out = empty(self.shape, self.dtype)
         begin(lambda: np.multiply(self._host, _host(other), out=out._host))
         return out
@@ -82,21 +86,25 @@ class ndarray:
     def fill(self, value):
         begin(lambda: self._host.fill(value))
 
-    def get(self, out=None):
-        wait()
+    def get(self, stream=None, order="C", out=None, blocking=True):
+        queue = main if stream is None else stream.queue
         if out is None:
-            return self._host.copy()
+            out = np.empty(self.shape, self.dtype)
         assert out.shape == self.shape
         assert out.dtype == self.dtype
-        out[...] = self._host
+        assert self._host.flags.c_contiguous or blocking, "it would be copied before"
+        begin(lambda: np.copyto(out, self._host), queue, "copies")
+        if blocking:
+            queue.wait()
         return out
 
-    def set(self, host):
-        assert isinstance(host, np.ndarray)
+    def set(self, arr, stream=None):
+        assert isinstance(arr, np.ndarray)
         assert self._host.flags.c_contiguous
-        assert host.shape == self.shape
-        assert host.dtype == self.dtype
-        begin(lambda: np.copyto(self._host, host))
+        assert arr.shape == self.shape
+        assert arr.dtype == self.dtype
+        queue = main if stream is None else stream.queue
+        begin(lambda: np.copyto(self._host, arr), queue, "copies")
 
 
 def _host(value):

@@ -1,4 +1,7 @@
-"""CUDA source as C++: each kernel becomes a function that runs all threads, one after the other."""
+"""CUDA source as C++: each kernel becomes a function that runs all threads, one after the other.
+
+Kernels whose threads work together go through them in each of their steps, so those run by blocks.
+"""
 
 import ctypes
 import hashlib
@@ -16,28 +19,34 @@ PRELUDE = """
 #include <cmath>
 using std::erfc; using std::exp; using std::expm1; using std::log; using std::sqrt;
 #define __global__
-static struct { unsigned x, y; } threadIdx, blockIdx, blockDim;
+#define __shared__ static
+static struct { unsigned x, y; } threadIdx, blockIdx, blockDim, gridDim;
 """
-KERNEL = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\) \{')
+KERNEL = re.compile(r'extern "C" (?:[A-Z]+ )?__global__ void (\w+)\(([^)]*)\) \{')
 LOOPS = """
 extern "C" void run_{name}(unsigned gx, unsigned gy, unsigned bx, unsigned by, {parameters}) {{
   blockDim = {{bx, by}};
+  gridDim = {{gx, gy}};
   for (blockIdx.y = 0; blockIdx.y < gy; ++blockIdx.y)
   for (blockIdx.x = 0; blockIdx.x < gx; ++blockIdx.x)
-  for (threadIdx.y = 0; threadIdx.y < by; ++threadIdx.y)
-  for (threadIdx.x = 0; threadIdx.x < bx; ++threadIdx.x)
+  {threads}
     {name}({arguments});
 }}
 """
+THREADS = """for (threadIdx.y = 0; threadIdx.y < by; ++threadIdx.y)
+  for (threadIdx.x = 0; threadIdx.x < bx; ++threadIdx.x)"""
 C_TYPES = {"f4": ctypes.c_float, "f8": ctypes.c_double, "i4": ctypes.c_int32, "i8": ctypes.c_int64,
            "u1": ctypes.c_uint8, "u4": ctypes.c_uint32, "u8": ctypes.c_uint64}  # fmt: skip
 
 
 def translate(code):
     loops = []
-    for name, parameters in KERNEL.findall(code):
+    for body in code.split('extern "C"')[1:]:
+        name, parameters = KERNEL.match(f'extern "C"{body}').groups()
         arguments = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", parameters))
-        loops.append(LOOPS.format(name=name, parameters=parameters, arguments=arguments))
+        threads = "" if "EACH_THREAD" in body else THREADS
+        loop = LOOPS.format(name=name, parameters=parameters, arguments=arguments, threads=threads)
+        loops.append(loop)
     return PRELUDE + code + "".join(loops)
 
 
@@ -61,6 +70,8 @@ def build(code):
 class RawModule:
     def __init__(self, code, options):
         assert options == ("--std=c++17",)
+        if os.environ.get("FAKE_NVRTC") == "missing":
+            raise RuntimeError("CuPy failed to load libnvrtc.so.12\nand more lines")
         self._library = build(code)
         self._parameters = {
             name: [word.strip() for word in text.split(",")] for name, text in KERNEL.findall(code)

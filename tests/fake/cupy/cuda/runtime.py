@@ -27,6 +27,16 @@ def getDeviceProperties(number: int) -> dict:
     return {"name": b"a processor that pretends"}
 
 
+def driverGetVersion() -> int:
+    """Of the driver."""
+    return 12080
+
+
+def runtimeGetVersion() -> int:
+    """Of the runtime that CuPy was built with."""
+    return 12090
+
+
 def deviceGetPCIBusId(number: int) -> str:
     """Where it is on its host."""
     return f"0000:{number:02X}:00.0"

@@ -8,12 +8,16 @@ from cupy.queue import begin
 CUBLAS_OP_N, CUBLAS_OP_T = 0, 1
 
 
-def sgemm(*arguments):
-    _gemm(np.float32, *arguments)
+def getVersion(handle):
+    return 120905
 
 
-def dgemm(*arguments):
-    _gemm(np.float64, *arguments)
+def sgemm(handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc):
+    _gemm(np.float32, handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
+
+
+def dgemm(handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc):
+    _gemm(np.float64, handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc)
 
 
 def _gemm(dtype, handle, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):

@@ -9,7 +9,7 @@ from cupy.queue import begin
 from cupy_backends.cuda.libs.cublas import _at
 
 CUSPARSE_OPERATION_NON_TRANSPOSE = 0
-CSR_ALG3 = 12  # CuPy has no name for it
+CSR_ALGORITHMS = (4, 6, 12)  # CuPy has no name for the last one
 CUSPARSE_INDEX_32I, CUSPARSE_INDEX_64I, CUSPARSE_INDEX_BASE_ZERO = 2, 3, 0
 CUSPARSE_ORDER_COL, CUSPARSE_ORDER_ROW = 1, 2
 
@@ -17,6 +17,10 @@ TYPES = {0: np.float32, 1: np.float64}
 INDICES = {CUSPARSE_INDEX_32I: np.int32, CUSPARSE_INDEX_64I: np.int64}
 WORKSPACE = 1000  # bytes
 descriptors, numbers = {}, itertools.count(1)
+
+
+def getVersion(handle):
+    return 12509
 
 
 def createCsr(rows, columns, nnz, indptr, indices, values, first, second, base, kind):
@@ -48,7 +52,8 @@ destroyDnMat = destroySpMat
 
 
 def spMM_bufferSize(handle, op_a, op_b, alpha, matrix, x, beta, out, kind, algorithm):
-    assert (handle, op_a, op_b, algorithm) == (2, 0, 0, CSR_ALG3)
+    assert (handle, op_a, op_b) == (2, 0, 0)
+    assert algorithm in CSR_ALGORITHMS
     assert all(descriptors[number][0] == kind for number in (matrix, x, out))
     return WORKSPACE
 

@@ -1,0 +1,122 @@
+"""Copies between a GPU and messages on the host, on a stream of their own.
+
+Kernels of the device and copies wait for each other by events, and the host only where MPI is to
+send what was copied, or to overwrite what is being copied. MPI gets addresses on the device where
+its library takes them; see ``comm.cuda_aware``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy as cp
+import cupyx
+import numpy as np
+
+Array = Any  # of CuPy
+
+
+class CupyCopies:
+    """What of :class:`~gcnmpi.core.arrays.Memory` concerns messages, on a GPU."""
+
+    host_visible: bool
+
+    def open_copies(self) -> None:
+        """Make the stream."""
+        self._stream = cp.cuda.Stream(non_blocking=True)
+        self._sends, self._sends_directly = False, False
+        # Copies to the device under way, with their sources: the pool of page-locked memory gives
+        # away at once what is let go.
+        self._arriving: list[tuple[Any, np.ndarray]] = []
+
+    def finish(self) -> None:
+        cp.cuda.get_current_stream().synchronize()  # which waits for all copies to the device
+        self._arriving.clear()
+
+    def message(self, array: Array, staged: bool = False) -> Any:
+        """Page-locked memory of the host, unless MPI reads and writes the device."""
+        if isinstance(array, np.ndarray):
+            return array
+        if self.host_visible and not staged:
+            self.finish()
+            return array
+        if not array.size:
+            return np.empty(array.shape, array.dtype)
+        self._copies_wait()
+        return cupyx.empty_pinned(array.shape, array.dtype)
+
+    def to_message(self, array: Array, message: Any) -> None:
+        if isinstance(array, np.ndarray):
+            return
+        if message is array:
+            self._sends_directly = True
+        elif array.size:
+            self._copies_wait()
+            array.get(stream=self._stream, out=message, blocking=False)
+            self._sends = True
+
+    def before_sending(self) -> None:
+        if self._sends_directly:
+            self.finish()
+        if self._sends:
+            self._stream.synchronize()
+        self._sends = self._sends_directly = False
+
+    def before_receiving(self) -> None:
+        if self.host_visible:
+            self.finish()
+            return
+        self._copies_wait()
+        for event, _ in self._arriving:
+            if not event.done:
+                event.synchronize()
+        self._arriving.clear()
+
+    def from_message(self, message: Any, array: Array) -> None:
+        """After what was begun before the message was waited for, and before what comes next."""
+        if message is array or not array.size:
+            return
+        array.set(message, stream=self._stream)
+        event = recorded(self._stream)
+        cp.cuda.get_current_stream().wait_event(event)
+        self._arriving.append((event, message))
+
+    def _copies_wait(self) -> None:
+        """Copies that follow wait for what was begun so far."""
+        self._stream.wait_event(recorded(cp.cuda.get_current_stream()))
+
+
+def recorded(stream: Any) -> Any:
+    """An event after all that was begun on a stream."""
+    event = cp.cuda.Event(disable_timing=True)
+    event.record(stream)
+    return event
+
+
+class DeviceNumber:
+    """A number that the device computes, times a factor; a float once somebody asks for it.
+
+    It is copied to the host behind what computes it, so that asking after a later wait is free.
+
+    Parameters
+    ----------
+    array : (1,) float64 array on the device
+    """
+
+    def __init__(self, array: Array, factor: float = 1.0) -> None:
+        self.array, self.factor = array, factor
+        self._host = cupyx.empty_pinned((1,), np.float64)
+        array.get(out=self._host, blocking=False)
+        self._event = recorded(cp.cuda.get_current_stream())
+
+    def __mul__(self, factor: float) -> DeviceNumber:
+        """The same times a number; nothing is computed yet."""
+        product = object.__new__(DeviceNumber)
+        product.__dict__.update(self.__dict__, factor=self.factor * factor)
+        return product
+
+    def __float__(self) -> float:
+        """Wait for it, if it is not there."""
+        if not self._event.done:
+            self._event.synchronize()
+        return float(self._host[0]) * self.factor
