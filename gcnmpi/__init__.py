@@ -15,6 +15,7 @@ _NAMES = {
     "graph": "gcnmpi.api.graph",
     "infer": "gcnmpi.api.inference:infer",
     "launch": "gcnmpi.api.launching:launch",
+    "propagate": "gcnmpi.api.propagation:propagate",
     "RankError": "gcnmpi.api.launching:RankError",
     "stack": "gcnmpi.nn.networks.stack:stack",
     "train": "gcnmpi.api.training:train",

@@ -3,6 +3,7 @@ from gcnmpi.api.inference import evaluate as evaluate
 from gcnmpi.api.inference import infer as infer
 from gcnmpi.api.launching import RankError as RankError
 from gcnmpi.api.launching import launch as launch
+from gcnmpi.api.propagation import propagate as propagate
 from gcnmpi.api.record import Run as Run
 from gcnmpi.api.training import Stopped as Stopped
 from gcnmpi.api.training import train as train

@@ -61,7 +61,7 @@ def _configured(
     stack: contextlib.ExitStack,
 ) -> tuple[Config, frozenset[str]]:
     file = config if isinstance(config, str | os.PathLike) else None
-    values = {} if file is not None or config is None else dict(_flat(config))  # type: ignore
+    values = {} if file is not None or config is None else dict(flat(config))  # type: ignore
     names = {name.replace(".", "_"): name for name, _, _ in key_fields()}
     for word, value in keywords.items():
         if word not in names:
@@ -75,9 +75,10 @@ def _configured(
     return read_config(file, under, values=values)
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Full names and values of the keys in nested tables."""
     for name, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli import bench, cluster, repeated, schemes
+from gcnmpi.cli import bench, cluster, propagate, repeated, schemes
 from gcnmpi.cli.common import Job, common, of_split, same_words, split_option, watched
 from gcnmpi.core.config import (
     MODELS,
@@ -37,6 +37,7 @@ from gcnmpi.core.outputs import (
 from gcnmpi.core.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.kernels import KERNELS
 from gcnmpi.nn.metrics import METRICS
+from gcnmpi.propagation import EMBEDDINGS, METHODS
 from gcnmpi.run.logs import parse_logs
 from gcnmpi.schemes import SCHEMES
 from partition.commands import Commands, figures_option, page_option
@@ -310,7 +311,9 @@ def info(as_json: bool) -> int:
     """Show available kernels and schemes, and every configuration key with its default."""
     from gcnmpi.mpi.comm import versions
 
-    registries = (KERNELS, SCHEMES, MODELS, TASKS, METRICS, OPTIMIZERS, SCHEDULES)
+    registries = (
+        KERNELS, SCHEMES, MODELS, TASKS, METRICS, OPTIMIZERS, SCHEDULES, METHODS, EMBEDDINGS
+    )  # fmt: skip
     tables = {r.kind: r.available() for r in registries}
     native = _native_facts() if tables["kernel"]["native"] is None else {}
     if as_json:
@@ -393,6 +396,7 @@ def report(
 
 
 for command in (
+    propagate.propagate,
     schemes.plan,
     schemes.volumes,
     schemes.calibrate,

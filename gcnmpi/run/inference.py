@@ -15,20 +15,19 @@ from gcnmpi.core.config import Config
 from gcnmpi.core.outputs import RESULT_WRITERS, features_path
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.runtime import Source
-from gcnmpi.layout.writing import write_picked
-from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute, slice_of
+from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.nn.tasks import TASKS
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import Problem, load_features, open_problem
-from gcnmpi.run.results import Results
 from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_vertices
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weights
+from gcnmpi.run.writing import Rows, on_root, write
 from partition.errors import UserError, unknown_name
 from partition.graph.store import open_graph
-from partition.records import map_npy, temporary_name
+from partition.records import map_npy
 
 WHAT = ("logits", "probabilities", "embeddings", "classes")
 
@@ -126,15 +125,15 @@ def infer(
     done = compute(comm, graph, partition, config, weights, what=what, **options)
     problem = done.problem
     values = _wanted(problem, done.result, done.depth, what)
-    numbers, places, values, n = _rows(done, values)
+    rows = _rows(done, values)
+    max_bytes = problem.config.loading.max_buffer_mb * 2**20
     whole = None
     if out is None:
-        whole = _on_root(problem, numbers, values[places], n)
+        whole = on_root(comm, rows, max_bytes)
     else:
-        _write(problem, Path(out), numbers, places, values, n, done.picked)
-    columns = () if values.ndim == 1 else (problem.network.widths[done.depth],)
+        write(comm, Path(out), rows, problem.stored.graph.ids, max_bytes)
     return Inference(
-        done.weights, problem.config, problem.direction, (n, *columns), values.dtype, done.memory,
+        done.weights, problem.config, problem.direction, rows.shape, rows.values.dtype, done.memory,
         whole,
     )  # fmt: skip
 
@@ -259,8 +258,8 @@ def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarr
     return kernel.to_host(result.array)
 
 
-def _rows(done: Computed, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Rows of the result that this rank has: their numbers, their places in values; how many."""
+def _rows(done: Computed, values: np.ndarray) -> Rows:
+    """Rows of the result that this rank has."""
     problem, result = done.problem, done.result
     comm, scheme, n = problem.comm, problem.scheme, problem.stored.graph.n
     width = problem.network.widths[done.depth]
@@ -272,44 +271,8 @@ def _rows(done: Computed, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, n
         mine = slice_of(n, comm.rank, comm.size)
         own = np.arange(mine.start, mine.stop)
     if done.picked is None:
-        return own, np.arange(len(own)), values, n
-    return *_picked(own, done.picked), values, len(done.picked)
-
-
-def _on_root(problem: Problem, numbers: np.ndarray, rows: np.ndarray, n: int) -> np.ndarray | None:
-    """All rows in their order on rank 0; None elsewhere."""
-    limit = problem.config.loading.max_buffer_mb * 2**20
-    destination = np.zeros(len(numbers), np.int64)
-    (places, found), _ = redistribute(problem.comm, destination, [numbers, rows], limit)
-    if problem.comm.rank:
-        return None
-    whole = np.empty((n, *rows.shape[1:]), rows.dtype)
-    whole[places] = found
-    return whole
-
-
-def _write(
-    problem: Problem,
-    path: Path,
-    numbers: np.ndarray,
-    places: np.ndarray,
-    values: np.ndarray,
-    n: int,
-    picked: np.ndarray | None,
-) -> None:
-    """Write rows in their order, in slices."""
-    comm, max_bytes = problem.comm, problem.config.loading.max_buffer_mb * 2**20
-    whole = path if path.suffix == ".npy" else from_root(comm, lambda: temporary_name(path))
-    write_picked(comm, whole, numbers, places, values, n, max_bytes)
-    if whole is path:
-        return
-    ids = problem.stored.graph.ids
-    try:
-        write = RESULT_WRITERS.get(path.suffix)
-        from_root(comm, lambda: write(Results(map_npy(whole), ids, picked), path))
-    finally:
-        if comm.rank == 0:
-            whole.unlink(missing_ok=True)
+        return Rows(own, np.arange(len(own)), values, n)
+    return Rows(*_picked(own, done.picked), values, len(done.picked), done.picked)
 
 
 def _picked(own: np.ndarray, picked: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

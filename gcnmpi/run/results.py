@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -21,22 +21,31 @@ class Results:
 
     Attributes
     ----------
-    values : (m, width) numbers, or (m,) int64 classes
+    values : (m, width) numbers, or (m,), such as int64 classes
     ids : (n,) integers or texts, or None
         What the vertices of the graph are called, where that is not their numbers.
     picked : (m,) int64 or None
         The vertices of the rows; None: all of them, in their order.
+    column : str
+        What the one column is called of rows of one number.
+    name : str
+        What an ``.npz`` calls the values.
+    arrays : mapping of str to array
+        What else is in an ``.npz``.
     """
 
     values: np.ndarray
     ids: np.ndarray | None
     picked: np.ndarray | None
+    column: str = "class"
+    name: str = "values"
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
         """Names of the columns of ``values``."""
         one = self.values.ndim == 1
-        return ["class"] if one else [str(column) for column in range(self.values.shape[1])]
+        return [self.column] if one else [str(column) for column in range(self.values.shape[1])]
 
     def slices(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """What vertices are called, and their rows, (m, width), some at a time."""
@@ -50,9 +59,9 @@ class Results:
 
 
 def write_npz(results: Results, path: Path) -> None:
-    """The array ``values``."""
+    """The array ``values``, under its name, and what comes with it."""
     with atomic_file(path) as file:
-        np.savez(file, values=results.values)
+        np.savez(file, **{results.name: results.values, **results.arrays})  # type: ignore[arg-type]
 
 
 def write_csv(results: Results, path: Path) -> None:

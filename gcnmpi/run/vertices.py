@@ -24,10 +24,10 @@ def picked_vertices(stored: StoredGraph, rows: Path | np.ndarray) -> np.ndarray:
         If the file cannot be read, or names what is no vertex of the graph.
     """
     if isinstance(rows, Path):
-        return _found(stored, enumerate(_words(rows), start=1), f"{rows}, line")
+        return called(stored, enumerate(_words(rows), start=1), f"{rows}, line")
     if rows.ndim != 1 or rows.dtype.kind not in "iuU":
         raise UserError(f"rows are a vector of vertices, not {rows.dtype} {rows.shape}")
-    return _found(stored, enumerate(map(str, rows.tolist())), "rows, entry")
+    return called(stored, enumerate(map(str, rows.tolist())), "rows, entry")
 
 
 def _words(path: Path) -> list[str]:
@@ -39,7 +39,19 @@ def _words(path: Path) -> list[str]:
         raise UserError(f"cannot read {path}: {reason}") from error
 
 
-def _found(stored: StoredGraph, words: Iterable[tuple[int, str]], where: str) -> np.ndarray:
+def called(stored: StoredGraph, words: Iterable[tuple[int, str]], where: str) -> np.ndarray:
+    """The vertices that words name, (m,) int64; empty words name none.
+
+    Parameters
+    ----------
+    words : iterable of (int, str)
+        With the number that a mistake is told by, after ``where``.
+
+    Raises
+    ------
+    UserError
+        If a word names none.
+    """
     ids, n = stored.graph.ids, stored.manifest.n
     known = {} if ids is None else {str(name): i for i, name in enumerate(ids)}
     found = []

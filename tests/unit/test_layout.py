@@ -30,14 +30,14 @@ ROOMS = {
         "reporting", "cli", "__main__",
     ],
     "gcnmpi": [
-        "core", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run", "torch",
-        "cluster", "report", "proof", "bench", "api", "cli", "__main__",
+        "core", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run",
+        "propagation", "torch", "cluster", "report", "proof", "bench", "api", "cli", "__main__",
     ],
 }  # fmt: skip
 GROUND = {
     "gcnmpi.core.own_code", "gcnmpi.core.precision", "gcnmpi.core.settings", "gcnmpi.core.source",
     "gcnmpi.kernels", "gcnmpi.nn", "gcnmpi.nn.metrics", "gcnmpi.nn.networks", "gcnmpi.nn.tasks",
-    "gcnmpi.schemes",
+    "gcnmpi.propagation", "gcnmpi.schemes",
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
     "partition.records", "partition.registry", "partition.resident", "partition.startup",
     "partition.tensor_files",
@@ -160,6 +160,7 @@ def registries():
     from gcnmpi.core.outputs import RESULT_WRITERS
     from gcnmpi.kernels import KERNELS
     from gcnmpi.nn.metrics import METRICS
+    from gcnmpi.propagation import EMBEDDINGS, METHODS
     from gcnmpi.run.logs import LOGS
     from gcnmpi.schemes import SCHEMES, TRANSPORTS
     from partition.backends import TOOLS
@@ -175,6 +176,8 @@ def registries():
         OPTIMIZERS,
         SCHEDULES,
         LOGS,
+        METHODS,
+        EMBEDDINGS,
         TOOLS,
         READERS,
         RESULT_WRITERS,

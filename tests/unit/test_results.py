@@ -54,6 +54,16 @@ def test_csv_and_parquet_come_back(tmp_path, ids, picked, dtype):
     np.testing.assert_array_equal(found, values)
 
 
+def test_one_number_a_row_has_a_name_and_an_archive_more_arrays(tmp_path):
+    made = Results(VALUES[:, 0], NUMBERS, None, "rank", "ranks", {"values": np.arange(3)})
+    write_csv(made, tmp_path / "y.csv")
+    assert (tmp_path / "y.csv").read_text().startswith("id,rank\n")
+    write_npz(made, tmp_path / "y.npz")
+    with np.load(tmp_path / "y.npz") as arrays:
+        assert sorted(arrays) == ["ranks", "values"]
+        np.testing.assert_array_equal(arrays["ranks"], VALUES[:, 0])
+
+
 def test_what_is_written_can_be_attached(tmp_path):
     pytest.importorskip("pyarrow")
     from gcnmpi.run.results_parquet import write_parquet

@@ -240,6 +240,29 @@ def check_ranks_that_differ(comm, graph, partition):
     assert "rank 1 has another out than rank 0" in text
 
 
+def check_propagation_equals_the_command(comm, graph, partition):
+    """Arrays on rank 0 are those that the command writes; mistakes are told on all ranks."""
+    options = {"count": 3, "scheme_exchange": "rows"}
+    found = gcnmpi.propagate(graph, "laplacian-eigenvectors", partition=partition, **options)
+    words = ["--set", "count=3", "--set", "scheme.exchange=rows", "--out", FOLDER / "eigen.npz"]
+    assert command(comm, "propagate", GRAPH, "laplacian-eigenvectors", *words, "--quiet") == 0
+    out = FOLDER / "rank.npy"
+    assert gcnmpi.propagate(GRAPH, "pagerank", partition=partition, out=out) is None
+    ranks = gcnmpi.propagate(graph, "pagerank", partition=partition)
+    with agreed(comm):
+        if comm.rank:
+            assert found is None
+            assert ranks is None
+        else:
+            np.testing.assert_array_equal(ranks, np.load(out))
+            with np.load(FOLDER / "eigen.npz") as written:
+                assert sorted(written) == sorted(found) == ["values", "vectors"]
+                for name, array in found.items():
+                    np.testing.assert_array_equal(array, written[name])
+    text = raised(comm, gcnmpi.UserError, lambda: gcnmpi.propagate(graph, "pagerank", dampin=0.5))
+    assert "did you mean 'damping'?" in text
+
+
 def main() -> None:
     graph = gcnmpi.graph.open(GRAPH)
     comm = world()

@@ -1,0 +1,71 @@
+"""``gcnmpi propagate``: methods that multiply by one sparse matrix again and again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gcnmpi.cli.common import Job, common, of_split, split_option, watched
+from gcnmpi.core.outputs import check_distinct, check_suffix
+from gcnmpi.propagation import METHODS
+
+
+@click.command(short_help="PageRank, label propagation, spectra and embeddings of a graph.")
+@common
+@click.argument("method", metavar="METHOD")
+@split_option
+@click.option(
+    "--out",
+    required=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
+)
+@click.option("--quiet", is_flag=True, help="Print no progress.")
+def propagate(
+    graph: Path,
+    partition: str | None,
+    config_file: Path | None,
+    settings: tuple[str, ...],
+    method: str,
+    split: int | None,
+    out: Path,
+    quiet: bool,
+) -> Job:
+    """Compute METHOD on GRAPH: a row for each vertex, in the order of the graph.
+
+    Methods are METHODS.
+
+    --set takes the options of the method, such as damping=0.9, and keys of the configuration, such
+    as scheme.name=bcast or dtype=float64. docs/propagation.md describes methods and options.
+    """
+    from gcnmpi.propagation.settings import asked_for
+
+    asked = asked_for(method, (*settings, *of_split(split)), config_file)
+    check_suffix("--out", out, asked.method.suffixes)
+    check_distinct({"GRAPH": graph, "--config": config_file, "--out": out, **asked.files})
+
+    def job(comm: Any) -> int:
+        from gcnmpi.propagation.running import propagate as run
+        from gcnmpi.report.outcome import print_propagated
+        from gcnmpi.run.claims import Claims
+
+        def tell(line: str) -> None:
+            if comm.rank == 0 and not quiet:
+                print(line, file=sys.stderr, flush=True)
+
+        with Claims(comm, "gcnmpi propagate") as claims:
+            claims.graph(graph, partition)
+            done = run(comm, graph, partition, asked, out, tell)
+        if comm.rank == 0:
+            print_propagated(out, done, quiet=quiet)
+        return 0
+
+    return watched(asked.config, job)
+
+
+assert propagate.help is not None
+propagate.help = propagate.help.replace("METHODS", ", ".join(METHODS))

@@ -1,0 +1,40 @@
+"""Personalised propagation of given predictions: the last step of APPNP, for any model.
+
+Z ← (1 − α)·M·Z + α·H, with H the predictions (Gasteiger, Bojchevski and Günnemann 2019, Predict
+then propagate, equation 4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gcnmpi.core.settings import key
+from gcnmpi.propagation.checks import predictions_of
+from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.labels import spread
+from gcnmpi.propagation.space import Space
+from partition.graph.store import StoredGraph
+
+
+@dataclass(frozen=True)
+class AppnpOptions:
+    """Of ``appnp``."""
+
+    predictions: str = key("", "a row for each vertex, (n, d) .npy", example="logits.npy")
+    alpha: float = key(0.1, "share of the predictions in a step", low=0, below=1)
+    steps: int = key(10, "steps", low=0)
+
+
+def check(stored: StoredGraph, options: AppnpOptions) -> None:
+    """The file of predictions."""
+    predictions_of(options.predictions, stored.manifest.n)
+
+
+def run(space: Space, options: AppnpOptions) -> Outcome:
+    """Predictions after so many steps, (n, d)."""
+    given = space.own(space.read(lambda: predictions_of(options.predictions, space.n)))
+    given = given.astype(space.dtype, copy=False)
+    return Outcome(spread(space, given, options.steps, 1 - options.alpha, lambda x: None, "step"))
+
+
+METHOD = Method(AppnpOptions, Matrix(), run, check)

@@ -1,0 +1,112 @@
+"""What methods ask of a graph and of files that they are given, before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.run.vertices import called
+from partition.errors import UserError
+from partition.graph.store import StoredGraph
+from partition.records import map_npy, open_regular
+
+
+def needs_features(stored: StoredGraph, options: Any) -> None:
+    """A UserError for a graph without features."""
+    if stored.graph.features is None:
+        raise UserError(f"{stored.path} has no features", "gcn-partition attach --features FILE")
+
+
+def needs_labels(stored: StoredGraph, options: Any) -> None:
+    """A UserError for a graph without labels of one class a vertex."""
+    if stored.graph.labels is None:
+        raise UserError(
+            f"{stored.path} has no labels: one class a vertex is needed",
+            "gcn-partition attach --labels FILE",
+        )
+
+
+def needs_symmetry(stored: StoredGraph, why: str) -> None:
+    """A UserError for a directed graph."""
+    if not stored.manifest.symmetric_values:
+        raise UserError(
+            f"{stored.path} is directed, and {why}",
+            "gcn-partition import --undirected makes a graph folder with the reverse of each arc",
+        )
+
+
+def predictions_of(path: str, n: int, width: int = 0) -> np.ndarray:
+    """Rows that were predicted, (n, width) numbers, mapped from a ``.npy``.
+
+    Parameters
+    ----------
+    width : int
+        Columns that are wanted; 0: any.
+
+    Raises
+    ------
+    UserError
+        If none are given, or the file is not of that shape.
+    """
+    how = "gcnmpi infer … --what probabilities --out P.npy writes them"
+    if not path:
+        raise UserError("the option predictions is missing: a row for each vertex", how)
+    if Path(path).suffix != ".npy":
+        raise UserError(f"predictions {path} is no .npy", how)
+    try:
+        rows = map_npy(path)
+    except UserError as error:
+        raise UserError(f"predictions: {error.message}", error.hint or how) from error
+    wanted = f"{n} × {width}" if width else f"{n} rows"
+    if rows.ndim != 2 or len(rows) != n or (width and rows.shape[1] != width):
+        shape = " × ".join(map(str, rows.shape))
+        raise UserError(f"predictions {path} is {shape}; the graph takes {wanted}", how)
+    if rows.dtype.kind != "f":
+        raise UserError(f"predictions {path} is {rows.dtype}, not floating-point numbers", how)
+    return rows
+
+
+def weights_of(stored: StoredGraph, path: Path) -> np.ndarray:
+    """Weights of vertices, (n,) float64, as a file says: a vertex a line, or a vertex and a weight.
+
+    Vertices are called as in the file that the graph was imported from. One that is not named has
+    weight 0.
+
+    Raises
+    ------
+    UserError
+        If the file cannot be read, names what is no vertex, or a weight that is negative or no
+        number; or all weights are 0.
+    """
+    words, numbers = [], []
+    for number, line in _lines(path):
+        vertex, *rest = line.split()
+        try:
+            weight = float(rest[0]) if rest else 1.0
+        except ValueError:
+            weight = -1.0
+        if len(rest) > 1 or not 0 <= weight < np.inf:
+            raise UserError(
+                f"{path}, line {number}: {line!r} is no vertex with a weight",
+                "a line is VERTEX, or VERTEX WEIGHT with a weight that is not negative",
+            )
+        words.append((number, vertex))
+        numbers.append(weight)
+    weights = np.zeros(stored.manifest.n)
+    np.add.at(weights, called(stored, words, f"{path}, line"), numbers)
+    if not weights.any():
+        raise UserError(f"{path} gives no vertex a weight above 0")
+    return weights
+
+
+def _lines(path: Path) -> Iterable[tuple[int, str]]:
+    try:
+        with open_regular(path) as file:
+            text = file.read().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {path}: {reason}") from error
+    return [(i, line) for i, line in enumerate(text.splitlines(), start=1) if line.strip()]

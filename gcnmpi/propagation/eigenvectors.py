@@ -1,0 +1,266 @@
+"""The smallest eigenvalues of the normalised Laplacian L = I − D^-1/2 A D^-1/2, and their vectors.
+
+By the block Chebyshev–Davidson method (Zhou 2010, A block Chebyshev–Davidson method with
+inner–outer restart for large eigenvalue problems). A basis grows by a block of vectors at a time:
+those Ritz vectors that have not converged, filtered by a Chebyshev polynomial of L that is small on
+all of the spectrum but its lower end. The upper end is 2 (Chung 1997, lemma 1.7), which other
+problems have to estimate. Pairs that have converged stay in the basis, and are filtered no more. A
+block finds equal eigenvalues together: 0 is one for each connected component. Row and column of an
+isolated vertex are 0, as in SciPy and NetworkX.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from gcnmpi.core.outputs import check_suffix
+from gcnmpi.core.settings import key
+from gcnmpi.propagation.blocks import normal, orthonormal, signed
+from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.space import Space
+from partition.errors import UserError
+from partition.graph.store import StoredGraph
+from partition.records import make_room_for, map_npy
+
+_UPPER = 2.0
+_GUARDS = 2  # blocks of vectors beyond those that are wanted, which survive a restart
+_ROWS_AT_ONCE = 1 << 12
+_GROWTH = 5  # blocks that a basis grows by between restarts
+
+
+@dataclass(frozen=True)
+class EigenOptions:
+    """Of ``laplacian-eigenvectors``."""
+
+    count: int = key(10, "eigenvalues, from the smallest", low=1)
+    tolerance: float = key(
+        0.0,
+        "length of L·v − λ·v below which a pair has converged; 0: 1e-11 in float64, 1e-5 in "
+        "float32",
+        low=0,
+        example=1e-9,
+    )
+    iterations: int = key(500, "blocks that are filtered at most", low=1)
+    block: int = key(8, "vectors that are filtered together", low=1)
+    degree: int = key(24, "degree of the filter: products with each block", low=2)
+    seed: int = key(0, "of the first block", low=0)
+    checkpoint: str = key(
+        "",
+        "file that vectors are kept in meanwhile; where there is one, they are the first ones",
+        example="vectors.npy",
+    )
+    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
+
+
+def check(stored: StoredGraph, options: EigenOptions) -> None:
+    """Whether there are so many, and what there is of a checkpoint."""
+    n = stored.manifest.n
+    if options.count > n:
+        raise UserError(f"count = {options.count}, and {stored.path} has {n} vertices")
+    if not options.checkpoint:
+        return
+    path = Path(options.checkpoint)
+    check_suffix("checkpoint", path, (".npy",))
+    make_room_for(path)
+    if path.exists() and ((kept := map_npy(path)).ndim != 2 or len(kept) != n):
+        raise UserError(
+            f"the checkpoint {path} is of another graph than {stored.path}",
+            "name another file, or remove that one",
+        )
+
+
+def run(space: Space, options: EigenOptions) -> Outcome:
+    """Values (count,), increasing, and vectors (n, count) of length 1."""
+    tolerance = options.tolerance or (1e-11 if space.dtype == np.float64 else 1e-5)
+    basis, residuals, step = _davidson(space, options, tolerance)
+    values = basis.values[: options.count]
+    vectors = _settled(space, basis.ritz(slice(options.count)), values)
+    notes = [f"{step} blocks, largest residual {residuals.max():.2g}"]
+    if residuals.max() > tolerance:
+        notes.append(
+            f"warning: {np.sum(residuals > tolerance)} of {options.count} pairs did not converge "
+            f"to {tolerance:.2g}: raise iterations"
+        )
+    arrays = {"values": values.astype(space.dtype)}
+    return Outcome(vectors.astype(space.dtype), "vectors", arrays=arrays, notes=tuple(notes))
+
+
+def _davidson(
+    space: Space, options: EigenOptions, tolerance: float
+) -> tuple[_Basis, np.ndarray, int]:
+    """A basis whose first Ritz pairs have converged, their residuals, and the number of blocks."""
+    count, block = options.count, min(options.block, space.n)
+    kept = count + _GUARDS * block
+    laplacian = _Laplacian(space)
+    basis = _Basis(space, laplacian, kept + (_GROWTH + 1) * block)
+    if options.checkpoint and space.alike(Path(options.checkpoint).exists):
+        start = space.own(space.read(lambda: map_npy(options.checkpoint)))
+        start = start.astype(np.float64)[:, :kept]
+    else:
+        start = normal(space, options.seed, block)
+        start = laplacian.filtered(start, options.degree, 0.5, 0.0)
+    basis.add(orthonormal(space, start))
+    saved = time.monotonic()
+    for step in range(1, options.iterations + 1):
+        residuals = basis.residuals(count)
+        waiting = np.flatnonzero(residuals > tolerance)
+        text = f"{len(residuals) - len(waiting)} of {count} pairs, residual {residuals.max():.1e}"
+        space.progress("block", step, options.iterations, text)
+        size = basis.size
+        done = size >= count and not len(waiting)
+        if done or size == space.n or step == options.iterations:
+            break
+        due = bool(options.checkpoint) and time.monotonic() - saved > options.every
+        if space.alike(due.__bool__):
+            space.save(Path(options.checkpoint), basis.ritz(slice(kept)))
+            saved = time.monotonic()
+        # Of what has not converged, the lowest; beyond those that are wanted, what comes next.
+        chosen = [*waiting, *range(len(residuals), size)][:block]
+        cut = basis.values[min(kept, (size + count) // 2, size - 1)]
+        new = laplacian.filtered(basis.ritz(chosen), options.degree, cut, basis.values[0])
+        if size + block > basis.capacity and kept < size:
+            basis.restart(kept)
+        new = orthonormal(space, new, basis.vectors)
+        if not new.shape[1]:  # the filtered vectors say nothing new: others may
+            new = orthonormal(space, normal(space, options.seed, block, step), basis.vectors)
+        basis.add(new[:, : basis.capacity - basis.size])
+    return basis, residuals, step
+
+
+class _Laplacian:
+    """Products with L."""
+
+    def __init__(self, space: Space) -> None:
+        self._space = space
+        self._isolated = np.flatnonzero(space.column_sums() == 0)  # their rows are 0
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """L·x."""
+        return self._combined(x, 1.0, 0.0)
+
+    def filtered(self, x: np.ndarray, degree: int, low: float, lowest: float) -> np.ndarray:
+        """p(L)·x with the Chebyshev polynomial that is small on [low, 2] and 1 at ``lowest``.
+
+        Algorithm 3.1 of Zhou and Saad 2007, A Chebyshev–Davidson algorithm for large symmetric
+        eigenproblems.
+        """
+        low = min(max(low, 1e-3), _UPPER - 1e-3)
+        centre, half = (_UPPER + low) / 2, (_UPPER - low) / 2
+        sigma = half / (min(lowest, low - 1e-6) - centre)
+        twice = 2 / sigma
+        before, now = x, self._combined(x, sigma / half, centre)
+        for _ in range(2, degree + 1):
+            following = 1 / (twice - sigma)
+            after = self._combined(now, 2 * following / half, centre, before, sigma * following)
+            before, now, sigma = now, after, following
+        return now
+
+    def _combined(
+        self,
+        x: np.ndarray,
+        factor: float,
+        shift: float,
+        other: np.ndarray | None = None,
+        weight: float = 0.0,
+    ) -> np.ndarray:
+        """factor · (L − shift)·x − weight · other, some rows at a time, which stay in cache."""
+        out = self._space.multiply(x).astype(np.float64, copy=False)
+        if len(self._isolated):
+            out[self._isolated] = x[self._isolated]
+        for start in range(0, len(out), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            some = out[rows]
+            some *= -factor
+            some += (factor * (1.0 - shift)) * x[rows]
+            if other is not None:
+                some -= weight * other[rows]
+        return out
+
+
+class _Basis:
+    """An orthonormal basis V with its products L·V and its Ritz pairs.
+
+    Attributes
+    ----------
+    size, capacity : int
+        Columns that there are, and that there is room for.
+    values : (size,) float64
+        Ritz values, increasing.
+    """
+
+    def __init__(self, space: Space, laplacian: _Laplacian, capacity: int) -> None:
+        self._space, self._laplacian = space, laplacian
+        self.size, self.capacity = 0, min(capacity, space.n)
+        own = len(space.vertices)
+        self._vectors, self._images = np.empty((own, self.capacity)), np.empty((own, self.capacity))
+        self._projection = np.zeros((self.capacity, self.capacity))
+        self.values, self._rotation = np.zeros(0), np.zeros((0, 0))
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """V, (own, size)."""
+        return self._vectors[:, : self.size]
+
+    def add(self, new: np.ndarray) -> None:
+        """Columns that are orthonormal, also to those that there are: one all-reduce."""
+        some = slice(self.size, self.size + new.shape[1])
+        self.size = some.stop
+        self._vectors[:, some], self._images[:, some] = new, self._laplacian(new)
+        inner = self._space.gram(self.vectors, self._images[:, some])
+        self._projection[: self.size, some] = inner
+        self._projection[some, : self.size] = inner.T
+        small = self._projection[: self.size, : self.size]
+        self.values, self._rotation = self._space.alike(lambda: np.linalg.eigh(small))
+
+    def restart(self, kept: int) -> None:
+        """Go on with the first Ritz vectors alone."""
+        rotation = self._rotation[:, :kept]
+        for array in (self._vectors, self._images):
+            array[:, :kept] = array[:, : self.size] @ rotation
+        self.size, self.values = kept, self.values[:kept]
+        self._projection[:kept, :kept] = np.diag(self.values)
+        self._rotation = np.eye(kept)
+
+    def ritz(self, which: slice | list[int]) -> np.ndarray:
+        """Some of the Ritz vectors."""
+        return self.vectors @ self._rotation[:, which]
+
+    def residuals(self, count: int) -> np.ndarray:
+        """Lengths of L·v − λ·v of the first Ritz pairs, at most (count,): one all-reduce."""
+        rotation, values = self._rotation[:, :count], self.values[:count]
+        off = self._images[:, : self.size] @ rotation
+        off -= self.vectors @ (rotation * values)
+        return np.sqrt(self._space.total((off[self._space.counted] ** 2).sum(axis=0)))
+
+
+def _settled(space: Space, vectors: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Vectors that do not depend on rounding: their signs, and the basis where values are equal.
+
+    Of an eigenspace, any rotation is as good. The one is taken that makes the product with some
+    fixed vectors triangular.
+    """
+    vectors = vectors.copy()
+    groups = np.split(np.arange(len(values)), np.flatnonzero(np.diff(values) > _EQUAL) + 1)
+    for group in groups:
+        if len(group) > 1:
+            inner = space.gram(vectors[:, group], normal(space, 1, len(group)))
+            rotation = space.alike(partial(np.linalg.qr, inner)).Q
+            vectors[:, group] = vectors[:, group] @ rotation
+    return signed(space, vectors)
+
+
+_EQUAL = 1e-9  # values that differ by no more are taken for one
+
+METHOD = Method(
+    EigenOptions,
+    Matrix("sym", False, fixed=True, symmetric=True),
+    run,
+    check,
+    dtype="float64",
+    suffixes=(".npz",),
+)

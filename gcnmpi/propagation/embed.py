@@ -1,0 +1,95 @@
+"""Embeddings of vertices: one method of several, by products with one matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.core.settings import key
+from gcnmpi.propagation import EMBEDDINGS
+from gcnmpi.propagation.checks import needs_symmetry
+from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.space import Space
+from partition.errors import UserError
+from partition.graph.store import StoredGraph
+
+_FASTRP, _PRONE, _RANDSVD = (("method", name) for name in EMBEDDINGS)
+
+
+@dataclass(frozen=True)
+class EmbedOptions:
+    """Of ``embed``."""
+
+    method: str = key("fastrp", "how vertices are embedded", choices=EMBEDDINGS)
+    dimension: int = key(128, "columns of the embedding", low=1, example=64)
+    seed: int = key(0, "of the random numbers", low=0)
+    weights: tuple[float, ...] = key(
+        (),
+        "fastrp, randsvd: weights of the powers of the matrix, from the first; []: 0,0,1,4 and "
+        "1,0.5,0.25",
+        example=(1.0, 0.5),
+        needs=("method", ("fastrp", "randsvd")),
+    )
+    beta: float = key(-0.5, "fastrp: exponent of the degrees", needs=_FASTRP)
+    projection: str = key(
+        "sparse",
+        "fastrp: numbers that are drawn; sparse: ±√3 for one of three, else 0",
+        choices=("sparse", "normal"),
+        needs=_FASTRP,
+    )
+    order: int = key(10, "prone: terms of the Chebyshev series", low=2, needs=_PRONE)
+    mu: float = key(0.1, "prone: centre of the filter", needs=_PRONE)
+    theta: float = key(0.5, "prone: width of the filter", positive=True, needs=_PRONE)
+    rounds: int = key(
+        5,
+        "prone, randsvd: power iterations of the randomised decomposition",
+        low=0,
+        needs=("method", ("prone", "randsvd")),
+    )
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """An entry of the table of embeddings.
+
+    Attributes
+    ----------
+    run : callable
+        ``run(space, options)`` gives own rows of the embedding, (own, dimension); M is A itself,
+        without added loops.
+    symmetric : bool
+        Whether A has to equal its transpose.
+    weighted : bool
+        Whether arcs may have weights.
+    """
+
+    run: Callable[[Space, EmbedOptions], np.ndarray]
+    symmetric: bool = True
+    weighted: bool = True
+
+
+def check(stored: StoredGraph, options: EmbedOptions) -> None:
+    """Whether the graph can be embedded that way."""
+    embedding: Embedding = EMBEDDINGS.get(options.method)
+    if embedding.symmetric:
+        needs_symmetry(stored, f"{options.method} needs a symmetric matrix")
+    if stored.manifest.weighted and not embedding.weighted:
+        raise UserError(
+            f"{stored.path} has weights, which {options.method} does not take",
+            "method=fastrp or method=randsvd do",
+        )
+    if options.dimension > stored.manifest.n:
+        raise UserError(
+            f"dimension = {options.dimension}, and {stored.path} has {stored.manifest.n} vertices"
+        )
+
+
+def run(space: Space, options: EmbedOptions) -> Outcome:
+    """The embedding, (n, dimension)."""
+    embedding: Embedding = EMBEDDINGS.get(options.method)
+    return Outcome(embedding.run(space, options).astype(space.dtype, copy=False))
+
+
+METHOD = Method(EmbedOptions, Matrix("none", False, fixed=True), run, check)

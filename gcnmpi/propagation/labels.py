@@ -1,0 +1,75 @@
+"""Label propagation: known labels spread over the arcs, and are put back in every step.
+
+Y ← clip(α·M·Y + (1 − α)·Y⁰, 0, 1), with Y⁰ a 1 in the column of the class of each vertex that
+trains (Zhou et al. 2004, Learning with local and global consistency, equation 3; the steps and the
+limits are those of PyTorch Geometric's ``LabelPropagation``). M = D^-1/2 A D^-1/2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.core.settings import key
+from gcnmpi.propagation.checks import needs_labels
+from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.space import Space
+
+
+@dataclass(frozen=True)
+class LabelOptions:
+    """Of ``label-propagation``."""
+
+    layers: int = key(50, "steps", low=0)
+    alpha: float = key(0.9, "share of the neighbours in a step", low=0)
+
+
+def run(space: Space, options: LabelOptions) -> Outcome:
+    """How much of each class a vertex has, (n, classes)."""
+    known = one_hot(space.train_labels(), space.stored.manifest.classes, space.dtype)
+    return Outcome(spread(space, known, options.layers, options.alpha, limited(0.0)))
+
+
+def spread(
+    space: Space,
+    first: np.ndarray,
+    layers: int,
+    alpha: float,
+    after: Callable[[np.ndarray], object],
+    what: str = "layer",
+) -> np.ndarray:
+    """X ← after(α·M·X + (1 − α)·X⁰), ``layers`` times; a new array.
+
+    Parameters
+    ----------
+    first : (own, width) array
+        X⁰.
+    after : callable
+        Changes an (own, width) array in place.
+    """
+    x, rest = first.copy(), (1 - alpha) * first
+    for layer in range(1, layers + 1):
+        x = space.multiply(x)
+        x *= alpha
+        x += rest
+        after(x)
+        space.progress(what, layer, layers)
+    return x
+
+
+def limited(low: float) -> Callable[[np.ndarray], object]:
+    """What keeps entries between ``low`` and 1."""
+    return lambda x: np.clip(x, low, 1.0, out=x)
+
+
+def one_hot(labels: np.ndarray, classes: int, dtype: np.dtype) -> np.ndarray:
+    """A 1 in the column of each label, (rows, classes); rows without one, −1, are 0."""
+    out = np.zeros((len(labels), classes), dtype)
+    rows = np.flatnonzero(labels >= 0)
+    out[rows, labels[rows]] = 1
+    return out
+
+
+METHOD = Method(LabelOptions, Matrix(self_loops=False), run, needs_labels)

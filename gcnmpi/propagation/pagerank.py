@@ -1,0 +1,85 @@
+"""PageRank, also personalised: where a walk along the arcs is in the end.
+
+x = d·(Aᵀ·D⁻¹·x + (Σ x over dangling vertices)·v) + (1 − d)·v
+
+with D the weights that leave a vertex, v where the walk begins anew (uniform, or the seeds), and
+dangling the vertices that no weight leaves (Page, Brin, Motwani and Winograd 1999; Langville and
+Meyer 2004, section 3). The power method: each step reduces the error by d at least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gcnmpi.core.settings import key
+from gcnmpi.mpi.comm import slice_of
+from gcnmpi.propagation.checks import weights_of
+from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.space import Slice, Space
+from partition.graph.store import StoredGraph
+
+
+@dataclass(frozen=True)
+class PageRankOptions:
+    """Of ``pagerank``."""
+
+    damping: float = key(0.85, "share of the steps that follow an arc", low=0, below=1)
+    tolerance: float = key(
+        0.0,
+        "sum of the changes of a step below which it ends; 0: 1e-15 in float64, 1e-6 in float32",
+        low=0,
+        example=1e-10,
+    )
+    iterations: int = key(1000, "steps at most", low=1)
+    seeds: str = key(
+        "",
+        "file with the vertices where walks begin, one a line, with a weight or without",
+        example="seeds.txt",
+    )
+
+
+def check(stored: StoredGraph, options: PageRankOptions) -> None:
+    """The file of seeds."""
+    if options.seeds:
+        weights_of(stored, Path(options.seeds))
+
+
+def run(space: Space, options: PageRankOptions) -> Outcome:
+    """Ranks, (n,), which sum to 1."""
+    leaving = space.column_sums()
+    dangling = leaving == 0
+    inverse = np.divide(1.0, leaving, out=np.zeros(len(leaving)), where=~dangling)
+    start = _start(space, options)
+    tolerance = options.tolerance or (1e-15 if space.dtype == np.float64 else 1e-6)
+    mine, x = space.counted, start.copy()
+    for step in range(1, options.iterations + 1):
+        followed = options.damping * space.multiply(x * inverse).astype(np.float64)
+        # What did not follow an arc begins anew; so rounding cannot make the sum drift from 1.
+        (kept,) = space.total(np.array([followed[mine].sum()]))
+        following = followed + (1 - kept) * start
+        (change,) = space.total(np.array([np.abs(following - x)[mine].sum()]))
+        x = following
+        space.progress("step", step, options.iterations, f"change {change:.2g}")
+        if change <= tolerance:
+            return Outcome(
+                x.astype(space.dtype), notes=(f"{step} steps, last change {change:.2g}",)
+            )
+    note = f"warning: not converged after {step} steps: the last change was {change:.2g}"
+    return Outcome(x.astype(space.dtype), notes=(note,))
+
+
+def _start(space: Space, options: PageRankOptions) -> np.ndarray:
+    """Where walks begin: own entries of a distribution."""
+    if not options.seeds:
+        return np.full(len(space.vertices), 1 / space.n)
+    mine = slice_of(space.n, space.comm.rank, space.comm.size)
+    weights = space.read(lambda: weights_of(space.stored, Path(options.seeds)))
+    return space.own(Slice((weights / weights.sum())[mine], mine, space.n))
+
+
+METHOD = Method(
+    PageRankOptions, Matrix("none", False, fixed=True, direction="in"), run, check, dtype="float64"
+)

@@ -1,0 +1,52 @@
+"""Powers of M times the features: what SGC and SIGN learn from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gcnmpi.core.settings import key
+from gcnmpi.propagation.checks import needs_features
+from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.space import Space
+
+
+@dataclass(frozen=True)
+class SgcOptions:
+    """Of ``sgc``."""
+
+    hops: int = key(2, "how often features are multiplied by M", low=0)
+
+
+@dataclass(frozen=True)
+class SignOptions:
+    """Of ``sign``."""
+
+    hops: int = key(3, "the highest power of M", low=0)
+
+
+def sgc(space: Space, options: SgcOptions) -> Outcome:
+    """Mᴷ·X (Wu et al. 2019, Simplifying graph convolutional networks, equation 8)."""
+    x = space.features()
+    for hop in range(options.hops):
+        x = space.multiply(x)
+        space.progress("hop", hop + 1, options.hops)
+    return Outcome(x)
+
+
+def sign(space: Space, options: SignOptions) -> Outcome:
+    """[X, M·X, …, Mᴷ·X] (Rossi et al. 2020, SIGN, equation 4), (n, (K + 1)·d): a row holds all."""
+    x = space.features()
+    width = x.shape[1]
+    powers = np.empty((len(x), (options.hops + 1) * width), space.dtype)
+    powers[:, :width] = x
+    for hop in range(1, options.hops + 1):
+        x = space.multiply(x)
+        powers[:, hop * width : (hop + 1) * width] = x
+        space.progress("hop", hop, options.hops)
+    return Outcome(powers)
+
+
+SGC = Method(SgcOptions, Matrix(), sgc, needs_features)
+SIGN = Method(SignOptions, Matrix(), sign, needs_features)

@@ -1,0 +1,209 @@
+"""A propagation from what is asked for to its file: checks, loading, the method, the rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gcnmpi.core.config import Config
+from gcnmpi.core.outputs import RESULT_WRITERS
+from gcnmpi.core.resident import return_freed_memory
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.halo.transports import usable
+from gcnmpi.layout.runtime import Demand, Runtime, Source
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.propagation.checks import needs_symmetry
+from gcnmpi.propagation.interface import Outcome
+from gcnmpi.propagation.settings import Asked
+from gcnmpi.propagation.space import Space
+from gcnmpi.run.preflight import make_room
+from gcnmpi.run.problem import find_source, make_kernel, open_split, other_direction
+from gcnmpi.run.writing import on_root, write
+from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.interface import Entry
+from partition.errors import UserError
+
+
+@dataclass(frozen=True)
+class Products:
+    """Products of one kind.
+
+    Attributes
+    ----------
+    name : {"aggregate", "expand"}
+    width : int
+        Columns.
+    times : int
+    each : Volume
+        What all ranks together were to move for one, by the forecast of the scheme.
+    """
+
+    name: str
+    width: int
+    times: int
+    each: Volume
+
+
+@dataclass(frozen=True)
+class Propagated:
+    """What was computed.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : dtype
+    outcome : Outcome
+        Own rows, and what the method says.
+    products : tuple of Products
+    counted : Volume
+        What the products of all ranks moved.
+    reduced : Volume
+        What sums over ranks moved.
+    seconds : float
+        Of the method, on the slowest rank: without loading and writing.
+    warnings : tuple of str
+        What the user should know.
+    values : array or None
+        The result on rank 0, where nothing was to be written.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    outcome: Outcome
+    products: tuple[Products, ...]
+    counted: Volume
+    reduced: Volume
+    seconds: float
+    warnings: tuple[str, ...]
+    values: np.ndarray | None = None
+
+    @property
+    def predicted(self) -> Volume:
+        """What the products of all ranks were to move."""
+        return sum((made.each * made.times for made in self.products), NOTHING)
+
+
+def propagate(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    asked: Asked,
+    out: str | os.PathLike | None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Propagated:
+    """Compute a method on all ranks and write a row for each vertex, in the original order.
+
+    Parameters
+    ----------
+    out : path or None
+        File to write; None: rank 0 gets the array.
+    tell : callable
+        Called on rank 0 with lines of progress.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the graph, the partition, the method and its options do not fit together,
+        a file that is given cannot be read, or the one that is asked for cannot be written.
+    """
+    method = asked.method
+    if out is not None:
+        with agreed(comm):  # a library that is missing is told before the work
+            if Path(out).suffix in RESULT_WRITERS:
+                RESULT_WRITERS.get(Path(out).suffix)
+        make_room(comm, Path(out), "--out")
+    from_root(comm, lambda: _check(graph, asked))
+    space, warnings = open_space(comm, graph, partition, asked, tell)
+    began = time.perf_counter()
+    outcome = method.run(space, asked.options)
+    seconds = maximum(comm, time.perf_counter() - began)
+    rows = space.result(outcome.rows)
+    values = None
+    if out is None:
+        values = on_root(comm, rows, space.max_bytes)
+    else:
+        write(
+            comm, Path(out), rows, space.stored.graph.ids, space.max_bytes,
+            column=outcome.column, name=outcome.name, arrays=outcome.arrays,
+        )  # fmt: skip
+    moved, reduced = space.counted_volumes()
+    kinds = sorted(space.products.items())
+    each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]
+    figures = np.array([_figures(volume) for volume in (moved, reduced, *each)])
+    counted, sums, *volumes = (Volume(*line) for line in comm.allreduce(figures).tolist())
+    products = tuple(
+        Products(*kind, times, volume) for (kind, times), volume in zip(kinds, volumes, strict=True)
+    )
+    return Propagated(
+        rows.shape, rows.values.dtype, outcome, products, counted, sums, seconds, warnings, values
+    )
+
+
+def open_space(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    asked: Asked,
+    tell: Callable[[str], None] = lambda line: None,
+) -> tuple[Space, tuple[str, ...]]:
+    """The matrix of a method on its ranks, and warnings for the user.
+
+    Raises
+    ------
+    UserError
+        On all ranks, as :func:`gcnmpi.run.problem.find_source`; or if the scheme cuts rows.
+    """
+    method, config = asked.method, asked.config
+    with agreed(comm):
+        _check_scheme(config, method.rows)
+    source, config = find_source(comm, graph, partition, config)
+    kernel, warnings = make_kernel(comm, config)
+    transport, warning = usable(comm, kernel, config.scheme.transport)
+    if warning is not None:
+        warnings.append(warning)
+        scheme_config = dataclasses.replace(config.scheme, transport=transport)
+        config = dataclasses.replace(config, scheme=scheme_config)
+    runtime = Runtime(comm, kernel, Phases(), Traffic())
+    demand = Demand(products=not method.rows, rows=method.rows, transposed=False)
+    entry: Entry = SCHEMES.get(config.scheme.name)
+    scheme = entry.load(runtime, source, config, demand)
+    return_freed_memory()
+    space = Space(runtime, source, config, scheme, tell)
+    tell(_heading(space, source, kernel.name, asked.name))
+    return space, (*other_direction(source), *warnings)
+
+
+def _check(graph: str | os.PathLike, asked: Asked) -> None:
+    """What only the folder can say, on rank 0."""
+    stored = open_split(graph, asked.config)
+    if asked.method.matrix.symmetric:
+        needs_symmetry(stored, f"{asked.name} needs a symmetric matrix")
+    asked.method.check(stored, asked.options)
+
+
+def _check_scheme(config: Config, rows: bool) -> None:
+    """A UserError for a scheme that cuts rows of dense matrices into columns."""
+    able = [name for name in SCHEMES if SCHEMES.get(name).gives_rows]
+    if config.scheme.name not in able:
+        raise UserError(
+            f"scheme {config.scheme.name!r} cuts the rows that a propagation computes with",
+            f"use scheme.name = {', '.join(able[:-1])} or {able[-1]}",
+        )
+
+
+def _figures(volume: Volume) -> list[int]:
+    return [volume.sent, volume.received, volume.messages, volume.shared]
+
+
+def _heading(space: Space, source: Source, kernel: str, name: str) -> str:
+    partition = f", partition {source.partition.name}" if source.partition else ""
+    ranks = f"{space.comm.size} rank{'s' * (space.comm.size > 1)}"
+    how = f"{space.scheme.name}, {kernel}, {space.dtype}"
+    return f"{name} of {source.stored.manifest.name}{partition}: {ranks}, {how}"

@@ -1,0 +1,180 @@
+"""The options of a method, and the keys of the configuration beside them, checked together."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from gcnmpi.core.config import Config, keys, read_config
+from gcnmpi.core.settings import checked, read_value, spelled
+from gcnmpi.propagation import METHODS
+from gcnmpi.propagation.interface import Matrix, Method
+from partition.errors import UserError, nearest, unknown_name
+
+# Keys that say nothing of a propagation: it learns nothing.
+_OF_TRAINING = ("model.", "task.", "train.")
+_READ = ("train.split",)
+FILE_OPTIONS = ("seeds", "predictions", "checkpoint")
+_FIXED = ("graph.normalize", "graph.self_loops")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a propagation is asked for, checked as far as the words go.
+
+    Attributes
+    ----------
+    name : str
+        Of the method.
+    method : Method
+    options : frozen dataclass
+        Of the class that the method names.
+    config : Config
+        With the matrix of the method.
+    """
+
+    name: str
+    method: Method
+    options: Any
+    config: Config
+
+    @property
+    def files(self) -> dict[str, Path]:
+        """Files that options name: what is written must be another one."""
+        named = {name: getattr(self.options, name, "") for name in FILE_OPTIONS}
+        return {name: Path(path) for name, path in named.items() if path}
+
+
+def asked_for(
+    name: str,
+    settings: Iterable[str] = (),
+    config_file: str | os.PathLike | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> Asked:
+    """Read options and keys.
+
+    Parameters
+    ----------
+    name : str
+        Of the method.
+    settings : iterable of str
+        ``"damping=0.9"`` or ``"scheme.name=bcast"``: an option of the method, or a key.
+    config_file : path, optional
+        A TOML file of keys; what it says of training is not looked at.
+    values : mapping of str to value, optional
+        Options and full names of keys, over the settings.
+
+    Raises
+    ------
+    UserError
+        If the method, an option or a key is not one there is, or has no effect here.
+    """
+    method: Method = METHODS.get(name)
+    fields = {entry.name: entry for entry in dataclasses.fields(method.options)}
+    known = [key for key, _, _ in keys()]
+    own, others = _split(settings, fields)
+    given = dict(values or {})
+    hints = get_type_hints(method.options)
+    found = {
+        key: _checked(key, read_value(text, hints[key]), hints[key], fields[key].metadata)
+        for key, text in own.items()
+    }
+    for key in [key for key in given if key in fields]:
+        value = given.pop(key)
+        plain = value.tolist() if hasattr(value, "tolist") else value
+        found[key] = _checked(key, plain, hints[key], fields[key].metadata)
+    for key in [*(text.partition("=")[0].strip() for text in others), *given]:
+        _check_key(name, method, key, list(fields), known)
+    options = method.options(**found)
+    _check_needs(name, options, found, fields)
+    config, there = read_config(config_file, others, values=given)
+    return Asked(name, method, options, _of_method(config, method, there))
+
+
+def _split(settings: Iterable[str], fields: Mapping[str, Any]) -> tuple[dict[str, str], list[str]]:
+    """Texts of options by name, and all other settings."""
+    own: dict[str, str] = {}
+    others = []
+    for setting in settings:
+        key, equals, text = (part.strip() for part in setting.partition("="))
+        if key not in fields:
+            others.append(setting)
+        elif not equals:
+            example = spelled(fields[key].metadata["example"])
+            raise UserError(
+                f"--set {setting!r} is not of the form key=value", f"such as --set {key}={example}"
+            )
+        elif key in own:
+            raise UserError(f"--set {key} is given twice", "give each key once")
+        else:
+            own[key] = text
+    return own, others
+
+
+def _checked(key: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
+    try:
+        return checked(key, value, hint, limits)
+    except UserError as error:
+        example = f"such as --set {key}={spelled(limits['example'])}"
+        raise UserError(error.message, error.hint or example) from None
+
+
+def _check_key(name: str, method: Method, key: str, options: list[str], known: list[str]) -> None:
+    """A UserError for what is no option and no key, or a key that has no effect."""
+    if key not in known and "." not in key and key not in {k.partition(".")[0] for k in known}:
+        near = nearest(key, options)
+        owners = [other for other in METHODS if _has(other, key)]
+        if owners and near is None:
+            raise UserError(
+                f"{key} is an option of {', '.join(owners)}, not of {name}",
+                f"options of {name}: {', '.join(options) or 'none'}",
+            )
+        raise unknown_name(f"option of {name}", key, options)
+    if key.startswith(_OF_TRAINING) and key in known and key not in _READ:
+        raise UserError(f"{key} has no effect on a propagation", f"leave {key} out")
+    if key in _FIXED and method.matrix.fixed:
+        raise UserError(f"{key} has no effect: {name} has a matrix of its own", f"leave {key} out")
+
+
+def _has(name: str, key: str) -> bool:
+    return key in {entry.name for entry in dataclasses.fields(METHODS.get(name).options)}
+
+
+def _check_needs(name: str, options: Any, given: Iterable[str], fields: Mapping[str, Any]) -> None:
+    """A UserError for an option that has no effect with the value of another one."""
+    for key in given:
+        needs = fields[key].metadata["needs"]
+        if needs is None:
+            continue
+        other, wanted = needs
+        if wanted is None:  # any value but none
+            if not getattr(options, other):
+                raise UserError(f"{key} has no effect without {other}", f"leave {key} out")
+            continue
+        values = wanted if isinstance(wanted, tuple) else (wanted,)
+        if getattr(options, other) not in values:
+            now, hint = spelled(getattr(options, other)), spelled(values[0])
+            raise UserError(
+                f"{key} has no effect with {other} = {now}",
+                f"--set {other}={hint}, or leave {key} out",
+            )
+
+
+def _of_method(config: Config, method: Method, given: Iterable[str]) -> Config:
+    """The configuration with the matrix of the method, its dtype, and an exchange that it can."""
+    matrix: Matrix = method.matrix
+    graph, scheme = config.graph, config.scheme
+    if matrix.fixed or "graph.normalize" not in given:
+        graph = dataclasses.replace(graph, normalize=matrix.normalize)
+    if matrix.fixed or "graph.self_loops" not in given:
+        graph = dataclasses.replace(graph, self_loops=matrix.self_loops)
+    if graph.direction == "auto":
+        graph = dataclasses.replace(graph, direction=matrix.direction)
+    if method.rows and scheme.exchange == "auto":
+        scheme = dataclasses.replace(scheme, exchange="rows")
+    dtype = config.dtype if "dtype" in given else method.dtype
+    return dataclasses.replace(config, graph=graph, scheme=scheme, dtype=dtype)

@@ -1,0 +1,254 @@
+"""The rows of a rank, and what methods do with them: products, sums over ranks, rows of files."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from gcnmpi.core.config import Config
+from gcnmpi.core.volume import Volume
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.layout.loading import Readable, own_arcs
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.mpi.comm import agreed, redistribute, slice_of
+from gcnmpi.mpi.reduction import sum_over_ranks
+from gcnmpi.run.problem import RowNormalised
+from gcnmpi.run.writing import Rows, write
+from gcnmpi.schemes.interface import Scheme
+from partition.errors import UserError
+from partition.graph.graph import UNLABELLED, row_sums
+
+PURPOSE = "propagate"  # of what is counted
+_PAUSE = 5.0  # seconds between two lines of progress, at first
+_GROWTH = 1.3
+T = TypeVar("T")
+
+
+class Space:
+    """Dense matrices with a row for each vertex, of which a rank has those of its own vertices.
+
+    Methods compute with NumPy on own rows; what is here is all that they need of other ranks, and
+    is called by all of them together.
+
+    Parameters
+    ----------
+    tell : callable
+        Called with lines of progress.
+
+    Attributes
+    ----------
+    n : int
+        Vertices of the graph.
+    vertices : (own,) integers
+        Global ids of own rows. Ranks may have copies of the same rows: see ``counted``.
+    counted : slice
+        The own rows that this rank takes in sums over all vertices.
+    dtype : dtype
+        Of products and results.
+    direction : {"in", "out"}
+        Of M.
+    products : Counter
+        How many products there were of each kind and width.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        source: Source,
+        config: Config,
+        scheme: Scheme,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.comm, self.stored, self.config = runtime.comm, source.stored, config
+        self.n, self.direction, self.scheme = source.stored.graph.n, source.direction, scheme
+        self.vertices: np.ndarray = scheme.block(Place(0), 1).rows
+        self.counted, self.dtype = scheme.summed, np.dtype(config.dtype)
+        self.products: Counter[tuple[str, int]] = Counter()
+        self._kernel, self._tell = runtime.kernel, tell
+        self._phases, self._traffic = runtime.phases, runtime.traffic
+        self._operands: dict[int, Matrix] = {}
+        self._told, self._pause = 0.0, _PAUSE
+
+    def multiply(self, x: np.ndarray) -> np.ndarray:
+        """M · x: own rows of it, in a new array.
+
+        Parameters
+        ----------
+        x : (own, width) or (own,) array
+            Own rows.
+        """
+        columns = x[:, np.newaxis] if x.ndim == 1 else x
+        width = columns.shape[1]
+        operand = self._operand(width)
+        self._kernel.copy(self._kernel.from_host(np.ascontiguousarray(columns)), operand.array)
+        out = self._kernel.empty(*columns.shape)
+        with self._traffic.during(PURPOSE, epoch=self.products.total() + 1):
+            self.scheme.aggregate(1, operand, out)
+        self.products["aggregate", width] += 1
+        return self._kernel.to_host(out).reshape(x.shape)
+
+    def largest_neighbour(self, x: np.ndarray) -> np.ndarray:
+        """The maximum of x over the entries of each own row of M, (own,); 0 without entries.
+
+        Only of a method that asks for whole rows.
+        """
+        halo = self.scheme.halo
+        assert halo is not None, "the method asks for whole rows"
+        if 1 not in self._operands:
+            self._operands[1] = halo.empty(Place(0), 1)
+        operand, out = self._operands[1], self._kernel.empty(len(x), 1)
+        self._kernel.copy(self._kernel.from_host(x[:, np.newaxis]), operand.array)
+        with self._traffic.during(PURPOSE, epoch=self.products.total() + 1):
+            rows = halo.expand(operand)
+        where = self._kernel.empty_integers(len(x), 1)
+        self._kernel.max_aggregate(halo.pattern, rows, out, where)
+        self.products["expand", 1] += 1
+        return self._kernel.to_host(out)[:, 0]
+
+    def _operand(self, width: int) -> Matrix:
+        if width not in self._operands:
+            self._operands.clear()  # methods mostly stay with one width
+            self._operands[width] = self.scheme.empty(Place(0), width, exchanged=True)
+        return self._operands[width]
+
+    def total(self, contributions: np.ndarray | float) -> np.ndarray:
+        """The sum over ranks of an array, in float64; all ranks get the same bits."""
+        flat = np.array(contributions, np.float64).reshape(-1)
+        with self._traffic.during(PURPOSE):
+            sum_over_ranks(self.comm, flat, self._phases, self._traffic)
+        return flat.reshape(np.shape(contributions))
+
+    def gram(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Xᵀ · Y over the rows of all ranks, in float64: one all-reduce."""
+        return self.grams([x], y)
+
+    def grams(self, xs: Sequence[np.ndarray], y: np.ndarray) -> np.ndarray:
+        """The same of several X, one above the other: one all-reduce for all."""
+        mine = self.counted
+        right = y[mine].astype(np.float64, copy=False)
+        return self.total(np.vstack([x[mine].T @ right for x in xs]))
+
+    def alike(self, make: Callable[[], T]) -> T:
+        """What ``make()`` gives on rank 0.
+
+        For decisions, and factors of small matrices: other processors may round differently.
+        """
+        return self.comm.bcast(make() if self.comm.rank == 0 else None)  # type: ignore[return-value]
+
+    def read(self, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """What ``make()`` reads of a file, on each rank; its UserError on all of them."""
+        with agreed(self.comm):
+            return make()
+
+    def own(self, array: Readable) -> np.ndarray:
+        """Own rows of an (n, …) array on disk."""
+        return self.scheme.load(Place(0), array)
+
+    def result(self, rows: np.ndarray) -> Rows:
+        """Own rows as those of a result: of copies, the first gives them."""
+        first = self.scheme.block(Place(0), 1).copy == 0
+        own = self.vertices if first else self.vertices[:0]
+        return Rows(own, np.arange(len(own)), rows, self.n)
+
+    def save(self, path: Path, rows: np.ndarray) -> None:
+        """Write own rows into a ``.npy`` in the original order, which is replaced as a whole."""
+        write(self.comm, path, self.result(rows), None, self.max_bytes)
+
+    def column_sums(self) -> np.ndarray:
+        """Sums of the columns of A, oriented as M, for own vertices; (own,) float64.
+
+        With direction "in", the weights of the arcs that leave a vertex.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if a weight is negative.
+        """
+        comm, n = self.comm, self.n
+        entries = own_arcs(comm, self.stored.graph, self.direction)
+        with agreed(comm):
+            if entries.weight is not None and (entries.weight < 0).any():
+                raise UserError(f"{self.stored.path} has an arc of negative weight")
+        bounds = np.array([slice_of(n, rank, comm.size).stop for rank in range(comm.size)])
+        owner = np.searchsorted(bounds, entries.column, side="right")
+        arrays = [entries.column] if entries.weight is None else [entries.column, entries.weight]
+        (column, *weight), _ = redistribute(comm, owner, arrays, self.max_bytes)
+        mine = slice_of(n, comm.rank, comm.size)
+        sums = row_sums(column - mine.start, weight[0] if weight else None, mine.stop - mine.start)
+        return self.own(Slice(sums, mine, n))
+
+    def features(self) -> np.ndarray:
+        """Own rows of the features, (own, width), normalised as configured.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if they are not all finite.
+        """
+        features: Readable = self.stored.graph.features  # type: ignore[assignment]
+        if self.config.graph.feature_norm == "row":
+            features = RowNormalised(features, self.dtype)  # type: ignore[arg-type]
+        rows = self.own(features).astype(self.dtype, copy=False)
+        with agreed(self.comm):
+            if not np.isfinite(rows.sum(dtype=np.float64)):
+                raise UserError(f"{self.stored.path} is damaged: its features are not all finite")
+        return rows
+
+    def train_labels(self) -> np.ndarray:
+        """Labels of own vertices that train, (own,) int32; −1 for all others."""
+        graph = self.stored.graph
+        labels = self.own(graph.labels)  # type: ignore[arg-type]
+        if "train" in graph.masks:
+            labels = np.where(self.own(graph.masks["train"]), labels, UNLABELLED)
+        classes = self.stored.manifest.classes
+        with agreed(self.comm):
+            if labels.max(initial=0) >= classes or labels.min(initial=0) < UNLABELLED:
+                raise UserError(f"{self.stored.path} is damaged: a label outside its classes")
+        count = self.total(float(np.sum(labels[self.counted] != UNLABELLED)))
+        with agreed(self.comm):
+            if not count:
+                raise UserError(f"{self.stored.path} has no labelled vertex to train on")
+        return labels
+
+    def progress(self, what: str, done: int, most: int, text: str = "") -> None:
+        """Say how far it is, now and then: at first after five seconds, then less often."""
+        now = time.monotonic()
+        if self._told and now - self._told < self._pause and done < most:
+            return
+        if self._told and done < most:
+            self._pause *= _GROWTH
+        if self._told or done == most:
+            self._tell(f"{what} {done}/{most}  {text}".rstrip())
+        self._told = now
+
+    @property
+    def max_bytes(self) -> float:
+        """Bound of buffers while rows are distributed."""
+        return self.config.loading.max_buffer_mb * 2**20
+
+    def counted_volumes(self) -> tuple[Volume, Volume]:
+        """What this rank handed to MPI, for products and for sums over ranks."""
+        return self._traffic[PURPOSE], self._traffic[f"{PURPOSE}_reduce"]
+
+
+class Slice:
+    """An (n,) array of which a rank has its contiguous 1/P, read as if it were on disk."""
+
+    ndim = 1
+
+    def __init__(self, piece: np.ndarray, mine: slice, n: int) -> None:
+        self._piece, self._mine = piece, mine
+        self.dtype, self.shape = piece.dtype, (n,)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: slice) -> np.ndarray:
+        assert key == self._mine, "another rank has it"
+        return self._piece

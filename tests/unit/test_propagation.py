@@ -1,0 +1,111 @@
+"""Options of methods, and the files that they name, before MPI starts."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_graphs import from_arcs
+
+from gcnmpi.propagation import EMBEDDINGS, METHODS
+from gcnmpi.propagation.checks import predictions_of, weights_of
+from gcnmpi.propagation.settings import asked_for
+from partition.errors import UserError
+from partition.graph.store import open_graph, write_graph
+
+
+def test_options_and_keys_are_told_apart():
+    asked = asked_for("pagerank", ["damping=0.5", "scheme.exchange=rows", "dtype=float32"])
+    assert (asked.options.damping, asked.options.iterations) == (0.5, 1000)
+    assert (asked.config.scheme.exchange, asked.config.dtype) == ("rows", "float32")
+    assert (asked.config.graph.normalize, asked.config.graph.direction) == ("none", "in")
+    typed = asked_for("embed", values={"weights": [1, 2.5], "graph.direction": "out"})
+    assert typed.options.weights == (1.0, 2.5)
+    assert typed.config.graph.direction == "out"
+
+
+def test_a_method_has_its_own_matrix_and_dtype_until_they_are_given():
+    assert asked_for("laplacian-eigenvectors").config.dtype == "float64"
+    assert asked_for("sgc").config.dtype == "float32"
+    for settings, expected in ((), ("sym", False)), (("graph.self_loops=true",), ("sym", True)):
+        graph = asked_for("label-propagation", settings).config.graph
+        assert (graph.normalize, graph.self_loops) == expected
+
+
+def test_a_file_of_keys_may_be_that_of_a_training(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text('dtype = "float64"\n[model]\nhidden = [8]\n[scheme]\nname = "bcast"\n')
+    asked = asked_for("sgc", ["hops=4"], file)
+    assert (asked.config.dtype, asked.config.scheme.name) == ("float64", "bcast")
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "said"),
+    [
+        ("pagernk", [], "did you mean 'pagerank'?"),
+        ("sgc", ["hop=2"], "did you mean 'hops'?"),
+        ("sgc", ["damping=0.5"], "damping is an option of pagerank, not of sgc"),
+        ("sgc", ["hops=two"], "such as --set hops=2"),
+        ("sgc", ["hops=1", "hops=2"], "given twice"),
+        ("sgc", ["hops"], "not of the form key=value"),
+        ("sgc", ["schem.name=p2p"], "unknown"),
+        ("sgc", ["train.epochs=3"], "has no effect on a propagation"),
+        ("components", ["seed=1"], "options of components: none"),
+        ("embed", ["theta=1"], "--set method=prone"),
+        ("laplacian-eigenvectors", ["every=5"], "has no effect without checkpoint"),
+    ],
+)
+def test_mistakes_in_words(method, settings, said):
+    with pytest.raises(UserError) as found:
+        asked_for(method, settings)
+    assert said in str(found.value)
+
+
+def test_every_option_of_every_method_is_described_in_the_documentation():
+    page = Path(__file__).parents[2] / "docs" / "propagation.md"
+    text = page.read_text(encoding="utf-8")
+    for name in (*METHODS, *EMBEDDINGS):
+        assert f"`{name}`" in text, name
+    for name in METHODS:
+        for option in dataclasses.fields(METHODS.get(name).options):
+            assert f"`{option.name}`" in text, (name, option.name)
+
+
+@pytest.fixture
+def stored(tmp_path):
+    write_graph(tmp_path / "g.graph", from_arcs(4, [(0, 1), (1, 2)]), source={})
+    return open_graph(tmp_path / "g.graph")
+
+
+def test_weights_of_vertices(stored, tmp_path):
+    file = tmp_path / "seeds.txt"
+    file.write_text("2\n\n0 0.5\n2 1.5\n")
+    np.testing.assert_array_equal(weights_of(stored, file), [0.5, 0, 2.5, 0])
+    for text, said in (
+        ("4\n", "line 1: '4' is no vertex"),
+        ("1 -2\n", "not negative"),
+        ("1 x\n", "no vertex with a weight"),
+        ("1 2 3\n", "no vertex with a weight"),
+        ("1 0\n", "gives no vertex a weight above 0"),
+        ("", "gives no vertex a weight above 0"),
+    ):
+        file.write_text(text)
+        with pytest.raises(UserError) as found:
+            weights_of(stored, file)
+        assert said in str(found.value)
+
+
+def test_predictions_have_a_row_for_each_vertex(tmp_path):
+    np.save(tmp_path / "p.npy", np.ones((4, 3)))
+    np.save(tmp_path / "whole.npy", np.ones((4, 3), np.int64))
+    assert predictions_of(str(tmp_path / "p.npy"), 4, 3).shape == (4, 3)
+    for name, n, width, said in (
+        ("p.npy", 5, 0, "4 × 3; the graph takes 5 rows"),
+        ("p.npy", 4, 2, "4 × 3; the graph takes 4 × 2"),
+        ("none.npy", 4, 0, "none.npy"),
+        ("p.npz", 4, 0, "is no .npy"),
+        ("whole.npy", 4, 0, "int64, not floating-point"),
+    ):
+        with pytest.raises(UserError) as found:
+            predictions_of(str(tmp_path / name), n, width)
+        assert said in str(found.value)
