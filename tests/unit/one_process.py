@@ -25,6 +25,9 @@ class OneProcess:
     def layout(self, place):
         return None
 
+    def halo_of(self, k):
+        return self.halo
+
     def block(self, place, width):
         return Block(np.arange(self.matrix.shape[0]), slice(0, width))
 
