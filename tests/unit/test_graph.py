@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from small_graphs import from_arcs, random_graph
 
 from partition.errors import UserError
+from partition.graph.columns import columns
 from partition.graph.graph import (
     NORMALIZATIONS,
     Graph,
     aggregation_matrix,
     arcs,
     chunks,
-    columns,
     index_dtype,
     normalised,
     row_sums,

@@ -13,6 +13,7 @@ from partition.errors import UserError
 COMMANDS = {
     "train": "train G.graph",
     "infer": "infer G.graph --weights w.npz --out y.npy",
+    "propagate": "propagate G.graph pagerank --out x.npy",
     "verify": "verify G.graph",
     "calibrate": "calibrate",
     "bench-schemes": "bench-schemes G.graph",
@@ -88,7 +89,7 @@ def said(words):
 def test_ranks_with_other_words_are_refused(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
     _, job = said(COMMANDS[name])
-    first, _ = said(COMMANDS[name] + " --set train.epochs=3")
+    first, _ = said(COMMANDS[name] + " --set dtype=float64")
     with pytest.raises(UserError, match="rank 1 has another configuration than rank 0"):
         job(Second(first))
     first, _ = said("doctor" if name != "doctor" else "calibrate")
