@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gcnmpi-cuda"
 ARCHITECTURES = (75, 80, 90, 100)
 MOST_REGISTERS = 64
+PATIENCE = 180  # seconds for a wheel
 NVRTC = {"CUDA 12": "nvidia-cuda-nvrtc-cu12==12.9.86", "CUDA 13": "nvidia-cuda-nvrtc==13.5.37"}
 CUPY = ("cupy-cuda12x==13.6.0", "cupy-cuda12x==14.2.0", "cupy-cuda13x==14.2.0")
 # Libraries that modules of CuPy are linked to. They are hundreds of megabytes and are not called
@@ -83,11 +84,15 @@ def fetched(wheel: str) -> Path | None:
     if folder.is_dir():
         return folder
     staged = folder.with_name(f"{folder.name}.{os.getpid()}")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir",
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-cache-dir", "--retries", "1",
            "--disable-pip-version-check", "--only-binary=:all:", "--target", staged]  # fmt: skip
-    done = subprocess.run([*pip, wheel], capture_output=True, text=True)
-    if done.returncode:
+    try:
+        done = subprocess.run([*pip, wheel], capture_output=True, text=True, timeout=PATIENCE)
         said = done.stderr.strip().splitlines() or ["it said nothing"]
+        failed = done.returncode != 0
+    except subprocess.TimeoutExpired:
+        said, failed = [f"not within {PATIENCE} s"], True
+    if failed:
         print(f"skipped: {wheel} cannot be fetched: {said[-1]}")
         shutil.rmtree(staged, ignore_errors=True)
         return None

@@ -89,7 +89,7 @@ def said(words):
 def test_ranks_with_other_words_are_refused(monkeypatch, tmp_path, name):
     monkeypatch.chdir(tmp_path)
     _, job = said(COMMANDS[name])
-    first, _ = said(COMMANDS[name] + " --set dtype=float64")
+    first, _ = said(COMMANDS[name] + " --set comm.timeout=3")
     with pytest.raises(UserError, match="rank 1 has another configuration than rank 0"):
         job(Second(first))
     first, _ = said("doctor" if name != "doctor" else "calibrate")
