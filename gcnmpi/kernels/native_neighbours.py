@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,8 +36,9 @@ class NativeNeighbours(Neighbours):
     _patterns: Any
     """Makes the compiled form of a pattern."""
 
+    @abstractmethod
     def _arrays_of(self, epilogue: Any) -> Any:
-        raise NotImplementedError
+        """An epilogue as the compiled kernel takes it."""
 
     def pattern(self, matrix: sp.csr_array, order: Array) -> NativePattern:
         arrays = vars(make_pattern(matrix, order))
