@@ -37,6 +37,11 @@ Rows<T> rows_of(const Matrix<T>& array, bool any_columns = false) {
     return {array.data(), rows, width, array.stride(0)};
 }
 
+template <class T>
+Weights<T> weights_of(const Matrix<const T>& array) {
+    return {array.data(), (Size)array.shape(0), array.stride(0), array.stride(1)};
+}
+
 template <class A, class B>
 void require_same_shape(const A& a, const B& b) {
     require(a.shape(0) == b.shape(0) && a.shape(1) == b.shape(1), "shapes differ");
@@ -51,7 +56,7 @@ struct EpilogueArrays {
     std::optional<Flat<const std::uint32_t>> columns;
     std::uint32_t mix1, mix2, limit;
     T scale, slope;
-    std::optional<Matrix<const T>> output;
+    std::optional<Matrix<const T>> output, plus;
 
     static EpilogueArrays activation(
         std::optional<Flat<const T>> bias, int kind,
@@ -61,7 +66,7 @@ struct EpilogueArrays {
     ) {
         require(kind >= NONE && kind <= LEAKY_RELU, "no such activation");
         require(rows.has_value() == columns.has_value(), "keys of rows and of columns, or none");
-        return {bias, kind, rows, columns, mix1, mix2, limit, scale, slope, {}};
+        return {bias, kind, rows, columns, mix1, mix2, limit, scale, slope, {}, {}};
     }
 
     // `forward` without a bias, and what it gave.
@@ -71,6 +76,12 @@ struct EpilogueArrays {
         return forward;
     }
 
+    // The same of a sum.
+    static EpilogueArrays of_sum(EpilogueArrays then, Matrix<const T> plus) {
+        then.plus = plus;
+        return then;
+    }
+
     Epilogue<T> after(const Rows<T>& out) const {
         const auto fits = [](const auto& array, Size size) {
             return !array || (Size)array->shape(0) == size;
@@ -78,13 +89,15 @@ struct EpilogueArrays {
         require(fits(bias, out.width), "a bias for each column");
         require(fits(rows, out.rows), "a key for each row");
         require(fits(columns, out.width), "a key for each column");
-        Epilogue<T> then = {bias ? bias->data() : nullptr, (Kind)kind, {}, {}, scale, slope};
+        Epilogue<T> then = {bias ? bias->data() : nullptr, (Kind)kind, {}, {}, {}, scale, slope};
         if (rows) then.drop = {rows->data(), columns->data(), mix1, mix2, limit, scale};
-        if (output) {
-            then.output = rows_of(*output);
-            const bool same = then.output.rows == out.rows && then.output.width == out.width;
-            require(same, "shapes differ");
-        }
+        const auto as_out = [&out](const Matrix<const T>& array) {
+            const Rows<const T> rows = rows_of(array);
+            require(rows.rows == out.rows && rows.width == out.width, "shapes differ");
+            return rows;
+        };
+        if (output) then.output = as_out(*output);
+        if (plus) then.plus = as_out(*plus);
         return then;
     }
 };

@@ -104,7 +104,17 @@ void activation_backward_rows(
 
 template <class T>
 inline bool does_something(const Epilogue<T>& then) {
-    return then.bias || then.kind != NONE || then.drop.rows || then.output.data;
+    return then.bias || then.kind != NONE || then.drop.rows || then.output.data || then.plus.data;
+}
+
+template <class T>
+void add_rows(Rows<const T> x, Rows<const T> plus, Rows<T> out, Size first, Size last) {
+    for (Size row = first; row < last; ++row) {
+        const T *from = x.data + row * x.stride, *more = plus.data + row * plus.stride;
+        T* to = out.data + row * out.stride;
+#pragma omp simd
+        for (Size j = 0; j < x.width; ++j) to[j] = from[j] + more[j];
+    }
 }
 
 template <class T>
@@ -124,6 +134,11 @@ void back_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size fi
     }
 }
 
+template <class T>
+Rows<const T> read_only(Rows<T> x) {
+    return {x.data, x.rows, x.width, x.stride};
+}
+
 // Rows first .. last, while a product has them in the cache.
 template <class T>
 void apply_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size first, Size last) {
@@ -137,7 +152,12 @@ void apply_to_rows(const Epilogue<T>& then, Rows<const T> x, Rows<T> out, Size f
         {{activate_rows<T, 0, LEAKY_RELU, 0>, activate_rows<T, 0, LEAKY_RELU, 1>},
          {activate_rows<T, 1, LEAKY_RELU, 0>, activate_rows<T, 1, LEAKY_RELU, 1>}},
     };
+    if (then.plus.data) {
+        add_rows(x, then.plus, out, first, last);
+        x = read_only(out);
+    }
     if (then.output.data) return back_to_rows(then, x, out, first, last);
+    if (then.plus.data && !then.bias && then.kind == NONE && !then.drop.rows) return;
     const Body body = BODIES[then.kind][then.bias != nullptr][then.drop.rows != nullptr];
     body(x, then.bias, then.slope, then.drop, out, first, last);
 }
@@ -147,11 +167,6 @@ void apply(Epilogue<T> then, Rows<const T> x, Rows<T> out, int threads) {
     for_ranges(x.rows, x.width, threads, [&](Size first, Size last) {
         apply_to_rows(then, x, out, first, last);
     });
-}
-
-template <class T>
-Rows<const T> read_only(Rows<T> x) {
-    return {x.data, x.rows, x.width, x.stride};
 }
 
 template <class T>

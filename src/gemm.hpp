@@ -21,45 +21,55 @@ struct Coming {
     Size pace;
 };
 
-// sums[r][v] += Σ_k left[r·left_row + k·left_step] · right[k·right_step + v·LANES + lane]
+// A factor as a tile reads it: entry (r, k) is data[r·row + k·step], k < depth; and what comes.
+template <class T>
+struct Factor {
+    const T* data;
+    Size row, step, depth;
+    Coming* coming;
+};
+
+template <class T>
+inline Factor<T> from_row(Factor<T> factor, Size row) {
+    factor.data += row * factor.row;
+    return factor;
+}
+
+// sums[r][v] += Σ_k left(r, k) · right[k·right_step + v·LANES + lane]
 template <class T, int R, int V>
 inline void multiply(
-    const T* left, Size left_row, Size left_step, const T* right, Size right_step, Size depth,
-    Coming& coming, Vec<T> (&sums)[R][V]
+    Factor<T> factor, const T* right, Size right_step, Vec<T> (&sums)[R][V]
 ) {
-    const char* at = coming.at;
-    const Size pace = coming.pace;
-    coming.at += pace * depth;
+    const T* left = factor.data;
+    const Size row = factor.row, step = factor.step, depth = factor.depth;
+    const char* at = factor.coming->at;
+    const Size pace = factor.coming->pace;
+    factor.coming->at += pace * depth;
 #pragma GCC unroll 4
-    for (Size k = 0; k < depth; ++k, left += left_step, right += right_step, at += pace) {
+    for (Size k = 0; k < depth; ++k, left += step, right += right_step, at += pace) {
         __builtin_prefetch(at, 0, 2);
         Vec<T> across[V];
 #pragma GCC unroll 2
         for (int v = 0; v < V; ++v) across[v] = load(right + v * LANES<T>);
 #pragma GCC unroll 6
         for (int r = 0; r < R; ++r) {
-            const T down = left[r * left_row];
+            const T down = left[r * row];
 #pragma GCC unroll 2
             for (int v = 0; v < V; ++v) sums[r][v] += down * across[v];
         }
     }
 }
 
-// A factor as a tile reads it: entry (r, k) is data[r·row + k·step].
-template <class T>
-struct Factor {
-    const T* data;
-    Size row, step;
-};
-
-// R rows of the result from `out` on, `width` columns of which fill V vectors.
+// R rows of the result from `out` on, `width` columns of which fill V vectors. The rows of `right`
+// are those that belong to `left` and then those that belong to `more`.
 template <class T, int R, int V>
 inline void tile(
-    Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
-    bool add, Coming& coming
+    Factor<T> left, Factor<T> more, const T* right, Size right_step, T* out, Size stride,
+    Size width, bool add
 ) {
     Vec<T> sums[R][V] = {};
-    multiply<T, R, V>(left.data, left.row, left.step, right, right_step, depth, coming, sums);
+    multiply<T, R, V>(left, right, right_step, sums);
+    if (more.depth) multiply<T, R, V>(more, right + left.depth * right_step, right_step, sums);
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
         T* to = out + r * stride;
@@ -79,22 +89,21 @@ inline void tile(
 // As many rows as there are, in tiles of R or fewer rows.
 template <class T, int R, int V>
 void tiles(
-    Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
-    bool add, Size rows, Coming& coming
+    Factor<T> left, Factor<T> more, const T* right, Size right_step, T* out, Size stride,
+    Size width, bool add, Size rows
 ) {
     Size done = 0;
-    for (; done + R <= rows; done += R) {
-        const Factor<T> here = {left.data + done * left.row, left.row, left.step};
-        T* to = out + done * stride;
-        tile<T, R, V>(here, right, right_step, depth, to, stride, width, add, coming);
-    }
+    for (; done + R <= rows; done += R)
+        tile<T, R, V>(
+            from_row(left, done), from_row(more, done), right, right_step, out + done * stride,
+            stride, width, add
+        );
     if constexpr (R > 1) {
         constexpr int FEWER = R > 4 ? 4 : R > 2 ? 2 : 1;
-        const Factor<T> here = {left.data + done * left.row, left.row, left.step};
         if (done < rows)
             tiles<T, FEWER, V>(
-                here, right, right_step, depth, out + done * stride, stride, width, add,
-                rows - done, coming
+                from_row(left, done), from_row(more, done), right, right_step, out + done * stride,
+                stride, width, add, rows - done
             );
     }
 }
@@ -102,11 +111,11 @@ void tiles(
 // A panel of at most two vectors of columns.
 template <class T>
 void panel_of_columns(
-    Factor<T> left, const T* right, Size right_step, Size depth, T* out, Size stride, Size width,
-    bool add, Size rows, Coming& coming
+    Factor<T> left, Factor<T> more, const T* right, Size right_step, T* out, Size stride,
+    Size width, bool add, Size rows
 ) {
     const auto run = width > LANES<T> ? tiles<T, TALL, 2> : tiles<T, TALLER, 1>;
-    run(left, right, right_step, depth, out, stride, width, add, rows, coming);
+    run(left, more, right, right_step, out, stride, width, add, rows);
 }
 
 // Bytes of x a step, in products with matrices of `width` columns: a step reads a number of each of
@@ -124,32 +133,41 @@ inline Coming rows_from(Rows<const T> x, Size first, Size pace) {
     return {(const char*)(x.data + (first < x.rows ? first : 0) * x.stride), pace};
 }
 
-// Pieces of rows, each times all panels of w.
+// The rows of w from `panel` on in panels of columns, with zeros beyond the last column.
 template <class T>
-void gemm(
-    Rows<const T> x, const T* w, Size w_row, Size w_step, Rows<T> out, bool add, Epilogue<T> then,
-    T* packed, int threads
-) {
+void pack(Weights<T> w, Size columns, T* panel, Size depth) {
     constexpr Size WIDE = 2 * LANES<T>;
-    const Size depth = x.width, pace = pace_of(x, out.width);
-    for (Size start = 0; start < out.width; start += WIDE) {
-        T* panel = packed + start * depth;
-        for (Size k = 0; k < depth; ++k)
+    for (Size start = 0; start < columns; start += WIDE, panel += WIDE * depth)
+        for (Size k = 0; k < w.rows; ++k)
             for (Size j = 0; j < WIDE; ++j)
                 panel[k * WIDE + j] =
-                    start + j < out.width ? w[k * w_row + (start + j) * w_step] : T(0);
-    }
+                    start + j < columns ? w.data[k * w.row + (start + j) * w.step] : T(0);
+}
+
+// Pieces of rows, each times all panels of w; y·v, which is added in the registers, may be none.
+template <class T>
+void gemm(
+    Rows<const T> x, Weights<T> w, Rows<const T> y, Weights<T> v, Rows<T> out, bool add,
+    Epilogue<T> then, T* packed, int threads
+) {
+    constexpr Size WIDE = 2 * LANES<T>;
+    const Size depth = x.width + y.width;
+    const Size pace = pace_of(x, out.width), other_pace = pace_of(y, out.width);
+    pack(w, out.width, packed, depth);
+    pack(v, out.width, packed + x.width * WIDE, depth);
     for_ranges(x.rows, depth + out.width, threads, [&](Size first, Size last) {
-        constexpr Size BLOCK = 24;  // rows of x that stay in the L1 cache
+        constexpr Size BLOCK = 96;  // rows that stay in the L2 cache: all panels pass over them
         for (Size row = first; row < last; row += BLOCK) {
             const Size rows = last - row < BLOCK ? last - row : BLOCK;
             Coming coming = rows_from(x, row + BLOCK, pace);
+            Coming others = rows_from(y, row + BLOCK, other_pace);
+            const Factor<T> left = {x.data + row * x.stride, x.stride, 1, x.width, &coming};
+            const Factor<T> more = {y.data + row * y.stride, y.stride, 1, y.width, &others};
             for (Size start = 0; start < out.width; start += WIDE) {
                 const Size width = out.width - start < WIDE ? out.width - start : WIDE;
                 panel_of_columns<T>(
-                    {x.data + row * x.stride, x.stride, 1}, packed + start * depth, WIDE, depth,
-                    out.data + row * out.stride + start, out.stride, width, add, rows,
-                    coming
+                    left, more, packed + start * depth, WIDE, out.data + row * out.stride + start,
+                    out.stride, width, add, rows
                 );
             }
             if (does_something(then)) apply_to_rows(then, read_only(out), out, row, row + rows);
@@ -193,9 +211,9 @@ void gemm_over_rows(
                     right = last_panel;
                     right_step = WIDE;
                 }
+                const Factor<T> left = {x.data + row * x.stride, 1, x.stride, depth, &coming};
                 panel_of_columns<T>(
-                    {x.data + row * x.stride, 1, x.stride}, right, right_step, depth, mine + start,
-                    g.width, width, true, x.width, coming
+                    left, {}, right, right_step, mine + start, g.width, width, true, x.width
                 );
             }
         }

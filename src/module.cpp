@@ -107,17 +107,28 @@ public:
     }
 
     void gemm(
-        Matrix<const T> x, Matrix<const T> w, Matrix<T> out, bool accumulate, const Then<T>& then
+        Matrix<const T> x, Matrix<const T> w, std::optional<Matrix<const T>> y,
+        std::optional<Matrix<const T>> v, Matrix<T> out, bool accumulate, const Then<T>& then
     ) const {
         require(x.shape(0) == out.shape(0) && w.shape(1) == out.shape(1), "shapes differ");
         require(x.shape(1) == w.shape(0), "inner widths differ");
+        require(y.has_value() == v.has_value(), "one of two factors is missing");
         const Rows<const T> from = rows_of(x);
+        Rows<const T> other = {};
+        Weights<T> others = {};
+        if (y) {
+            require(y->shape(0) == out.shape(0) && v->shape(1) == out.shape(1), "shapes differ");
+            require(y->shape(1) == v->shape(0), "inner widths differ");
+            other = rows_of(*y);
+            others = weights_of(*v);
+        }
         const Rows<T> to = rows_of(out);
         const Epilogue<T> last = epilogue(then, to);
-        T* packed = scratch<T>((std::size_t)x.shape(1) * (w.shape(1) + WIDEST_PANEL));
-        const Size down = w.stride(0), right = w.stride(1);
+        const std::size_t depth = from.width + other.width;
+        T* packed = scratch<T>(depth * (w.shape(1) + WIDEST_PANEL));
+        const Weights<T> weights = weights_of(w);
         const nb::gil_scoped_release released;
-        table.gemm(from, w.data(), down, right, to, accumulate, last, packed, threads);
+        table.gemm(from, weights, other, others, to, accumulate, last, packed, threads);
     }
 
     void gemm_over_rows(
@@ -200,7 +211,8 @@ void bind(nb::module_& module, const char* name, const char* epilogue) {
         .def_static("activation", &E::activation, given("bias").none(), "kind"_a,
                     given("rows").none(), given("columns").none(), "mix1"_a, "mix2"_a, "limit"_a,
                     "scale"_a, "slope"_a)
-        .def_static("backward", &E::backward, "forward"_a, given("output"), "scale"_a);
+        .def_static("backward", &E::backward, "forward"_a, given("output"), "scale"_a)
+        .def_static("of_sum", &E::of_sum, "then"_a, given("plus"));
     nb::class_<Kernel<T>> base(module, (std::string(name) + "Base").c_str());
     bind_neighbours(base);
     bind_norms(base);
@@ -220,8 +232,8 @@ void bind(nb::module_& module, const char* name, const char* epilogue) {
              given("values"), "width"_a, given("x"), "prefetch"_a)
         .def("apply", &K::apply, "then"_a, given("x"), given("out"))
         .def("take_rows", &K::take_rows, given("x"), given("rows"), given("out"))
-        .def("gemm", &K::gemm, given("x"), given("w"), given("out"), "accumulate"_a,
-             "then"_a.none())
+        .def("gemm", &K::gemm, given("x"), given("w"), given("y").none(),
+             given("v").none(), given("out"), "accumulate"_a, "then"_a.none())
         .def("gemm_over_rows", &K::gemm_over_rows, given("x"), given("g"), given("out"),
              "accumulate"_a, given("sums").none())
         .def("softmax_cross_entropy", &K::softmax_cross_entropy, given("logits"), given("labels"),

@@ -20,6 +20,13 @@ struct Rows {
     Size rows, width, stride;
 };
 
+// A dense matrix of few numbers: entry (k, j) is data[k·row + j·step].
+template <class T>
+struct Weights {
+    const T* data;
+    Size rows, row, step;
+};
+
 // Compressed sparse rows: row i has the entries starts[i] .. starts[i + 1].
 template <class T, class I>
 struct Csr {
@@ -42,15 +49,15 @@ struct Dropout {
 enum Kind : int { NONE, RELU, ELU, LEAKY_RELU };
 enum Format : int { BF16, FP16, INT8 };  // of the rows in messages: see messages.hpp
 
-// What follows a product, entry by entry: x = dropout(f(x + bias)) with f of a kind, without bias
-// where it is null and so on; or, where there is an `output` of that, its backward pass, times
-// `scale`. `slope` is that of f below 0.
+// What follows a product, entry by entry: x = dropout(f(x + plus + bias)) with f of a kind, without
+// bias where it is null and so on; or, where there is an `output` of that, its backward pass at
+// x + plus, times `scale`. `slope` is that of f below 0.
 template <class T>
 struct Epilogue {
     const T* bias;
     Kind kind;
     Dropout<T> drop;
-    Rows<const T> output;
+    Rows<const T> output, plus;
     T scale, slope;
 };
 
@@ -100,10 +107,10 @@ struct Operations {
     void (*take_rows)(
         Rows<const T> x, const Size* rows, Rows<T> out, Size column_stride, int threads
     );
-    // out = then(x·w) or then(out + x·w), where w(k, j) = w[k·w_row + j·w_step]. `packed` has room
-    // for x.width × (out.width + WIDEST_PANEL).
+    // out = then(x·w + y·v) or then(out + x·w + y·v); y may have no columns. `packed` has room for
+    // (x.width + y.width) × (out.width + WIDEST_PANEL).
     void (*gemm)(
-        Rows<const T> x, const T* w, Size w_row, Size w_step, Rows<T> out, bool add,
+        Rows<const T> x, Weights<T> w, Rows<const T> y, Weights<T> v, Rows<T> out, bool add,
         Epilogue<T> then, T* packed, int threads
     );
     // out = xᵀ·g or out += xᵀ·g, and sums = the sums of g's columns unless it is null; `partial`

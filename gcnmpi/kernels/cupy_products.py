@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import cupy as cp
@@ -71,6 +72,7 @@ class CupyProducts:
     dtype: np.dtype
     cusparse: bool
     empty: Any
+    add: Any
     gemm: Any
     column_sum: Any
     dropout: Any
@@ -96,8 +98,10 @@ class CupyProducts:
         """Without cuSPARSE one launch, and one more where there are long rows."""
         if not out.size:
             return
+        follows = epilogue is not None and epilogue.plus is not None
         if matrix.nnz and not self.cusparse:
-            self._multiply(matrix, x, out, accumulate, epilogue)
+            self._multiply(matrix, x, out, accumulate, None if follows else epilogue)
+            self.follow(out, epilogue if follows else None)
             return
         if matrix.nnz:
             matrix.multiply(x, out, accumulate)
@@ -122,7 +126,10 @@ class CupyProducts:
             self._launch("add_pieces", matrix.long_rows, width, *arrays, _apart(out), add, *then)
 
     def follow(self, x: Array, epilogue: Epilogue | None) -> None:
-        """One launch."""
+        """One launch, and one more if something is added first."""
+        if epilogue is not None and epilogue.plus is not None:
+            self.add(x, epilogue.plus, x)
+            epilogue = replace(epilogue, plus=None)
         if epilogue is not None:
             self._launch("follow", *x.shape, *_matrix(x), *self._epilogue(x, epilogue))
 
@@ -134,8 +141,11 @@ class CupyProducts:
         tb: bool,
         epilogue: Epilogue | None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         self.gemm(a, b, out, tb=tb, accumulate=accumulate)
+        if also is not None:
+            self.gemm(*also, out, tb=tb, accumulate=True)
         self.follow(out, epilogue)
 
     def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:

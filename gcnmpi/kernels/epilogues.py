@@ -15,7 +15,7 @@ KINDS = ("none", "relu", "elu", "leaky_relu")
 
 @dataclass(frozen=True)
 class Activation:
-    """x = dropout(f(x + 1·biasᵀ)).
+    """x = dropout(f(x + plus + 1·biasᵀ)).
 
     Attributes
     ----------
@@ -29,6 +29,8 @@ class Activation:
         Probability of being dropped.
     slope : float
         Of "leaky_relu" below 0; not negative.
+    plus : (rows, columns) array of the kernel, or None
+        Not x itself.
     """
 
     bias: Any = None
@@ -37,6 +39,7 @@ class Activation:
     columns: Any = None
     p: float = 0.0
     slope: float = field(default=0.01, kw_only=True)
+    plus: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """A kind that is known."""
@@ -44,6 +47,8 @@ class Activation:
 
     def apply(self, kernel: EntryOperations, x: Any) -> None:
         """In place, by itself."""
+        if self.plus is not None:
+            kernel.add(x, self.plus, x)
         if self.kind == "relu":
             kernel.activate(x, self.bias, self.rows, self.columns, self.p)
             return
@@ -74,6 +79,8 @@ class ActivationBackward:
         1 / (1 − p).
     rows, columns, p
         As for :class:`Activation`; not looked at after ReLU.
+    plus : (rows, columns) array of the kernel, or None
+        Another part of the gradient, which is added to x first.
     """
 
     output: Any
@@ -83,6 +90,7 @@ class ActivationBackward:
     rows: Any = None
     columns: Any = None
     p: float = 0.0
+    plus: Any = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         """A kind that is known."""
@@ -90,6 +98,8 @@ class ActivationBackward:
 
     def apply(self, kernel: EntryOperations, x: Any) -> None:
         """In place, by itself."""
+        if self.plus is not None:
+            kernel.add(x, self.plus, x)
         if self.kind == "relu":
             kernel.relu_backward(x, self.output, self.scale)
             return
@@ -127,8 +137,11 @@ class Epilogues:
         tb: bool,
         epilogue: Epilogue | None,
         accumulate: bool = False,
+        also: tuple[Any, Any] | None = None,
     ) -> None:
         self.gemm(a, b, out, tb=tb, accumulate=accumulate)
+        if also is not None:
+            self.gemm(*also, out, tb=tb, accumulate=True)
         if epilogue is not None:
             epilogue.apply(self, out)
 

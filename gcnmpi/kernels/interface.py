@@ -43,8 +43,12 @@ class FusedOperations(Protocol[A_in, S_in]):
         tb: bool,
         epilogue: Epilogue | None,
         accumulate: bool = False,
+        also: tuple[A_in, A_in] | None = None,
     ) -> None:
-        """out = epilogue(a · b), or epilogue(a · bᵀ); to accumulate, of the sum of out and that."""
+        """out = epilogue(a · b), or epilogue(a · bᵀ); to accumulate, of the sum of out and that.
+
+        The product of two other factors, ``also``, is added to it.
+        """
 
     def gemm_and_sums(self, a: A_in, b: A_in, out: A_in, sums: A_in) -> None:
         """out = aᵀ · b, and sums (columns,) = the sums of the columns of b."""

@@ -149,7 +149,7 @@ class NativeKernel(NativeNeighbours, NativeNorms, NativeMessages, DenseArithmeti
         once.
         """
         if not ta and _narrow(a, b, out):
-            self._native.gemm(a, b.T if tb else b, out, accumulate, None)
+            self._native.gemm(a, b.T if tb else b, None, None, out, accumulate, None)
         elif ta and not tb and _narrow(a, out, b) and _by_rows(out):
             self._native.gemm_over_rows(a, b, out, accumulate, None)
         else:
@@ -163,12 +163,16 @@ class NativeKernel(NativeNeighbours, NativeNorms, NativeMessages, DenseArithmeti
         tb: bool,
         epilogue: Epilogue | None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """In one pass where the weights are small."""
-        if _narrow(a, b, out):
-            self._native.gemm(a, b.T if tb else b, out, accumulate, self._arrays_of(epilogue))
+        x, w = (None, None) if also is None else also
+        if _narrow(a, b, out) and (x is None or w is None or _narrow(x, w, out)):
+            if tb:
+                b, w = b.T, None if w is None else w.T
+            self._native.gemm(a, b, x, w, out, accumulate, self._arrays_of(epilogue))
         else:
-            super().gemm_then(a, b, out, tb, epilogue, accumulate)
+            super().gemm_then(a, b, out, tb, epilogue, accumulate, also)
 
     def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
         """In one pass where the weights are small."""
@@ -278,8 +282,8 @@ class NativeKernel(NativeNeighbours, NativeNorms, NativeMessages, DenseArithmeti
         arrays = self._epilogues.activation(bias, kind, *keys, *hashing, scale, e.slope)
         # Dropout by itself is its own gradient, for which no output is needed.
         if isinstance(e, ActivationBackward) and e.kind != "none":
-            return self._epilogues.backward(arrays, e.output, scale)
-        return arrays
+            arrays = self._epilogues.backward(arrays, e.output, scale)
+        return arrays if e.plus is None else self._epilogues.of_sum(arrays, e.plus)
 
 
 def _narrow(x: Array, weights: Array, other: Array) -> bool:

@@ -116,39 +116,45 @@ class Binding:
 
     def epilogue(self, step: Step) -> Callable[[int], Epilogue | None]:
         """What follows a product, for an epoch."""
+        plus = None if step.plus < 0 else self.array(step.plus)
         if step.finish is not None:
-            return self.activation(step.finish, self.program.values[step.writes].place)
+            place = self.program.values[step.writes].place
+            return self.activation(step.finish, place, plus)
         if step.finish_gradient is not None:
             finish, value = step.finish_gradient
             output = None if value < 0 else self.array(value)
-            return self.activation_backward(finish, output, step.writes)
-        return lambda epoch: None
+            return self.activation_backward(finish, output, step.writes, plus)
+        added = None if plus is None else Activation(kind="none", plus=plus)
+        return lambda epoch: added
 
-    def activation(self, finish: Finish, place: Place) -> Callable[[int], Epilogue | None]:
-        """Bias, activation and dropout of a value at a place."""
+    def activation(
+        self, finish: Finish, place: Place, plus: Array | None = None
+    ) -> Callable[[int], Epilogue | None]:
+        """Bias, activation and dropout of a value at a place, to which another one is added."""
         block = self.scheme.block(place, finish.width)
         bias = None
         if finish.bias:
             bias = self.parameters[finish.bias][block.columns]  # whole on every rank
         columns = _column_keys(block)
         if not finish.p:
-            fixed = Activation(bias, finish.kind, None, columns, slope=finish.slope)
+            fixed = Activation(bias, finish.kind, None, columns, slope=finish.slope, plus=plus)
             return lambda epoch: fixed
         kernel, seed, stream = self.kernel, self.seed, finish.stream
 
         def of(epoch: int) -> Epilogue:
             keys = kernel.row_keys(seed, epoch, stream, block.rows)
-            return Activation(bias, finish.kind, keys, columns, finish.p, slope=finish.slope)
+            p, slope = finish.p, finish.slope
+            return Activation(bias, finish.kind, keys, columns, p, slope=slope, plus=plus)
 
         return of
 
     def activation_backward(
-        self, finish: Finish, output: Array | None, value: int
+        self, finish: Finish, output: Array | None, value: int, plus: Array | None = None
     ) -> Callable[[int], Epilogue | None]:
-        """The gradient of the activation and dropout that gave ``output``."""
+        """The gradient of the activation and dropout that gave ``output``, of a sum with plus."""
         kind, slope, p = finish.kind, finish.slope, finish.p
         if not p or kind == "relu":  # what was dropped is 0 in the output
-            fixed = ActivationBackward(output, kind, 1 / (1 - p), slope=slope)
+            fixed = ActivationBackward(output, kind, 1 / (1 - p), slope=slope, plus=plus)
             return lambda epoch: fixed
         place = self.program.values[value].place
         block = self.scheme.block(place, finish.width)
@@ -157,7 +163,8 @@ class Binding:
 
         def of(epoch: int) -> Epilogue:
             keys = kernel.row_keys(seed, epoch, stream, block.rows)
-            return ActivationBackward(output, kind, 1 / (1 - p), keys, columns, p, slope=slope)
+            drop = keys, columns, p
+            return ActivationBackward(output, kind, 1 / (1 - p), *drop, slope=slope, plus=plus)
 
         return of
 

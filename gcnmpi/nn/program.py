@@ -99,6 +99,10 @@ class Step:
         Which input of its operator it gives the gradient of.
     onto : int
         Of a dense product: a value that it is added to, in its memory; −1: none.
+    plus : int
+        Of a sparse product: a value that is added in the same pass, before what follows; −1: none.
+    also : Step or None
+        Of a dense product: another of the same kind, which is made and added in the same pass.
     """
 
     name: str
@@ -112,12 +116,16 @@ class Step:
     sums: str = ""
     part: int = 0
     onto: int = -1
+    plus: int = -1
+    also: Step | None = None
 
     @property
     def values(self) -> tuple[int, ...]:
         """All values that it reads."""
-        also = -1 if self.finish_gradient is None else self.finish_gradient[1]
-        return (*self.reads, *(value for value in (also, self.onto) if value >= 0))
+        output = -1 if self.finish_gradient is None else self.finish_gradient[1]
+        others = () if self.also is None else self.also.reads
+        added = output, self.onto, self.plus
+        return (*self.reads, *others, *(value for value in added if value >= 0))
 
 
 @dataclass(frozen=True)

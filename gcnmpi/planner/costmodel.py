@@ -56,7 +56,7 @@ from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import Span, Sparse
 
 # How often an operation reads or writes each number of its matrix.
-BIAS, RELU, RELU_BACKWARD, LOSS, UPDATE = 3, 2, 3, 12, 10
+BIAS, RELU, RELU_BACKWARD, PLUS, LOSS, UPDATE = 3, 2, 3, 3, 12, 10
 # Products that compute, and how often. Attention is as one product with M, its gradient as two.
 ARITHMETIC = dict.fromkeys(("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad"), 1)
 ARITHMETIC |= {"expand": 1, "fold": 2}
@@ -165,6 +165,7 @@ def _passes_seconds(case: Case, rank: int) -> float:
     for step in case.steps:
         value = values[step.number]
         piece = piece_numbers(case, rank, value.place, value.width)
+        numbers += PLUS * (step.plus >= 0) * piece
         own = isinstance(step.operator, Finish) and step.name == "finish"
         finish = step.operator if own else step.finish
         if isinstance(finish, Finish):

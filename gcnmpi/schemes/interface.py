@@ -94,7 +94,8 @@ class Products(Protocol):
     """The products of a layer, and the sums over all ranks that their gradients need.
 
     The first four finish with what follows (``epilogue``), if anything does. Where rows are whole,
-    ``accumulate=True`` adds a dense product to what is in ``out``; other layouts refuse it.
+    ``accumulate=True`` adds a dense product to what is in ``out``, and ``also`` are the factors of
+    another one that is added; other layouts refuse both.
     """
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
@@ -111,6 +112,7 @@ class Products(Protocol):
         out: Array,
         epilogue: Epilogue | None = None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """out = x·W."""
 
@@ -122,6 +124,7 @@ class Products(Protocol):
         out: Array,
         epilogue: Epilogue | None = None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """out = x·Wᵀ."""
 

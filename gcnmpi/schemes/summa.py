@@ -273,9 +273,10 @@ class Summa(WholeWeights):
         out: Array,
         epilogue: Epilogue | None = None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """Partial SUMMA."""
-        refuse_to_add(self.name, accumulate)
+        refuse_to_add(self.name, accumulate or also is not None)
         self._multiply_dense(x, weight, out)
         self._kernel.follow(out, epilogue)
 
@@ -287,9 +288,10 @@ class Summa(WholeWeights):
         out: Array,
         epilogue: Epilogue | None = None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """Partial SUMMA."""
-        refuse_to_add(self.name, accumulate)
+        refuse_to_add(self.name, accumulate or also is not None)
         self._multiply_dense(x, weight.T, out)
         self._kernel.follow(out, epilogue)
 

@@ -202,9 +202,10 @@ class Tensor3D:
         out: Array,
         epilogue: Epilogue | None = None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """The piece times the gathered block of W; the sum over the rows of W."""
-        refuse_to_add(self.name, accumulate)
+        refuse_to_add(self.name, accumulate or also is not None)
         self._combine("combine", k, x, weight, out)
         self._kernel.follow(out, epilogue)
 
@@ -216,12 +217,13 @@ class Tensor3D:
         out: Array,
         epilogue: Epilogue | None = None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """The piece times the transpose of that block; the sum over the columns of W.
 
         W is gathered again (algorithm 2, line 4), so that no whole block is kept.
         """
-        refuse_to_add(self.name, accumulate)
+        refuse_to_add(self.name, accumulate or also is not None)
         self._combine("combine_t", k, x, weight, out)
         self._kernel.follow(out, epilogue)
 

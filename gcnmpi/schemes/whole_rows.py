@@ -100,10 +100,11 @@ class WholeRows(WholeWeights):
         out: Array,
         epilogue: Epilogue | None = None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, False, epilogue, accumulate)
+            self._kernel.gemm_then(x, weight, out, False, epilogue, accumulate, also)
 
     def combine_t(
         self,
@@ -113,10 +114,11 @@ class WholeRows(WholeWeights):
         out: Array,
         epilogue: Epilogue | None = None,
         accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
     ) -> None:
         """Local."""
         with self._phases("gemm"):
-            self._kernel.gemm_then(x, weight, out, True, epilogue, accumulate)
+            self._kernel.gemm_then(x, weight, out, True, epilogue, accumulate, also)
 
     def weight_grad(
         self, k: int, x: Array, grad: Array, out: Array, sums: Array | None = None

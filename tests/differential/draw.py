@@ -132,9 +132,12 @@ def _order(one_of: Callable) -> dict[str, Any]:
 
 def _rows(one_of: Callable, nranks: int) -> dict[str, Any]:
     transports = ("persistent", "isend", "neighbor", "alltoallv", "onesided", "shared")
+    transport = one_of(*transports)
+    exchanges = ("auto", "rows") if transport == "shared" else ("auto", "rows", "mixed")
     return {
         "scheme.backward": one_of("auto", "fold", "expand"),
-        "scheme.transport": one_of(*transports),
+        "scheme.exchange": one_of(*exchanges),
+        "scheme.transport": transport,
         "scheme.progress_chunks": one_of(1, 4, 7),
         **_order(one_of),
     }

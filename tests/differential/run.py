@@ -30,7 +30,7 @@ from gcnmpi.cli.main import cli
 from gcnmpi.mpi import comm as mpi
 from partition.errors import UserError
 from partition.graph.graph import Graph
-from partition.graph.metrics import measure
+from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import Partition, write_graph, write_partition
 
 SHOWN = 10  # failures
@@ -145,8 +145,9 @@ def store(path: Path, example: Example, parts: tuple[np.ndarray, int] | None) ->
     if parts is not None:
         given, k = parts
         metrics = {way: asdict(measure(graph, given, k, way)) for way in ("in", "out")}
+        mixed = {way: asdict(measure_mixed(graph, given, k, way)) for way in ("in", "out")}
         partition = Partition(
-            "drawn", given, k, identity, "test", "numpy", "1", "in", metrics=metrics
+            "drawn", given, k, identity, "test", "numpy", "1", "in", metrics=metrics, mixed=mixed
         )
         write_partition(path, partition)
 

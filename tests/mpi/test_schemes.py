@@ -20,8 +20,8 @@ from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 
 MODULES = sorted(path.stem for path in Path(__file__).parent.glob("cases_*.py"))
-QUICK = [pytest.param(nranks, marks=pytest.mark.quick) for nranks in (1, 4)]
-RANKS = (*QUICK, 2, 3, 6, 8, 9, 12, 16)
+QUICK = [pytest.param(nranks, marks=pytest.mark.quick) for nranks in (1, 2)]
+RANKS = (*QUICK, 3, 4, 6, 8, 9, 12, 16)
 NUMBERS = {"loss curve", "first gradient", "final weights", "logits", "M·x", "Mᵀ·y"}
 NUMBERS |= {"⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩", "training bytes", "training received", "evaluation received"}
 

@@ -49,13 +49,17 @@ class OneProcess:
         out[...] = self.matrix.T @ x.array
         self.kernel.follow(out, epilogue)
 
-    def combine(self, k, x, weight, out, epilogue=None, accumulate=False):
+    def combine(self, k, x, weight, out, epilogue=None, accumulate=False, also=None):
         self.asked.append(("combine", k, *weight.shape))
-        self.kernel.gemm_then(x, weight, out, False, epilogue, accumulate)
+        if also is not None:
+            self.asked.append(("combine", k, *also[1].shape))
+        self.kernel.gemm_then(x, weight, out, False, epilogue, accumulate, also)
 
-    def combine_t(self, k, x, weight, out, epilogue=None, accumulate=False):
+    def combine_t(self, k, x, weight, out, epilogue=None, accumulate=False, also=None):
         self.asked.append(("combine_t", k, *weight.shape))
-        self.kernel.gemm_then(x, weight, out, True, epilogue, accumulate)
+        if also is not None:
+            self.asked.append(("combine_t", k, *also[1].shape))
+        self.kernel.gemm_then(x, weight, out, True, epilogue, accumulate, also)
 
     def weight_grad(self, k, x, grad, out, sums=None):
         self.asked.append(("weight_grad", k, *out.shape))

@@ -167,6 +167,7 @@ def test_mistakes_in_arrays_are_refused(changed, message):
         gcnmpi.graph.from_arrays(**(arrays() | changed))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:imbalance")
 def test_partitions_of_a_graph(tmp_path):
     graph = gcnmpi.graph.from_arrays(**arrays(), folder=tmp_path / "p.graph")

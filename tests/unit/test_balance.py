@@ -72,7 +72,7 @@ def test_repair_reaches_both_limits_at_little_loss():
     assert np.mean(found[moved] == communities[moved]) > 0.7
 
 
-@pytest.mark.parametrize("model", ["gp", "hp", "shp"])
+@pytest.mark.parametrize("model", ["gp", "hp", pytest.param("shp", marks=pytest.mark.slow)])
 def test_models_balance_rows_and_entries(model):
     graph = rmat(10, 8000, seed=1)
     options = {"batches": 30} if model == "shp" else {}

@@ -332,10 +332,23 @@ def test_nothing_is_overwritten_that_is_still_read(name, layout):
 @pytest.mark.parametrize("whole_rows", [True, False])
 def test_sums_of_dense_products_are_one_matrix_where_rows_are_whole(whole_rows):
     program = program_of({"name": "sage", "hidden": [4, 4]}, whole_rows=whole_rows)
-    # M·H·W₁ + H·W₂ of three layers, and the gradients of both ways into two of them.
-    for steps, sums in ((program.forward, 3), (program.backward, 2)):
+    # M·H·W₁ + H·W₂ of three layers, and the gradients of both ways into two of them. Two dense
+    # products are one pass: (M·H⁰)·W₁ + H⁰·W₂, and both gradients; but not in an evaluation, where
+    # one matrix more would live.
+    passes = (program.forward, 3, 1), (program.backward, 2, 2), (program.evaluation, 3, 0)
+    for steps, sums, pairs in passes:
         assert [step.name for step in steps].count("add") == (0 if whole_rows else sums)
-        assert sum(step.onto >= 0 for step in steps) == (sums if whole_rows else 0)
+        assert sum(step.also is not None for step in steps) == whole_rows * pairs
+        assert sum(step.onto >= 0 for step in steps) == whole_rows * (sums - pairs)
+
+
+@pytest.mark.parametrize("whole_rows", [True, False])
+def test_what_is_added_to_a_sparse_product_goes_along(whole_rows):
+    program = program_of({"name": "gin", "hidden": [4, 4]}, whole_rows=whole_rows)
+    # M·H + H of the layers after the first, whose is constant, and Mᵀ·G + G.
+    for steps in (program.forward, program.backward):
+        assert [step.name for step in steps].count("add") == (0 if whole_rows else 2)
+        assert sum(step.plus >= 0 for step in steps) == whole_rows * 2
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 8])

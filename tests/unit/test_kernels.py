@@ -404,6 +404,47 @@ def test_what_follows_a_product(kernel, random, width):
             assert_near(kernel, found, kernel.to_host(expected), 10)
 
 
+@pytest.mark.parametrize("columns", [1, 7, 40])
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_two_products_in_one_pass(kernel, random, columns, accumulate):
+    x, y = (random.standard_normal((230, width)) for width in (9, 13))
+    w, v = (random.standard_normal((width, columns)) for width in (9, 13))
+    before, bias = random.standard_normal((230, columns)), random.standard_normal(columns)
+    truth = np.maximum(x @ w + y @ v + bias + (before if accumulate else 0), 0)
+    epilogue = Activation(give(kernel, bias))
+    for transposed in (False, True):
+        factors = [np.ascontiguousarray(f.T) if transposed else f for f in (w, v)]
+        left, right = (give(kernel, factor) for factor in factors)
+        out, also = give(kernel, before), (give(kernel, y), right)
+        kernel.gemm_then(give(kernel, x), left, out, transposed, epilogue, accumulate, also)
+        assert_near(kernel, out, truth, 10)
+
+
+@pytest.mark.parametrize("product", ["sparse", "dense"])
+def test_what_is_added_before_the_epilogue(kernel, random, product):
+    left, right = random.standard_normal((80, 9)), random.standard_normal((9, 7))
+    plus, bias = random.standard_normal((80, 7)), random.standard_normal(7)
+    total, more = left @ right + plus, {"plus": give(kernel, plus)}
+    output = give(kernel, np.maximum(random.standard_normal((80, 7)), 0))
+    elu = give(kernel, np.expm1(np.minimum(total, 0)) + np.maximum(total, 0))
+    for epilogue, truth in (
+        (Activation(kind="none", **more), total),
+        (Activation(give(kernel, bias), **more), np.maximum(total + bias, 0)),
+        (ActivationBackward(output, scale=2.5, **more), 2.5 * total * (kernel.to_host(output) > 0)),
+        (
+            ActivationBackward(elu, "elu", **more),
+            total * np.where(total > 0, 1, np.exp(np.minimum(total, 0))),
+        ),
+    ):
+        out = kernel.empty(80, 7)
+        if product == "sparse":
+            matrix = kernel.sparse(sp.csr_array(left))
+            kernel.spmm_then(matrix, give(kernel, right), out, False, epilogue)
+        else:
+            kernel.gemm_then(give(kernel, left), give(kernel, right), out, False, epilogue)
+        assert_near(kernel, out, truth, 40)
+
+
 @pytest.mark.parametrize("shape", [(700, 30, 5), (700, 30, 8), (90, 200, 100), (0, 3, 4)])
 def test_a_product_with_sums(kernel, random, shape):
     rows, left, right = shape

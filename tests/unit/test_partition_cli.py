@@ -96,6 +96,7 @@ def test_a_partition_that_is_there_need_not_be_made(demo, tmp_path):
     assert "another graph" in run("add", other, *words[2:], code=2).stderr
 
 
+@pytest.mark.slow
 def test_refinement_for_the_mixed_exchange(demo):
     made = as_json("add", demo, "--model", "mg", "-k", 3)
     assert made["mixed_summary"]["in"]["imbalance"] <= 0.011

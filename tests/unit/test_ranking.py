@@ -261,6 +261,7 @@ def test_a_grid_that_is_asked_for_leaves_the_others_out(path):
     assert [line.scheme for line in skipped] == ["tensor3d"]
 
 
+@pytest.mark.slow
 def test_the_top_of_a_plan_fits_a_terminal(path):
     text = plan(path, "-P", 8, "--top", 5, "--memory", "1kB").output
     assert max(map(len, text.splitlines())) <= 80

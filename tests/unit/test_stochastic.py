@@ -247,6 +247,7 @@ def test_simulate_neighbours_and_mistakes(tmp_path):
         simulate(path, [])
 
 
+@pytest.mark.slow
 def test_communities_are_found_from_batches(tmp_path):
     graph = sbm(1200, 4, degree=12, intra=0.95, seed=1)
     parts = make_parts(graph, "shp", 4, batch="10%", batches=60)
@@ -256,6 +257,7 @@ def test_communities_are_found_from_batches(tmp_path):
     assert figures[0, 0].mean() < 0.35 * figures[1, 0].mean()
 
 
+@pytest.mark.slow
 def test_what_is_recorded(tmp_path):
     path = tmp_path / "small.graph"
     write_graph(path, random_graph(60, 400), source={})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from gcnmpi.core.config import ModelConfig
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
-from gcnmpi.nn.compile.attach import accumulate, attach
+from gcnmpi.nn.compile.attach import accumulate, add_along, attach, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.gradient import differentiate, forward_step
 from gcnmpi.nn.compile.places import narrow, place
@@ -116,12 +116,14 @@ def _compile(
     if target.whole_rows:
         training, backward = accumulate(training, pinned), accumulate(backward, pinned)
         evaluation = accumulate(evaluation, seen_outputs)
+        training, backward = add_along(training, pinned), add_along(backward, pinned)
     training, backward = attach(training, pinned), attach(backward, pinned)
     evaluation = attach(evaluation, seen_outputs)
     if matrices:
         training, backward, evaluation = (
             with_sparse_steps(steps, matrices) for steps in (training, backward, evaluation)
         )
+    training, backward = pair(training), pair(backward)
     loss = Step("loss", operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     whole = whole if trains else []

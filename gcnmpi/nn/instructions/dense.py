@@ -39,9 +39,10 @@ def combine(binding: Binding, step: Step) -> Run:
     add = step.onto >= 0
     if binding.once and scheme.whole_rows:
         return lambda epoch: _in_blocks(binding, k, x, weight, out, epilogue(epoch), add)
-    if add:
-        return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch), accumulate=True)
-    return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch))
+    if not (add or step.also):
+        return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch))
+    also = _also(binding, step)
+    return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch), add, also)
 
 
 def _in_blocks(
@@ -77,11 +78,18 @@ def combine_t(binding: Binding, step: Step) -> Run:
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
     grad, out = binding.read(step), binding.written(step)
     weight = binding.parameters[_weight(step)]
-    if step.onto >= 0:
-        return lambda epoch: scheme.combine_t(
-            k, grad, weight, out, epilogue(epoch), accumulate=True
-        )
-    return lambda epoch: scheme.combine_t(k, grad, weight, out, epilogue(epoch))
+    add = step.onto >= 0
+    if not (add or step.also):
+        return lambda epoch: scheme.combine_t(k, grad, weight, out, epilogue(epoch))
+    also = _also(binding, step)
+    return lambda epoch: scheme.combine_t(k, grad, weight, out, epilogue(epoch), add, also)
+
+
+def _also(binding: Binding, step: Step) -> tuple[Array, Array] | None:
+    """The factors of the product that is added in the same pass."""
+    if step.also is None:
+        return None
+    return binding.read(step.also), binding.parameters[_weight(step.also)]
 
 
 def weight_grad(binding: Binding, step: Step) -> Run:
@@ -134,13 +142,18 @@ def aggregate_t_products(program: Program, step: Step, rows: int) -> list[Produc
 
 
 def combine_products(program: Program, step: Step, rows: int) -> list[Product]:
-    """One."""
-    return [("combine", step.k, *program.parameters[_weight(step)].shape)]
+    """One, or two that are added."""
+    return _dense_products(program, step)
 
 
 def combine_t_products(program: Program, step: Step, rows: int) -> list[Product]:
-    """One."""
-    return [("combine_t", step.k, *program.parameters[_weight(step)].shape)]
+    """One, or two that are added."""
+    return _dense_products(program, step)
+
+
+def _dense_products(program: Program, step: Step) -> list[Product]:
+    steps = [step] if step.also is None else [step, step.also]
+    return [(one.name, one.k, *program.parameters[_weight(one)].shape) for one in steps]
 
 
 def weight_grad_products(program: Program, step: Step, rows: int) -> list[Product]:
