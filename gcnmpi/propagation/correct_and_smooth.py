@@ -19,7 +19,7 @@ import numpy as np
 
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.checks import needs_labels, predictions_of
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.interface import OF_MASKS, Matrix, Method, Outcome
 from gcnmpi.propagation.labels import limited, one_hot, spread
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
@@ -83,4 +83,4 @@ def _corrected(
     return given + scale * smoothed
 
 
-METHOD = Method(CorrectOptions, Matrix(self_loops=False), run, check)
+METHOD = Method(CorrectOptions, Matrix(self_loops=False), run, check, reads=(OF_MASKS,))

@@ -61,6 +61,11 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
+# Keys of the configuration that some methods read and others do not: of features and of masks.
+OF_FEATURES, OF_MASKS = "graph.feature_norm", "train.split"
+OPTIONAL = (OF_FEATURES, OF_MASKS)
+
+
 @dataclass(frozen=True)
 class Method:
     """An entry of the table of methods.
@@ -81,6 +86,8 @@ class Method:
         Of the files that can be written.
     rows : bool
         Whether whole rows of neighbours are looked at.
+    reads : tuple of str
+        Which of ``OPTIONAL`` have an effect.
     """
 
     options: type
@@ -90,6 +97,7 @@ class Method:
     dtype: str = "float32"
     suffixes: tuple[str, ...] = RESULTS
     rows: bool = False
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

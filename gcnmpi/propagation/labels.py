@@ -14,7 +14,7 @@ import numpy as np
 
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.checks import needs_labels
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.interface import OF_MASKS, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 
 
@@ -72,4 +72,4 @@ def one_hot(labels: np.ndarray, classes: int, dtype: np.dtype) -> np.ndarray:
     return out
 
 
-METHOD = Method(LabelOptions, Matrix(self_loops=False), run, needs_labels)
+METHOD = Method(LabelOptions, Matrix(self_loops=False), run, needs_labels, reads=(OF_MASKS,))

@@ -8,7 +8,7 @@ import numpy as np
 
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.checks import needs_features
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.interface import OF_FEATURES, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 
 
@@ -48,5 +48,5 @@ def sign(space: Space, options: SignOptions) -> Outcome:
     return Outcome(powers)
 
 
-SGC = Method(SgcOptions, Matrix(), sgc, needs_features)
-SIGN = Method(SignOptions, Matrix(), sign, needs_features)
+SGC = Method(SgcOptions, Matrix(), sgc, needs_features, reads=(OF_FEATURES,))
+SIGN = Method(SignOptions, Matrix(), sign, needs_features, reads=(OF_FEATURES,))

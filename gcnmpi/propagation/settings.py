@@ -12,12 +12,11 @@ from typing import Any, get_type_hints
 from gcnmpi.core.config import Config, keys, read_config
 from gcnmpi.core.settings import checked, read_value, spelled
 from gcnmpi.propagation import METHODS
-from gcnmpi.propagation.interface import Matrix, Method
+from gcnmpi.propagation.interface import OPTIONAL, Matrix, Method
 from partition.errors import UserError, nearest, unknown_name
 
 # Keys that say nothing of a propagation: it learns nothing.
 _OF_TRAINING = ("model.", "task.", "train.")
-_READ = ("train.split",)
 FILE_OPTIONS = ("seeds", "predictions", "checkpoint")
 _FIXED = ("graph.normalize", "graph.self_loops")
 
@@ -134,7 +133,10 @@ def _check_key(name: str, method: Method, key: str, options: list[str], known: l
                 f"options of {name}: {', '.join(options) or 'none'}",
             )
         raise unknown_name(f"option of {name}", key, options)
-    if key.startswith(_OF_TRAINING) and key in known and key not in _READ:
+    if key in OPTIONAL:
+        if key not in method.reads:
+            raise UserError(f"{key} has no effect on {name}", f"leave {key} out")
+    elif key.startswith(_OF_TRAINING) and key in known:
         raise UserError(f"{key} has no effect on a propagation", f"leave {key} out")
     if key in _FIXED and method.matrix.fixed:
         raise UserError(f"{key} has no effect: {name} has a matrix of its own", f"leave {key} out")

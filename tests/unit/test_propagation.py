@@ -50,6 +50,8 @@ def test_a_file_of_keys_may_be_that_of_a_training(tmp_path):
         ("sgc", ["hops"], "not of the form key=value"),
         ("sgc", ["schem.name=p2p"], "unknown"),
         ("sgc", ["train.epochs=3"], "has no effect on a propagation"),
+        ("sgc", ["train.split=3"], "train.split has no effect on sgc"),
+        ("pagerank", ["graph.feature_norm=row"], "graph.feature_norm has no effect on pagerank"),
         ("components", ["seed=1"], "options of components: none"),
         ("embed", ["theta=1"], "--set method=prone"),
         ("laplacian-eigenvectors", ["every=5"], "has no effect without checkpoint"),
