@@ -17,19 +17,9 @@ std::uint64_t mixed(std::uint64_t number, std::uint64_t key) {
     return x ^ (x >> 31);
 }
 
-// floor(fanout * 2^64 / size) for fanout < size, by long division.
+// floor(fanout * 2^64 / size) for fanout < size.
 std::uint64_t limit_of(std::uint64_t fanout, std::uint64_t size) {
-    std::uint64_t quotient = 0, rest = fanout;
-    for (int bit = 0; bit < 64; ++bit) {
-        // rest < size <= 2^63: what is shifted out is none.
-        rest <<= 1;
-        quotient <<= 1;
-        if (rest >= size) {
-            rest -= size;
-            quotient |= 1;
-        }
-    }
-    return quotient;
+    return (std::uint64_t)(((unsigned __int128)fanout << 64) / size);
 }
 
 // Floyd's draws of `count` different numbers below `size`, which is larger.
@@ -62,9 +52,8 @@ constexpr std::size_t AHEAD = 8;       // rows whose start is fetched before it 
 constexpr std::size_t GATHERED = 512;  // entries that are decided on before they are read
 
 struct Chosen {
-    std::int64_t row, first, place;  // the place in `order`, or in the row itself where it is kept
+    std::int64_t row, entry;
     double factor;
-    bool ordered;
 };
 
 template <class T>
@@ -75,13 +64,12 @@ nb::object owned(std::vector<T>&& numbers) {
 }
 
 // The kept entries of some rows: where each row starts, columns, and values times their factors.
-// `order` has the places of the entries of each row by increasing id, that of the diagonal last;
-// only draws need it.
+// Draws need the entries of each row by increasing id, that of the diagonal last.
 template <class I, class T>
 nb::tuple sample(
     Flat<const I> starts, Flat<const I> columns, Flat<const T> values,
-    Flat<const std::int32_t> order, Flat<const std::int64_t> ids, Flat<const std::int64_t> rows,
-    std::int64_t fanout, std::uint64_t base, bool shared
+    Flat<const std::int64_t> ids, Flat<const std::int64_t> rows, std::int64_t fanout,
+    std::uint64_t base, bool shared
 ) {
     require(starts.shape(0) > 0, "no starts of rows");
     const std::int64_t count = (std::int64_t)starts.shape(0) - 1;
@@ -90,7 +78,6 @@ nb::tuple sample(
     const bool draws = fanout >= 0 && !shared;
     require(count <= known, "an id for each row");
     require((std::int64_t)values.shape(0) == entries, "a value for each entry of a row");
-    require(!draws || (std::int64_t)order.shape(0) == entries, "a place for each entry of a row");
     std::vector<std::int64_t> begins{0};
     std::vector<std::int32_t> column;
     std::vector<T> value;
@@ -100,29 +87,17 @@ nb::tuple sample(
         Draws drawing;
         std::vector<Chosen> chosen;
         const auto keep = [&](Chosen one) {
-            __builtin_prefetch(
-                one.ordered ? (const void*)(order.data() + one.first + one.place)
-                            : (const void*)(columns.data() + one.first + one.place)
-            );
+            __builtin_prefetch(columns.data() + one.entry);
+            __builtin_prefetch(values.data() + one.entry);
             chosen.push_back(one);
         };
         const auto read = [&] {
-            for (Chosen& one : chosen) {
-                if (one.ordered) {
-                    one.place = order.data()[one.first + one.place];
-                    require(one.place >= 0, "a place outside its row");
-                }
-                const std::int64_t end = starts.data()[one.row + 1];
-                require(one.first + one.place < end, "a place outside its row");
-                __builtin_prefetch(columns.data() + one.first + one.place);
-                __builtin_prefetch(values.data() + one.first + one.place);
-            }
             for (const Chosen& one : chosen) {
-                const std::int64_t entry = one.first + one.place, c = columns.data()[entry];
+                const std::int64_t c = columns.data()[one.entry];
                 require(c >= 0 && c < known, "an id for each column");
                 column.push_back((std::int32_t)c);
                 const double factor = c == one.row ? 1.0 : one.factor;
-                value.push_back((T)((double)values.data()[entry] * factor));
+                value.push_back((T)((double)values.data()[one.entry] * factor));
             }
             chosen.clear();
         };
@@ -144,28 +119,24 @@ nb::tuple sample(
             if (shared) {
                 for (std::int64_t e = first; e < last; ++e) proper -= columns.data()[e] == r;
             } else if (draws && proper) {
-                const std::int64_t end = first + order.data()[last - 1];
-                require(end >= first && end < last, "a place outside its row");
-                proper -= columns.data()[end] == r;
+                proper -= columns.data()[last - 1] == r;
             }
             if (fanout < 0 || proper <= fanout) {
-                for (std::int64_t e = 0; e < last - first; ++e) keep({r, first, e, 1.0, false});
+                for (std::int64_t e = first; e < last; ++e) keep({r, e, 1.0});
             } else if (shared) {
                 const std::uint64_t limit = limit_of((std::uint64_t)fanout, (std::uint64_t)proper);
                 for (std::int64_t e = first; e < last; ++e) {
                     const std::int64_t c = columns.data()[e];
                     require(c >= 0 && c < known, "an id for each column");
                     if (c == r || mixed((std::uint64_t)id[c], base) < limit) {
-                        keep({r, first, e - first, (double)proper / (double)fanout, false});
+                        keep({r, e, (double)proper / (double)fanout});
                     }
                 }
             } else {
                 const double factor = (double)proper / (double)fanout;
                 const auto& drawn = drawing.of((std::uint64_t)id[r], proper, fanout, base);
-                for (const std::int64_t k : drawn) {
-                    keep({r, first, k, factor, true});
-                }
-                if (proper < last - first) keep({r, first, proper, 1.0, true});
+                for (const std::int64_t k : drawn) keep({r, first + k, factor});
+                if (proper < last - first) keep({r, last - 1, 1.0});
             }
             begins.push_back((std::int64_t)(column.size() + chosen.size()));
             if (chosen.size() >= GATHERED) read();
@@ -203,7 +174,7 @@ nb::tuple without_number(
 template <class I, class T>
 void bind(nb::module_& module) {
     module.def("sample", &sample<I, T>, given("starts"), given("columns"), given("values"),
-               given("order"), given("ids"), given("rows"), "fanout"_a, "base"_a, "shared"_a);
+               given("ids"), given("rows"), "fanout"_a, "base"_a, "shared"_a);
 }
 
 }  // namespace

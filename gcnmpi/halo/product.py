@@ -40,16 +40,17 @@ class Operand:
     ----------
     own : list of (slice, sparse matrix)
         The own half, in chunks of rows.
-    halo : sparse matrix
     folds : bool
+    halo : sparse matrix or None
+        None on a single rank.
     packed : sparse matrix or None
         What makes packed rows of own ones, in a mixed exchange; of a fold, what adds packed rows
         to own ones.
     """
 
     own: list[tuple[slice, Sparse]]
-    halo: Sparse
     folds: bool
+    halo: Sparse | None = None
     packed: Sparse | None = None
 
 
@@ -88,8 +89,9 @@ class HaloProduct:
         self._transport: Transport = TRANSPORTS.get(config.scheme.transport)(comm, plan, kernel)
         self.kept = self._transport.kept
         # A device multiplies beside the host, which needs no breaks in between.
-        alone = comm.size == 1 or kernel.device is not None
-        self._chunks = 1 if alone else config.scheme.progress_chunks
+        self._alone = comm.size == 1
+        at_once = self._alone or kernel.device is not None
+        self._chunks = 1 if at_once else config.scheme.progress_chunks
         self._comm, self._plan, self._kernel = comm, plan, kernel
         self._config = config
         self._phases, self._traffic = runtime.phases, runtime.traffic
@@ -108,22 +110,26 @@ class HaloProduct:
 
         Without ``packing`` the plan's rows are sent as they are.
         """
+        if self._alone:
+            return Operand(self._chunked(matrix), folds=False)
         nown, sparse = self._plan.nown, self._kernel.sparse
         packed = None if packing is None else sparse(packing)
         if not self._plan.nhalo:
             nothing = sp.csr_array((matrix.shape[0], 0), dtype=matrix.dtype)
-            return Operand(self._chunked(matrix), sparse(nothing), folds=False, packed=packed)
+            return Operand(self._chunked(matrix), False, sparse(nothing), packed)
         own, halo = matrix[:, :nown], matrix[:, nown:]
-        return Operand(self._chunked(own), sparse(halo), folds=False, packed=packed)
+        return Operand(self._chunked(own), False, sparse(halo), packed)
 
     def folding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
         """The transpose of such a matrix."""
         own, nown = sp.csr_array(matrix.T), self._plan.nown
+        if self._alone:
+            return Operand(self._chunked(own), folds=True)
         halo = _rows(own, nown, own.shape[0])
         if self._plan.nhalo:
             own = _rows(own, 0, nown)
         packed = self._add if packing is None else self._kernel.sparse(sp.csr_array(packing.T))
-        return Operand(self._chunked(own), self._kernel.sparse(halo), folds=True, packed=packed)
+        return Operand(self._chunked(own), True, self._kernel.sparse(halo), packed)
 
     def both(
         self,
@@ -153,6 +159,9 @@ class HaloProduct:
         self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None = None
     ) -> None:
         """out = epilogue(matrix · x): own rows; of a fold, of the sum over ranks."""
+        if self._alone:
+            self._multiply_own(matrix, None, x.array, out, epilogue)
+            return
         product = self._fold if matrix.folds else self._expand
         product(matrix, x, out, epilogue)
 
@@ -203,24 +212,26 @@ class HaloProduct:
         self._multiply_own(matrix, exchange, exchange.own, out, epilogue if alone else None)
         exchange.finish_expand()
         if not alone:
+            assert matrix.halo is not None
             with self._phases("spmm"):
                 self._kernel.spmm_then(matrix.halo, exchange.halo, out, True, epilogue)
 
     def _fold(self, matrix: Operand, x: Matrix, out: Array, epilogue: Epilogue | None) -> None:
+        assert matrix.halo is not None
+        assert matrix.packed is not None
         exchange = self._exchange_of(x)
         with self._phases("spmm"):
             self._kernel.spmm(matrix.halo, x.array, exchange.halo)
         exchange.start_fold()
         self._multiply_own(matrix, exchange, x.array, out, None)
         exchange.finish_fold()
-        assert matrix.packed is not None
         with self._phases("spmm"):
             self._kernel.spmm_then(matrix.packed, exchange.packed, out, True, epilogue)
 
     def _multiply_own(
         self,
         matrix: Operand,
-        exchange: Exchange,
+        exchange: Exchange | None,
         x: Array,
         out: Array,
         epilogue: Epilogue | None,
@@ -233,7 +244,8 @@ class HaloProduct:
                     self._comm.Iprobe(tag=EXCHANGE_TAG)
                 self._kernel.spmm_then(chunk, x, out[rows], False, epilogue if whole else None)
             self._kernel.follow(out, None if whole else epilogue)
-        exchange.send()
+        if exchange is not None:
+            exchange.send()
 
     def _exchange_of(self, x: Matrix) -> Exchange:
         """The exchange whose own rows are x: its own one, or that of its width for a moment."""

@@ -31,7 +31,7 @@ class Entries:
 
     def __init__(self, matrix: sp.csr_array, ids: np.ndarray) -> None:
         self.matrix, self.ids = matrix, ids
-        self._order = np.zeros(0, np.int32)
+        self._by_id: tuple[np.ndarray, np.ndarray] | None = None
 
     def kept(self, sampler: Sampler, place: tuple[int, int, int], rows: np.ndarray) -> Rows:
         """The entries of some rows that a layer of a batch keeps.
@@ -54,9 +54,12 @@ class Entries:
         if rule is None or _native is None:
             return self.kept_in_numpy(sampler, place, rows)
         matrix = self.matrix
-        if rule.fanout >= 0 and not rule.shared and not len(self._order):
-            self._order = _by_id(matrix, self.ids)
-        arrays = matrix.indptr, matrix.indices, matrix.data, self._order, self.ids, rows
+        columns, values = matrix.indices, matrix.data
+        if rule.fanout >= 0 and not rule.shared:
+            if self._by_id is None:
+                self._by_id = _by_id(matrix, self.ids)
+            columns, values = self._by_id
+        arrays = matrix.indptr, columns, values, self.ids, rows
         return _native.sample(*arrays, rule.fanout, rule.base, rule.shared)
 
     def kept_in_numpy(
@@ -98,9 +101,9 @@ def without_number(
     return found[found < own], found[found >= own]
 
 
-def _by_id(matrix: sp.csr_array, ids: np.ndarray) -> np.ndarray:
-    """Places of the entries in their rows, by increasing id, that of the diagonal last: int32."""
+def _by_id(matrix: sp.csr_array, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Columns and values of the entries of each row by increasing id, that of the diagonal last."""
     sizes = np.diff(matrix.indptr)
     rows = np.repeat(np.arange(len(sizes)), sizes)
     order = np.lexsort((ids[matrix.indices], matrix.indices == rows, rows))
-    return (order - np.repeat(matrix.indptr[:-1], sizes)).astype(np.int32)
+    return matrix.indices[order], matrix.data[order]
