@@ -27,7 +27,7 @@ def main(world):
             except UserError as error:
                 refused = str(error)
             there = Path(out).exists()
-            found = world.gather((said, refused, there))
+            found = world.allgather((said, refused, there))  # none removes it before all looked
             if world.rank == 0:
                 print(json.dumps(found), flush=True)
     return 0
