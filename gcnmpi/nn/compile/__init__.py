@@ -132,7 +132,8 @@ def _compile(
         i for i, constant in enumerate(fixed) if constant and i in read and i not in matrices
     )
     once = [step for step in every if fixed[step.number] and step.name != "features"]
-    values = mark_exchanged(values, [*whole, *evaluation])
+    # A batch's matrices live for a moment: an exchange of their own would not pay.
+    values = mark_exchanged(values, [*whole, *evaluation], products=not target.narrows)
     pool = Pool(values, target.layout)
     memory = pool.assign(whole, (*kept, *matrices), ()) if trains else {}
     evaluated = pool.assign(evaluation, (*kept, *matrices), (seen,))

@@ -14,14 +14,19 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.program import Step, Value
 
 IN_PLACE = ("finish", "finish_backward", "add", "scale")
-EXCHANGES = (
-    "aggregate", "aggregate_t", "attend", "attend_v2", "max_aggregate", "gather",
-)  # fmt: skip
+PRODUCTS = ("aggregate", "aggregate_t")
+GATHERS = ("attend", "attend_v2", "max_aggregate", "gather")
 
 
-def mark_exchanged(values: Sequence[Value], steps: Sequence[Step]) -> list[Value]:
-    """Values with ``exchanged`` set where a product exchanges their rows."""
-    exchanged = {step.reads[0] for step in steps if step.name in EXCHANGES}
+def mark_exchanged(
+    values: Sequence[Value], steps: Sequence[Step], products: bool = True
+) -> list[Value]:
+    """Values with ``exchanged`` set where a step exchanges their rows in their own memory.
+
+    ``products``: also if it is a product with M, which can take them from any memory.
+    """
+    exchanges = (*GATHERS, *(PRODUCTS if products else ()))
+    exchanged = {step.reads[0] for step in steps if step.name in exchanges}
     # A product that is added onto a value gives its own value in the same memory.
     for step in reversed(steps):
         if step.onto >= 0 and step.writes in exchanged:
