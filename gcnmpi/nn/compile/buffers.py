@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from gcnmpi.layout.place import Place
+from gcnmpi.nn.compile.attach import SPARSE
 from gcnmpi.nn.program import Step, Value
 
 IN_PLACE = ("finish", "finish_backward", "add", "scale")
-PRODUCTS = ("aggregate", "aggregate_t")
 GATHERS = ("attend", "attend_v2", "max_aggregate", "gather")
 
 
@@ -25,7 +25,7 @@ def mark_exchanged(
 
     ``products``: also if it is a product with M, which can take them from any memory.
     """
-    exchanges = (*GATHERS, *(PRODUCTS if products else ()))
+    exchanges = (*GATHERS, *(SPARSE if products else ()))
     exchanged = {step.reads[0] for step in steps if step.name in exchanges}
     # A product that is added onto a value gives its own value in the same memory.
     for step in reversed(steps):
