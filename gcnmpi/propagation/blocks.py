@@ -128,7 +128,7 @@ def randomised_svd(
     rounds : int
         Power iterations.
     """
-    width = min(count + _OVERSAMPLING, space.n)
+    width = drawn_columns(count, space.n)
     basis = orthonormal(space, forward(normal(space, seed, width)))
     for number in range(rounds):
         basis = orthonormal(space, forward(orthonormal(space, backward(basis))))
@@ -144,6 +144,11 @@ def randomised_svd(
     vectors, sizes = np.zeros((len(basis), count)), np.zeros(count)
     vectors[:, : len(found)], sizes[: len(found)] = basis @ rotation, found
     return signed(space, vectors), sizes
+
+
+def drawn_columns(count: int, n: int) -> int:
+    """Columns that :func:`randomised_svd` computes with."""
+    return min(count + _OVERSAMPLING, n)
 
 
 def row_sums(space: Space) -> np.ndarray:

@@ -21,7 +21,7 @@ import numpy as np
 from gcnmpi.core.outputs import check_suffix
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.blocks import normal, orthonormal, signed
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
@@ -94,10 +94,9 @@ def _davidson(
     space: Space, options: EigenOptions, tolerance: float
 ) -> tuple[_Basis, np.ndarray, int]:
     """A basis whose first Ritz pairs have converged, their residuals, and the number of blocks."""
-    count, block = options.count, min(options.block, space.n)
-    kept = count + _GUARDS * block
+    count, block, kept, capacity = _sizes(options, space.n)
     laplacian = _Laplacian(space)
-    basis = _Basis(space, laplacian, kept + (_GROWTH + 1) * block)
+    basis = _Basis(space, laplacian, capacity)
     if options.checkpoint and space.alike(Path(options.checkpoint).exists):
         start = space.own(space.read(lambda: map_npy(options.checkpoint)))
         start = start.astype(np.float64)[:, :kept]
@@ -130,6 +129,13 @@ def _davidson(
             new = orthonormal(space, normal(space, options.seed, block, step), basis.vectors)
         basis.add(new[:, : basis.capacity - basis.size])
     return basis, residuals, step
+
+
+def _sizes(options: EigenOptions, n: int) -> tuple[int, int, int, int]:
+    """Pairs that are wanted, columns of a block, those that survive a restart, and of the basis."""
+    block = min(options.block, n)
+    kept = options.count + _GUARDS * block
+    return options.count, block, kept, min(kept + (_GROWTH + 1) * block, n)
 
 
 class _Laplacian:
@@ -195,7 +201,7 @@ class _Basis:
 
     def __init__(self, space: Space, laplacian: _Laplacian, capacity: int) -> None:
         self._space, self._laplacian = space, laplacian
-        self.size, self.capacity = 0, min(capacity, space.n)
+        self.size, self.capacity = 0, capacity
         own = len(space.vertices)
         self._vectors, self._images = np.empty((own, self.capacity)), np.empty((own, self.capacity))
         self._projection = np.zeros((self.capacity, self.capacity))
@@ -256,10 +262,28 @@ def _settled(space: Space, vectors: np.ndarray, values: np.ndarray) -> np.ndarra
 
 _EQUAL = 1e-9  # values that differ by no more are taken for one
 
+
+def holds(stored: StoredGraph, options: EigenOptions) -> Holds:
+    """The basis and its products with L, and beside them what is made of them.
+
+    That is a filtered block; Ritz vectors, where the basis begins anew; or those that are wanted,
+    with their residuals.
+    """
+    count, block, kept, capacity = _sizes(options, stored.manifest.n)
+    basis = 2 * capacity
+    moments = (
+        Held(arcs=True),
+        Held(basis + max(5 * block, kept, 2 * count), product=block),
+        Held(basis + 3 * count, product=block),
+    )
+    return Holds(count, moments)
+
+
 METHOD = Method(
     EigenOptions,
     Matrix("sym", False, fixed=True, symmetric=True),
     run,
+    holds,
     check,
     dtype="float64",
     suffixes=(".npz",),

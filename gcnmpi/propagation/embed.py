@@ -10,7 +10,7 @@ import numpy as np
 from gcnmpi.core.settings import key
 from gcnmpi.propagation import EMBEDDINGS
 from gcnmpi.propagation.checks import needs_symmetry
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
@@ -59,6 +59,8 @@ class Embedding:
     run : callable
         ``run(space, options)`` gives own rows of the embedding, (own, dimension); M is A itself,
         without added loops.
+    holds : callable
+        ``holds(n, options)``: moments of what a rank holds, as those of a method.
     symmetric : bool
         Whether A has to equal its transpose.
     weighted : bool
@@ -66,6 +68,7 @@ class Embedding:
     """
 
     run: Callable[[Space, EmbedOptions], np.ndarray]
+    holds: Callable[[int, EmbedOptions], tuple[Held, ...]]
     symmetric: bool = True
     weighted: bool = True
 
@@ -92,4 +95,10 @@ def run(space: Space, options: EmbedOptions) -> Outcome:
     return Outcome(embedding.run(space, options).astype(space.dtype, copy=False))
 
 
-METHOD = Method(EmbedOptions, Matrix("none", False, fixed=True), run, check)
+def holds(stored: StoredGraph, options: EmbedOptions) -> Holds:
+    """What the embedding says."""
+    embedding: Embedding = EMBEDDINGS.get(options.method)
+    return Holds(options.dimension, embedding.holds(stored.manifest.n, options))
+
+
+METHOD = Method(EmbedOptions, Matrix("none", False, fixed=True), run, holds, check)

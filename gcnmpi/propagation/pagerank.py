@@ -17,7 +17,7 @@ import numpy as np
 from gcnmpi.core.settings import key
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.propagation.checks import weights_of
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Slice, Space
 from partition.graph.store import StoredGraph
 
@@ -80,6 +80,12 @@ def _start(space: Space, options: PageRankOptions) -> np.ndarray:
     return space.own(Slice((weights / weights.sum())[mine], mine, space.n))
 
 
+def holds(stored: StoredGraph, options: PageRankOptions) -> Holds:
+    """Vectors: four that stay, and what a step computes."""
+    return Holds(1, (Held(arcs=True), Held(doubles=9, product=1)))
+
+
 METHOD = Method(
-    PageRankOptions, Matrix("none", False, fixed=True, direction="in"), run, check, dtype="float64"
-)
+    PageRankOptions, Matrix("none", False, fixed=True, direction="in"), run, holds, check,
+    dtype="float64",
+)  # fmt: skip

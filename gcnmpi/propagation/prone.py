@@ -16,8 +16,15 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import iv
 
-from gcnmpi.propagation.blocks import left_singular, randomised_svd, row_sums, unit_rows
+from gcnmpi.propagation.blocks import (
+    drawn_columns,
+    left_singular,
+    randomised_svd,
+    row_sums,
+    unit_rows,
+)
 from gcnmpi.propagation.embed import Embedding, EmbedOptions
+from gcnmpi.propagation.interface import Held
 from gcnmpi.propagation.space import Space
 
 _EXPONENT = 0.75  # of the negative samples
@@ -79,4 +86,13 @@ def _filtered(
     return space.multiply(rest) + rest
 
 
-EMBEDDING = Embedding(run, weighted=False)
+def holds(n: int, options: EmbedOptions) -> tuple[Held, ...]:
+    """Factorisation: a basis, a block, and both halves of a product; filter: a recurrence."""
+    dimension, width = options.dimension, drawn_columns(options.dimension, n)
+    return (
+        Held(4 * width, 2 * width, product=2 * width),
+        Held(7 * dimension, dimension, product=dimension),
+    )
+
+
+EMBEDDING = Embedding(run, holds, weighted=False)
