@@ -24,7 +24,12 @@ from gcnmpi.propagation import METHODS
     metavar="FILE",
     help="File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
 )
-@click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Start although the forecast needs more memory; go on from a checkpoint of another "
+    "partition, with other rounding.",
+)
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def propagate(
     graph: Path,
@@ -61,6 +66,8 @@ def propagate(
 
         with Claims(comm, "gcnmpi propagate") as claims:
             claims.graph(graph, partition)
+            if asked.checkpoints is not None:
+                claims.folder(asked.checkpoints[0])
             done = run(comm, graph, partition, asked, out, tell, force)
         if comm.rank == 0:
             print_propagated(out, done, quiet=quiet)

@@ -129,10 +129,15 @@ def randomised_svd(
         Power iterations.
     """
     width = drawn_columns(count, space.n)
-    basis = orthonormal(space, forward(normal(space, seed, width)))
-    for number in range(rounds):
+    saved = space.checkpoints.resume("power iteration")
+    if saved is None:
+        basis = orthonormal(space, forward(normal(space, seed, width)))
+    else:
+        basis = space.checkpoints.rows(saved, "basis")
+    for number in range(saved.step if saved else 0, rounds):
         basis = orthonormal(space, forward(orthonormal(space, backward(basis))))
         space.progress("power iteration", number + 1, rounds)
+        space.checkpoints.save("power iteration", number + 1, {"basis": basis})
     images = backward(basis)  # Bᵀ of B = Qᵀ·matrix
     gram = space.gram(images, images)
 

@@ -16,6 +16,7 @@ from partition.errors import UserError
 from partition.graph.store import StoredGraph
 
 _FASTRP, _PRONE, _RANDSVD = (("method", name) for name in EMBEDDINGS)
+_LONG = ("method", ("prone", "randsvd"))
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,16 @@ class EmbedOptions:
         5,
         "prone, randsvd: power iterations of the randomised decomposition",
         low=0,
-        needs=("method", ("prone", "randsvd")),
+        needs=_LONG,
     )
+    checkpoint: str = key(
+        "",
+        "prone, randsvd: folder that checkpoints are kept in; where there is one, the run goes on "
+        "from it",
+        example="kept",
+        needs=_LONG,
+    )
+    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
 
 
 @dataclass(frozen=True)

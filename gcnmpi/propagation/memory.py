@@ -102,6 +102,9 @@ def memory(
             leaves = rows * row_bytes + RESULT_BUFFERS * min(limit, rows * row_bytes)
         else:  # rank 0 receives all rows with their numbers, and brings them in order
             leaves = 2 * rows * row_bytes + (n * (2 * row_bytes + DOUBLE) if rank == 0 else 0)
+        if asked.checkpoints is not None:  # is written in pieces, of what is there
+            columns = max(DOUBLE * at.doubles for at in holds.moments)
+            held.append(max(held) + RESULT_BUFFERS * min(limit, rows * columns))
         matrix = _matrix(forecast, rank, config, demand) + VERTEX_BYTES * rows
         loading = _loading(forecast, rank, source, config, demand)
         return max(loading, matrix + max(*held, after + leaves))

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.transports import usable
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Outcome
 from gcnmpi.propagation.memory import check_memory, demand_of
@@ -112,7 +114,8 @@ def propagate(
     tell : callable
         Called on rank 0 with lines of progress.
     force : bool
-        Start although a node has less memory than was forecast.
+        Start although a node has less memory than was forecast, and go on from a checkpoint of
+        another partition.
 
     Raises
     ------
@@ -128,13 +131,18 @@ def propagate(
                 RESULT_WRITERS.get(Path(out).suffix)
         make_room(comm, Path(out), "--out")
     from_root(comm, lambda: _check(graph, asked))
-    memory = 0
+    memory, facts = 0, dict[str, Any]()
 
     def before(source: Source, config: Config) -> None:
         nonlocal memory
         memory = check_memory(comm, source, asked, config, out is not None, force, tell)
+        what = asked.name, asked.options, asked.files
+        facts.update(from_root(comm, lambda: facts_of(*what, source, config, comm.size)))
 
     space, warnings = open_space(comm, graph, partition, asked, tell, before)
+    if asked.checkpoints is not None:
+        found = space.checkpoints.open(*asked.checkpoints, facts, force, tell)
+        warnings = (*warnings, *found)
     began = time.perf_counter()
     outcome = method.run(space, asked.options)
     seconds = maximum(comm, time.perf_counter() - began)
