@@ -3,7 +3,8 @@
 Such work is a generator. What it does between two of its ``yield``s needs no message, so a thread
 may do it. What it yields starts an operation of MPI; the main thread calls it, as MPI is told that
 no other thread will, and the generator goes on when the operation is complete. All ranks yield the
-same operations in the same order, on a communicator that nothing else uses.
+same operations in the same order, on a communicator that nothing else uses; which of them do the
+work ahead, each may choose for itself.
 """
 
 from __future__ import annotations

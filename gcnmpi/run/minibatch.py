@@ -17,6 +17,7 @@ from gcnmpi.layout.loading import load_parts
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Ahead, Work, done_now
 from gcnmpi.mpi.comm import Request, agreed
+from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.mpi.reduction import start_sum
 from gcnmpi.nn.compile.on_scheme import batch_program
 from gcnmpi.nn.instructions import products
@@ -105,8 +106,7 @@ class BatchStep(BaseStep):
         # The batch of each own row in an epoch; −1: in none of them.
         self._of_epoch = 0, np.zeros(0, np.int64)
         self._counted: Counter[str] = Counter()
-        # One thread draws ahead; it is never busy with two batches.
-        self._threads = ThreadPoolExecutor(1) if config.train.draw_ahead else None
+        self._threads = ThreadPoolExecutor(1) if _draws_ahead(problem) else None
         self._ahead: Ahead[Drawn] | None = None
 
     def predicted(self, epochs: int) -> Volume:
@@ -234,6 +234,16 @@ class BatchStep(BaseStep):
         some = self._rows.take(len(drawn.rows), features.shape[1])
         kernel.take_rows(features, drawn.rows, some)
         return some
+
+
+def _draws_ahead(problem: Problem) -> bool:
+    """Whether a thread draws the next batch: where a core is free for it, unless told.
+
+    Two threads that share a core take turns at Python, which costs more than they gain.
+    """
+    kernel, wanted = problem.kernel, problem.config.train.draw_ahead
+    free = share_of_cores(problem.comm) > kernel.threads or kernel.device is not None
+    return wanted == "yes" or (wanted == "auto" and free)
 
 
 def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:

@@ -202,7 +202,7 @@ class BatchScheme(WholeRows):
         gives_rows: bool,
     ) -> None:
         super().__init__(runtime)
-        scheme = dataclasses.replace(config.scheme, transport=TRANSPORT)
+        scheme = dataclasses.replace(config.scheme, transport=TRANSPORT, progress_chunks=1)
         config = dataclasses.replace(config, scheme=scheme)
         self._vertices, self._facts, self._batch = own[batch.rows], facts, batch
         self._memory, layers = memory, batch.layers

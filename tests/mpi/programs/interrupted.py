@@ -25,9 +25,9 @@ SETTINGS = (
 def main(comm) -> int:
     folder = Path(sys.argv[3])
 
-    def run(name, *settings, after=None):
+    def run(name, ahead="yes", after=None):
         """Train; with ``after``, the last rank asks for an end after so many batches."""
-        config = load_config(None, (*SETTINGS, *settings))
+        config = load_config(None, (*SETTINGS, f"train.draw_ahead={ahead}"))
         asked = 0
 
         def stop():
@@ -38,7 +38,7 @@ def main(comm) -> int:
         problem = open_problem(comm, sys.argv[1], sys.argv[2] or None, config)
         return train(problem, folder / name, resume="auto", stop=stop)
 
-    whole = run("whole", "train.draw_ahead=false")
+    whole = run("whole", ahead="no")
     losses = [epoch.loss for epoch in whole.epochs]
     for after, epochs, batches in ((1, 0, 2), (7, 1, 2)):
         name = f"cut-{after}"
