@@ -24,7 +24,7 @@ def found(request, mpirun, tmp_path_factory):
         if k > 1:
             add_partition(folder / f"{name}.graph", "rp", k, name=f"p{k}")
             add_partition(folder / f"{name}.graph", "block", k, name="q")
-    done = mpirun(k, "interrupted.py", folder, folder / "out.json", timeout=120)
+    done = mpirun(k, "resumed.py", folder, folder / "out.json", timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return k, json.loads((folder / "out.json").read_text())
 

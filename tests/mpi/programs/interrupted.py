@@ -1,139 +1,62 @@
-"""Under mpirun: propagations that end after some checkpoints, and go on from them.
+"""Under mpirun: an epoch of mini-batches that is interrupted goes on as if it had not been.
 
-Usage: interrupted.py FOLDER OUT.json
+The run that it is compared with draws no batch ahead.
 
-FOLDER has symmetric.graph and other.graph, with partitions of as many parts as there are ranks.
-Rank 0 writes, for each method, whether an interrupted run gave the same bits, and what was said;
-and how runs were refused that do not belong to a checkpoint.
+Usage: interrupted.py G.graph PARTITION FOLDER
 """
 
-import json
-import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 
+from gcnmpi.core.config import load_config
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.propagation.checkpoint import Checkpoints
-from gcnmpi.propagation.running import propagate
-from gcnmpi.propagation.settings import asked_for
-from partition.errors import UserError
+from gcnmpi.run.problem import open_problem
+from gcnmpi.run.trainer import train
+from partition.records import read_records
 
-METHODS = {
-    "pagerank": ("pagerank", ["tolerance=1e-12"], 5),
-    "laplacian-eigenvectors": (
-        "laplacian-eigenvectors", ["count=6", "block=2", "degree=3"], 12
-    ),
-    "prone, power iterations": ("embed", ["method=prone", "dimension=6"], 3),
-    "prone, filter": ("embed", ["method=prone", "dimension=6"], 9),
-    "randsvd": ("embed", ["method=randsvd", "dimension=6"], 2),
-}  # fmt: skip
+SETTINGS = (
+    "dtype=float64", "train.epochs=3", "model.hidden=5", "model.dropout=0.4", "model.norm=batch",
+    "train.batches=neighbor,6,3,2", "train.lr=0.02",
+)  # fmt: skip
 
 
-class Interrupted(Exception):
-    """What ends a run after a checkpoint."""
+def main(comm) -> int:
+    folder = Path(sys.argv[3])
 
+    def run(name, ahead="yes", after=None):
+        """Train; with ``after``, the last rank asks for an end after so many batches."""
+        config = load_config(None, (*SETTINGS, f"train.draw_ahead={ahead}"))
+        asked = 0
 
-def main(comm):
-    folder, out = Path(sys.argv[1]), Path(sys.argv[2])
-    said = []
+        def stop():
+            nonlocal asked
+            asked += comm.rank == comm.size - 1
+            return 10 if after is not None and asked > after else 0
 
-    def run(name, settings, graph="symmetric", partition=f"p{comm.size}", force=False):
-        said.clear()
-        partition = None if comm.size == 1 else partition
-        asked = asked_for(name, ["threads=1", *settings])
-        (folder / "kept").mkdir(exist_ok=True)  # as the command does, which claims it
-        try:
-            done = propagate(
-                comm, folder / f"{graph}.graph", partition, asked, None, said.append, force
-            )
-        except UserError as error:
-            return str(error)
-        return done
+        problem = open_problem(comm, sys.argv[1], sys.argv[2] or None, config)
+        return train(problem, folder / name, resume="auto", stop=stop)
 
-    def values(done):
-        return [done.values, *done.outcome.arrays.values()] if comm.rank == 0 else []
-
-    save, kept = Checkpoints.save, ["checkpoint=" + str(folder / "kept"), "every=0"]
-
-    def interrupt(name, settings, most):
-        """Run until so many checkpoints are written."""
-        count = 0
-
-        def stop(self, *arguments):
-            nonlocal count
-            save(self, *arguments)
-            count += 1
-            if count == most:
-                raise Interrupted
-
-        if comm.rank == 0:
-            shutil.rmtree(folder / "kept", ignore_errors=True)
-        comm.Barrier()
-        Checkpoints.save = stop
-        try:
-            run(name, [*settings, *kept])
-        except Interrupted:
-            return
-        finally:
-            Checkpoints.save = save
-            comm.Barrier()
-        raise AssertionError(f"{name} ended before")
-
-    results = {"methods": {}, "refused": {}}
-    for title, (name, settings, most) in METHODS.items():
-        whole = values(run(name, settings))
-        interrupt(name, settings, most)
-        before = len(list((folder / "kept").iterdir()))
-        comm.Barrier()
-        resumed = run(name, [*settings, *kept])
-        pairs = zip(whole, values(resumed), strict=True)
-        same = all(first.tobytes() == second.tobytes() for first, second in pairs)
-        results["methods"][title] = [bool(same), before, said[:]]
-        comm.Barrier()
-
-    name, settings, _ = METHODS["pagerank"]
-    interrupt(name, settings, 5)
-    newest = folder / "kept" / "step-000005"
-    cases = {
-        "option": (name, [*settings, "damping=0.5"], {}),
-        "method": ("laplacian-eigenvectors", [], {}),
-        "matrix": (name, [*settings, "graph.direction=out"], {}),
-        "dtype": (name, [*settings, "dtype=float32"], {}),
-        "graph": (name, settings, {"graph": "other"}),
-        "rounding": (name, [*settings, "loading.order=none"], {}),
-        "partition": (name, settings, {"partition": "q"}),
-    }
-    for title, (method, words, where) in cases.items():
-        results["refused"][title] = comm.allgather(str(run(method, [*words, *kept], **where))[:400])
-    forced = run(name, [*settings, "loading.order=none", *kept], force=True)
-    results["forced"] = [
-        list(forced.warnings),
-        float(np.sum(forced.values)) if not comm.rank else 0,
-    ]
-
-    # The newest is damaged; then both are. What a killed run left is removed.
-    whole = values(run(name, settings))
-    interrupt(name, settings, 5)
+    whole = run("whole", ahead="no")
+    losses = [epoch.loss for epoch in whole.epochs]
+    for after, epochs, batches in ((1, 0, 2), (7, 1, 2)):
+        name = f"cut-{after}"
+        first = run(name, after=after)
+        assert first.stopped, first.end
+        assert len(first.epochs) == epochs, first.end
+        kept = sorted(path.name for path in (folder / name / "checkpoints").iterdir())
+        assert kept[-1] == f"epoch-{epochs:06d}+{batches:06d}", kept
+        again = run(name)
+        assert not again.stopped
+        assert [epoch.loss for epoch in again.epochs] == losses, (again.epochs, losses)
+        flats = whole.model.parameters.flat, again.model.parameters.flat
+        np.testing.assert_array_equal(*flats)
+        events = [record["event"] for record in read_records(folder / name / "run.jsonl")]
+        assert events.count("epoch") == 3, events
+        assert ("stop" in events, events[-1]) == (True, "end"), events
     if comm.rank == 0:
-        with open(newest / "x.npy", "r+b") as file:
-            file.seek(200)
-            file.write(b"\x07\x07\x07")
-        (folder / "kept" / ".step-000006.tmp").mkdir()
-    comm.Barrier()
-    done = run(name, [*settings, *kept])
-    same = all(a.tobytes() == b.tobytes() for a, b in zip(whole, values(done), strict=True))
-    left = [path.name for path in (folder / "kept").glob(".*.tmp")]
-    results["damaged"] = [same, list(done.warnings), left]
-    comm.Barrier()
-    if comm.rank == 0:
-        for path in (folder / "kept").glob("step-*"):
-            (path / "manifest.json").unlink()
-    comm.Barrier()
-    results["all damaged"] = comm.allgather(str(run(name, [*settings, *kept])))
-    if comm.rank == 0:
-        out.write_text(json.dumps(results))
+        print("the same bits")
     return 0
 
 
