@@ -132,7 +132,7 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     moving = 2 * ends + OWNER * arcs + min(limit, arcs * (DOUBLE + max(index, weight)))
     # The pattern of own rows and columns with its transpose, and twice with its rows moved.
     inner = max(t.inner for t in forecast.work(rank, "aggregate", 1, 1) if isinstance(t, Sparse))
-    inside = arcs * rows // max(1, inner)  # as if entries were spread evenly over columns
+    inside = arcs * rows // max(1, rows, inner)  # as if entries were spread evenly over columns
     patterns = ORDERED * (1 if manifest.symmetric_pattern else 2) * (index + 1)
     ordering = ends + inside * (2 * index + patterns) * (config.loading.order != "none")
     # The pattern with the way to it from the arcs, and values in both orders.
