@@ -8,13 +8,15 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph.sampling import Sampler, pointers, segments
+from partition.graph.graph import chunks
+from partition.graph.sampling import Rule, Sampler, pointers, segments
 
 try:
     import gcnmpi.kernels._native as _native
 except ImportError:  # the kernel "native" says why
     _native = None  # type: ignore[assignment]
 
+BY_ID_AT_ONCE = 1 << 18  # entries that are sorted by id at once; of one row, if it has more
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -55,7 +57,7 @@ class Entries:
             return self.kept_in_numpy(sampler, place, rows)
         matrix = self.matrix
         columns, values = matrix.indices, matrix.data
-        if rule.fanout >= 0 and not rule.shared:
+        if draws_by_id(rule):
             if self._by_id is None:
                 self._by_id = _by_id(matrix, self.ids)
             columns, values = self._by_id
@@ -73,6 +75,11 @@ class Entries:
         values = (matrix.data[entry[kept]] * factor).astype(matrix.dtype, copy=False)
         sizes = np.bincount(which[kept], minlength=len(rows))
         return pointers(sizes), matrix.indices[entry[kept]].astype(np.int32), values
+
+
+def draws_by_id(rule: Rule | None) -> bool:
+    """Whether entries are drawn by their place in a row, so that rows have to be sorted by id."""
+    return _native is not None and rule is not None and rule.fanout >= 0 and not rule.shared
 
 
 def without_number(
@@ -103,7 +110,11 @@ def without_number(
 
 def _by_id(matrix: sp.csr_array, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns and values of the entries of each row by increasing id, that of the diagonal last."""
-    sizes = np.diff(matrix.indptr)
-    rows = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.lexsort((ids[matrix.indices], matrix.indices == rows, rows))
-    return matrix.indices[order], matrix.data[order]
+    columns, values = np.empty_like(matrix.indices), np.empty_like(matrix.data)
+    for first, last in chunks(matrix.indptr.astype(np.int64), BY_ID_AT_ONCE):
+        some = slice(matrix.indptr[first], matrix.indptr[last])
+        rows = np.repeat(np.arange(first, last), np.diff(matrix.indptr[first : last + 1]))
+        here = matrix.indices[some]
+        order = np.lexsort((ids[here], here == rows, rows))
+        columns[some], values[some] = here[order], matrix.data[some][order]
+    return columns, values

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig, section_fields
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.planner.batch_memory import batch_memory
+from gcnmpi.planner.batches import DrawnBatches, batch_cases, draw_batches, predict_batches
 from gcnmpi.planner.case import Case, Workload, workload
 from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.machine import Machine
@@ -104,6 +108,8 @@ class Setting:
         given: Collection[str] = (),
         locality: bool = True,
     ) -> None:
+        if batches_of(config.train) is not None:  # which take rows of H⁰, as it is
+            config = replace(config, model=replace(config.model, cache_input=False))
         self.stored, self.config, self.given = stored, config, given
         self.machine, self.ranks_per_node = machine, ranks_per_node
         self.direction = resolved_direction(stored, config)
@@ -119,10 +125,44 @@ class Setting:
         forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
         return Case(forecast, size, self.work, self.machine, self.ranks_per_node, program)
 
+    @cached_property
+    def batches(self) -> DrawnBatches | None:
+        """Mini-batches that stand for those of an epoch; None where all vertices train at once."""
+        if batches_of(self.config.train) is None:
+            return None
+        return draw_batches(self.stored, self.work.config, self.work.network, self.direction)
+
+    def cost(self, candidate: Candidate, size: int) -> Cost:
+        """What an epoch costs, of mini-batches where these are configured."""
+        case = self.case(candidate, size)
+        if self.batches is None:
+            return predict(case)
+        return predict_batches(case, self._batch_cases(case, candidate), self.batches)
+
+    def memory(self, candidate: Candidate, size: int) -> int:
+        """Peak bytes of the rank that needs most."""
+        case = self.case(candidate, size)
+        if self.batches is None:
+            return memory(case)
+        return batch_memory(case, self._batch_cases(case, candidate), self.batches.sampler)
+
+    def _batch_cases(self, case: Case, candidate: Candidate) -> list[Case]:
+        assert self.batches is not None
+        n, partition = self.stored.manifest.n, candidate.partition
+        parts = np.arange(n) % case.size
+        if candidate.estimated:
+            np.random.default_rng(0).shuffle(parts)
+        elif partition is not None:
+            parts = read_partition(self.stored.path, partition.name).parts
+        sizes = self.batches.sizes(parts, case.size)
+        return batch_cases(case, Source(self.stored, partition, self.direction), sizes)
+
     def exchanges(self, candidate: Candidate, size: int) -> list[Candidate]:
         """A candidate with rows and with the mixed exchange, where it has the choice; or none."""
         scheme, partition = candidate.scheme, candidate.partition
         if scheme.name not in MIXING or scheme.exchange != "auto" or partition is None:
+            return []
+        if batches_of(self.config.train) is not None:  # each has an exchange of rows
             return []
         config = replace(self.work.config, scheme=scheme)
         source = Source(self.stored, partition, self.direction)
@@ -188,7 +228,7 @@ def rank_schemes(
     found, skipped = candidates(setting, size, **options)
     for candidate in found:
         try:
-            cost = predict(setting.case(candidate, size))
+            cost = setting.cost(candidate, size)
         except UserError as error:
             skip(skipped, candidate, error)
             continue
@@ -370,7 +410,7 @@ def _ranks_that_suffice(setting: Setting, scheme: str, size: int, limit: float) 
         if more > setting.stored.manifest.n:
             return None
         found, _ = candidates(setting, more, schemes=[scheme])
-        if any(memory(setting.case(other, more)) <= limit for other in found):
+        if any(setting.memory(other, more) <= limit for other in found):
             return more
     return None
 

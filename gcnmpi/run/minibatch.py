@@ -15,7 +15,7 @@ from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import load_parts
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.nn.compile.on_scheme import batch_program
+from gcnmpi.nn.compile.on_scheme import batch_program, check_batches, hops_of
 from gcnmpi.nn.instructions import products
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.sparse_input import SparseInput
@@ -24,7 +24,6 @@ from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
-from partition.errors import UserError
 from partition.graph.store import read_partition
 
 
@@ -85,10 +84,8 @@ class BatchStep(BaseStep):
                 if self.sampler.layered
                 else problem.program
             )
-            # Layers in which rows of neighbours are looked at.
-            aggregates = (v.place.layer for v in self._program.values if v.place.aggregated)
-            hops = max(aggregates, default=1)
-            _check(problem, self.sampler.fanouts, hops)
+            hops = hops_of(self._program)
+            check_batches(config, self.sampler.fanouts, hops)
         # What the sampler decides on: seeds by their number among all seeds, or all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
         max_bytes = config.loading.max_buffer_mb * 2**20
@@ -107,6 +104,15 @@ class BatchStep(BaseStep):
     def counted(self) -> dict[str, int]:
         """Batches, and the rows and messages that this rank sent in one expand of each layer."""
         return dict(self._counted)
+
+    def first(self, count: int) -> list[Batch]:
+        """Draw the first batches of a run, at most so many; all ranks call it together."""
+        return [self._draw(1, batch) for batch in range(min(count, self.sampler.batches))]
+
+    @property
+    def row_sizes(self) -> np.ndarray:
+        """Entries of M in each of this rank's rows."""
+        return np.diff(self._laid.forward.indptr)
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -233,21 +239,3 @@ def _laid(problem: Problem) -> Laid:
     assert isinstance(problem.scheme, RowScheme)
     assert problem.scheme.laid is not None
     return problem.scheme.laid
-
-
-def _check(problem: Problem, fanouts: tuple[int, ...], depth: int) -> None:
-    """Refuse what batches do not do."""
-    config = problem.config
-    if fanouts and len(fanouts) != depth:
-        raise UserError(
-            f"train.batches has {len(fanouts)} fan-outs, the network looks at neighbours "
-            f"{depth} times",
-            "give one number of neighbours for each layer, that of the seeds first",
-        )
-    if config.model.train_features:
-        raise UserError("train.batches: features that are trained need all vertices at once")
-    if config.task.class_weights != "none":
-        raise UserError(
-            "train.batches: weights of classes are those of all training vertices",
-            "leave task.class_weights or train.batches out",
-        )

@@ -31,6 +31,7 @@ from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import Comm, redistribute
 from gcnmpi.schemes.forecast import EXCHANGES, Facts
 from gcnmpi.schemes.p2p import Laid
+from gcnmpi.schemes.sampled_forecast import count_number
 from gcnmpi.schemes.whole_rows import WholeRows
 from partition.graph.sampling import Sampler
 
@@ -74,7 +75,7 @@ class Batch:
 
     def number(self, layer: int) -> int:
         """Which of ``counts`` that of the rows of Hᵏ is, for k = ``layer``."""
-        return max(0, len(self.counts) - 1 - layer)
+        return count_number(len(self.counts), layer)
 
     @property
     def layered(self) -> bool:

@@ -18,19 +18,20 @@ import scipy.sparse.csgraph  # noqa: F401  the first cover would load it: of the
 
 from gcnmpi.core.config import load_config
 from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
 
 
 def train(problem):
-    step = Step(problem)
+    step = (BatchStep if batches_of(problem.config.train) else Step)(problem)
     step(1)
     Evaluation(problem, step.model, step.targets)()
 
@@ -57,9 +58,11 @@ def main(comm):
         machine = dataclasses.replace(Machine(), process_bytes=before)
         setting = Setting(problem.stored, problem.config, machine, comm.size)
         candidate = Candidate(problem.config.scheme, {}, 0, problem.partition)
-        of_scheme = setting.case(candidate, comm.size, trains)
-        depth = len(problem.program.outputs)
-        forecast = memory(of_scheme) if trains else evaluation_memory(of_scheme, depth)
+        if trains:
+            forecast = setting.memory(candidate, comm.size)
+        else:
+            depth = len(problem.program.outputs)
+            forecast = evaluation_memory(setting.case(candidate, comm.size, False), depth)
         results.append({"peak": peak, "forecast": forecast})
         del problem
     if comm.rank == 0:
