@@ -41,7 +41,7 @@ def print_plan(
     machine : mapping
         What the file of the machine says; empty for the default constants.
     """
-    manifest, config = setting.stored.manifest, setting.config
+    manifest, config, drawn = setting.stored.manifest, setting.config, _batches(setting)
     facts = {
         "graph": manifest.name,
         "graph_id": manifest.id,
@@ -52,7 +52,7 @@ def print_plan(
         "kernel": resolve(config.kernel)[0],
         "dtype": config.dtype,
         "machine": machine.get("file"),
-        "batches": _batches(setting),
+        "batches": drawn,
     }
     if as_json:
         plans = [plan_line(line) for line in ranked[:top]]
@@ -64,7 +64,6 @@ def print_plan(
         f"{facts['kernel']}, {config.dtype}"
     )
     print(_machine_line(machine, config))
-    drawn = facts["batches"]
     if drawn:
         print(_batches_line(config, drawn))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse.csgraph  # noqa: F401  the first cover would load it: of the process, not of a run
 
 from gcnmpi.core.config import load_config
-from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes
+from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes, return_freed_memory
 from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.evaluator import evaluate
@@ -49,6 +49,7 @@ def main(comm):
     results = []
     for case in json.loads(Path(sys.argv[1]).read_text()):
         gc.collect()
+        return_freed_memory()
         forget_peak()
         before = mpi.maximum(comm, resident_bytes())
         config, trains = load_config(None, ("threads=1", *case["settings"])), "infer" not in case
@@ -64,7 +65,7 @@ def main(comm):
             depth = len(problem.program.outputs)
             forecast = evaluation_memory(setting.case(candidate, comm.size, False), depth)
         results.append({"peak": peak, "forecast": forecast})
-        del problem
+        del problem, setting
     if comm.rank == 0:
         print(json.dumps(results))
     return 0
