@@ -24,6 +24,7 @@ from gcnmpi.kernels.interface import Kernel
 from gcnmpi.layout.loading import OwnRows
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.ahead import done_now
 from gcnmpi.mpi.comm import Comm, split
 from gcnmpi.nn.compile.on_scheme import batch_program
 from gcnmpi.nn.describe import network_of
@@ -93,7 +94,7 @@ class _Graph:
         for number in range(REPEATS + 1):  # the first one sorts rows
             members = of == number % sampler.batches
             began = time.perf_counter()
-            batch = self._cutter.cut(sampler, members, 1, number % sampler.batches)
+            batch = done_now(self._cutter.cut(sampler, members, 1, number % sampler.batches))
             scheme = self._scheme(batch)
             hops = len(batch.layers) if batch.layered else 1
             for k in range(1, hops + 1):
@@ -120,7 +121,7 @@ class _Graph:
         config, kernel = self._config, self._kernel
         sampler = sampler_of(replace(config.train, batches=SMALLEST), ROWS, ROWS)
         members = sampler.contains(1, 0, self._laid.plan.own)
-        batch = self._cutter.cut(sampler, members, 1, 0)
+        batch = done_now(self._cutter.cut(sampler, members, 1, 0))
         network = network_of(config.model, WIDTH, WIDTH)
         program = batch_program(network, config, False)
         scheme = self._scheme(batch)
