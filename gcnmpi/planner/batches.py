@@ -21,7 +21,7 @@ the arcs of the graph, on one process.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,6 +44,8 @@ from partition.graph.sampling import Sampler, sides
 from partition.graph.store import StoredGraph, read_partition
 
 DRAWN = 8  # batches that stand for all of an epoch
+# Share of drawing that a thread of its own hides: both threads take turns at Python.
+HIDDEN = 0.6
 ASKED_BYTES = 8  # of the number of a row that is asked for
 OWN_BYTES = 9  # read of each own row, to see whether it is in a batch
 
@@ -58,6 +60,8 @@ class DrawnBatches:
     weights : tuple of float
         How many batches of an epoch each stands for.
     drawn : tuple of Drawn
+    trains : tuple of bool
+        Whether there is something in it that trains; otherwise a run draws it, and no more.
     looked_at : (n,) integers
         Entries of each row of M.
     direction : str
@@ -67,6 +71,7 @@ class DrawnBatches:
     sampler: Sampler
     weights: tuple[float, ...]
     drawn: tuple[Drawn, ...]
+    trains: tuple[bool, ...]
     looked_at: np.ndarray
     direction: str
 
@@ -115,7 +120,9 @@ def draw_batches(
     weights = [*[(sampler.batches - 1) / max(1, some - 1)] * (some - 1), 1.0]
     among = seeds if sampler.layered else None
     drawn = tuple(draw_batch(sampler, side, 1, number, among) for number in numbers)
-    return DrawnBatches(sampler, tuple(weights), drawn, row_sizes(graph, direction), direction)
+    trains = tuple(trained is None or bool(trained[one.first].any()) for one in drawn)
+    looked_at = row_sizes(graph, direction)
+    return DrawnBatches(sampler, tuple(weights), drawn, trains, looked_at, direction)
 
 
 def batch_cases(case: Case, source: Source, batches: Sequence[BatchSizes]) -> list[Case]:
@@ -150,11 +157,13 @@ def predict_batches(case: Case, cases: Sequence[Case], drawn: DrawnBatches) -> C
     """
     phases: Counter[str] = Counter()
     moved: dict[int, Counter[str]] = {rank: Counter() for rank in cases[0].forecast.ranks()}
-    for one, weight in zip(cases, drawn.weights, strict=True):
-        seconds, volumes = step_seconds(one)
+    for one, weight, trains in zip(cases, drawn.weights, drawn.trains, strict=True):
+        seconds, volumes = step_seconds(one) if trains else ({}, {})
+        if trains:
+            seconds["bind"] = one.machine.batch_step * len(one.steps)
+            seconds["passes"] += max(_features_seconds(one, rank) for rank in moved)
         seconds["sample"] = max(_sample_seconds(case, one, drawn.sampler, rank) for rank in moved)
-        seconds["bind"] = one.machine.batch_step * len(one.steps)
-        seconds["passes"] += max(_features_seconds(one, rank) for rank in moved)
+        seconds["sample"] -= _hidden_seconds(one, seconds, drawn.sampler.batches)
         for name, value in seconds.items():
             phases[name] += weight * value  # type: ignore[assignment]
         for rank, volume in volumes.items():
@@ -175,6 +184,18 @@ def _features_seconds(one: Case, rank: int) -> float:
         return 0.0
     numbers = piece_numbers(one, rank, first.place, first.width)
     return one.machine.copy_seconds(2 * numbers * one.work.itemsize)
+
+
+def _hidden_seconds(one: Case, seconds: Mapping[str, float], batches: int) -> float:
+    """Seconds of drawing a batch that are hidden behind the one before it, on the average.
+
+    The first one of an epoch has none before it.
+    """
+    wanted = one.work.config.train.draw_ahead
+    if wanted == "no" or (wanted == "auto" and not one.machine.free_cores):
+        return 0.0
+    others = sum(value for name, value in seconds.items() if name != "sample")
+    return HIDDEN * min(seconds["sample"], others) * (batches - 1) / batches
 
 
 def _sample_seconds(case: Case, one: Case, sampler: Sampler, rank: int) -> float:

@@ -70,6 +70,8 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
         "received_entry": _mean(comm, _received_entry(kernel)),
         "process_bytes": _mean(comm, idle),
         **{name: _mean(comm, value) for name, value in drawn.items()},
+        # Beside a device, the host is free.
+        "free_cores": _mean(comm, 1 if kernel.device else max(0, share_of_cores(comm) - threads)),
     }
     hosts = host_names(comm)
     near = next((rank for rank in range(1, comm.size) if hosts[rank] == hosts[0]), None)

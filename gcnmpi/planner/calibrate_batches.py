@@ -31,7 +31,7 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.shards import shapes_of
-from gcnmpi.planner.machine import LATER, Machine
+from gcnmpi.planner.machine import DRAWING, Machine
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.row_scheme import Laid
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
@@ -47,19 +47,19 @@ REPEATS = 5
 
 
 def batch_constants(comm: Comm, config: Config, kernel: Kernel) -> dict[str, float]:
-    """The constants of ``machine.LATER``, as this rank finds them; all ranks call it together."""
+    """``machine.DRAWING`` and ``batch_step`` of this rank; all ranks call it together."""
     graph = _Graph(split(comm, comm.rank, 0), config, kernel)
-    names, rows, times = sorted(LATER - {"batch_step"}), [], []
+    rows, times = [], []
     for batches in BATCHES:
         seconds, sizes = graph.drawing(batches)
         # Time is linear in the constants: a column is what one of them alone would give.
-        alone = (Machine(**_only(name)) for name in names)
+        alone = (Machine(**_only(name)) for name in DRAWING)
         rows.append([sum(one.drawing_seconds(*layer) for layer in sizes) for one in alone])
         times.append(seconds)
     relative = np.array(rows) / np.array(times)[:, np.newaxis]
     scale = np.maximum(relative.max(axis=0), np.finfo(float).tiny)
     found, _ = nnls(relative / scale, np.ones(len(times)))
-    constants = dict(zip(names, (found / scale).tolist(), strict=True))
+    constants = dict(zip(DRAWING, (found / scale).tolist(), strict=True))
     return constants | {"batch_step": graph.seconds_per_step()}
 
 
@@ -154,7 +154,7 @@ class _Graph:
 
 def _only(name: str) -> dict[str, float]:
     """The constants of drawing, of which one is 1 and the others 0."""
-    return {**dict.fromkeys(LATER, 0.0), name: 1.0}
+    return {**dict.fromkeys(DRAWING, 0.0), name: 1.0}
 
 
 def _median(call: Callable[[], None]) -> float:

@@ -25,10 +25,9 @@ from partition.records import atomic_file
 
 FORMAT = "gcnmpi-machine"
 VERSION = 1
-# Constants that files of earlier releases do not have: the defaults stand.
-LATER = {
-    "batch_hop", "batch_step", "drawn_entry", "read_entry", "hashed_entry", "hashed_call",
-}  # fmt: skip
+# Of drawing a layer of a mini-batch; and all that files of earlier releases do not have.
+DRAWING = ("batch_hop", "drawn_entry", "read_entry", "hashed_entry", "hashed_call")
+LATER = {*DRAWING, "batch_step", "free_cores"}
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,8 @@ class Machine:
         Seconds per entry that is looked at where rows share their neighbours.
     hashed_entry, hashed_call : float
         Seconds per entry that is looked at where a batch is a set of vertices, and for all of them.
+    free_cores : float
+        Cores that a rank may run on beside those of its threads.
     """
 
     latency_intra: float = 1e-6
@@ -98,6 +99,7 @@ class Machine:
     read_entry: float = 2e-8
     hashed_entry: float = 3e-7
     hashed_call: float = 3e-3
+    free_cores: float = 0.0
 
     def sparse_seconds(
         self, work: Sparse, itemsize: int, distances: np.ndarray | None = None

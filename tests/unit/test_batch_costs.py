@@ -138,6 +138,37 @@ def test_some_batches_stand_for_all(path):
     assert not np.array_equal(many.drawn[0].first, other.drawn[0].first)
 
 
+def test_a_batch_in_which_nothing_trains_is_only_drawn(path):
+    one = path.with_name("one.graph")
+    stored = open_graph(path)
+    mask = {"train": np.arange(N) == 7}
+    write_graph(one, replace(stored.graph, masks=mask), source={})
+    some = setting(one, "train.batches=vertex,100")
+    assert sorted(some.batches.trains) == [False, False, True]
+    (line,) = rank_schemes(some, 2, schemes=["p2p"])[0]
+    steps = len(some.case(line.candidate, 2).steps)
+    assert line.cost.phases["bind"] == pytest.approx(steps * Machine().batch_step)
+    every = setting(path, "train.batches=vertex,100")
+    (whole,) = rank_schemes(every, 2, schemes=["p2p"])[0]
+    assert 0 < line.cost.received < whole.cost.received
+    assert line.cost.phases["sample"] == pytest.approx(whole.cost.phases["sample"], rel=0.1)
+
+
+def test_drawing_ahead_hides_some_of_it(path):
+    def phases(ahead, free):
+        some = setting(path, "train.batches=neighbor,50,3,2", f"train.draw_ahead={ahead}")
+        some.machine = Machine(free_cores=free)
+        (line,) = rank_schemes(some, 2, schemes=["p2p"])[0]
+        assert line.cost.seconds == pytest.approx(sum(line.cost.phases.values()))
+        return line.cost.phases
+
+    shown, hidden = phases("no", 1), phases("yes", 0)
+    assert phases("auto", 0) == shown
+    assert phases("auto", 1) == hidden
+    assert 0 < hidden.pop("sample") < shown.pop("sample")
+    assert hidden == shown
+
+
 def test_partitions_are_ranked_and_other_schemes_left_out(path):
     batches = setting(path, "train.batches=labor,50,3,2")
     ranked, skipped = rank_schemes(batches, 3)
