@@ -10,7 +10,8 @@ term   seconds per batch
 sample drawing and cutting it: a constant a layer, and for each entry that is kept or looked at
        (``Machine.drawing_seconds``); asking for rows: for each layer two all-to-alls, of counts and
        of ids; and the sum of the rows of all ranks
-bind   a constant for each step of the program: matrices are made anew for each batch
+bind   a constant for each step of the program, and for some beside it: matrices are made anew for
+       each batch
 ====== ===========================================================================================
 
 Where ``train.batches`` has few batches an epoch, all of the first epoch are drawn, and bytes and
@@ -46,6 +47,8 @@ from partition.graph.store import StoredGraph, read_partition
 DRAWN = 8  # batches that stand for all of an epoch
 # Share of drawing that a thread of its own hides: both threads take turns at Python.
 HIDDEN = 0.6
+# As many steps as a batch takes beside those of its program: features, labels, loss, update.
+BESIDE = 16
 ASKED_BYTES = 8  # of the number of a row that is asked for
 OWN_BYTES = 9  # read of each own row, to see whether it is in a batch
 
@@ -160,7 +163,7 @@ def predict_batches(case: Case, cases: Sequence[Case], drawn: DrawnBatches) -> C
     for one, weight, trains in zip(cases, drawn.weights, drawn.trains, strict=True):
         seconds, volumes = step_seconds(one) if trains else ({}, {})
         if trains:
-            seconds["bind"] = one.machine.batch_step * len(one.steps)
+            seconds["bind"] = one.machine.batch_step * (len(one.steps) + BESIDE)
             seconds["passes"] += max(_features_seconds(one, rank) for rank in moved)
         seconds["sample"] = max(_sample_seconds(case, one, drawn.sampler, rank) for rank in moved)
         seconds["sample"] -= _hidden_seconds(one, seconds, drawn.sampler.batches)
