@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph.graph import chunks
+from partition.graph.graph import chunks, index_dtype
 from partition.graph.sampling import Rule, Sampler, pointers, segments
 
 try:
@@ -110,11 +110,17 @@ def without_number(
 
 def _by_id(matrix: sp.csr_array, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns and values of the entries of each row by increasing id, that of the diagonal last."""
+    last = int(ids.max(initial=-1)) + 1
+    ids = ids.astype(index_dtype(last + 1))
     columns, values = np.empty_like(matrix.indices), np.empty_like(matrix.data)
-    for first, last in chunks(matrix.indptr.astype(np.int64), BY_ID_AT_ONCE):
-        some = slice(matrix.indptr[first], matrix.indptr[last])
-        rows = np.repeat(np.arange(first, last), np.diff(matrix.indptr[first : last + 1]))
+    for first, end in chunks(matrix.indptr.astype(np.int64), BY_ID_AT_ONCE):
+        starts = matrix.indptr[first : end + 1]
+        some = slice(starts[0], starts[-1])
         here = matrix.indices[some]
-        order = np.lexsort((ids[here], here == rows, rows))
-        columns[some], values[some] = here[order], matrix.data[some][order]
+        keys, rows = ids[here], np.repeat(np.arange(first, end), np.diff(starts))
+        keys[here == rows] = last
+        entries = np.arange(len(keys), dtype=index_dtype(len(keys)))
+        by_id = sp.csr_array((entries, keys, starts - starts[0]), shape=(end - first, last + 1))
+        by_id.sort_indices()
+        columns[some], values[some] = here[by_id.data], matrix.data[some][by_id.data]
     return columns, values
