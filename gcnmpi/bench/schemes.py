@@ -14,7 +14,6 @@ from gcnmpi.core.config import Config
 from gcnmpi.core.resident import forget_peak, peak_bytes
 from gcnmpi.mpi.comm import Comm, from_root, maximum
 from gcnmpi.mpi.hosts import most_ranks_a_node
-from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting, Skipped, candidates, skip
 from gcnmpi.run.problem import open_problem
@@ -96,7 +95,7 @@ def _prepare(
     expected = []
     for candidate in found:
         try:
-            cost = asdict(predict(setting.case(candidate, size)))
+            cost = asdict(setting.cost(candidate, size))
         except UserError as error:
             skip(skipped, candidate, error)
             continue

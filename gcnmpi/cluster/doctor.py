@@ -23,7 +23,6 @@ from gcnmpi.kernels import AUTO, resolve
 from gcnmpi.mpi.comm import Comm, cuda_aware, from_root, versions
 from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError
@@ -336,7 +335,7 @@ def _need(
     partition = None if name is None else read_partition(graph, name, parts=False)
     parts = SCHEMES.get(config.scheme.name).parts(config.scheme, size)
     setting = Setting(stored, config, Machine(), per_node)
-    return memory(setting.case(Candidate(config.scheme, {}, parts, partition), size))
+    return setting.memory(Candidate(config.scheme, {}, parts, partition), size)
 
 
 def _by_host(seats: Sequence[Seat]) -> dict[str, list[Seat]]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from partition.graph.graph import index_dtype
-from partition.graph.sampling import Sampler, pointers, segments
+from partition.graph.graph import chunks, index_dtype
+from partition.graph.sampling import Rule, Sampler, pointers, segments
 
 try:
     import gcnmpi.kernels._native as _native
 except ImportError:  # the kernel "native" says why
     _native = None  # type: ignore[assignment]
 
+BY_ID_AT_ONCE = 1 << 18  # entries that are sorted by id at once; of one row, if it has more
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -56,7 +57,7 @@ class Entries:
             return self.kept_in_numpy(sampler, place, rows)
         matrix = self.matrix
         columns, values = matrix.indices, matrix.data
-        if rule.fanout >= 0 and not rule.shared:
+        if draws_by_id(rule):
             if self._by_id is None:
                 self._by_id = _by_id(matrix, self.ids)
             columns, values = self._by_id
@@ -74,6 +75,11 @@ class Entries:
         values = (matrix.data[entry[kept]] * factor).astype(matrix.dtype, copy=False)
         sizes = np.bincount(which[kept], minlength=len(rows))
         return pointers(sizes), matrix.indices[entry[kept]].astype(np.int32), values
+
+
+def draws_by_id(rule: Rule | None) -> bool:
+    """Whether entries are drawn by their place in a row, so that rows have to be sorted by id."""
+    return _native is not None and rule is not None and rule.fanout >= 0 and not rule.shared
 
 
 def without_number(
@@ -105,10 +111,16 @@ def without_number(
 def _by_id(matrix: sp.csr_array, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns and values of the entries of each row by increasing id, that of the diagonal last."""
     last = int(ids.max(initial=-1)) + 1
-    keys = ids.astype(index_dtype(last + 1))[matrix.indices]
-    rows = np.repeat(np.arange(matrix.shape[0], dtype=matrix.indices.dtype), np.diff(matrix.indptr))
-    keys[matrix.indices == rows] = last
-    entries = np.arange(len(keys), dtype=index_dtype(len(keys)))
-    by_id = sp.csr_array((entries, keys, matrix.indptr), shape=(matrix.shape[0], last + 1))
-    by_id.sort_indices()
-    return matrix.indices[by_id.data], matrix.data[by_id.data]
+    ids = ids.astype(index_dtype(last + 1))
+    columns, values = np.empty_like(matrix.indices), np.empty_like(matrix.data)
+    for first, end in chunks(matrix.indptr.astype(np.int64), BY_ID_AT_ONCE):
+        starts = matrix.indptr[first : end + 1]
+        some = slice(starts[0], starts[-1])
+        here = matrix.indices[some]
+        keys, rows = ids[here], np.repeat(np.arange(first, end), np.diff(starts))
+        keys[here == rows] = last
+        entries = np.arange(len(keys), dtype=index_dtype(len(keys)))
+        by_id = sp.csr_array((entries, keys, starts - starts[0]), shape=(end - first, last + 1))
+        by_id.sort_indices()
+        columns[some], values[some] = here[by_id.data], matrix.data[some][by_id.data]
+    return columns, values

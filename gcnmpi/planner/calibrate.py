@@ -29,6 +29,7 @@ from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.comm import Comm, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, share_of_cores
+from gcnmpi.planner.calibrate_batches import batch_constants
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Sparse
 
@@ -62,11 +63,15 @@ def calibrate(comm: Comm, config: Config) -> tuple[Machine, dict[str, Any]]:
     threadpool_limits(threads)
     kernel = kernel_of_rank(comm, config, threads)
     idle = resident_bytes()
+    drawn = batch_constants(comm, config, kernel)
     constants = {
         **fit_sparse(_mean_samples(comm, _sparse_samples(kernel)), kernel.dtype.itemsize),
         **{name: _mean(comm, value) for name, value in _dense_constants(kernel).items()},
         "received_entry": _mean(comm, _received_entry(kernel)),
         "process_bytes": _mean(comm, idle),
+        **{name: _mean(comm, value) for name, value in drawn.items()},
+        # Beside a device, the host is free.
+        "free_cores": _mean(comm, 1 if kernel.device else max(0, share_of_cores(comm) - threads)),
     }
     hosts = host_names(comm)
     near = next((rank for rank in range(1, comm.size) if hosts[rank] == hosts[0]), None)

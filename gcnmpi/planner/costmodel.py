@@ -35,7 +35,7 @@ gradients of weights counted separately, and without the piece that a rank owns 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -71,7 +71,8 @@ class Cost:
     seconds : float
         Seconds of forward pass, backward pass and update.
     phases : dict of str to float
-        Seconds of each phase: "sparse", "dense", "passes", "transfer", "reduce".
+        Seconds of each phase: "sparse", "dense", "passes", "transfer", "reduce"; of mini-batches
+        also "sample" and "bind" (:mod:`gcnmpi.planner.batches`).
     sent, received, messages : int
         Bytes and messages of exchanges and collectives of products, each the largest over ranks.
         The reduction of gradients is not included, as in a run's record.
@@ -80,6 +81,8 @@ class Cost:
         moves for that.
     memory : int
         Peak bytes of a rank.
+    evaluation : float
+        Seconds of an evaluation on all vertices, which is not part of an epoch.
     """
 
     seconds: float
@@ -89,14 +92,74 @@ class Cost:
     reduced_bytes: int
     memory: int
     phases: dict[str, float] = field(default_factory=dict)
+    evaluation: float = 0.0
 
 
 def predict(case: Case) -> Cost:
     """The cost of an epoch of training under a scheme."""
+    phases, volumes = step_seconds(case)
+    return cost_of(case, phases, volumes, memory(case), evaluation_seconds(case))
+
+
+def cost_of(
+    case: Case,
+    phases: Mapping[str, float],
+    volumes: Mapping[int, Volume],
+    needed: int,
+    evaluation: float,
+) -> Cost:
+    """What all ranks do together, of the rank that has most of it.
+
+    Parameters
+    ----------
+    phases : mapping of str to float
+        Seconds of an epoch.
+    volumes : mapping of int to Volume
+        What ranks send and receive in an epoch.
+    needed : int
+        Bytes of memory.
+    evaluation : float
+        Seconds.
+    """
+    return Cost(
+        seconds=sum(phases.values()),
+        sent=max(volume.sent for volume in volumes.values()),
+        received=max(volume.received for volume in volumes.values()),
+        messages=max(volume.messages for volume in volumes.values()),
+        reduced_bytes=reduced_bytes(case, next(iter(volumes))),
+        memory=needed,
+        phases=dict(phases),
+        evaluation=evaluation,
+    )
+
+
+def step_seconds(case: Case) -> tuple[dict[str, float], dict[int, Volume]]:
+    """Seconds of forward pass, backward pass and update by phase; what each rank moves in it."""
+    phases, volumes = _products_seconds(case, [*case.steps, None])
+    ranks = list(volumes)
+    phases["passes"] = max(
+        _passes_seconds(case, rank, case.steps) + _update_seconds(case, rank) for rank in ranks
+    )
+    reduced = reduced_bytes(case, ranks[0])
+    phases["reduce"] = case.machine.all_reduce_seconds(reduced, case.size, case.ranks_per_node)
+    return phases, volumes
+
+
+def evaluation_seconds(case: Case) -> float:
+    """Seconds of an exact evaluation on all vertices, without its metrics."""
+    steps = case.program.evaluation
+    phases, volumes = _products_seconds(case, steps)
+    return sum(phases.values()) + max(_passes_seconds(case, rank, steps) for rank in volumes)
+
+
+def _products_seconds(
+    case: Case, steps: Sequence[Step | None]
+) -> tuple[dict[str, float], dict[int, Volume]]:
+    """Of the products of some steps; None among them is the loss."""
     ranks = list(case.forecast.ranks())
     phases = dict.fromkeys(("sparse", "dense", "transfer"), 0.0)
     volumes = dict.fromkeys(ranks, NOTHING)
-    for step in [*case.steps, None]:
+    for step in steps:
         slowest: dict[str, float] = {}
         for rank in ranks:
             made = _loss_products(case, rank)
@@ -109,18 +172,7 @@ def predict(case: Case) -> Cost:
             slowest = max(slowest, seconds, key=lambda parts: sum(parts.values()))
         for name, value in slowest.items():
             phases[name] += value
-    phases["passes"] = max(_passes_seconds(case, rank) for rank in ranks)
-    reduced = reduced_bytes(case, ranks[0])
-    phases["reduce"] = case.machine.all_reduce_seconds(reduced, case.size, case.ranks_per_node)
-    return Cost(
-        seconds=sum(phases.values()),
-        sent=max(volume.sent for volume in volumes.values()),
-        received=max(volume.received for volume in volumes.values()),
-        messages=max(volume.messages for volume in volumes.values()),
-        reduced_bytes=reduced,
-        memory=memory(case),
-        phases=phases,
-    )
+    return phases, volumes
 
 
 def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str, float], Volume]:
@@ -155,14 +207,14 @@ def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
     return case.machine.sparse_seconds(product, case.work.itemsize)
 
 
-def _passes_seconds(case: Case, rank: int) -> float:
-    """Seconds of all element-wise and row-wise passes over dense matrices.
+def _passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
+    """Seconds of the element-wise and row-wise passes of some steps over dense matrices.
 
     Each pass is counted separately, which is too much if a kernel fuses it with a product.
     """
-    work, values = case.work, case.program.values
+    values = case.program.values
     numbers, dropped = 0.0, 0
-    for step in case.steps:
+    for step in steps:
         value = values[step.number]
         piece = piece_numbers(case, rank, value.place, value.width)
         numbers += PLUS * (step.plus >= 0) * piece
@@ -177,11 +229,16 @@ def _passes_seconds(case: Case, rank: int) -> float:
             dropped += piece * (getattr(finish, "kind", "") == "none")
         else:
             numbers += INSTRUCTIONS[step.name].passes * piece
-    logits = values[case.program.logits]
-    numbers += LOSS * work.train_share * piece_numbers(case, rank, logits.place, logits.width)
-    numbers += UPDATE * parameter_numbers(case, rank)
-    seconds = case.machine.copy_seconds(numbers * work.itemsize)
+    seconds = case.machine.copy_seconds(numbers * case.work.itemsize)
     return seconds + dropped * case.machine.dropout_number
+
+
+def _update_seconds(case: Case, rank: int) -> float:
+    """Seconds of the passes of the loss and of the optimizer."""
+    logits = case.program.values[case.program.logits]
+    piece = piece_numbers(case, rank, logits.place, logits.width)
+    numbers = LOSS * case.work.train_share * piece + UPDATE * parameter_numbers(case, rank)
+    return case.machine.copy_seconds(numbers * case.work.itemsize)
 
 
 def _loss_products(case: Case, rank: int) -> list[Product]:

@@ -20,10 +20,14 @@ import numpy as np
 from gcnmpi.core.volume import Volume
 from gcnmpi.schemes.forecast import Dense, Span, Sparse
 from partition.errors import UserError
+from partition.graph.sampling import Rule
 from partition.records import atomic_file
 
 FORMAT = "gcnmpi-machine"
 VERSION = 1
+# Of drawing a layer of a mini-batch; and all that files of earlier releases do not have.
+DRAWING = ("batch_hop", "drawn_entry", "read_entry", "hashed_entry", "hashed_call")
+LATER = {*DRAWING, "batch_step", "free_cores"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,19 @@ class Machine:
         Seconds per element to which dropout is applied.
     process_bytes : float
         Bytes of memory of a process before it has read a graph.
+    batch_hop : float
+        Seconds to draw a layer of a mini-batch, independent of its size.
+    batch_step : float
+        Seconds per step of a program that is made ready for a mini-batch, and run on it.
+    drawn_entry : float
+        Seconds per entry of M that a mini-batch keeps: to draw it, to number its column, and to
+        bring it into the order of both products.
+    read_entry : float
+        Seconds per entry that is looked at where rows share their neighbours.
+    hashed_entry, hashed_call : float
+        Seconds per entry that is looked at where a batch is a set of vertices, and for all of them.
+    free_cores : float
+        Cores that a rank may run on beside those of its threads.
     """
 
     latency_intra: float = 1e-6
@@ -76,6 +93,13 @@ class Machine:
     copy_byte: float = 1e-10
     dropout_number: float = 2e-9
     process_bytes: float = 1e8
+    batch_hop: float = 4e-4
+    batch_step: float = 6e-5
+    drawn_entry: float = 1e-7
+    read_entry: float = 2e-8
+    hashed_entry: float = 3e-7
+    hashed_call: float = 3e-3
+    free_cores: float = 0.0
 
     def sparse_seconds(
         self, work: Sparse, itemsize: int, distances: np.ndarray | None = None
@@ -115,6 +139,21 @@ class Machine:
         rows, inner, width = work.rows, work.inner, work.width
         numbers = rows * inner + inner * width + rows * width
         return 2 * rows * inner * width * self.dense_flop + self.copy_seconds(numbers * itemsize)
+
+    def drawing_seconds(self, kept: int, looked_at: int, rule: Rule | None) -> float:
+        """Time of drawing and cutting a layer of a mini-batch.
+
+        Parameters
+        ----------
+        kept, looked_at : int
+            Entries of the layer, and of M in the rows that it computes.
+        rule : Rule or None
+            Of the sampler for this layer: what it has to look at.
+        """
+        seconds = self.batch_hop + kept * self.drawn_entry
+        if rule is None:
+            return seconds + self.hashed_call + looked_at * self.hashed_entry
+        return seconds + looked_at * self.read_entry * (rule.shared and rule.fanout >= 0)
 
     def copy_seconds(self, nbytes: float) -> float:
         """Time of reading or writing so many bytes."""
@@ -201,7 +240,8 @@ def read_machine(path: str | os.PathLike) -> tuple[Machine, dict[str, Any]]:
         raise UserError(f"{path} has version {facts.get('version')}, this program reads {VERSION}")
     names = {field.name for field in dataclasses.fields(Machine)}
     constants = facts.get("constants")
-    if not isinstance(constants, dict) or set(constants) != names:
+    needed = names - LATER
+    if not isinstance(constants, dict) or not needed <= set(constants) <= names:
         raise UserError(f"{path} does not hold the constants of a machine", hint)
     for name, value in constants.items():
         number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -11,9 +13,9 @@ from gcnmpi.kernels import resolve
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.collectives import reduction_scratch
-from gcnmpi.nn.instructions import kept
+from gcnmpi.nn.instructions import kept, products
 from gcnmpi.nn.model import input_pieces
-from gcnmpi.nn.program import Program, Value
+from gcnmpi.nn.program import Product, Program, Step, Value
 from gcnmpi.planner.case import (
     Case,
     input_entries,
@@ -161,30 +163,50 @@ def input_memory(case: Case, rank: int, matrices: int, transposed: bool) -> int:
 
 
 def _training_memory(case: Case, rank: int) -> int:
+    dense = passes_memory(case, rank, case.steps, matrices(case.program))
+    return dense + loss_memory(case, rank) + state_memory(case, rank)
+
+
+def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[Value]) -> int:
+    """Matrices of passes, dense and sparse, what steps keep, and buffers of exchanges.
+
+    Parameters
+    ----------
+    held : sequence of Value
+        The dense matrices.
+    """
     forecast, work, program = case.forecast, case.work, case.program
-    shapes = [forecast.shape(rank, v.place, v.width) for v in matrices(program)]
-    dense = sum(rows * columns for rows, columns in shapes)
+    dense = sum(piece_numbers(case, rank, value.place, value.width) for value in held)
     sparse = 0
     if program.sparse:
         sparse = input_memory(case, rank, len(program.sparse), transposed=True)
-    dense += sum(kept(program, step, *arcs_of(case, rank)) for step in case.steps)
+    dense += sum(kept(program, step, *arcs_of(case, rank)) for step in steps)
     # Buffers of one product and width serve all layers.
-    distinct = {(product[0], *product[2:]): product for product in case.products(rank)}
+    distinct = _distinct(products(program, steps, partial(case.rows, rank)))
     buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
     if forecast.own_buffers:
         # Each matrix that is exchanged has a halo of its own.
-        exchanged = Counter(v.width for v in matrices(program) if v.exchanged)
+        exchanged = Counter(value.width for value in held if value.exchanged)
         counted = Counter(sizes[0] for name, *sizes in distinct if name in EXCHANGES)
         for width, number in exchanged.items():
             halo = halo_bytes(forecast, work.config, rank, width)
             buffers += max(0, number - counted[width]) * halo
-    # Weights, gradients and the moments of the optimizer, and the buffer of the reduction.
-    train, reduced = work.config.train, reduced_bytes(case, rank)
+    return dense * work.itemsize + sparse + buffers
+
+
+def state_memory(case: Case, rank: int) -> int:
+    """Weights, gradients and the moments of the optimizer; their sum over ranks, and products'."""
+    train, reduced = case.work.config.train, reduced_bytes(case, rank)
     copies = 4 if train.optimizer in ("adam", "adamw") else 2 + (train.momentum > 0)
-    state = copies * parameter_numbers(case, rank) * work.itemsize + reduced
-    scratch = [forecast.reduction_scratch(rank, *product) for product in distinct.values()]
-    most = max([reduction_scratch(reduced), *scratch])
-    return dense * work.itemsize + sparse + loss_memory(case, rank) + buffers + state + most
+    state = copies * parameter_numbers(case, rank) * case.work.itemsize + reduced
+    distinct = _distinct(case.products(rank)).values()
+    scratch = [case.forecast.reduction_scratch(rank, *product) for product in distinct]
+    return state + max([reduction_scratch(reduced), *scratch])
+
+
+def _distinct(made: Iterable[Product]) -> dict[tuple, Product]:
+    """One product of each kind and width."""
+    return {(product[0], *product[2:]): product for product in made}
 
 
 def loss_memory(case: Case, rank: int) -> int:

@@ -8,24 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from gcnmpi.core.config import Config, SchemeConfig, section_fields
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.planner.batch_memory import batch_memory
+from gcnmpi.planner.batches import DrawnBatches, batch_cases, draw_batches, predict_batches
 from gcnmpi.planner.case import Case, Workload, workload
 from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
+from gcnmpi.planner.random_rows import random_partition, random_parts
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import MIXING, make_facts, why_not_mixed
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
 
-RANDOM = "random rows"  # name of the partition that is not there
 MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
 
 
@@ -104,6 +108,8 @@ class Setting:
         given: Collection[str] = (),
         locality: bool = True,
     ) -> None:
+        if batches_of(config.train) is not None:  # which take rows of H⁰, as it is
+            config = replace(config, model=replace(config.model, cache_input=False))
         self.stored, self.config, self.given = stored, config, given
         self.machine, self.ranks_per_node = machine, ranks_per_node
         self.direction = resolved_direction(stored, config)
@@ -119,10 +125,43 @@ class Setting:
         forecast = SCHEMES.get(candidate.scheme.name).forecast(candidate.scheme, size, facts)
         return Case(forecast, size, self.work, self.machine, self.ranks_per_node, program)
 
+    @cached_property
+    def batches(self) -> DrawnBatches | None:
+        """Mini-batches that stand for those of an epoch; None where all vertices train at once."""
+        if batches_of(self.config.train) is None:
+            return None
+        return draw_batches(self.stored, self.work.config, self.work.network, self.direction)
+
+    def cost(self, candidate: Candidate, size: int) -> Cost:
+        """What an epoch costs, of mini-batches where these are configured."""
+        case = self.case(candidate, size)
+        if self.batches is None:
+            return predict(case)
+        return predict_batches(case, self._batch_cases(case, candidate), self.batches)
+
+    def memory(self, candidate: Candidate, size: int) -> int:
+        """Peak bytes of the rank that needs most."""
+        case = self.case(candidate, size)
+        if self.batches is None:
+            return memory(case)
+        return batch_memory(case, self._batch_cases(case, candidate), self.batches.sampler)
+
+    def _batch_cases(self, case: Case, candidate: Candidate) -> list[Case]:
+        assert self.batches is not None
+        n, partition = self.stored.manifest.n, candidate.partition
+        if partition is None or candidate.estimated:
+            parts = random_parts(n, case.size)
+        else:
+            parts = read_partition(self.stored.path, partition.name).parts
+        sizes = self.batches.sizes(parts, case.size)
+        return batch_cases(case, Source(self.stored, partition, self.direction), sizes)
+
     def exchanges(self, candidate: Candidate, size: int) -> list[Candidate]:
         """A candidate with rows and with the mixed exchange, where it has the choice; or none."""
         scheme, partition = candidate.scheme, candidate.partition
         if scheme.name not in MIXING or scheme.exchange != "auto" or partition is None:
+            return []
+        if batches_of(self.config.train) is not None:  # each has an exchange of rows
             return []
         config = replace(self.work.config, scheme=scheme)
         source = Source(self.stored, partition, self.direction)
@@ -188,7 +227,7 @@ def rank_schemes(
     found, skipped = candidates(setting, size, **options)
     for candidate in found:
         try:
-            cost = predict(setting.case(candidate, size))
+            cost = setting.cost(candidate, size)
         except UserError as error:
             skip(skipped, candidate, error)
             continue
@@ -257,47 +296,6 @@ def candidates(
                 f"give one with -k {size}, or none",
             )
     return found, skipped
-
-
-def random_partition(
-    stored: StoredGraph, direction: str, k: int, needs: tuple[np.ndarray, np.ndarray]
-) -> Partition:
-    """Expected metrics of rows that are dealt to k parts at random.
-
-    Parameters
-    ----------
-    needs : pair of arrays
-        Numbers of entries off the diagonal that columns of M have, and how many columns have each.
-
-    Notes
-    -----
-    A column with m entries off the diagonal misses a part other than its owner's with probability
-    (1 − 1/k)ᵐ, so that (k − 1)·Σ over columns of (1 − (1 − 1/k)ᵐ) rows are sent, a k-th of them by
-    each part. A pair of parts exchanges a message unless it exchanges no row, e^(−rows/pairs) of
-    them. Parts are taken as equal; the largest of many is above that.
-    """
-    manifest = stored.manifest
-    sizes, counts = needs
-    missed = np.exp(sizes * np.log1p(-1 / k)) if k > 1 else np.ones(len(sizes))
-    volume = (k - 1) * float(counts @ (1 - missed))
-    pairs = k * (k - 1)
-    messages = pairs * (1 - np.exp(-volume / pairs)) if pairs else 0.0
-    entries = int(counts @ sizes) + manifest.n
-    rows, sent = _even(manifest.n, k), _even(round(volume), k)
-    metrics = {
-        "k": k,
-        "direction": direction,
-        "rows": rows,
-        "nnz": _even(entries, k),
-        "send_rows": sent,
-        "recv_rows": sent,
-        "send_messages": _even(round(messages), k),
-        "recv_messages": _even(round(messages), k),
-    }
-    nothing = np.empty(0, np.int32)
-    return Partition(
-        RANDOM, nothing, k, manifest.id, "rp", "", "", direction, metrics={direction: metrics}
-    )
 
 
 def resolved_direction(stored: StoredGraph, config: Config) -> str:
@@ -370,11 +368,6 @@ def _ranks_that_suffice(setting: Setting, scheme: str, size: int, limit: float) 
         if more > setting.stored.manifest.n:
             return None
         found, _ = candidates(setting, more, schemes=[scheme])
-        if any(memory(setting.case(other, more)) <= limit for other in found):
+        if any(setting.memory(other, more) <= limit for other in found):
             return more
     return None
-
-
-def _even(total: int, k: int) -> list[int]:
-    """So many dealt to k, as evenly as can be."""
-    return [total // k + (part < total % k) for part in range(k)]

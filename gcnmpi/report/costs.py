@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.core.train_config import batches_of
+from gcnmpi.core.config import Config
 from gcnmpi.kernels import resolve
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Ranked, Setting, Skipped
@@ -41,7 +41,7 @@ def print_plan(
     machine : mapping
         What the file of the machine says; empty for the default constants.
     """
-    manifest, config = setting.stored.manifest, setting.config
+    manifest, config, drawn = setting.stored.manifest, setting.config, _batches(setting)
     facts = {
         "graph": manifest.name,
         "graph_id": manifest.id,
@@ -52,6 +52,7 @@ def print_plan(
         "kernel": resolve(config.kernel)[0],
         "dtype": config.dtype,
         "machine": machine.get("file"),
+        "batches": drawn,
     }
     if as_json:
         plans = [plan_line(line) for line in ranked[:top]]
@@ -63,12 +64,13 @@ def print_plan(
         f"{facts['kernel']}, {config.dtype}"
     )
     print(_machine_line(machine, config))
-    if batches_of(config.train) is not None:
-        print(f"train.batches = {config.train.batches}: what follows is of full batches")
+    if drawn:
+        print(_batches_line(config, drawn))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("scheme", "partition"):
         table.add_column(title, overflow="fold")
-    for title in ("s/epoch", "MB\nreceived", "messages", "GB a\nrank"):
+    seconds = ("s/epoch", "of it\ndrawing", "s/eval.") if drawn else ("s/epoch",)
+    for title in (*seconds, "MB\nreceived", "messages", "GB a\nrank"):
         table.add_column(title, justify="right", no_wrap=True)
     advice: dict[str, list[str]] = {}
     for line in ranked[:top]:
@@ -80,6 +82,7 @@ def print_plan(
             _short(candidate.scheme.name, candidate.options),
             partition,
             f"{cost.seconds:.3g}",
+            *((f"{s:.3g}" for s in (cost.phases["sample"], cost.evaluation)) if drawn else ()),
             f"{cost.received / 1e6:.3g}",
             f"{cost.messages:,}",
             f"{cost.memory / 1e9:.3g}" + ("!" if line.advice else ""),
@@ -94,7 +97,8 @@ def print_plan(
         text = "(random rows, k): no partition into k parts in the folder; others send less"
         print(textwrap.fill(text, WIDTH))
     for skip in skipped:
-        print(f"not {_variant(skip.scheme, skip.options)}: {skip.reason}")
+        text = f"not {_variant(skip.scheme, skip.options)}: {skip.reason}"
+        print(textwrap.fill(text, WIDTH, break_long_words=False, subsequent_indent="  "))
 
 
 def plan_line(line: Ranked) -> dict[str, Any]:
@@ -155,6 +159,25 @@ def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
     for line in lines:
         if "skipped" in line:
             print(f"not {_variant(line['scheme'], line['options'])}: {line['skipped']}")
+
+
+def _batches(setting: Setting) -> dict[str, Any] | None:
+    """How many mini-batches an epoch has, and how many were drawn; None of full batches."""
+    if setting.batches is None:
+        return None
+    return {"an_epoch": setting.batches.sampler.batches, "drawn": len(setting.batches.drawn)}
+
+
+def _batches_line(config: Config, drawn: Mapping[str, int]) -> str:
+    """What the figures are made of, and when there is an evaluation."""
+    batches, some = drawn["an_epoch"], drawn["drawn"]
+    of = f"{batches} times the mean of {some} that were drawn"
+    if some == batches:
+        of = "the only one" if batches == 1 else f"all {batches} of the first"
+    every = config.train.eval_every
+    when = f"one every {every} epochs" if every > 1 else "one an epoch" if every else "none"
+    text = f"train.batches = {config.train.batches}: an epoch is {of}; evaluations: {when}"
+    return textwrap.fill(text, WIDTH)
 
 
 def _machine_line(machine: Mapping[str, Any], config: Any) -> str:

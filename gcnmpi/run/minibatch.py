@@ -19,7 +19,7 @@ from gcnmpi.mpi.ahead import Ahead, Work, done_now
 from gcnmpi.mpi.comm import Request, agreed
 from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.mpi.reduction import start_sum
-from gcnmpi.nn.compile.on_scheme import batch_program
+from gcnmpi.nn.compile.on_scheme import batch_program, check_batches, hops_of
 from gcnmpi.nn.instructions import products
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.sparse_input import SparseInput
@@ -28,7 +28,6 @@ from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
-from partition.errors import UserError
 from partition.graph.store import read_partition
 
 
@@ -92,10 +91,8 @@ class BatchStep(BaseStep):
                 if self.sampler.layered
                 else problem.program
             )
-            # Layers in which rows of neighbours are looked at.
-            aggregates = (v.place.layer for v in self._program.values if v.place.aggregated)
-            hops = max(aggregates, default=1)
-            _check(problem, self.sampler.fanouts, hops)
+            hops = hops_of(self._program)
+            check_batches(config, self.sampler.fanouts, hops)
         # What the sampler decides on: seeds by their number among all seeds, or all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
         max_bytes = config.loading.max_buffer_mb * 2**20
@@ -116,6 +113,16 @@ class BatchStep(BaseStep):
     def counted(self) -> dict[str, int]:
         """Batches, and the rows and messages that this rank sent in one expand of each layer."""
         return dict(self._counted)
+
+    def first(self, count: int) -> list[Batch]:
+        """Draw the first batches of a run, at most so many; all ranks call it together."""
+        numbers = range(min(count, self.sampler.batches))
+        return [done_now(self._cutting(1, batch)) for batch in numbers]
+
+    @property
+    def row_sizes(self) -> np.ndarray:
+        """Entries of M in each of this rank's rows."""
+        return np.diff(self._laid.forward.indptr)
 
     @property
     def progress(self) -> dict[str, Any]:
@@ -167,13 +174,16 @@ class BatchStep(BaseStep):
         if self._ahead is not None:
             self._ahead.result()
 
-    def _drawing(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Work[Drawn]:
-        """What is in a batch, and in one reduction what ranks agree on."""
+    def _cutting(self, epoch: int, batch: int) -> Work[Batch]:
         if self._of_epoch[0] != epoch:
             candidates = self._candidates
             numbers = self.sampler.batch_of(epoch, np.maximum(candidates, 0))
             self._of_epoch = epoch, np.where(candidates >= 0, numbers, -1)
-        drawn = yield from self._cutter.cut(self.sampler, self._of_epoch[1] == batch, epoch, batch)
+        return self._cutter.cut(self.sampler, self._of_epoch[1] == batch, epoch, batch)
+
+    def _drawing(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Work[Drawn]:
+        """What is in a batch, and in one reduction what ranks agree on."""
+        drawn = yield from self._cutting(epoch, batch)
         targets, sampler = self.targets, self.sampler
         seeds = drawn.rows[: drawn.counts[0]]
         labels, mask = targets.labels[seeds], targets.masks["train"][seeds]
@@ -276,21 +286,3 @@ def _laid(problem: Problem) -> Laid:
     assert isinstance(problem.scheme, RowScheme)
     assert problem.scheme.laid is not None
     return problem.scheme.laid
-
-
-def _check(problem: Problem, fanouts: tuple[int, ...], depth: int) -> None:
-    """Refuse what batches do not do."""
-    config = problem.config
-    if fanouts and len(fanouts) != depth:
-        raise UserError(
-            f"train.batches has {len(fanouts)} fan-outs, the network looks at neighbours "
-            f"{depth} times",
-            "give one number of neighbours for each layer, that of the seeds first",
-        )
-    if config.model.train_features:
-        raise UserError("train.batches: features that are trained need all vertices at once")
-    if config.task.class_weights != "none":
-        raise UserError(
-            "train.batches: weights of classes are those of all training vertices",
-            "leave task.class_weights or train.batches out",
-        )

@@ -6,19 +6,27 @@ ever less often, so that a long run on many ranks has few of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.timing import EPOCH_PHASES
+from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.nn.program import Product
+from gcnmpi.planner.batch_memory import batch_memory
+from gcnmpi.planner.batches import batch_cases
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import arcs_of, memory
 from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.run.drawn import drawn_sizes
+from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
+from gcnmpi.run.step import BaseStep, Step
 from gcnmpi.schemes.forecast import EXCHANGES
+from gcnmpi.schemes.sampled_forecast import BatchSizes
 from partition.errors import UserError
 
 LISTED = 256  # ranks up to which the record says who sends to whom
@@ -28,13 +36,13 @@ SAMPLES, NUMBERS = 16, 1024
 DIGITS = 3
 
 
-def ranks_record(problem: Problem, products: list[Product] | None) -> dict[str, Any]:
+def ranks_record(problem: Problem, step: BaseStep) -> dict[str, Any]:
     """What every rank holds and sends, for rank 0 to record; all ranks call it together.
 
     Parameters
     ----------
-    products : list of Product or None
-        Of an epoch; None: it is one of mini-batches, which send other rows each.
+    step : BaseStep
+        An epoch; of mini-batches, each sends other rows.
 
     Returns
     -------
@@ -46,6 +54,8 @@ def ranks_record(problem: Problem, products: list[Product] | None) -> dict[str, 
         one such row in all exchanges of an epoch. Empty on other ranks.
     """
     comm, plan = problem.comm, problem.scheme.plan
+    products = step.products() if isinstance(step, Step) else None
+    batches = drawn_sizes(problem, step) if isinstance(step, BatchStep) else []
     per_node = most_ranks_a_node(comm)
     sends: list[tuple[list[int], list[int]]] | None = None
     if plan is not None and products is not None and comm.size <= LISTED:
@@ -54,10 +64,7 @@ def ranks_record(problem: Problem, products: list[Product] | None) -> dict[str, 
     if comm.rank:
         return {}
     there, back = _row_bytes(problem, products or [])
-    forecast = _forecast(problem, per_node)
-    if products is None:
-        forecast["memory_forecast_bytes"] = None  # it is that of all vertices at once
-    return forecast | {
+    return _forecast(problem, per_node, step, batches) | {
         "peers": None if sends is None else [peers for peers, _ in sends],
         "peer_rows": None if sends is None else [rows for _, rows in sends],
         "expand_row_bytes": there,
@@ -121,7 +128,9 @@ def sampled_every(epoch: int, size: int) -> int:
     return 1 << (most.bit_length() - 1)
 
 
-def _forecast(problem: Problem, per_node: int) -> dict[str, Any]:
+def _forecast(
+    problem: Problem, per_node: int, step: BaseStep, batches: Sequence[BatchSizes]
+) -> dict[str, Any]:
     """Rows and entries of every rank, and memory of the one that needs most, as ``plan`` has it.
 
     None of them where nothing can be forecast: a run that goes well does not end for that.
@@ -133,11 +142,17 @@ def _forecast(problem: Problem, per_node: int) -> dict[str, Any]:
         case = setting.case(candidate, problem.comm.size)
     except UserError:
         return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
+    needed = None
+    if isinstance(step, Step):
+        needed = memory(case)
+    elif isinstance(step, BatchStep):
+        source = Source(problem.stored, problem.partition, problem.direction)
+        needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)
     held = [arcs_of(case, rank) for rank in range(problem.comm.size)]
     return {
         "rows": [rows for rows, _, _ in held],
         "entries": [entries for _, _, entries in held],
-        "memory_forecast_bytes": memory(case),
+        "memory_forecast_bytes": needed,
     }
 
 

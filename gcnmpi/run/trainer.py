@@ -115,8 +115,7 @@ def train(
     if out is not None:
         file = from_root(comm, lambda: open_record(out, start, found, over))
 
-        products = step.products() if isinstance(step, Step) else None
-        start["of_ranks"] = ranks_record(problem, products)
+        start["of_ranks"] = ranks_record(problem, step)
 
     def save() -> Path:
         arrays = {"weights": model.parameters.flat, **step.optimizer.state()}

@@ -56,6 +56,9 @@ class Facts:
         With ``mixed``: entries of the rows of each part, wherever they are multiplied.
     precision : str
         ``comm.precision``, of schemes that have it.
+    rereads : bool
+        Whether schemes of whole rows read the arcs twice, for M and for Mᵀ: where nothing folds,
+        and the values of one are not those of the other.
     """
 
     n: int
@@ -75,6 +78,7 @@ class Facts:
 
     owned: Sequence[int] | None = None
     precision: str = EXACT
+    rereads: bool = True
 
     def row_bytes(self, width: int) -> int:
         """Bytes of a row of so many columns."""
@@ -204,11 +208,12 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
             raise UserError(f"scheme.exchange cannot be 'mixed': {why[0]}", why[1])
         owned, metrics = metrics["nnz"], partition.mixed[source.direction]
     entries = manifest.nnz + manifest.n if metrics is None else sum(metrics["nnz"])
+    folds = backward == "fold" and demand.transposed
     return Facts(
         n=manifest.n,
         entries=entries,
         symmetric=manifest.symmetric_values and config.graph.normalize != "row",
-        folds=backward == "fold" and demand.transposed,
+        folds=folds,
         depth=demand.depth,
         itemsize=np.dtype(config.dtype).itemsize,
         metrics=metrics,
@@ -216,6 +221,7 @@ def make_facts(source: Source, config: Config, demand: Demand) -> Facts:
         owned=owned,
         precision=config.comm.precision,
         transposed=demand.transposed,
+        rereads=not folds and not manifest.symmetric_values,
     )
 
 

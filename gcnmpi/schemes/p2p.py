@@ -196,9 +196,10 @@ class P2PForecast:
         return self._multiplied(rank) * (1 if self.facts.one_tile else 2)
 
     def loaded(self, rank: int) -> int:
-        """Those that move are among them: planning the exchange takes less than loading."""
-        owned = self._metrics["nnz"] if self.facts.owned is None else self.facts.owned
-        return owned[rank] * (1 if self.facts.one_tile else 2)
+        """Those that move are among them: planning the exchange takes less than loading them."""
+        if self.facts.owned is not None:
+            return self.facts.owned[rank] * (1 if self.facts.one_tile else 2)
+        return self._metrics["nnz"][rank] * (2 if self.facts.rereads else 1)
 
     def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
         """Halo and packed rows."""

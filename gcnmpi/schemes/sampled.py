@@ -32,6 +32,7 @@ from gcnmpi.mpi.ahead import Work, asking
 from gcnmpi.mpi.comm import Comm, duplicate, redistribute
 from gcnmpi.schemes.forecast import EXCHANGES, Facts
 from gcnmpi.schemes.p2p import Laid
+from gcnmpi.schemes.sampled_forecast import count_number
 from gcnmpi.schemes.whole_rows import WholeRows
 from partition.graph.sampling import Sampler
 
@@ -75,7 +76,7 @@ class Batch:
 
     def number(self, layer: int) -> int:
         """Which of ``counts`` that of the rows of Hᵏ is, for k = ``layer``."""
-        return max(0, len(self.counts) - 1 - layer)
+        return count_number(len(self.counts), layer)
 
     @property
     def layered(self) -> bool:

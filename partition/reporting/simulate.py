@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.graph.graph import DIRECTIONS, UNLABELLED, Graph
-from partition.graph.metrics import pattern_exchange
+from partition.graph.batch_metrics import draw_batch, measure_batch
+from partition.graph.graph import DIRECTIONS, Graph, training_vertices
 from partition.graph.sampling import (
     SAMPLERS,
     SIMULATION,
@@ -79,7 +79,8 @@ def simulate(
     graph = stored.graph
     seeds = None
     if as_trained and SAMPLERS.get(sampler).layered:
-        seeds = _training_vertices(graph)
+        trained = training_vertices(graph)
+        seeds = np.arange(graph.n) if trained is None else np.flatnonzero(trained)
     purpose = TRAINING if as_trained else SIMULATION
     many = graph.n if seeds is None else len(seeds)
     drawn = make_sampler(sampler, many, batch, stream_seed(seed, purpose), fanouts)
@@ -135,26 +136,15 @@ def draw(
         # The first batches of epochs are independent draws of whole size.
         epoch, batch = divmod(number, sampler.batches) if as_trained else (number, 0)
         place = (epoch + as_trained, batch)  # a run counts its epochs from 1
-        more = () if seeds is None else (seeds,)
-        for pattern in sampler.patterns(*side, *place, *more):
-            entries += len(pattern.rows)
-            for counted, (parts, k) in zip(figures, partitions, strict=True):
-                owners = parts[pattern.columns]
-                exchange = pattern_exchange(pattern.indptr, pattern.rows, owners, parts, k)
-                sent, received = exchange.sum(axis=1), exchange.sum(axis=0)
-                messages = np.diff(exchange.indptr)
+        drawn = draw_batch(sampler, side, *place, seeds)
+        entries += sum(len(pattern.rows) for pattern in drawn.patterns)
+        for counted, (parts, k) in zip(figures, partitions, strict=True):
+            for layer in measure_batch(drawn, parts, k, direction):
                 counted[:, number] += (
-                    sent.sum(), sent.max(), received.max(), messages.sum(), messages.max(),
+                    layer.volume, max(layer.send_rows), max(layer.recv_rows),
+                    layer.messages, max(layer.send_messages),
                 )  # fmt: skip
     return entries / batches, figures
-
-
-def _training_vertices(graph: Graph) -> np.ndarray:
-    """Those with a label in the training mask, or all with a label if there is no mask."""
-    train = np.ones(graph.n, bool) if "train" not in graph.masks else graph.masks["train"]
-    if graph.labels is not None:
-        train = train & (np.asarray(graph.labels) != UNLABELLED)
-    return np.flatnonzero(train)
 
 
 def _spread(values: np.ndarray) -> dict[str, float]:

@@ -9,7 +9,7 @@ import pytest
 from test_schemes import make_graph
 
 from gcnmpi.core.config import from_table
-from gcnmpi.planner.machine import Machine, read_machine
+from gcnmpi.planner.machine import LATER, Machine, read_machine
 from gcnmpi.proof import oracle
 from gcnmpi.schemes import TRANSPORTS
 from partition.graph.store import read_partition, write_graph
@@ -45,6 +45,9 @@ def test_the_calibrated_machine(machine_file):
     assert 0 < machine.latency_intra < 1
     assert machine.dense_flop > 0
     assert machine.copy_byte > 0
+    assert set(facts["measured"]) >= LATER
+    assert machine.batch_step > 0
+    assert machine.drawn_entry > 0
 
 
 def test_measured_beside_predicted(mpirun, path, machine_file):

@@ -27,6 +27,11 @@ CASES = {
     "wide layers": (None, ["scheme.name=split3d", "scheme.grid=1x2x2", *WIDE]),
     "wide copies": ("rp-2", ["scheme.name=replicated", *WIDE]),
 }
+BATCHES = {
+    "neighbours": ["train.batches=neighbor,4096,10,5"],
+    "shared neighbours": ["train.batches=labor,4096,10,5", "dtype=float64"],
+    "vertices": ["train.batches=vertex,20%"],
+}
 EXCHANGES = ("rows", "mixed")  # of a graph of many arcs and few features
 INFERRED = {
     f"{name}, {form} features": (form, settings)
@@ -81,12 +86,17 @@ def measured(mpirun, tmp_path_factory):
          "out": str(folder / "rows.npy"), "settings": [*buffers, *settings]}
         for graph, method, settings in PROPAGATED.values()
     ]  # fmt: skip
+    write_graph(folder / "batches.graph", rmat(16, 1 << 20, features=64, classes=4), source={})
+    add_partition(folder / "batches.graph", "rp", 4)
+    sampled = {"graph": str(folder / "batches.graph"), "partition": "rp-4"}
+    sage = [*buffers, "model.name=sage", "model.hidden=[64]"]
+    cases += [sampled | {"settings": [*sage, *settings]} for settings in BATCHES.values()]
     (folder / "cases.json").write_text(json.dumps(cases))
     # What was freed goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
     done = mpirun(4, "memory.py", folder / "cases.json", timeout=300, env=env)
     assert done.returncode == 0, done.stderr
-    names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED]
+    names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED, *BATCHES]
     return dict(zip(names, json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
@@ -106,6 +116,12 @@ def test_inference_takes_what_is_forecast(measured, name):
 def test_a_propagation_takes_what_is_forecast(measured, name):
     found = measured[name]
     assert found["forecast"] == pytest.approx(found["peak"], rel=0.1), found
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_batches_take_what_is_forecast(measured, name):
+    found = measured[name]
+    assert found["forecast"] == pytest.approx(found["peak"], rel=0.15), found
 
 
 @pytest.mark.parametrize("name", EXCHANGES)

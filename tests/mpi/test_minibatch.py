@@ -13,6 +13,10 @@ import pytest
 from networks import settings_of
 from words import latest
 
+from gcnmpi.core.config import load_config
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.ranking import Candidate, Setting
+from partition.graph.store import open_graph, read_partition
 from partition.reporting.simulate import simulate
 
 RANKS = (1, 2, 4, 7)
@@ -38,6 +42,11 @@ DEPTHS = {
     "gcn-jk-max": 2, "gcn-linear": 2, "sage-sum": 2, "gin-eps": 2, "gat": 3, "gatv2": 3,
     "gat-mean": 1,
 }  # fmt: skip
+# One epoch of each is planned too.
+PLANNED = {
+    "gcn": ("vertex,13", "cluster,uneven-12,4", "neighbor,6,3,2", "labor,6,3,2"),
+    "gat": ("vertex,13", "neighbor,6,3,2"),
+}
 WHOLE = ("full", "vertex,100%", "cluster,uneven-12,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
 
 
@@ -64,6 +73,18 @@ def cases():
     return found
 
 
+def planned():
+    """Name → settings, of one epoch."""
+    networks = NETWORKS | WHOLE_ROWS
+    return {
+        f"planned {network}-{sampler}": (
+            *networks[network], f"train.batches={sampler}", "train.epochs=1",
+        )
+        for network, samplers in PLANNED.items()
+        for sampler in samplers
+    }  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def results(mpirun, schemes_folder, tmp_path_factory):
     """``results(nranks)`` → name of each case → its record, from one launch."""
@@ -74,7 +95,7 @@ def results(mpirun, schemes_folder, tmp_path_factory):
         partition = None if nranks == 1 else f"uneven-{nranks}"
         wanted = [
             {"name": name, "partition": partition, "settings": latest(*COMMON, *settings)}
-            for name, settings in cases().items()
+            for name, settings in (cases() | planned()).items()
         ]
         graph = str(schemes_folder / "directed.graph")
         (folder / "cases.json").write_text(json.dumps({"graph": graph, "cases": wanted}))
@@ -133,6 +154,22 @@ def test_rows_and_messages_are_those_of_the_simulation(results, schemes_folder, 
     assert batches % EPOCHS == 0
     assert sum(record["batch_rows_sent"]) == round(facts["volume"]["mean"] * batches) > 0
     assert sum(record["batch_messages_sent"]) == round(facts["messages"]["mean"] * batches)
+
+
+@pytest.mark.parametrize("name", planned())
+@pytest.mark.parametrize("nranks", [1, 2, 7])
+def test_bytes_and_messages_are_those_that_are_planned(results, schemes_folder, nranks, name):
+    config = load_config(None, latest(*COMMON, *planned()[name]))
+    stored = open_graph(schemes_folder / "directed.graph")
+    setting = Setting(stored, config, Machine(), nranks, locality=False)
+    uneven = read_partition(stored.path, f"uneven-{nranks}") if nranks > 1 else None
+    cost = setting.cost(Candidate(config.scheme, {}, nranks, uneven), nranks)
+    assert len(setting.batches.drawn) == setting.batches.sampler.batches  # all of the epoch
+    (sent, _), (received, _), (messages, _), *_ = results(nranks)[name]["traffic"]
+    assert (cost.sent, cost.received) == (max(sent), max(received))
+    assert cost.messages == max(messages)
+    assert (nranks > 1) == (cost.received > 0)
+    assert set(cost.phases) >= {"sample", "bind"}
 
 
 def test_samples_differ_from_full_batches(results):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gcnmpi.core.config import Config
 from gcnmpi.core.train_config import batches_of
 from gcnmpi.layout.runtime import Demand, Source
@@ -23,6 +25,41 @@ def batch_program(network: Network, config: Config, sparse: bool) -> Program:
     """
     target = Target(("combine", "aggregate"), lambda place: place.layer, narrows=True)
     return compile_network(network, target, config.model, sparse=sparse)
+
+
+def hops_of(program: Program) -> int:
+    """In how many layers a program looks at neighbours; at least 1."""
+    return max((v.place.layer for v in program.values if v.place.aggregated), default=1)
+
+
+def check_batches(config: Config, fanouts: Sequence[int], hops: int) -> None:
+    """Refuse what mini-batches do not do.
+
+    Parameters
+    ----------
+    fanouts : sequence of int
+        Of the sampler; empty if it has none.
+    hops : int
+        Layers in which the network looks at neighbours.
+
+    Raises
+    ------
+    UserError
+        If the configuration asks for it.
+    """
+    if fanouts and len(fanouts) != hops:
+        raise UserError(
+            f"train.batches has {len(fanouts)} fan-outs, the network looks at neighbours "
+            f"{hops} times",
+            "give one number of neighbours for each layer, that of the seeds first",
+        )
+    if config.model.train_features:
+        raise UserError("train.batches: features that are trained need all vertices at once")
+    if config.task.class_weights != "none":
+        raise UserError(
+            "train.batches: weights of classes are those of all training vertices",
+            "leave task.class_weights or train.batches out",
+        )
 
 
 def program_on(

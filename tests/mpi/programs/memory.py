@@ -18,22 +18,23 @@ import numpy as np
 import scipy.sparse.csgraph  # noqa: F401  the first cover would load it: of the process, not of a run
 
 from gcnmpi.core.config import load_config
-from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes
+from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes, return_freed_memory
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import asked_for
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
 
 
 def train(problem):
-    step = Step(problem)
+    step = (BatchStep if batches_of(problem.config.train) else Step)(problem)
     step(1)
     Evaluation(problem, step.model, step.targets)()
 
@@ -51,6 +52,7 @@ def main(comm):
     results = []
     for case in json.loads(Path(sys.argv[1]).read_text()):
         gc.collect()
+        return_freed_memory()
         forget_peak()
         before = mpi.maximum(comm, resident_bytes())
         if "method" in case:
@@ -66,11 +68,13 @@ def main(comm):
         machine = dataclasses.replace(Machine(), process_bytes=before)
         setting = Setting(problem.stored, problem.config, machine, comm.size)
         candidate = Candidate(problem.config.scheme, {}, 0, problem.partition)
-        of_scheme = setting.case(candidate, comm.size, trains)
-        depth = len(problem.program.outputs)
-        forecast = memory(of_scheme) if trains else evaluation_memory(of_scheme, depth)
+        if trains:
+            forecast = setting.memory(candidate, comm.size)
+        else:
+            depth = len(problem.program.outputs)
+            forecast = evaluation_memory(setting.case(candidate, comm.size, False), depth)
         results.append({"peak": peak, "forecast": forecast})
-        del problem
+        del problem, setting
     if comm.rank == 0:
         print(json.dumps(results))
     return 0

@@ -1,0 +1,113 @@
+"""The memory of a rank that trains on mini-batches: part of the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from gcnmpi.kernels.sampling import BY_ID_AT_ONCE, draws_by_id
+from gcnmpi.nn.program import Program, Value
+from gcnmpi.planner.case import Case
+from gcnmpi.planner.memory import (
+    arcs_of,
+    features_memory,
+    loading_memory,
+    loss_memory,
+    matrix_memory,
+    passes_memory,
+    state_memory,
+)
+from gcnmpi.schemes.forecast import Facts
+from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes
+from partition.graph.sampling import Sampler
+
+INDEX_BYTES = 4  # of a column's number in M as batches are cut from it, and in a batch
+# Bytes for each own row (its id, its number in a batch, its seed and its batch of the epoch) and
+# for each row of others (id, number, owner, number there).
+OWN_ROW, HALO_ROW = 8 + 4 + 8 + 8, 8 + 4 + 8 + 8
+SORTED_ENTRY = 40  # bytes of an entry while entries are sorted by id
+HASHED_ENTRY = 100  # bytes of an entry while places of columns in a permutation are computed
+AT_ONCE = 2  # batches that are in memory: the one before ends when the next is there
+
+
+def batch_memory(case: Case, cases: Sequence[Case], sampler: Sampler) -> int:
+    """Peak bytes of the rank that needs most.
+
+    It is the sum of the process itself, its share of the part vector of the node, and the largest
+    of these three: the rank's arcs as they are loaded; M, and features while they are received; M
+    as batches are cut from it, the features, the matrices of an evaluation on all vertices, the
+    state of the optimizer, and the largest batch.
+
+    Parameters
+    ----------
+    case : Case
+        Of full batches.
+    cases : sequence of Case
+        Of each batch.
+    """
+    node_share = 4 * case.work.n // min(case.size, case.ranks_per_node)
+    worst = 0
+    for rank in cases[0].forecast.ranks():
+        held = matrix_memory(case, rank)
+        trains = _cut_from(case, rank, _of_batch(cases[0]).facts, sampler)
+        trains += _evaluation(case, rank) + state_memory(case, rank)
+        trains += max(_batch(one, rank, sampler) for one in cases)
+        kept = held + max(features_memory(case, rank), trains)
+        worst = max(worst, loading_memory(case, rank), kept)
+    return int(case.machine.process_bytes) + node_share + worst
+
+
+def sizes_of(case: Case) -> BatchSizes:
+    """Of the batch that a case is one of."""
+    return _of_batch(case).sizes
+
+
+def _of_batch(case: Case) -> BatchForecast:
+    assert isinstance(case.forecast, BatchForecast)
+    return case.forecast
+
+
+def _cut_from(case: Case, rank: int, facts: Facts, sampler: Sampler) -> int:
+    """M as batches are cut from it, beside that of the products, and numbers of its rows."""
+    own, columns, entries = arcs_of(case, rank)
+    one = INDEX_BYTES + case.work.itemsize
+    held = OWN_ROW * own + HALO_ROW * (columns - own)
+    if case.size > 1:  # products have own columns and those of others apart
+        held += entries * one * (1 if facts.folds or facts.one_tile else 2)
+    if any(draws_by_id(sampler.rule(1, 0, hop)) for hop in range(len(sampler.fanouts))):
+        held += entries * one + SORTED_ENTRY * min(entries, BY_ID_AT_ONCE)
+    return held
+
+
+def _evaluation(case: Case, rank: int) -> int:
+    """H⁰, and the matrices of an evaluation."""
+    program = case.program
+    held = [*_constants(program), *_used(program, program.evaluation_buffers.values())]
+    return passes_memory(case, rank, program.evaluation, held)
+
+
+def _batch(case: Case, rank: int, sampler: Sampler) -> int:
+    """Matrices of the passes, and of all layers with those that were cut before."""
+    program, itemsize, sizes = case.program, case.work.itemsize, sizes_of(case)
+    held = [*_constants(program), *_used(program, program.training_buffers.values())]
+    entries = sum(layer.nnz[rank] for layer in sizes.layers)
+    copies = AT_ONCE + 1 + (case.size > 1)  # and transposed, and own columns apart
+    hashed = sizes.looked_at[0][rank] if sampler.rule(1, 0, 0) is None else 0
+    return (
+        passes_memory(case, rank, case.steps, held)
+        + loss_memory(case, rank)
+        + copies * entries * (INDEX_BYTES + itemsize)
+        + HASHED_ENTRY * hashed
+    )
+
+
+def _constants(program: Program) -> list[Value]:
+    """Values that never change. H⁰ comes twice where products bring it together with its halo."""
+    first = program.values[0]
+    values = [program.values[i] for i in program.kept]
+    again = [replace(first, exchanged=False)] * (0 in program.kept and first.exchanged)
+    return values + again
+
+
+def _used(program: Program, numbers: Iterable[int]) -> list[Value]:
+    return [program.buffers[number] for number in sorted(set(numbers))]

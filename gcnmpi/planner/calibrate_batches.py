@@ -1,0 +1,166 @@
+"""The constants of mini-batches, measured: batches of a random graph are drawn and computed.
+
+Each rank draws batches of its own, of a graph that it has alone; what ranks ask of each other is
+in the constants of messages.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.optimize import nnls
+
+from gcnmpi.core.config import Config
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.core.train_config import sampler_of
+from gcnmpi.halo.matrix import Matrix
+from gcnmpi.halo.plan import plan_of
+from gcnmpi.kernels.interface import Kernel
+from gcnmpi.layout.loading import OwnRows
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Runtime
+from gcnmpi.mpi.ahead import done_now
+from gcnmpi.mpi.comm import Comm, split
+from gcnmpi.nn.compile.on_scheme import batch_program
+from gcnmpi.nn.describe import network_of
+from gcnmpi.nn.model import Passes
+from gcnmpi.nn.optim import Parameters
+from gcnmpi.nn.shards import shapes_of
+from gcnmpi.planner.machine import DRAWING, Machine
+from gcnmpi.schemes.forecast import Facts
+from gcnmpi.schemes.row_scheme import Laid
+from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
+
+ROWS, DEGREE, WIDTH = 100_000, 16, 8
+# What is drawn: seeds and neighbours of two layers; vertices.
+BATCHES = (
+    "neighbor,16,10,5", "neighbor,512,10,5", "neighbor,2048,10,5", "labor,16,10,5",
+    "labor,512,10,5", "labor,2048,10,5", "vertex,100", "vertex,5000",
+)  # fmt: skip
+SMALLEST = BATCHES[0]  # takes what the steps of a program take, however small
+REPEATS = 5
+
+
+def batch_constants(comm: Comm, config: Config, kernel: Kernel) -> dict[str, float]:
+    """``machine.DRAWING`` and ``batch_step`` of this rank; all ranks call it together."""
+    graph = _Graph(split(comm, comm.rank, 0), config, kernel)
+    rows, times = [], []
+    for batches in BATCHES:
+        seconds, sizes = graph.drawing(batches)
+        # Time is linear in the constants: a column is what one of them alone would give.
+        alone = (Machine(**_only(name)) for name in DRAWING)
+        rows.append([sum(one.drawing_seconds(*layer) for layer in sizes) for one in alone])
+        times.append(seconds)
+    relative = np.array(rows) / np.array(times)[:, np.newaxis]
+    scale = np.maximum(relative.max(axis=0), np.finfo(float).tiny)
+    found, _ = nnls(relative / scale, np.ones(len(times)))
+    constants = dict(zip(DRAWING, (found / scale).tolist(), strict=True))
+    return constants | {"batch_step": graph.seconds_per_step()}
+
+
+class _Graph:
+    """A random graph on one rank, cut into batches as a run does."""
+
+    def __init__(self, alone: Comm, config: Config, kernel: Kernel) -> None:
+        self._comm, self._kernel = alone, kernel
+        self._config = replace(config, model=replace(config.model, name="sage", hidden=(WIDTH,)))
+        random = np.random.default_rng(0)
+        # As in most graphs, a few vertices have many neighbours.
+        degrees = random.geometric(1 / DEGREE, ROWS)
+        indptr = np.concatenate(([0], np.cumsum(degrees)))
+        columns = (ROWS * random.random(indptr[-1]) ** 2).astype(np.int32)
+        matrix = sp.csr_array((np.ones(len(columns), kernel.dtype), columns, indptr))
+        matrix.resize(ROWS, ROWS)
+        matrix.sum_duplicates()
+        own, none = np.arange(ROWS), np.empty(0, np.int64)
+        plan = plan_of(own, none, none, none, np.zeros(1, np.int64))
+        facts = Facts(ROWS, matrix.nnz, False, True, 2, kernel.dtype.itemsize)
+        parts = np.zeros(ROWS, np.int32)
+        self._laid = Laid(facts, OwnRows(parts, own), plan, matrix, None)
+        self._sizes = np.diff(matrix.indptr)
+        self._cutter = Cutter(alone, self._laid, 2, float(2**24))
+        self._memory = Memory(kernel)
+
+    def drawing(self, batches: str) -> tuple[float, list]:
+        """Seconds to draw a batch and to bring it into order; what that took, layer by layer."""
+        sampler = sampler_of(replace(self._config.train, batches=batches), ROWS, ROWS)
+        of = sampler.batch_of(1, self._laid.plan.own)
+        times, sizes = [], []
+        for number in range(REPEATS + 1):  # the first one sorts rows
+            members = of == number % sampler.batches
+            began = time.perf_counter()
+            batch = done_now(self._cutter.cut(sampler, members, 1, number % sampler.batches))
+            scheme = self._scheme(batch)
+            hops = len(batch.layers) if batch.layered else 1
+            for k in range(1, hops + 1):
+                x, out = scheme.empty(Place(k - 1), 1), scheme.empty(Place(k), 1)
+                scheme.aggregate(k, x, out.array)
+                scheme.aggregate_t(k, Matrix(out.place, out.array), x.array)
+            times.append(time.perf_counter() - began)
+            computed = batch.counts if batch.layered else batch.counts[:1]
+            sizes.append(
+                [
+                    (
+                        layer.matrix.nnz,
+                        int(self._sizes[batch.rows[: computed[hop]]].sum()),
+                        sampler.rule(1, 0, hop),
+                    )
+                    for hop, layer in enumerate(batch.layers)
+                ]
+            )
+        middle = int(np.argsort(times[1:])[REPEATS // 2]) + 1
+        return times[middle], sizes[middle]
+
+    def seconds_per_step(self) -> float:
+        """Of a program that is made ready for a batch, and run on it."""
+        config, kernel = self._config, self._kernel
+        sampler = sampler_of(replace(config.train, batches=SMALLEST), ROWS, ROWS)
+        members = sampler.contains(1, 0, self._laid.plan.own)
+        batch = done_now(self._cutter.cut(sampler, members, 1, 0))
+        network = network_of(config.model, WIDTH, WIDTH)
+        program = batch_program(network, config, False)
+        scheme = self._scheme(batch)
+        shapes = shapes_of(scheme, network, program)
+        parameters, gradients = Parameters(kernel, *shapes), Parameters(kernel, *shapes)
+        parameters.flat.fill(0)
+        features = kernel.zeros(len(batch.rows), WIDTH)
+
+        def run() -> None:
+            self._memory.rewind()
+            made = Passes(
+                scheme, kernel, program, 0,
+                lambda place: batch.counts[batch.number(place.layer)],
+                features, parameters, gradients, ("training",),
+            )  # fmt: skip
+            made.forward(1)
+            made.output_grad.fill(0)
+            made.backward(1)
+            kernel.finish()
+
+        return _median(run) / (len(program.forward) + len(program.backward))
+
+    def _scheme(self, batch: Batch) -> BatchScheme:
+        runtime = Runtime(self._comm, self._kernel, Phases(), Traffic())
+        laid = self._laid
+        return BatchScheme(
+            runtime, self._config, laid.facts, laid.plan.own, batch, self._memory, False
+        )
+
+
+def _only(name: str) -> dict[str, float]:
+    """The constants of drawing, of which one is 1 and the others 0."""
+    return {**dict.fromkeys(DRAWING, 0.0), name: 1.0}
+
+
+def _median(call: Callable[[], None]) -> float:
+    times = []
+    for _ in range(4 * REPEATS):
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)

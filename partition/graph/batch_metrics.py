@@ -1,0 +1,98 @@
+"""What a mini-batch holds and exchanges under a partition, counted as for whole graphs.
+
+A run counts the same rows and messages (:mod:`partition.graph.metrics` defines them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from partition.graph.metrics import Metrics, pattern_exchange
+from partition.graph.sampling import Pattern, Sampler
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A mini-batch of the whole graph.
+
+    Attributes
+    ----------
+    first : (m,) integers
+        The vertices that it begins with, increasing: its seeds, or all that are in it.
+    patterns : list of Pattern
+        The entries of M of each layer, that of the seeds first; one, where all layers are alike.
+    """
+
+    first: np.ndarray
+    patterns: list[Pattern]
+
+    @property
+    def computed(self) -> list[np.ndarray]:
+        """The rows that each layer computes: those that the layer after it reads."""
+        return [self.first, *(pattern.columns for pattern in self.patterns[:-1])]
+
+
+def draw_batch(
+    sampler: Sampler,
+    side: tuple[np.ndarray, np.ndarray],
+    epoch: int,
+    batch: int,
+    seeds: np.ndarray | None = None,
+) -> Drawn:
+    """Draw a mini-batch.
+
+    Parameters
+    ----------
+    side : pair of arrays
+        :func:`partition.graph.sampling.sides` of the graph, for this sampler.
+    seeds : (seeds,) integers, optional
+        The vertices among which the sampler draws seeds, increasing; without it, all vertices.
+    """
+    first = sampler.members(epoch, batch)
+    if seeds is None:
+        return Drawn(first, sampler.patterns(*side, epoch, batch))
+    # Only samplers of seeds take them.
+    return Drawn(seeds[first], sampler.patterns(*side, epoch, batch, seeds))  # type: ignore[call-arg]
+
+
+def measure_batch(drawn: Drawn, parts: np.ndarray, k: int, direction: str) -> list[Metrics]:
+    """What each layer of a mini-batch costs under a partition, that of the seeds first.
+
+    Parameters
+    ----------
+    parts : (n,) integers
+        The part of each vertex, 0..k−1.
+    direction : {"in", "out"}
+        The direction of M.
+
+    Returns
+    -------
+    list of Metrics
+        ``rows`` are the rows that the layer reads, by their owners; ``nnz`` its entries, with the
+        diagonal of each row that it computes.
+    """
+    found = []
+    for pattern, computed in zip(drawn.patterns, drawn.computed, strict=True):
+        owners = parts[pattern.columns]
+        exchange = pattern_exchange(pattern.indptr, pattern.rows, owners, parts, k)
+        column = np.repeat(pattern.columns, np.diff(pattern.indptr))
+        beside = parts[pattern.rows[pattern.rows != column]]
+        found.append(
+            Metrics(
+                k=k,
+                direction=direction,
+                rows=_by_part(owners, k),
+                nnz=(np.bincount(beside, minlength=k) + _by_part(parts[computed], k)).tolist(),
+                send_rows=exchange.sum(axis=1).tolist(),
+                recv_rows=exchange.sum(axis=0).tolist(),
+                send_messages=np.diff(exchange.indptr).tolist(),
+                recv_messages=np.bincount(exchange.indices, minlength=k).tolist(),
+            )
+        )
+    return found
+
+
+def _by_part(owners: np.ndarray, k: int) -> list[int]:
+    return np.bincount(owners, minlength=k).tolist()

@@ -1,0 +1,235 @@
+"""What mini-batches cost: the forecast of one by hand, and the plan of an epoch of them."""
+
+import json
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from small_graphs import partitioned_graphs, random_graph
+
+from gcnmpi.cli.main import cli
+from gcnmpi.core.config import load_config
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.kernels import sampling
+from gcnmpi.layout.place import Place
+from gcnmpi.planner.batches import BESIDE, DRAWN
+from gcnmpi.planner.machine import LATER, Machine, read_machine, write_machine
+from gcnmpi.planner.ranking import Setting, rank_schemes
+from gcnmpi.schemes.forecast import Dense, Facts, Sparse
+from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
+from partition.errors import UserError
+from partition.graph.batch_metrics import draw_batch, measure_batch
+from partition.graph.graph import aggregation_matrix
+from partition.graph.metrics import Metrics, measure
+from partition.graph.sampling import Rule, make_sampler, sides
+from partition.graph.store import open_graph, write_graph
+from partition.pipeline.adding import add_partition
+
+N = 300
+NETWORK = ("model.name=sage", "model.hidden=[6]")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("batches") / "some.graph"
+    random = np.random.default_rng(0)
+    graph = replace(
+        random_graph(N, 2000),
+        features=random.random((N, 8), np.float32),
+        labels=random.integers(0, 3, N).astype(np.int32),
+        masks={"train": np.arange(N) % 3 > 0},
+    )
+    write_graph(path, graph, source={})
+    add_partition(path, "rp", 3)
+    add_partition(path, "block", 3)
+    return path
+
+
+def setting(path, *settings):
+    config = load_config(None, (*NETWORK, *settings))
+    return Setting(open_graph(path), config, Machine(), 4, locality=False)
+
+
+def plan(*words):
+    done = CliRunner().invoke(cli, ["plan", *map(str, words)], standalone_mode=False)
+    if done.exception:
+        raise done.exception
+    return done.output
+
+
+@given(partitioned_graphs())
+def test_a_batch_of_all_vertices_is_the_whole_graph(case):
+    graph, parts, k = case
+    for direction in ("in", "out"):
+        whole = asdict(measure(graph, parts, k, direction)) | {"train": None}
+        sampler = make_sampler("vertex", graph.n, "100%", 0)
+        drawn = draw_batch(sampler, sides(graph, direction, sampler.side), 1, 0)
+        assert [asdict(layer) for layer in measure_batch(drawn, parts, k, direction)] == [whole]
+        sampler = make_sampler("neighbor", graph.n, "100%", 0, (-1, -1))
+        drawn = draw_batch(sampler, sides(graph, direction, sampler.side), 1, 0)
+        layers = measure_batch(drawn, parts, k, direction)
+        assert [asdict(layer) for layer in layers] == [whole, whole]
+
+
+def sizes():
+    """Two ranks: 3 and 2 seeds, which read 5 and 4 rows, which read 8 and 6."""
+    seeds = Metrics(2, "in", [5, 4], [9, 7], [2, 1], [1, 2], [1, 1], [1, 1])
+    inputs = Metrics(2, "in", [8, 6], [20, 15], [0, 3], [3, 0], [0, 1], [1, 0])
+    return BatchSizes([3, 2], [seeds, inputs], [[30, 20], [50, 40]], True)
+
+
+def test_a_batch_by_hand():
+    facts = Facts(100, 1000, False, True, 2, 4)
+    one = BatchForecast(2, facts, sizes(), (0, 1))
+    assert [one.shape(0, Place(k), 7) for k in (0, 1, 2, 3)] == [(8, 7), (5, 7), (3, 7), (3, 7)]
+    # Layer 1 reads the inputs, layer 2 has the seeds.
+    assert one.volume(0, "aggregate", 1, 7) == Volume(0, 3 * 7 * 4, 0)
+    assert one.volume(0, "aggregate", 2, 7) == Volume(2 * 7 * 4, 7 * 4, 1)
+    assert one.volume(0, "aggregate_t", 2, 7) == Volume(7 * 4, 2 * 7 * 4, 1)
+    assert one.volume(0, "combine", 2, 7, 7) == NOTHING
+    assert one.work(0, "aggregate", 2, 7) == [Sparse(3, 6, 9, 7, shuffled=True)]
+    assert one.work(0, "aggregate", 1, 7) == [Sparse(5, 11, 20, 7, shuffled=True)]
+    assert one.work(0, "aggregate_t", 1, 7) == [Sparse(11, 5, 20, 7, shuffled=True)]
+    assert one.work(1, "combine", 0, 7, 5) == [Dense(6, 7, 5)]
+    assert one.buffers(1, "aggregate", 2, 7) == 3 * 7 * 4
+    assert busiest([sizes()], 2) == range(2)
+
+
+def test_seconds_of_drawing_by_hand():
+    constants = dict.fromkeys(LATER, 0.0) | {"batch_hop": 100.0, "drawn_entry": 2.0}
+    some = Machine(**constants)
+    drawn, shared, every = Rule(5, 1, False), Rule(5, 1, True), Rule(-1, 1, True)
+    assert some.drawing_seconds(10, 50, drawn) == 120
+    read = replace(some, read_entry=3.0, hashed_entry=4.0, hashed_call=1000.0)
+    assert read.drawing_seconds(10, 50, drawn) == read.drawing_seconds(10, 50, every) == 120
+    assert read.drawing_seconds(10, 50, shared) == 120 + 150
+    assert read.drawing_seconds(10, 50, None) == 120 + 200 + 1000
+
+
+def test_a_batch_of_everything_moves_what_a_full_batch_moves(path):
+    full = ("model.cache_input=false", "scheme.exchange=rows", "scheme.backward=fold")
+    (whole, *_), _ = rank_schemes(setting(path, *full), 3, schemes=["p2p"], partitions=["rp-3"])
+    batches = setting(path, "train.batches=vertex,100%")
+    (one, *_), _ = rank_schemes(batches, 3, schemes=["p2p"], partitions=["rp-3"])
+    assert len(batches.batches.drawn) == 1
+    for name in ("sent", "received", "messages", "reduced_bytes"):
+        assert getattr(one.cost, name) == getattr(whole.cost, name)
+    assert one.cost.evaluation == pytest.approx(whole.cost.evaluation)
+    assert one.cost.phases["dense"] == pytest.approx(whole.cost.phases["dense"])
+    assert one.cost.seconds > whole.cost.seconds
+    assert one.cost.memory > whole.cost.memory
+
+
+def test_some_batches_stand_for_all(path):
+    few = setting(path, "train.batches=neighbor,50,3,2").batches
+    assert (len(few.drawn), few.weights) == (4, (1.0,) * 4)
+    assert sum(len(drawn.first) for drawn in few.drawn) == N * 2 // 3
+    many = setting(path, "train.batches=neighbor,7,3,2").batches
+    assert len(many.drawn) == DRAWN < many.sampler.batches == 29
+    assert sum(many.weights) == pytest.approx(29)
+    assert [len(drawn.first) for drawn in many.drawn] == [7] * 7 + [200 - 28 * 7]
+    again = setting(path, "train.batches=neighbor,7,3,2").batches
+    assert all(
+        np.array_equal(a.first, b.first) for a, b in zip(many.drawn, again.drawn, strict=True)
+    )
+    other = setting(path, "train.batches=neighbor,7,3,2", "train.seed=5").batches
+    assert not np.array_equal(many.drawn[0].first, other.drawn[0].first)
+
+
+def test_a_batch_in_which_nothing_trains_is_only_drawn(path):
+    one = path.with_name("one.graph")
+    stored = open_graph(path)
+    mask = {"train": np.arange(N) == 7}
+    write_graph(one, replace(stored.graph, masks=mask), source={})
+    some = setting(one, "train.batches=vertex,100")
+    assert sorted(some.batches.trains) == [False, False, True]
+    (line,) = rank_schemes(some, 2, schemes=["p2p"])[0]
+    steps = len(some.case(line.candidate, 2).steps) + BESIDE
+    assert line.cost.phases["bind"] == pytest.approx(steps * Machine().batch_step)
+    every = setting(path, "train.batches=vertex,100")
+    (whole,) = rank_schemes(every, 2, schemes=["p2p"])[0]
+    assert 0 < line.cost.received < whole.cost.received
+    assert line.cost.phases["sample"] == pytest.approx(whole.cost.phases["sample"], rel=0.1)
+
+
+def test_drawing_ahead_hides_some_of_it(path):
+    def phases(ahead, free):
+        some = setting(path, "train.batches=neighbor,50,3,2", f"train.draw_ahead={ahead}")
+        some.machine = Machine(free_cores=free)
+        (line,) = rank_schemes(some, 2, schemes=["p2p"])[0]
+        assert line.cost.seconds == pytest.approx(sum(line.cost.phases.values()))
+        return line.cost.phases
+
+    shown, hidden = phases("no", 1), phases("yes", 0)
+    assert phases("auto", 0) == shown
+    assert phases("auto", 1) == hidden
+    assert 0 < hidden.pop("sample") < shown.pop("sample")
+    assert hidden == shown
+
+
+def test_partitions_are_ranked_and_other_schemes_left_out(path):
+    batches = setting(path, "train.batches=labor,50,3,2")
+    ranked, skipped = rank_schemes(batches, 3)
+    assert {line.candidate.partition.name for line in ranked} == {"rp-3", "block-3"}
+    assert all(line.candidate.scheme.name == "p2p" for line in ranked)
+    assert {skip.scheme for skip in skipped} >= {"bcast", "summa"}
+    (line,) = rank_schemes(batches, 2, schemes=["p2p"])[0]
+    assert line.candidate.estimated
+    assert line.cost.received > 0
+    (line,) = rank_schemes(batches, 2, schemes=["p2p"], memory_limit=1)[0]
+    assert "more ranks do not help" in line.advice
+
+
+def test_the_plan_fits_a_terminal_and_says_what_it_is_of(path):
+    words = [path, "-P", 3, *(word for one in NETWORK for word in ("--set", one))]
+    text = plan(*words, "--set", "train.batches=neighbor,7,3,2", "--set", "train.eval_every=5")
+    assert max(map(len, text.splitlines())) <= 80
+    said = " ".join(text.split())
+    assert "an epoch is 29 times the mean of 8 that were drawn" in said
+    assert "one every 5 epochs" in said
+    assert "block-3" in text
+    facts = json.loads(plan(*words, "--json", "--set", "train.batches=vertex,50"))
+    assert facts["batches"] == {"an_epoch": 6, "drawn": 6}
+    assert facts["plans"][0]["phases"]["sample"] > 0
+    assert json.loads(plan(*words, "--json"))["batches"] is None
+
+
+@pytest.mark.parametrize(
+    ("batches", "says"),
+    [
+        ("neighbor,7,3", "1 fan-outs, the network looks at neighbours 2 times"),
+        ("cluster,nowhere,2", "nowhere"),
+        ("vertex,0", "a batch of 0 vertices"),
+    ],
+)
+def test_mistakes(path, batches, says):
+    with pytest.raises(UserError, match=says):
+        plan(path, "-P", 3, "--set", "model.name=sage", "--set", f"train.batches={batches}")
+
+
+def test_the_file_of_an_earlier_release(tmp_path):
+    path = tmp_path / "machine.json"
+    write_machine(path, Machine(dense_flop=3.0), {})
+    facts = json.loads(path.read_text())
+    facts["constants"] = {k: v for k, v in facts["constants"].items() if k not in LATER}
+    path.write_text(json.dumps(facts))
+    assert read_machine(path)[0] == Machine(dense_flop=3.0)
+    facts["constants"]["batch_hip"] = 1
+    path.write_text(json.dumps(facts))
+    with pytest.raises(UserError, match="does not hold the constants"):
+        read_machine(path)
+
+
+def test_rows_are_sorted_by_id_some_at_a_time(monkeypatch):
+    matrix = aggregation_matrix(random_graph(50, 400), "in").tocsr()
+    ids = np.random.default_rng(0).permutation(50).astype(np.int64)
+    whole = sampling._by_id(matrix, ids)
+    monkeypatch.setattr(sampling, "BY_ID_AT_ONCE", 20)
+    for some, all_ in zip(sampling._by_id(matrix, ids), whole, strict=True):
+        np.testing.assert_array_equal(some, all_)
+    row = slice(*matrix.indptr[7:9])
+    *others, last = whole[0][row].tolist()
+    assert last == 7
+    assert others == sorted(others, key=lambda column: ids[column])
