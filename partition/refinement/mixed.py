@@ -25,15 +25,14 @@ from partition.refinement.objective import OBJECTIVES, Objective
 from partition.refinement.search import (
     COLDEST,
     HOTTEST,
-    PRESSURE,
     energy_at,
     norm,
     refine,
     value,
 )
 
-CLUSTERS = 0.15  # effort of each round of the first step: not enough to heat, so parts hold
-ROUNDS = 2  # of them
+CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
+ROUNDS = 4  # of them, at most
 LEFT = 0.6  # of a time limit, for annealing
 LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
 FEWEST, MOST = 4, 200  # and sweeps
@@ -41,10 +40,15 @@ FLAT = 3  # of them that only make moves that gain, at most
 TOLERANCE = 0.04  # how much worse heating may make the partition, per unit of weight
 SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes
 CELLS = 1 << 28  # vertices times parts beyond which there is no memory to match them
+WORTH = 5.0  # per cent of the objective that one per cent of weight beyond the limit counts as
 LAST = 3  # further sweeps, each after the balance is restored
 GAIN = 1e-6  # what their moves gain at least: others would change the balance for nothing
 REPAIRS = 8  # rounds that restore the balance, at most
-RELIEF = (0.1, 0.5, 2.0, 100.0)  # what a unit of weight beyond the limit costs in them
+# What a unit of weight beyond the limit costs, in rows that a unit of work takes on average:
+RELIEF = (1.0, 5.0, 20.0)  # one after the other while the balance is restored; then
+PRESSED = 100.0  # rows, wherever that leads
+PRESSURE = 10.0  # while other moves are made
+EVENNESS = 5.0  # what parts that are not evenly full cost while annealing, in the objective
 
 
 def refine_mixed(
@@ -86,23 +90,31 @@ def refine_mixed(
         return start
     objective = objective or OBJECTIVES["mixed"]
     base = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
-    common: dict[str, Any] = {"imbalance": imbalance, "objective": objective, "seed": seed}
+    common: dict[str, Any] = {"imbalance": imbalance, "objective": objective}
 
-    def clusters(parts: np.ndarray, weights: np.ndarray | None, share: float) -> np.ndarray:
+    def clusters(
+        parts: np.ndarray, weights: np.ndarray | None, effort: float, limit: float, seed: int
+    ) -> np.ndarray:
         model = medium_grain_model(graph, direction, parts)
         if weights is None:
             weights = base + np.outer(model.weights, counted)
         return refine(
             replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:], **common,
-            effort=effort * share, time_limit=None if time_limit is None else time_limit * share,
+            effort=effort, time_limit=None if time_limit is None else time_limit * limit, seed=seed,
         )  # fmt: skip
 
     if graph.n * k > CELLS:
-        return clusters(start, None, 1.0)
+        return clusters(start, None, effort, 1.0, seed)
     matching = new_matching(*columns(graph, direction), start, k, base, counted, imbalance)
     search = _Search(matching, objective, imbalance, seed)
-    for _ in range(ROUNDS):
-        search.place(clusters(matching.parts, matching.weights, CLUSTERS))
+    for i in range(ROUNDS):
+        kept, before = matching.parts.copy(), search.worth()
+        share = (1 - LEFT) / ROUNDS
+        search.place(clusters(kept, matching.weights, CLUSTERS, share, seed + i))
+        search.improve()
+        if search.worth() >= before:
+            search.place(kept)
+            break
     search.relieve()
     if search.excess() > search.rank[0]:  # several weights may leave no way back to the balance
         search.place(search.best)
@@ -170,7 +182,7 @@ class _Search:
             if not self._rank()[0]:
                 return
             settle(self.state, float(asked))
-            for pressure in RELIEF:  # cheap moves first
+            for pressure in (*(rate * self._cost() for rate in RELIEF), PRESSED):  # cheap moves first
                 heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
                 if len(vertices):
@@ -186,7 +198,8 @@ class _Search:
 
     def _sweep(self, temperature: float) -> None:
         vertices = boundary(self.state)
-        energy = energy_at(self.state, self.objective, PRESSURE[temperature <= 0])
+        evenness = EVENNESS if temperature > 0 else 0.0
+        energy = energy_at(self.state, self.objective, PRESSURE * self._cost(), evenness)
         every = SETTLED * len(self.state.rows)
         unit = self.objective.sum()
         numbers = (self.random, self.imbalance, every)
@@ -198,6 +211,14 @@ class _Search:
         rank = self._rank()
         if rank < self.rank:
             self.best, self.rank = self.state.parts.copy(), rank
+
+    def _cost(self) -> float:
+        """Rows that are sent for a unit of work."""
+        return float(self.state.send.sum() / max(1, self.state.loads.sum()))
+
+    def worth(self) -> float:
+        """The objective, and about what it takes to restore the balance: less is better."""
+        return value(self.objective, self.state) + WORTH * self.objective.sum() * self.excess()
 
     def excess(self) -> float:
         """How far the heaviest part is over its limit."""
