@@ -1,18 +1,19 @@
 """Refinement for the mixed exchange: annealing at what moves really cost.
 
 First clusters of vertices move, in the hypergraph that fixes which entries partial sums serve: the
-medium-grain one of the minimum covers at the start, whose connectivity−1 is the mixed volume there
-and an upper bound of it after every move. Then single vertices move, by
-:mod:`partition.refinement.exact`, which keeps the covers' sizes. The temperature rises until the
-partition is a little worse than it was, and falls to 0, as in
-:mod:`partition.refinement.search`.
+medium-grain one of minimum covers, whose connectivity−1 is the mixed volume at the parts that these
+were made for, and an upper bound of it after every move. They only go downhill, a few times, each
+time with the covers of the parts reached: where a graph has locality, a partition that was heated
+is not found again. Then single vertices move, by :mod:`partition.refinement.exact`, which keeps the
+covers' sizes. The temperature rises until the partition is a little worse than it was, and falls to
+0, as in :mod:`partition.refinement.search`. Meanwhile parts that are fuller than others cost more:
+if one were left half empty, all others would be full, and no vertex could move between them.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -32,23 +33,24 @@ from partition.refinement.search import (
 )
 
 CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
-ROUNDS = 4  # of them, at most
+ROUNDS = 8  # of them, at most
 LEFT = 0.6  # of a time limit, for annealing
 LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
 FEWEST, MOST = 4, 200  # and sweeps
 FLAT = 3  # of them that only make moves that gain, at most
 TOLERANCE = 0.04  # how much worse heating may make the partition, per unit of weight
+HOPELESS = 0.5  # of the cooling, after which a partition that is still worse will remain so
 SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes
 CELLS = 1 << 28  # vertices times parts beyond which there is no memory to match them
-WORTH = 5.0  # per cent of the objective that one per cent of weight beyond the limit counts as
 LAST = 3  # further sweeps, each after the balance is restored
 GAIN = 1e-6  # what their moves gain at least: others would change the balance for nothing
 REPAIRS = 8  # rounds that restore the balance, at most
-# What a unit of weight beyond the limit costs, in rows that a unit of work takes on average:
-RELIEF = (1.0, 5.0, 20.0)  # one after the other while the balance is restored; then
-PRESSED = 100.0  # rows, wherever that leads
-PRESSURE = 10.0  # while other moves are made
-EVENNESS = 5.0  # what parts that are not evenly full cost while annealing, in the objective
+# What a unit of weight beyond the limit costs, in rows that are sent for a unit of work:
+RELIEF = (1.0, 5.0, 20.0)  # one after the other while the balance is restored, then
+PRESSED = 100.0  # whole rows
+PRESSURE = 10.0  # in all other sweeps
+EVENNESS = 5.0  # Energy.evenness over the mean volume that a part sends, while annealing
+WORTH = 5.0  # per cent of the objective that one per cent of weight beyond the limit counts as
 
 
 def refine_mixed(
@@ -90,27 +92,26 @@ def refine_mixed(
         return start
     objective = objective or OBJECTIVES["mixed"]
     base = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
-    common: dict[str, Any] = {"imbalance": imbalance, "objective": objective}
 
     def clusters(
-        parts: np.ndarray, weights: np.ndarray | None, effort: float, limit: float, seed: int
+        parts: np.ndarray, weights: np.ndarray | None, seed: int, effort: float, share: float
     ) -> np.ndarray:
         model = medium_grain_model(graph, direction, parts)
         if weights is None:
             weights = base + np.outer(model.weights, counted)
         return refine(
-            replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:], **common,
-            effort=effort, time_limit=None if time_limit is None else time_limit * limit, seed=seed,
+            replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:],
+            imbalance=imbalance, objective=objective, seed=seed, effort=effort,
+            time_limit=None if time_limit is None else time_limit * share,
         )  # fmt: skip
 
     if graph.n * k > CELLS:
-        return clusters(start, None, effort, 1.0, seed)
+        return clusters(start, None, seed, effort, 1.0)
     matching = new_matching(*columns(graph, direction), start, k, base, counted, imbalance)
     search = _Search(matching, objective, imbalance, seed)
-    for i in range(ROUNDS):
+    for i in range(max(1, round(ROUNDS * min(1.0, effort)))):
         kept, before = matching.parts.copy(), search.worth()
-        share = (1 - LEFT) / ROUNDS
-        search.place(clusters(kept, matching.weights, CLUSTERS, share, seed + i))
+        search.place(clusters(kept, matching.weights, seed + i, CLUSTERS, (1 - LEFT) / ROUNDS))
         search.improve()
         if search.worth() >= before:
             search.place(kept)
@@ -162,6 +163,8 @@ class _Search:
             cooled = (spent() - hot) / (0.9 - hot)
             self._sweep(temperature * (COLDEST / temperature) ** cooled)
             sweeps += 1
+            if cooled > HOPELESS and self._smooth() > ceiling:
+                break
         if value(self.objective, state) > before:
             # Of web graphs, single vertices cannot find the way back.
             self.place(kept)
@@ -182,7 +185,8 @@ class _Search:
             if not self._rank()[0]:
                 return
             settle(self.state, float(asked))
-            for pressure in (*(rate * self._cost() for rate in RELIEF), PRESSED):  # cheap moves first
+            # Cheap moves first.
+            for pressure in (*(self._rows_for_work() * rate for rate in RELIEF), PRESSED):
                 heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
                 if len(vertices):
@@ -199,7 +203,7 @@ class _Search:
     def _sweep(self, temperature: float) -> None:
         vertices = boundary(self.state)
         evenness = EVENNESS if temperature > 0 else 0.0
-        energy = energy_at(self.state, self.objective, PRESSURE * self._cost(), evenness)
+        energy = energy_at(self.state, self.objective, PRESSURE * self._rows_for_work(), evenness)
         every = SETTLED * len(self.state.rows)
         unit = self.objective.sum()
         numbers = (self.random, self.imbalance, every)
@@ -212,8 +216,8 @@ class _Search:
         if rank < self.rank:
             self.best, self.rank = self.state.parts.copy(), rank
 
-    def _cost(self) -> float:
-        """Rows that are sent for a unit of work."""
+    def _rows_for_work(self) -> float:
+        """Rows that are sent for a unit of weight, on average."""
         return float(self.state.send.sum() / max(1, self.state.loads.sum()))
 
     def worth(self) -> float:
