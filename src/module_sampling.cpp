@@ -1,6 +1,7 @@
 // Which entries of M rows of a mini-batch keep, as partition/graph/neighbor_sampling.py says it.
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "arrays.hpp"
 
@@ -47,8 +48,66 @@ private:
     std::vector<std::int64_t> found_;
 };
 
+// One random number for each column, which all rows share.
+template <class I>
+class Hashes {
+public:
+    Hashes(std::uint64_t base, const Flat<const std::int64_t>& ids)
+        : base_(base), id_(ids.data()), known_((std::int64_t)ids.shape(0)) {}
+
+    // Where more entries will be looked at than there are columns, each column is hashed once. Of
+    // the hash its first byte is kept, which rules out most: so many bytes lie in a cache.
+    void prepare(const Flat<const I>& starts, const std::int64_t* row, std::size_t rows) {
+        const std::int64_t count = (std::int64_t)starts.shape(0) - 1;
+        std::int64_t entries = 0;
+        for (std::size_t n = 0; n < rows && entries <= known_; ++n) {
+            if (row[n] < 0 || row[n] >= count) return;  // which is told later
+            entries += (std::int64_t)(starts.data()[row[n] + 1] - starts.data()[row[n]]);
+        }
+        if (entries <= known_) return;
+        first_.resize((std::size_t)known_);
+        for (std::int64_t c = 0; c < known_; ++c) {
+            first_[(std::size_t)c] = (std::uint8_t)(mixed((std::uint64_t)id_[c], base_) >> 56);
+        }
+    }
+
+    // Calls keep(e) for the entries of row r whose column's hash is below the limit, and for that
+    // of the diagonal.
+    template <class Keep>
+    void below(
+        const I* column, std::int64_t r, std::int64_t first, std::int64_t last,
+        std::uint64_t limit, const Keep& keep
+    ) const {
+        const std::int64_t known = known_;
+        const auto kept = [&](std::int64_t c) {
+            return c == r || mixed((std::uint64_t)id_[c], base_) < limit;
+        };
+        if (first_.empty()) {
+            for (std::int64_t e = first; e < last; ++e) {
+                const std::int64_t c = column[e];
+                require(c >= 0 && c < known, "an id for each column");
+                if (kept(c)) keep(e);
+            }
+            return;
+        }
+        const std::uint8_t *const byte = first_.data(), bound = (std::uint8_t)(limit >> 56);
+        for (std::int64_t e = first; e < last; ++e) {
+            const std::int64_t c = column[e];
+            require(c >= 0 && c < known, "an id for each column");
+            if (((byte[c] <= bound) | (c == r)) && kept(c)) keep(e);
+        }
+    }
+
+private:
+    std::uint64_t base_;
+    const std::int64_t* id_;
+    std::int64_t known_;
+    std::vector<std::uint8_t> first_;
+};
+
 // Entries lie anywhere: memory is asked for what many of them need before the first is looked at.
-constexpr std::size_t AHEAD = 8;       // rows whose start is fetched before it is needed
+constexpr std::size_t AHEAD = 16;      // rows whose start is fetched before it is needed
+constexpr std::size_t NEAR = 8;        // rows whose first (of draws: last) entry is
 constexpr std::size_t GATHERED = 512;  // entries that are decided on before they are read
 
 struct Chosen {
@@ -85,6 +144,7 @@ nb::tuple sample(
         const nb::gil_scoped_release released;
         const std::int64_t *const id = ids.data(), *const row = rows.data();
         Draws drawing;
+        Hashes<I> hashes(base, ids);
         std::vector<Chosen> chosen;
         const auto keep = [&](Chosen one) {
             __builtin_prefetch(columns.data() + one.entry);
@@ -107,17 +167,23 @@ nb::tuple sample(
             column.reserve(length * (std::size_t)(fanout + 1));
             value.reserve(length * (std::size_t)(fanout + 1));
         }
+        if (shared) hashes.prepare(starts, row, length);
         for (std::size_t n = 0; n < length; ++n) {
             const std::int64_t r = row[n];
             if (n + AHEAD < length && row[n + AHEAD] >= 0 && row[n + AHEAD] < count) {
                 __builtin_prefetch(starts.data() + row[n + AHEAD]);
+            }
+            if (n + NEAR < length && row[n + NEAR] >= 0 && row[n + NEAR] < count) {
+                const I* const start = starts.data() + row[n + NEAR];
+                __builtin_prefetch(columns.data() + (shared ? start[0] : start[1] - 1));
             }
             require(r >= 0 && r < count, "a row that there is not");
             const std::int64_t first = starts.data()[r], last = starts.data()[r + 1];
             require(first >= 0 && last >= first && last <= entries, "damaged starts of rows");
             std::int64_t proper = last - first;
             if (shared) {
-                for (std::int64_t e = first; e < last; ++e) proper -= columns.data()[e] == r;
+                const I own = (I)r;
+                for (std::int64_t e = first; e < last; ++e) proper -= columns.data()[e] == own;
             } else if (draws && proper) {
                 proper -= columns.data()[last - 1] == r;
             }
@@ -125,13 +191,10 @@ nb::tuple sample(
                 for (std::int64_t e = first; e < last; ++e) keep({r, e, 1.0});
             } else if (shared) {
                 const std::uint64_t limit = limit_of((std::uint64_t)fanout, (std::uint64_t)proper);
-                for (std::int64_t e = first; e < last; ++e) {
-                    const std::int64_t c = columns.data()[e];
-                    require(c >= 0 && c < known, "an id for each column");
-                    if (c == r || mixed((std::uint64_t)id[c], base) < limit) {
-                        keep({r, e, (double)proper / (double)fanout});
-                    }
-                }
+                const double factor = (double)proper / (double)fanout;
+                hashes.below(columns.data(), r, first, last, limit, [&](std::int64_t e) {
+                    keep({r, e, factor});
+                });
             } else {
                 const double factor = (double)proper / (double)fanout;
                 const auto& drawn = drawing.of((std::uint64_t)id[r], proper, fanout, base);

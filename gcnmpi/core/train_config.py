@@ -144,6 +144,11 @@ class TrainConfig(
         "mini-batches, docs/mini-batches.md: sampler,size[,fanouts]; empty: all vertices at once",
         example="neighbor,1024,10,5",
     )
+    draw_ahead: str = key(
+        "auto",
+        "a thread draws the next mini-batch; auto: where a rank has a core more than threads",
+        choices=("auto", "yes", "no"),
+    )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
     patience: int = key(
         0, "epochs without a better validation metric after which training ends; 0: none", low=0

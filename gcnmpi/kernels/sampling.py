@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from partition.graph.graph import index_dtype
 from partition.graph.sampling import Sampler, pointers, segments
 
 try:
@@ -103,7 +104,11 @@ def without_number(
 
 def _by_id(matrix: sp.csr_array, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Columns and values of the entries of each row by increasing id, that of the diagonal last."""
-    sizes = np.diff(matrix.indptr)
-    rows = np.repeat(np.arange(len(sizes)), sizes)
-    order = np.lexsort((ids[matrix.indices], matrix.indices == rows, rows))
-    return matrix.indices[order], matrix.data[order]
+    last = int(ids.max(initial=-1)) + 1
+    keys = ids.astype(index_dtype(last + 1))[matrix.indices]
+    rows = np.repeat(np.arange(matrix.shape[0], dtype=matrix.indices.dtype), np.diff(matrix.indptr))
+    keys[matrix.indices == rows] = last
+    entries = np.arange(len(keys), dtype=index_dtype(len(keys)))
+    by_id = sp.csr_array((entries, keys, matrix.indptr), shape=(matrix.shape[0], last + 1))
+    by_id.sort_indices()
+    return matrix.indices[by_id.data], matrix.data[by_id.data]

@@ -40,7 +40,7 @@ except (ImportError, RuntimeError) as error:
     ) from error
 
 Comm = MPI.Intracomm
-Request = MPI.Prequest
+Request = MPI.Request
 Window = MPI.Win
 MPIError = MPI.Exception
 address_of, is_over = MPI.Get_address, MPI.Is_finalized
@@ -364,6 +364,14 @@ def rest_until_all(comm: Comm, moved: Callable[[], None], seconds: float = 0.02)
 def split(comm: Comm, colour: int, place: int) -> Comm:
     """A communicator of the ranks of one colour, in the order of their places."""
     return comm.Split(colour, place)  # type: ignore[return-value]
+
+
+def duplicate(comm: Comm) -> Comm:
+    """The same ranks, whose operations are not taken for those of ``comm``; lasts as long as MPI.
+
+    What one rank starts before, and another after an operation of ``comm``, needs one.
+    """
+    return comm.Dup()
 
 
 @contextlib.contextmanager

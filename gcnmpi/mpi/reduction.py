@@ -13,7 +13,17 @@ import numpy as np
 from gcnmpi.core.arrays import Array, Memory, Number
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import all_reduce
-from gcnmpi.mpi.comm import MIN, Comm, agreed, from_root, host_name, sum_in_place
+from gcnmpi.mpi.comm import (
+    IN_PLACE,
+    MIN,
+    SUM,
+    Comm,
+    Request,
+    agreed,
+    from_root,
+    host_name,
+    sum_in_place,
+)
 from partition.errors import UserError
 
 MPI, NCCL = "mpi", "nccl"
@@ -24,6 +34,12 @@ def sum_over_ranks(comm: Comm, contributions: np.ndarray, phases: Phases, traffi
     with phases("reduce"):
         sum_in_place(comm, contributions)
     _count(traffic, contributions.nbytes, comm.size)
+
+
+def start_sum(comm: Comm, contributions: np.ndarray, traffic: Traffic) -> Request:
+    """The same, begun: one all-reduce of at most ``REDUCED_AT_ONCE`` bytes, counted."""
+    _count(traffic, contributions.nbytes, comm.size)
+    return comm.Iallreduce(IN_PLACE, contributions, SUM)
 
 
 def usable_reduction(comm: Comm, kernel: Memory[Array], wanted: str) -> str:

@@ -43,6 +43,8 @@ class Passes:
     parameters, gradients : Parameters
     kinds : tuple of str
         Which of ``PASSES`` it makes; memory is there for these.
+    between : callable
+        Called after each step of a training pass.
     """
 
     def __init__(
@@ -56,7 +58,9 @@ class Passes:
         parameters: Parameters,
         gradients: Parameters,
         kinds: tuple[str, ...] = PASSES,
+        between: Callable[[], None] = lambda: None,
     ) -> None:
+        self._between = between
         sparse: dict[int, SparseInput] = {}
         constants: dict[int, Matrix] = {}
         if isinstance(features, SparseInput):
@@ -95,14 +99,17 @@ class Passes:
 
     def forward(self, epoch: int) -> Array:
         """Logits of a training pass, with the dropout of an epoch (or of a step), from 1."""
-        for run in self._forward:
-            run(epoch)
+        self._train(self._forward, epoch)
         return self._logits
 
     def backward(self, epoch: int) -> None:
         """Gradients of the loss from its gradient in ``output_grad``, after ``forward(epoch)``."""
-        for run in self._backward:
+        self._train(self._backward, epoch)
+
+    def _train(self, steps: list[Run], epoch: int) -> None:
+        for run in steps:
             run(epoch)
+            self._between()
 
     def evaluate(self, depth: int | None = None) -> Array:
         """Logits, or the output of layer ``depth``, without dropout."""

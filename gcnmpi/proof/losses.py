@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import expit, logsumexp
 
 from gcnmpi.core.task_config import TaskConfig
 from partition.graph.graph import UNLABELLED, Graph
@@ -56,7 +55,7 @@ def _of_classes(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss
         shares[np.arange(len(rows)), found] += (1 - task.label_smoothing) * weights[found]
         shares /= np.sum(weights[found])
         z = logits[rows]
-        logs = logsumexp(z, axis=1, keepdims=True) - z
+        logs = np.logaddexp.reduce(z, axis=1, keepdims=True) - z
         grad = np.zeros_like(logits)
         grad[rows] = shares.sum(axis=1, keepdims=True) * np.exp(-logs) - shares
         return float(np.sum(shares * logs)), grad
@@ -78,7 +77,7 @@ def _of_labels(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss:
 
     def loss(z: np.ndarray) -> tuple[float, np.ndarray]:
         total = np.sum(ones * np.logaddexp(0, -z) + zeros * np.logaddexp(0, z))
-        return float(total / known.sum()), (zeros * expit(z) - ones * expit(-z)) / known.sum()
+        return float(total / known.sum()), (zeros * _sigmoid(z) - ones * _sigmoid(-z)) / known.sum()
 
     return loss
 
@@ -103,3 +102,7 @@ def _of_numbers(task: TaskConfig, labels: np.ndarray, train: np.ndarray) -> Loss
 
 
 LOSSES = {"classes": _of_classes, "labels": _of_labels, "regression": _of_numbers}
+
+
+def _sigmoid(z: np.ndarray) -> np.ndarray:
+    return np.exp(-np.logaddexp(0, -z))

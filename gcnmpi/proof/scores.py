@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from scipy.special import logsumexp
 
 
 def score(metric: str, logits: np.ndarray, labels: np.ndarray) -> float | None:
@@ -35,7 +34,7 @@ def _columns(z: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndar
         return
     for column in range(z.shape[1]) if z.shape[1] > 2 else [z.shape[1] - 1]:
         others = [c for c in range(z.shape[1]) if c != column]
-        rest = logsumexp(z[:, others], axis=1) if others else np.zeros(len(z))
+        rest = np.logaddexp.reduce(z[:, others], axis=1) if others else np.zeros(len(z))
         yield z[:, column] - (z[:, others[0]] if len(others) == 1 else rest), y == column
 
 

@@ -44,7 +44,7 @@ from partition.records import map_npy
 FREE = (
     "kernel", "threads", "scheme.", "loading.", "comm.", "model.order", "model.cache_input",
     "graph.direction",  # compared as it was resolved
-    "train.epochs", "train.eval_every", "train.checkpoint_",
+    "train.epochs", "train.eval_every", "train.checkpoint_", "train.draw_ahead",
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,10 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import load_parts
 from gcnmpi.layout.runtime import Runtime
-from gcnmpi.mpi.comm import agreed
+from gcnmpi.mpi.ahead import Ahead, Work, done_now
+from gcnmpi.mpi.comm import Request, agreed
+from gcnmpi.mpi.hosts import share_of_cores
+from gcnmpi.mpi.reduction import start_sum
 from gcnmpi.nn.compile.on_scheme import batch_program
 from gcnmpi.nn.instructions import products
 from gcnmpi.nn.model import Passes
@@ -48,6 +52,9 @@ class _Facts:
     rows: Sequence[int]
     share: float
     interrupted: bool
+
+
+Drawn = tuple[Batch, _Facts]
 
 
 class BatchStep(BaseStep):
@@ -99,6 +106,8 @@ class BatchStep(BaseStep):
         # The batch of each own row in an epoch; −1: in none of them.
         self._of_epoch = 0, np.zeros(0, np.int64)
         self._counted: Counter[str] = Counter()
+        self._threads = ThreadPoolExecutor(1) if _draws_ahead(problem) else None
+        self._ahead: Ahead[Drawn] | None = None
 
     def predicted(self, epochs: int) -> Volume:
         """What the epochs that were run hand to MPI, from the plans of their batches."""
@@ -120,28 +129,70 @@ class BatchStep(BaseStep):
     def _run(self, epoch: int, lr: float, interrupt: Callable[[], bool]) -> float | None:
         sampler = self.sampler
         while self._next < sampler.batches:
-            with self._problem.phases("sample"):
-                drawn = self._draw(epoch, self._next)
+            drawn, facts = self._drawn(epoch, self._next, interrupt)
             self._counted["batches"] += 1
             for layer in drawn.layers:
                 self._counted["batch_rows_sent"] += layer.plan.nsend
                 self._counted["batch_messages_sent"] += len(layer.plan.send_peers)
             number = (epoch - 1) * sampler.batches + self._next + 1
-            facts = self._facts_of(drawn, self._next, interrupt())
             if facts.share:
                 self._loss += facts.share * self._batch(drawn, facts, number, lr)
             self._next += 1
             if facts.interrupted and self._next < sampler.batches:
+                self._end_drawing()
                 return None
         loss, self._next, self._loss = self._loss, 0, 0.0
         return loss
 
-    def _draw(self, epoch: int, batch: int) -> Batch:
+    def _drawn(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Drawn:
+        """A batch, which may have been drawn ahead; the next one of the epoch is begun."""
+        with self._problem.phases("sample"):
+            if self._ahead is None:
+                drawn = done_now(self._drawing(epoch, batch, interrupt))
+            else:
+                drawn = self._ahead.result()
+                self._ahead = None
+            if self._threads is not None and batch + 1 < self.sampler.batches:
+                self._ahead = Ahead(self._drawing(epoch, batch + 1, interrupt), self._threads)
+        return drawn
+
+    def _proceed(self) -> None:
+        """With the batch that is drawn ahead, which is also ``sample`` in the record."""
+        if self._ahead is not None:
+            with self._problem.phases("sample"):
+                self._ahead.proceed()
+
+    def _end_drawing(self) -> None:
+        """An epoch that is interrupted leaves no message on its way; it may go on in this run."""
+        if self._ahead is not None:
+            self._ahead.result()
+
+    def _drawing(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Work[Drawn]:
+        """What is in a batch, and in one reduction what ranks agree on."""
         if self._of_epoch[0] != epoch:
             candidates = self._candidates
             numbers = self.sampler.batch_of(epoch, np.maximum(candidates, 0))
             self._of_epoch = epoch, np.where(candidates >= 0, numbers, -1)
-        return self._cutter.cut(self.sampler, self._of_epoch[1] == batch, epoch, batch)
+        drawn = yield from self._cutter.cut(self.sampler, self._of_epoch[1] == batch, epoch, batch)
+        targets, sampler = self.targets, self.sampler
+        seeds = drawn.rows[: drawn.counts[0]]
+        labels, mask = targets.labels[seeds], targets.masks["train"][seeds]
+        known = np.count_nonzero(mask) if labels.ndim == 1 else np.sum(~np.isnan(labels[mask]))
+        counts = np.array([known, 0, *drawn.counts], np.float64)
+
+        def start() -> Request:
+            counts[1] = interrupt()
+            return start_sum(self._cutter.comm, counts, self._problem.traffic)
+
+        yield start
+        known, interrupted, rows = int(counts[0]), counts[1] > 0, counts[2:].astype(int).tolist()
+        # Of vertices, divided by the expected number of labels, the gradient has no bias.
+        share = sampler.count(batch) / sampler.n
+        divisor, every = share * targets.counts["train"], targets.counts["train"]
+        if sampler.layered:
+            share, divisor = known / every, known
+        found = Targets(labels, {"train": mask}, {"train": divisor})
+        return drawn, _Facts(found, rows, share if known else 0.0, interrupted)
 
     def _batch(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
         """One update; returns the loss of the batch."""
@@ -154,7 +205,7 @@ class BatchStep(BaseStep):
         passes = Passes(
             scheme, kernel, program, problem.config.train.seed,
             lambda place: facts.rows[drawn.number(place.layer)],
-            features, model.parameters, model.gradients, ("training",),
+            features, model.parameters, model.gradients, ("training",), self._proceed,
         )  # fmt: skip
         options, layer = problem.config.task, program.place.layer
         made = Made(scheme, kernel, layer, model.widths[-1], facts.targets, options)
@@ -175,24 +226,6 @@ class BatchStep(BaseStep):
             self._predicted += scheme.volume(*product)
         return float(loss)
 
-    def _facts_of(self, drawn: Batch, batch: int, interrupt: bool) -> _Facts:
-        """What ranks agree on, in one reduction."""
-        problem, targets, sampler = self._problem, self.targets, self.sampler
-        seeds = drawn.rows[: drawn.counts[0]]
-        labels, mask = targets.labels[seeds], targets.masks["train"][seeds]
-        known = np.count_nonzero(mask) if labels.ndim == 1 else np.sum(~np.isnan(labels[mask]))
-        counts = np.array([known, interrupt, *drawn.counts], np.float64)
-        with problem.phases("wait"):
-            problem.scheme.reduce(counts)
-        known, interrupted, rows = int(counts[0]), counts[1] > 0, counts[2:].astype(int).tolist()
-        # Of vertices, divided by the expected number of labels, the gradient has no bias.
-        share = sampler.count(batch) / sampler.n
-        divisor, every = share * targets.counts["train"], targets.counts["train"]
-        if sampler.layered:
-            share, divisor = known / every, known
-        found = Targets(labels, {"train": mask}, {"train": divisor})
-        return _Facts(found, rows, share if known else 0.0, interrupted)
-
     def _features_of(self, drawn: Batch) -> Array | SparseInput:
         features, kernel = self._features, self._problem.kernel
         if isinstance(features, SparseInput):
@@ -201,6 +234,16 @@ class BatchStep(BaseStep):
         some = self._rows.take(len(drawn.rows), features.shape[1])
         kernel.take_rows(features, drawn.rows, some)
         return some
+
+
+def _draws_ahead(problem: Problem) -> bool:
+    """Whether a thread draws the next batch: where a core is free for it, unless told.
+
+    Two threads that share a core take turns at Python, which costs more than they gain.
+    """
+    kernel, wanted = problem.kernel, problem.config.train.draw_ahead
+    free = share_of_cores(problem.comm) > kernel.threads or kernel.device is not None
+    return wanted == "yes" or (wanted == "auto" and free)
 
 
 def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:

@@ -28,7 +28,8 @@ from gcnmpi.kernels.sampling import Entries, without_number
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
-from gcnmpi.mpi.comm import Comm, redistribute
+from gcnmpi.mpi.ahead import Work, asking
+from gcnmpi.mpi.comm import Comm, duplicate, redistribute
 from gcnmpi.schemes.forecast import EXCHANGES, Facts
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.whole_rows import WholeRows
@@ -93,12 +94,12 @@ class Cutter:
     hops : int
         Layers of products with M.
     max_bytes : float
-        Bound of the buffer in which a batch's rows are asked for.
+        Bound of the buffer in which ranks tell each other where their rows are.
     """
 
     def __init__(self, comm: Comm, laid: Laid, hops: int, max_bytes: float) -> None:
         plan = laid.plan
-        self._comm, self._plan, self._hops, self._max_bytes = comm, plan, hops, max_bytes
+        self._comm, self._plan, self._hops = duplicate(comm), plan, hops
         ids = np.concatenate((plan.own, plan.halo)).astype(np.int64)
         self._entries = Entries(laid.forward, ids)
         self._owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
@@ -108,8 +109,13 @@ class Cutter:
         # Of own rows and halo, the place in the batch that is being cut; −1: in none.
         self._number = np.full(plan.nown + plan.nhalo, -1, np.int32)
 
-    def cut(self, sampler: Sampler, members: np.ndarray, epoch: int, batch: int) -> Batch:
-        """A batch, in which all ranks take part.
+    @property
+    def comm(self) -> Comm:
+        """What rows are asked for on."""
+        return self._comm
+
+    def cut(self, sampler: Sampler, members: np.ndarray, epoch: int, batch: int) -> Work[Batch]:
+        """Cut a batch, one at a time; all ranks take part.
 
         Parameters
         ----------
@@ -125,9 +131,8 @@ class Cutter:
             starts, columns, values = self._entries.kept(sampler, at, rows)
             new, halo = without_number(columns, number, nown)
             halo -= nown
-            (asked,), received = redistribute(
-                self._comm, self._owners[halo], [self._there[halo]], self._max_bytes
-            )
+            owners = self._owners[halo]
+            asked, received = yield from asking(self._comm, owners, self._there[halo])
             if sampler.layered:
                 number[new] = np.arange(len(rows), len(rows) + len(new))
                 rows = np.concatenate((rows, new))
@@ -139,9 +144,8 @@ class Cutter:
             shape = computed, len(rows) + len(halo)
             cut = sp.csr_array((values, number[columns], starts), shape=shape)
             plan = plan_of(
-                ids[rows], ids[nown + halo], self._owners[halo],
-                number[asked].astype(np.int64), received,
-            )  # fmt: skip
+                ids[rows], ids[nown + halo], owners, number[asked].astype(np.int64), received
+            )
             layers.append(Layer(plan, cut))
             number[nown + halo] = -1
         number[rows] = -1
@@ -198,7 +202,7 @@ class BatchScheme(WholeRows):
         gives_rows: bool,
     ) -> None:
         super().__init__(runtime)
-        scheme = dataclasses.replace(config.scheme, transport=TRANSPORT)
+        scheme = dataclasses.replace(config.scheme, transport=TRANSPORT, progress_chunks=1)
         config = dataclasses.replace(config, scheme=scheme)
         self._vertices, self._facts, self._batch = own[batch.rows], facts, batch
         self._memory, layers = memory, batch.layers

@@ -48,7 +48,8 @@ def import_parts(
 ) -> None:  # fmt: skip
     """Store a partition of another program: FILE has a part number per vertex.
 
-    One number per line (METIS, hMETIS, KaHyPar, KaHIP, Zoltan) or several (PaToH).
+    One number per line (METIS, hMETIS, KaHyPar, KaHIP, Zoltan) or several (PaToH),
+    or a mapping of Scotch.
     """
     made = adding.import_parts(
         graph, file, name, k, first=first, direction=direction, overwrite=force

@@ -17,14 +17,14 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
     """Read n part numbers, (n,) int32, from 0; below ``k`` if it is given.
 
     One number per line, as METIS, hMETIS, KaHyPar, KaHIP and Zoltan write them, or several per
-    line, separated by white space, as PaToH does.
+    line, separated by white space, as PaToH does; or a mapping of Scotch: how many vertices, then
+    the number of each and its part. A description of DistDGL or GraphStorm, ``NAME.json``, is read
+    too.
 
     Parameters
     ----------
     first : int
         The number of the first part in the file.
-
-    A description of DistDGL or GraphStorm, ``NAME.json``, is read too.
 
     Raises
     ------
@@ -44,8 +44,12 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
     words, line_of = lines if lines != [b""] else [], None
     if any(len(line.split(None, 2)) > 1 for line in lines):
         rows = [line.split() for line in lines]
+        sizes = [len(row) for row in rows]
+        line_of = np.repeat(np.arange(len(rows)), sizes)
         words = [word for row in rows for word in row]
-        line_of = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        if sizes == [1, *[2] * n] and words[0] == str(n).encode():
+            line_of = 1 + _order(file, words[1::2])
+            words = [words[2 * line] for line in line_of]
     try:
         parts = np.array(list(map(int, words)), dtype=np.int64)
     except (ValueError, OverflowError):
@@ -79,6 +83,19 @@ def read_parts(file: str | os.PathLike, n: int, k: int | None = None, first: int
             f"{FROM_ONE}; {hint}" if from_one else hint,
         )
     return (parts - first).astype(np.int32)
+
+
+def _order(file: str | os.PathLike, vertices: list[bytes]) -> np.ndarray:
+    """Where the parts of vertices 0, 1, … are in a mapping, whose vertices are counted from any."""
+    try:
+        numbers = np.array(list(map(int, vertices)), dtype=np.int64)
+    except (ValueError, OverflowError):
+        numbers = np.zeros(len(vertices), np.int64)
+    order = np.argsort(numbers, kind="stable")
+    wrong = np.flatnonzero(np.diff(numbers[order]) != 1)
+    if len(wrong):
+        raise UserError(f"{file} is not a mapping of Scotch: its vertices are not each there once")
+    return order
 
 
 def _line(i: int, line_of: np.ndarray | None) -> int:

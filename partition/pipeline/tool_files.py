@@ -1,6 +1,6 @@
-"""Models in the files of other partitioners: METIS .graph, hMETIS .hgr, PaToH .u.
+"""Models in the files of other partitioners: METIS .graph, Scotch .grf, hMETIS .hgr, PaToH .u.
 
-All three are lines of decimal numbers; they are composed by NumPy, a bounded piece at a time, since
+All are lines of decimal numbers; they are composed by NumPy, a bounded piece at a time, since
 a loop over 10⁸ pins would take hours.
 """
 
@@ -27,9 +27,12 @@ from partition.records import atomic_file
 
 FORMATS = {
     "metis": "METIS, ParMETIS, KaHIP, Scotch's gpart: an undirected graph",
+    "scotch": "PT-Scotch's dgpart: the same graph, one weight per vertex",
     "hmetis": "hMETIS, KaHyPar, Mt-KaHyPar: a hypergraph, one weight per vertex",
     "patoh": "PaToH, Zoltan: a hypergraph",
 }
+GRAPHS = ("metis", "scotch")
+ONE_WEIGHT = {"scotch": "METIS", "hmetis": "PaToH"}  # and the format that takes several
 PIECE = 1 << 20
 NEWLINE, SPACE = 10, 32
 
@@ -54,7 +57,7 @@ def export_model(
     file, format
         See :func:`write_model`.
     model : str, optional
-        A name in ``MODELS``; default: gp for METIS, hp for the others.
+        A name in ``MODELS``; default: gp for METIS and Scotch, hp for the others.
     k : int, optional
         Parts to be made; only a model that depends on it (shp) needs it.
     seed, direction, balance, options
@@ -79,7 +82,7 @@ def export_model(
     direction = direction or stored.manifest.direction
     if direction not in DIRECTIONS:
         raise unknown_name("direction", direction, DIRECTIONS)
-    model = model or ("gp" if format == "metis" else "hp")
+    model = model or ("gp" if format in GRAPHS else "hp")
     if model not in MODELS:
         raise unknown_model(model)
     settings = check_options(model, MODELS[model], options, "model")
@@ -120,10 +123,9 @@ def write_model(
     Parameters
     ----------
     model : GraphModel or HypergraphModel
-        A graph for "metis", a hypergraph for the others.
+        A graph for "metis" and "scotch", a hypergraph for the others.
     format : str
-        A name in ``FORMATS``. Vertices are numbered from 1 in METIS and hMETIS files, from 0 in
-        PaToH files.
+        A name in ``FORMATS``. Vertices are numbered from 0 in PaToH files, from 1 in the others.
     weights : (constraints, n) integers, optional
         Weights of the vertices, several each for METIS and PaToH; default: those of the model.
 
@@ -135,18 +137,20 @@ def write_model(
     """
     if format not in FORMATS:
         raise unknown_name("format", format, FORMATS)
-    kind = GraphModel if format == "metis" else HypergraphModel
+    kind = GraphModel if format in GRAPHS else HypergraphModel
     if not isinstance(model, kind):
         wanted = (
-            "a graph (--model gp)" if format == "metis" else "a hypergraph (--model hp, mg, shp)"
+            "a graph (--model gp)" if format in GRAPHS else "a hypergraph (--model hp, mg, shp)"
         )
         raise UserError(f"a {format} file holds {wanted}")
     weights = model.weights[np.newaxis] if weights is None else weights
-    if format == "hmetis" and len(weights) > 1:
+    if format in ONE_WEIGHT and len(weights) > 1:
         raise UserError(
-            "an hMETIS file has one weight per vertex", "balance one thing, or write a PaToH file"
+            f"a file of format {format} has one weight per vertex",
+            f"balance one thing, or write a {ONE_WEIGHT[format]} file",
         )
-    write: Any = {"metis": _metis, "hmetis": _hmetis, "patoh": _patoh}[format]
+    writers = {"metis": _metis, "scotch": _scotch, "hmetis": _hmetis, "patoh": _patoh}
+    write: Any = writers[format]
     check_outside_graphs(file)
     with atomic_file(file) as out:
         write(out, model, np.asarray(weights))
@@ -158,6 +162,13 @@ def _metis(out: IO[bytes], model: GraphModel, weights: np.ndarray) -> None:
     n, edges = len(model.indptr) - 1, len(model.indices) // 2
     out.write(f"{n} {edges} 010{constraints}\n".encode())
     out.writelines(_lines(model.indptr, model.indices, 1, weights))
+
+
+def _scotch(out: IO[bytes], model: GraphModel, weights: np.ndarray) -> None:
+    """``0``, ``n arcs``, ``1 001``; of each vertex its weight, how many neighbours, and these."""
+    degrees = np.diff(model.indptr)
+    out.write(f"0\n{len(degrees)} {len(model.indices)}\n1 001\n".encode())
+    out.writelines(_lines(model.indptr, model.indices, 1, np.vstack((weights, degrees))))
 
 
 def _hmetis(out: IO[bytes], model: HypergraphModel, weights: np.ndarray) -> None:

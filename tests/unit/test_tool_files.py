@@ -39,6 +39,16 @@ def read_metis(file):
     return [line[:count] for line in lines], [[v - 1 for v in line[count:]] for line in lines]
 
 
+def read_scotch(file):
+    """(weights of each vertex, neighbours of each vertex), by the manual of Scotch."""
+    (version,), (n, arcs), (base, code), *lines = numbers(file)
+    assert (version, base, code) == (0, 1, 1)
+    assert len(lines) == n
+    assert all(len(line) == 2 + line[1] for line in lines)
+    assert sum(line[1] for line in lines) == arcs
+    return [line[:1] for line in lines], [[v - base for v in line[2:]] for line in lines]
+
+
 def read_hmetis(file):
     """(weights, nets, costs), by the hMETIS manual."""
     (nets, n, code), *lines = numbers(file)
@@ -77,6 +87,8 @@ def test_round_trip(tmp_path_factory, case, direction, piece, several):
         weights = np.array([model.weights, 3 * np.arange(graph.n)])[: 1 + several]
         write_model(file, model, "metis", weights)
         assert read_metis(file) == (weights.T.tolist(), rows(model.indptr, model.indices))
+        write_model(file, model, "scotch", weights[:1])
+        assert read_scotch(file) == (weights[:1].T.tolist(), rows(model.indptr, model.indices))
 
         for model in (
             hypergraph_model(graph, direction),
@@ -145,6 +157,17 @@ def test_from_the_command_line_and_back(tmp_path):
     assert read_partition(path, "theirs").parts.tolist() == [0, 1, 2] * 4 + [2, 1, 0] * 6
     assert list_partitions(path) == ["theirs"]
 
+    # Scotch writes how many vertices there are, and the part of each in some order.
+    backwards = [f"{30 - i}\t{i % 3}" for i in range(30)]
+    (tmp_path / "map").write_text("\n".join(["30", *backwards]) + "\n")
+    assert read_parts(tmp_path / "map", 30).tolist() == [i % 3 for i in reversed(range(30))]
+    (tmp_path / "map").write_text("\n".join(["30", "7\tx", *backwards[1:]]))
+    with pytest.raises(UserError, match="vertices are not each there once"):
+        read_parts(tmp_path / "map", 30)
+    (tmp_path / "map").write_text("\n".join(["30", *backwards[:4], "26\tx", *backwards[5:]]))
+    with pytest.raises(UserError, match="line 6: 'x' is not a part number"):
+        read_parts(tmp_path / "map", 30)
+
 
 @pytest.mark.parametrize(
     ("format", "model", "options", "message"),
@@ -155,6 +178,7 @@ def test_from_the_command_line_and_back(tmp_path):
         ("hmetis", "rp", {}, "a hmetis file holds a hypergraph"),
         ("hmetis", "ph", {}, "unknown model 'ph'"),
         ("hmetis", "hp", {"balance": "nnz,rows"}, "one weight per vertex"),
+        ("scotch", "gp", {"balance": "nnz,rows"}, "one weight per vertex"),
         ("hmetis", "shp", {}, "depends on the number of parts"),
         ("hmetis", "shp", {"k": 0}, "k = 0 is not in 1..30"),
         ("hmetis", "shp", {"k": 3, "theta": "-1"}, "theta = -1"),

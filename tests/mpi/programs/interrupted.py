@@ -1,5 +1,7 @@
 """Under mpirun: an epoch of mini-batches that is interrupted goes on as if it had not been.
 
+The run that it is compared with draws no batch ahead.
+
 Usage: interrupted.py G.graph PARTITION FOLDER
 """
 
@@ -21,10 +23,11 @@ SETTINGS = (
 
 
 def main(comm) -> int:
-    config, folder = load_config(None, SETTINGS), Path(sys.argv[3])
+    folder = Path(sys.argv[3])
 
-    def run(name, *, after=None):
+    def run(name, ahead="yes", after=None):
         """Train; with ``after``, the last rank asks for an end after so many batches."""
+        config = load_config(None, (*SETTINGS, f"train.draw_ahead={ahead}"))
         asked = 0
 
         def stop():
@@ -35,7 +38,7 @@ def main(comm) -> int:
         problem = open_problem(comm, sys.argv[1], sys.argv[2] or None, config)
         return train(problem, folder / name, resume="auto", stop=stop)
 
-    whole = run("whole")
+    whole = run("whole", ahead="no")
     losses = [epoch.loss for epoch in whole.epochs]
     for after, epochs, batches in ((1, 0, 2), (7, 1, 2)):
         name = f"cut-{after}"

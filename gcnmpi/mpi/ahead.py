@@ -1,0 +1,113 @@
+"""Work whose results are wanted later: it goes on in a thread, and between other steps.
+
+Such work is a generator. What it does between two of its ``yield``s needs no message, so a thread
+may do it. What it yields starts an operation of MPI; the main thread calls it, as MPI is told that
+no other thread will, and the generator goes on when the operation is complete. All ranks yield the
+same operations in the same order, on a communicator that nothing else uses; which of them do the
+work ahead, each may choose for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from concurrent.futures import Executor, Future
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from gcnmpi.mpi.comm import Comm, Request
+
+T = TypeVar("T")
+Start = Callable[[], Request]
+Work = Generator[Start, None, T]
+
+
+def done_now(work: Work[T]) -> T:
+    """What work makes, with nothing done meanwhile."""
+    while True:
+        try:
+            start = next(work)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        start().Wait()
+
+
+class Ahead(Generic[T]):
+    """Work that is under way; made, asked and ended on the main thread.
+
+    Parameters
+    ----------
+    work : generator
+    threads : Executor
+        In which it does what needs no message.
+    """
+
+    def __init__(self, work: Work[T], threads: Executor) -> None:
+        self._work, self._threads = work, threads
+        self._next: Future[Start | None] | None = threads.submit(self._to_next_start)
+        self._request: Request | None = None
+        self._made: list[T] = []
+
+    def proceed(self) -> None:
+        """Start and complete what can be without waiting."""
+        while True:
+            if self._next is not None:
+                if not self._next.done():
+                    return
+                self._begin(self._next.result())
+            if self._request is None or not self._request.Test():
+                return
+            self._request = None
+            self._next = self._threads.submit(self._to_next_start)
+
+    def result(self) -> T:
+        """What it makes; waits for it."""
+        if self._next is not None:
+            self._begin(self._next.result())
+        if self._request is not None:
+            self._request.Wait()
+            self._request = None
+        if not self._made:
+            self._made.append(done_now(self._work))
+        return self._made[0]
+
+    def _begin(self, start: Start | None) -> None:
+        self._next = None
+        if start is not None:
+            self._request = start()
+
+    def _to_next_start(self) -> Start | None:
+        try:
+            return next(self._work)
+        except StopIteration as end:
+            self._made.append(end.value)
+            return None
+
+
+def asking(
+    comm: Comm, owners: np.ndarray, items: np.ndarray
+) -> Work[tuple[np.ndarray, np.ndarray]]:
+    """Send item i to rank ``owners[i]``, as work that may be done ahead.
+
+    Parameters
+    ----------
+    owners : (m,) integers
+        Increasing.
+    items : (m,) integers
+
+    Returns
+    -------
+    asked : integers
+        What came, by sending rank.
+    counts : (P,) int64
+        How many came from each.
+    """
+    sent = np.bincount(owners, minlength=comm.size).astype(np.int64)
+    counts = np.empty_like(sent)
+    if comm.size == 1:
+        return items, sent
+    yield lambda: comm.Ialltoall(sent, counts)
+    asked = np.empty(counts.sum(), items.dtype)
+    places = np.cumsum(sent) - sent, np.cumsum(counts) - counts
+    yield lambda: comm.Ialltoallv([items, (sent, places[0])], [asked, (counts, places[1])])
+    return asked, counts
