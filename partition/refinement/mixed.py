@@ -33,7 +33,7 @@ from partition.refinement.search import (
 )
 
 CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
-ROUNDS = 8  # of them, at most
+ROUNDS = 12  # of them, at most
 LEFT = 0.6  # of a time limit, for annealing
 LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
 FEWEST, MOST = 4, 200  # and sweeps
