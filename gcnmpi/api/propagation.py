@@ -30,6 +30,7 @@ def propagate(
     partition: str | None = None,
     out: str | os.PathLike | None = None,
     config: Settings = None,
+    force: bool = False,
     comm: Any = None,
     **settings: Any,
 ) -> np.ndarray | dict[str, np.ndarray] | None:
@@ -50,6 +51,9 @@ def propagate(
         arrays.
     config : path or mapping, optional
         A TOML file, or keys with their values.
+    force : bool
+        Start although a node has less memory than was forecast; go on from a checkpoint of another
+        partition, with other rounding.
     comm : communicator of mpi4py, optional
     **settings
         Options of the method, such as ``damping=0.9``, and keys of the configuration with a "_"
@@ -81,7 +85,9 @@ def propagate(
     with watchdog(timeout, ranks.rank), Claims(ranks, "gcnmpi.propagate") as claims:
         check_same(ranks, same, ALIKE)
         claims.graph(path, partition)
-        done = run(ranks, path, partition, asked, target)
+        if asked.checkpoints is not None:
+            claims.folder(asked.checkpoints[0])
+        done = run(ranks, path, partition, asked, target, force=force)
     if ranks.rank == 0:
         notes = [note for note in done.outcome.notes if note.startswith("warning: ")]
         for text in (*done.warnings, *(note.removeprefix("warning: ") for note in notes)):

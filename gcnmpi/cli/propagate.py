@@ -24,6 +24,12 @@ from gcnmpi.propagation import METHODS
     metavar="FILE",
     help="File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
 )
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Start although the forecast needs more memory; go on from a checkpoint of another "
+    "partition, with other rounding.",
+)
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def propagate(
     graph: Path,
@@ -33,6 +39,7 @@ def propagate(
     method: str,
     split: int | None,
     out: Path,
+    force: bool,
     quiet: bool,
 ) -> Job:
     """Compute METHOD on GRAPH: a row for each vertex, in the order of the graph.
@@ -59,7 +66,9 @@ def propagate(
 
         with Claims(comm, "gcnmpi propagate") as claims:
             claims.graph(graph, partition)
-            done = run(comm, graph, partition, asked, out, tell)
+            if asked.checkpoints is not None:
+                claims.folder(asked.checkpoints[0])
+            done = run(comm, graph, partition, asked, out, tell, force)
         if comm.rank == 0:
             print_propagated(out, done, quiet=quiet)
         return 0

@@ -71,6 +71,7 @@ def write_picked(
             piece = original_rows(comm, numbers[some] - start, mine, count, max_bytes)
             del mine
             write(start + slice_of(count, comm.rank, comm.size).start, piece)
+            del piece  # else it would be there beside the next one
 
 
 @contextlib.contextmanager

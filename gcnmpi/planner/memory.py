@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 
+from gcnmpi.core.config import Config
 from gcnmpi.kernels import resolve
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
@@ -21,7 +22,7 @@ from gcnmpi.planner.case import (
     reduced_bytes,
     train_rows,
 )
-from gcnmpi.schemes.forecast import EXCHANGES, Sparse, halo_bytes
+from gcnmpi.schemes.forecast import EXCHANGES, Forecast, Sparse, halo_bytes
 from partition.graph.graph import index_dtype
 
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
@@ -68,25 +69,38 @@ def matrix_memory(case: Case, rank: int) -> int:
 
     The pattern, by rows and by columns, has three indices for each entry, and no values.
     """
-    forecast, work, held = case.forecast, case.work, 0
+    held = 0
     if case.program.needs_products or not case.program.needs_halo:
-        parts = forecast.work(rank, "aggregate", 1, 1)
-        tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
-        index = INDEX_BYTES.get(resolve(work.config.kernel)[0], WIDE_INDEX)
-        # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
-        starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
-        held += forecast.entries(rank) * (index + work.itemsize) + starts
+        held += tiles_memory(case.forecast, rank, case.work.config)
     if case.program.needs_halo:
-        rows, columns, entries = arcs_of(case, rank)
-        held += 3 * PATTERN_INDEX * entries + WIDE_INDEX * (rows + columns)
+        held += pattern_memory(*arcs_of(case, rank))
     return held
+
+
+def tiles_memory(forecast: Forecast, rank: int, config: Config) -> int:
+    """Bytes of a rank's tiles of M and Mᵀ, as the kernel keeps them."""
+    parts = forecast.work(rank, "aggregate", 1, 1)
+    tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
+    index = INDEX_BYTES.get(resolve(config.kernel)[0], WIDE_INDEX)
+    # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
+    starts = 2 * WIDE_INDEX * sum(tile.rows for tile in tiles)
+    return forecast.entries(rank) * (index + np.dtype(config.dtype).itemsize) + starts
+
+
+def pattern_memory(rows: int, columns: int, entries: int) -> int:
+    """Bytes of the pattern of M: own rows, rows with the halo, entries."""
+    return 3 * PATTERN_INDEX * entries + WIDE_INDEX * (rows + columns)
 
 
 def loading_memory(case: Case, rank: int) -> int:
     """The rank's arcs on their way, and the buffers for reading and sending them."""
-    forecast, work = case.forecast, case.work
-    arc = 2 * np.dtype(index_dtype(work.n)).itemsize + WEIGHT_BYTES
-    limit = int(work.config.loading.max_buffer_mb * 2**20)
+    return arriving_arcs(case.forecast, rank, case.work.n, case.work.config)
+
+
+def arriving_arcs(forecast: Forecast, rank: int, n: int, config: Config) -> int:
+    """The same of a scheme's forecast for a graph of n vertices."""
+    arc = 2 * np.dtype(index_dtype(n)).itemsize + WEIGHT_BYTES
+    limit = int(config.loading.max_buffer_mb * 2**20)
     # What is sent at once is packed; before that, as much of the files is in memory.
     loaded = arc * forecast.loaded(rank)
     return LOADING_COPIES * loaded + 2 * min(limit, loaded)
@@ -102,14 +116,35 @@ def features_memory(case: Case, rank: int) -> int:
         limit = int(case.work.config.loading.max_buffer_mb * 2**20)
         arriving = min(limit, ENTRY_ON_ITS_WAY * entries)
         return held + max(arriving, TURNING * entries if case.program.backward else 0)
-    work, width = case.work, case.program.values[0].width
-    rows, columns = case.forecast.shape(rank, Place(0), width)
-    stored = rows * columns * FEATURE_BYTES
-    packed = min(int(work.config.loading.max_buffer_mb * 2**20), stored)
+    width = case.program.values[0].width
+    shape = case.forecast.shape(rank, Place(0), width)
+    normalised = case.work.config.graph.feature_norm == "row"
+    return arriving_rows(*shape, width, FEATURE_BYTES, case.work.config, normalised)
+
+
+def arriving_rows(
+    rows: int, columns: int, width: int, itemsize: int, config: Config, normalised: bool = False
+) -> int:
+    """Rows of a file as they arrive; then brought in order, and converted.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Of this rank's piece.
+    width : int
+        Columns of the file.
+    itemsize : int
+        Bytes of one of its numbers.
+    normalised : bool
+        Whether rows are divided by their sums.
+    """
+    stored = rows * columns * itemsize
+    packed = min(int(config.loading.max_buffer_mb * 2**20), stored)
     whole = packed * width // max(1, columns)
     # To be normalised, rows are copied in their own precision, and in float64.
-    sending = packed + whole * (4 if work.config.graph.feature_norm == "row" else 1)
-    converted = rows * columns * work.itemsize if work.itemsize != FEATURE_BYTES else 0
+    sending = packed + whole * (4 if normalised else 1)
+    wanted = np.dtype(config.dtype).itemsize
+    converted = rows * columns * wanted if wanted != itemsize else 0
     return stored + max(sending, stored // PERMUTED_AT_ONCE, converted)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.checks import predictions_of
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
-from gcnmpi.propagation.labels import spread
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
+from gcnmpi.propagation.labels import SPREADING, spread
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
 
@@ -37,4 +37,12 @@ def run(space: Space, options: AppnpOptions) -> Outcome:
     return Outcome(spread(space, given, options.steps, 1 - options.alpha, lambda x: None, "step"))
 
 
-METHOD = Method(AppnpOptions, Matrix(), run, check)
+def holds(stored: StoredGraph, options: AppnpOptions) -> Holds:
+    """The predictions, and what is spread."""
+    given = predictions_of(options.predictions, stored.manifest.n)
+    width = given.shape[1]
+    spreading = Held(numbers=SPREADING * width, product=width if options.steps else 0)
+    return Holds(width, (Held(file=(width, given.dtype.itemsize)), spreading))
+
+
+METHOD = Method(AppnpOptions, Matrix(), run, holds, check)

@@ -128,11 +128,16 @@ def randomised_svd(
     rounds : int
         Power iterations.
     """
-    width = min(count + _OVERSAMPLING, space.n)
-    basis = orthonormal(space, forward(normal(space, seed, width)))
-    for number in range(rounds):
+    width = drawn_columns(count, space.n)
+    saved = space.checkpoints.resume("power iteration")
+    if saved is None:
+        basis = orthonormal(space, forward(normal(space, seed, width)))
+    else:
+        basis = space.checkpoints.rows(saved, "basis")
+    for number in range(saved.step if saved else 0, rounds):
         basis = orthonormal(space, forward(orthonormal(space, backward(basis))))
         space.progress("power iteration", number + 1, rounds)
+        space.checkpoints.save("power iteration", number + 1, {"basis": basis})
     images = backward(basis)  # Bᵀ of B = Qᵀ·matrix
     gram = space.gram(images, images)
 
@@ -144,6 +149,11 @@ def randomised_svd(
     vectors, sizes = np.zeros((len(basis), count)), np.zeros(count)
     vectors[:, : len(found)], sizes[: len(found)] = basis @ rotation, found
     return signed(space, vectors), sizes
+
+
+def drawn_columns(count: int, n: int) -> int:
+    """Columns that :func:`randomised_svd` computes with."""
+    return min(count + _OVERSAMPLING, n)
 
 
 def row_sums(space: Space) -> np.ndarray:

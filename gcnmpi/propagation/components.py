@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.propagation.interface import Matrix, Method, NoOptions, Outcome
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, NoOptions, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
@@ -45,4 +45,11 @@ def run(space: Space, options: NoOptions) -> Outcome:
     return Outcome(smallest, column="component", notes=(f"{count:.0f} components",))
 
 
-METHOD = Method(NoOptions, Matrix("none", True, fixed=True), run, check, dtype="float64", rows=True)
+def holds(stored: StoredGraph, options: NoOptions) -> Holds:
+    """Numbers before and after a round, where a maximum was, and what is compared."""
+    return Holds(1, (Held(doubles=4, product=1),), itemsize=8)
+
+
+METHOD = Method(
+    NoOptions, Matrix("none", True, fixed=True), run, holds, check, dtype="float64", rows=True
+)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gcnmpi.mpi.comm import maximum
 from gcnmpi.propagation.checks import needs_symmetry
-from gcnmpi.propagation.interface import Matrix, Method, NoOptions, Outcome
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, NoOptions, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
@@ -41,4 +41,9 @@ def run(space: Space, options: NoOptions) -> Outcome:
         space.progress("round", rounds, space.n, f"core {lowest}")
 
 
-METHOD = Method(NoOptions, Matrix("none", True, fixed=True), run, check)
+def holds(stored: StoredGraph, options: NoOptions) -> Holds:
+    """Core numbers, degrees, who is left, and a product."""
+    return Holds(1, (Held(doubles=3, numbers=3, product=1),), itemsize=8)
+
+
+METHOD = Method(NoOptions, Matrix("none", True, fixed=True), run, holds, check)

@@ -19,8 +19,8 @@ import numpy as np
 
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.checks import needs_labels, predictions_of
-from gcnmpi.propagation.interface import OF_MASKS, Matrix, Method, Outcome
-from gcnmpi.propagation.labels import limited, one_hot, spread
+from gcnmpi.propagation.interface import OF_MASKS, Held, Holds, Matrix, Method, Outcome
+from gcnmpi.propagation.labels import SPREADING, limited, one_hot, spread
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
 
@@ -83,4 +83,12 @@ def _corrected(
     return given + scale * smoothed
 
 
-METHOD = Method(CorrectOptions, Matrix(self_loops=False), run, check, reads=(OF_MASKS,))
+def holds(stored: StoredGraph, options: CorrectOptions) -> Holds:
+    """Predictions and known labels beside what is spread: errors, or corrected predictions."""
+    classes = stored.manifest.classes
+    given = predictions_of(options.predictions, stored.manifest.n, classes)
+    reading = Held(file=(classes, given.dtype.itemsize))
+    return Holds(classes, (reading, Held(numbers=(2 + SPREADING) * classes, product=classes)))
+
+
+METHOD = Method(CorrectOptions, Matrix(self_loops=False), run, holds, check, reads=(OF_MASKS,))

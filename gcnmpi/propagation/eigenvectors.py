@@ -11,21 +11,18 @@ isolated vertex are 0, as in SciPy and NetworkX.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.core.outputs import check_suffix
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.blocks import normal, orthonormal, signed
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.checkpoint import State
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
-from partition.records import make_room_for, map_npy
 
 _UPPER = 2.0
 _GUARDS = 2  # blocks of vectors beyond those that are wanted, which survive a restart
@@ -51,27 +48,17 @@ class EigenOptions:
     seed: int = key(0, "of the first block", low=0)
     checkpoint: str = key(
         "",
-        "file that vectors are kept in meanwhile; where there is one, they are the first ones",
-        example="vectors.npy",
+        "folder that checkpoints are kept in; where there is one, the run goes on from it",
+        example="kept",
     )
     every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
 
 
 def check(stored: StoredGraph, options: EigenOptions) -> None:
-    """Whether there are so many, and what there is of a checkpoint."""
+    """Whether there are so many."""
     n = stored.manifest.n
     if options.count > n:
         raise UserError(f"count = {options.count}, and {stored.path} has {n} vertices")
-    if not options.checkpoint:
-        return
-    path = Path(options.checkpoint)
-    check_suffix("checkpoint", path, (".npy",))
-    make_room_for(path)
-    if path.exists() and ((kept := map_npy(path)).ndim != 2 or len(kept) != n):
-        raise UserError(
-            f"the checkpoint {path} is of another graph than {stored.path}",
-            "name another file, or remove that one",
-        )
 
 
 def run(space: Space, options: EigenOptions) -> Outcome:
@@ -94,31 +81,26 @@ def _davidson(
     space: Space, options: EigenOptions, tolerance: float
 ) -> tuple[_Basis, np.ndarray, int]:
     """A basis whose first Ritz pairs have converged, their residuals, and the number of blocks."""
-    count, block = options.count, min(options.block, space.n)
-    kept = count + _GUARDS * block
+    count, block, kept, capacity = _sizes(options, space.n)
     laplacian = _Laplacian(space)
-    basis = _Basis(space, laplacian, kept + (_GROWTH + 1) * block)
-    if options.checkpoint and space.alike(Path(options.checkpoint).exists):
-        start = space.own(space.read(lambda: map_npy(options.checkpoint)))
-        start = start.astype(np.float64)[:, :kept]
-    else:
+    basis = _Basis(space, laplacian, capacity)
+    saved = space.checkpoints.resume("block")
+    if saved is None:
         start = normal(space, options.seed, block)
         start = laplacian.filtered(start, options.degree, 0.5, 0.0)
-    basis.add(orthonormal(space, start))
-    saved = time.monotonic()
-    for step in range(1, options.iterations + 1):
+        basis.add(orthonormal(space, start))
+    else:
+        basis.restore(saved)
+    done = 0 if saved is None else min(saved.step, options.iterations - 1)
+    for step in range(done + 1, options.iterations + 1):
         residuals = basis.residuals(count)
         waiting = np.flatnonzero(residuals > tolerance)
         text = f"{len(residuals) - len(waiting)} of {count} pairs, residual {residuals.max():.1e}"
         space.progress("block", step, options.iterations, text)
         size = basis.size
-        done = size >= count and not len(waiting)
-        if done or size == space.n or step == options.iterations:
+        converged = size >= count and not len(waiting)
+        if converged or size == space.n or step == options.iterations:
             break
-        due = bool(options.checkpoint) and time.monotonic() - saved > options.every
-        if space.alike(due.__bool__):
-            space.save(Path(options.checkpoint), basis.ritz(slice(kept)))
-            saved = time.monotonic()
         # Of what has not converged, the lowest; beyond those that are wanted, what comes next.
         chosen = [*waiting, *range(len(residuals), size)][:block]
         cut = basis.values[min(kept, (size + count) // 2, size - 1)]
@@ -129,7 +111,15 @@ def _davidson(
         if not new.shape[1]:  # the filtered vectors say nothing new: others may
             new = orthonormal(space, normal(space, options.seed, block, step), basis.vectors)
         basis.add(new[:, : basis.capacity - basis.size])
+        basis.save(step)
     return basis, residuals, step
+
+
+def _sizes(options: EigenOptions, n: int) -> tuple[int, int, int, int]:
+    """Pairs that are wanted, columns of a block, those that survive a restart, and of the basis."""
+    block = min(options.block, n)
+    kept = options.count + _GUARDS * block
+    return options.count, block, kept, min(kept + (_GROWTH + 1) * block, n)
 
 
 class _Laplacian:
@@ -195,7 +185,7 @@ class _Basis:
 
     def __init__(self, space: Space, laplacian: _Laplacian, capacity: int) -> None:
         self._space, self._laplacian = space, laplacian
-        self.size, self.capacity = 0, min(capacity, space.n)
+        self.size, self.capacity = 0, capacity
         own = len(space.vertices)
         self._vectors, self._images = np.empty((own, self.capacity)), np.empty((own, self.capacity))
         self._projection = np.zeros((self.capacity, self.capacity))
@@ -216,6 +206,22 @@ class _Basis:
         self._projection[some, : self.size] = inner.T
         small = self._projection[: self.size, : self.size]
         self.values, self._rotation = self._space.alike(lambda: np.linalg.eigh(small))
+
+    def save(self, step: int) -> None:
+        """As a checkpoint."""
+        rows = {"vectors": self.vectors, "images": self._images[:, : self.size]}
+        small = {"projection": self._projection[: self.size, : self.size]}
+        small |= {"values": self.values, "rotation": self._rotation}
+        self._space.checkpoints.save("block", step, rows, small)
+
+    def restore(self, saved: State) -> None:
+        """What was saved."""
+        self.values, self._rotation = saved.small["values"], saved.small["rotation"]
+        some = slice(self.size, self.size + len(self.values))
+        self.size = some.stop
+        self._projection[some, some] = saved.small["projection"]
+        for array, name in ((self._vectors, "vectors"), (self._images, "images")):
+            array[:, some] = self._space.checkpoints.rows(saved, name)
 
     def restart(self, kept: int) -> None:
         """Go on with the first Ritz vectors alone."""
@@ -256,10 +262,30 @@ def _settled(space: Space, vectors: np.ndarray, values: np.ndarray) -> np.ndarra
 
 _EQUAL = 1e-9  # values that differ by no more are taken for one
 
+
+def holds(stored: StoredGraph, options: EigenOptions) -> Holds:
+    """The basis and its products with L, and beside them what is made of them.
+
+    That is a filtered block; Ritz vectors, where the basis begins anew; or those that are wanted,
+    with their residuals.
+    """
+    count, block, kept, capacity = _sizes(options, stored.manifest.n)
+    basis = 2 * capacity
+    reading = Held(basis, file=(capacity, 8)) if options.checkpoint else Held()
+    moments = (
+        Held(arcs=True),
+        reading,
+        Held(basis + max(5 * block, kept, 2 * count), product=block),
+        Held(basis + 3 * count, product=block),
+    )
+    return Holds(count, moments)
+
+
 METHOD = Method(
     EigenOptions,
     Matrix("sym", False, fixed=True, symmetric=True),
     run,
+    holds,
     check,
     dtype="float64",
     suffixes=(".npz",),

@@ -10,12 +10,13 @@ import numpy as np
 from gcnmpi.core.settings import key
 from gcnmpi.propagation import EMBEDDINGS
 from gcnmpi.propagation.checks import needs_symmetry
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
 
 _FASTRP, _PRONE, _RANDSVD = (("method", name) for name in EMBEDDINGS)
+_LONG = ("method", ("prone", "randsvd"))
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,16 @@ class EmbedOptions:
         5,
         "prone, randsvd: power iterations of the randomised decomposition",
         low=0,
-        needs=("method", ("prone", "randsvd")),
+        needs=_LONG,
     )
+    checkpoint: str = key(
+        "",
+        "prone, randsvd: folder that checkpoints are kept in; where there is one, the run goes on "
+        "from it",
+        example="kept",
+        needs=_LONG,
+    )
+    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,8 @@ class Embedding:
     run : callable
         ``run(space, options)`` gives own rows of the embedding, (own, dimension); M is A itself,
         without added loops.
+    holds : callable
+        ``holds(n, options)``: moments of what a rank holds, as those of a method.
     symmetric : bool
         Whether A has to equal its transpose.
     weighted : bool
@@ -66,6 +77,7 @@ class Embedding:
     """
 
     run: Callable[[Space, EmbedOptions], np.ndarray]
+    holds: Callable[[int, EmbedOptions], tuple[Held, ...]]
     symmetric: bool = True
     weighted: bool = True
 
@@ -92,4 +104,10 @@ def run(space: Space, options: EmbedOptions) -> Outcome:
     return Outcome(embedding.run(space, options).astype(space.dtype, copy=False))
 
 
-METHOD = Method(EmbedOptions, Matrix("none", False, fixed=True), run, check)
+def holds(stored: StoredGraph, options: EmbedOptions) -> Holds:
+    """What the embedding says."""
+    embedding: Embedding = EMBEDDINGS.get(options.method)
+    return Holds(options.dimension, embedding.holds(stored.manifest.n, options))
+
+
+METHOD = Method(EmbedOptions, Matrix("none", False, fixed=True), run, holds, check)

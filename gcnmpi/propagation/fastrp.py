@@ -11,6 +11,7 @@ import numpy as np
 
 from gcnmpi.propagation.blocks import normal, row_sums, uniform
 from gcnmpi.propagation.embed import Embedding, EmbedOptions
+from gcnmpi.propagation.interface import Held
 from gcnmpi.propagation.space import Space
 
 _WEIGHTS = (0.0, 0.0, 1.0, 4.0)
@@ -54,4 +55,14 @@ def _standardised(space: Space, x: np.ndarray) -> np.ndarray:
     return x
 
 
-EMBEDDING = Embedding(run, symmetric=False)
+def holds(n: int, options: EmbedOptions) -> tuple[Held, ...]:
+    """Random numbers while they are drawn; powers, and their sum while it is standardised."""
+    width = options.dimension
+    return (
+        Held(doubles=2 * width),
+        Held(numbers=4 * width, product=width),
+        Held(width, 3 * width, product=width),
+    )
+
+
+EMBEDDING = Embedding(run, holds, symmetric=False)

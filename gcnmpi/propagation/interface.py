@@ -61,6 +61,49 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Held:
+    """What a rank holds at a moment of a method, beside M: columns of its own rows.
+
+    Attributes
+    ----------
+    doubles, numbers : int
+        Columns in float64, and in the dtype of products.
+    product : int
+        Columns of the last product, whose operand is kept with the rows of neighbours; 0: there
+        was none.
+    file : (int, int), optional
+        Columns of a file that is being read, and bytes of one of its numbers.
+    arcs : bool
+        Whether arcs are read: ``Space.column_sums``.
+    """
+
+    doubles: int = 0
+    numbers: int = 0
+    product: int = 0
+    file: tuple[int, int] | None = None
+    arcs: bool = False
+
+
+@dataclass(frozen=True)
+class Holds:
+    """The memory of a method: see :mod:`gcnmpi.propagation.memory`.
+
+    Attributes
+    ----------
+    columns : int
+        Of its result.
+    moments : tuple of Held
+        Those among which is the one that takes most; the last is its end.
+    itemsize : int
+        Bytes of a number of the result; 0: of the dtype.
+    """
+
+    columns: int
+    moments: tuple[Held, ...]
+    itemsize: int = 0
+
+
 # Keys of the configuration that some methods read and others do not: of features and of masks.
 OF_FEATURES, OF_MASKS = "graph.feature_norm", "train.split"
 OPTIONAL = (OF_FEATURES, OF_MASKS)
@@ -77,6 +120,8 @@ class Method:
     matrix : Matrix
     run : callable
         ``run(space, options)`` is called by all ranks together and gives the :class:`Outcome`.
+    holds : callable
+        ``holds(stored, options)``, after ``check``: what a rank holds meanwhile.
     check : callable
         ``check(stored, options)`` on rank 0, before the graph is loaded: a UserError for what the
         method cannot do with this graph.
@@ -93,6 +138,7 @@ class Method:
     options: type
     matrix: Matrix
     run: Callable[[Space, Any], Outcome]
+    holds: Callable[[StoredGraph, Any], Holds]
     check: Callable[[StoredGraph, Any], None] = lambda stored, options: None
     dtype: str = "float32"
     suffixes: tuple[str, ...] = RESULTS

@@ -14,8 +14,11 @@ import numpy as np
 
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.checks import needs_labels
-from gcnmpi.propagation.interface import OF_MASKS, Matrix, Method, Outcome
+from gcnmpi.propagation.interface import OF_MASKS, Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
+from partition.graph.store import StoredGraph
+
+SPREADING = 4  # matrices of `spread`: the first, its share in a step, before and after a product
 
 
 @dataclass(frozen=True)
@@ -72,4 +75,10 @@ def one_hot(labels: np.ndarray, classes: int, dtype: np.dtype) -> np.ndarray:
     return out
 
 
-METHOD = Method(LabelOptions, Matrix(self_loops=False), run, needs_labels, reads=(OF_MASKS,))
+def holds(stored: StoredGraph, options: LabelOptions) -> Holds:
+    """Labels, and what is spread."""
+    classes = stored.manifest.classes
+    return Holds(classes, (Held(1, SPREADING * classes, product=classes),))
+
+
+METHOD = Method(LabelOptions, Matrix(self_loops=False), run, holds, needs_labels, reads=(OF_MASKS,))

@@ -17,7 +17,7 @@ import numpy as np
 from gcnmpi.core.settings import key
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.propagation.checks import weights_of
-from gcnmpi.propagation.interface import Matrix, Method, Outcome
+from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Slice, Space
 from partition.graph.store import StoredGraph
 
@@ -39,6 +39,12 @@ class PageRankOptions:
         "file with the vertices where walks begin, one a line, with a weight or without",
         example="seeds.txt",
     )
+    checkpoint: str = key(
+        "",
+        "folder that checkpoints are kept in; where there is one, the run goes on from it",
+        example="kept",
+    )
+    every: float = key(60.0, "seconds between two checkpoints", low=0, needs=("checkpoint", None))
 
 
 def check(stored: StoredGraph, options: PageRankOptions) -> None:
@@ -54,8 +60,13 @@ def run(space: Space, options: PageRankOptions) -> Outcome:
     inverse = np.divide(1.0, leaving, out=np.zeros(len(leaving)), where=~dangling)
     start = _start(space, options)
     tolerance = options.tolerance or (1e-15 if space.dtype == np.float64 else 1e-6)
-    mine, x = space.counted, start.copy()
-    for step in range(1, options.iterations + 1):
+    mine, saved = space.counted, space.checkpoints.resume("step")
+    if saved is None:
+        done, x, change = 0, start.copy(), np.inf
+    else:
+        done, x = saved.step, space.checkpoints.rows(saved, "x")
+        change = float(saved.small["change"])
+    for step in range(done + 1, options.iterations + 1):
         followed = options.damping * space.multiply(x * inverse).astype(np.float64)
         # What did not follow an arc begins anew; so rounding cannot make the sum drift from 1.
         (kept,) = space.total(np.array([followed[mine].sum()]))
@@ -67,7 +78,9 @@ def run(space: Space, options: PageRankOptions) -> Outcome:
             return Outcome(
                 x.astype(space.dtype), notes=(f"{step} steps, last change {change:.2g}",)
             )
-    note = f"warning: not converged after {step} steps: the last change was {change:.2g}"
+        done = step
+        space.checkpoints.save("step", step, {"x": x}, {"change": change})
+    note = f"warning: not converged after {done} steps: the last change was {change:.2g}"
     return Outcome(x.astype(space.dtype), notes=(note,))
 
 
@@ -80,6 +93,12 @@ def _start(space: Space, options: PageRankOptions) -> np.ndarray:
     return space.own(Slice((weights / weights.sum())[mine], mine, space.n))
 
 
+def holds(stored: StoredGraph, options: PageRankOptions) -> Holds:
+    """Vectors: four that stay, and what a step computes."""
+    return Holds(1, (Held(arcs=True), Held(doubles=9, product=1)))
+
+
 METHOD = Method(
-    PageRankOptions, Matrix("none", False, fixed=True, direction="in"), run, check, dtype="float64"
-)
+    PageRankOptions, Matrix("none", False, fixed=True, direction="in"), run, holds, check,
+    dtype="float64",
+)  # fmt: skip

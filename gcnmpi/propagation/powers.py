@@ -8,8 +8,9 @@ import numpy as np
 
 from gcnmpi.core.settings import key
 from gcnmpi.propagation.checks import needs_features
-from gcnmpi.propagation.interface import OF_FEATURES, Matrix, Method, Outcome
+from gcnmpi.propagation.interface import OF_FEATURES, Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space
+from partition.graph.store import StoredGraph
 
 
 @dataclass(frozen=True)
@@ -48,5 +49,26 @@ def sign(space: Space, options: SignOptions) -> Outcome:
     return Outcome(powers)
 
 
-SGC = Method(SgcOptions, Matrix(), sgc, needs_features, reads=(OF_FEATURES,))
-SIGN = Method(SignOptions, Matrix(), sign, needs_features, reads=(OF_FEATURES,))
+def sgc_holds(stored: StoredGraph, options: SgcOptions) -> Holds:
+    """Features before and after a product."""
+    width = stored.manifest.features
+    multiplying = Held(numbers=2 * width, product=width) if options.hops else Held(numbers=width)
+    return Holds(width, (_reading(stored), multiplying))
+
+
+def sign_holds(stored: StoredGraph, options: SignOptions) -> Holds:
+    """All powers; the last one, and a product."""
+    width = stored.manifest.features
+    columns = (options.hops + 1) * width
+    multiplying = Held(numbers=columns + 2 * width, product=width)
+    return Holds(columns, (_reading(stored), multiplying))
+
+
+def _reading(stored: StoredGraph) -> Held:
+    features = stored.graph.features
+    assert features is not None, "checked before"
+    return Held(file=(stored.manifest.features, features.dtype.itemsize))
+
+
+SGC = Method(SgcOptions, Matrix(), sgc, sgc_holds, needs_features, reads=(OF_FEATURES,))
+SIGN = Method(SignOptions, Matrix(), sign, sign_holds, needs_features, reads=(OF_FEATURES,))

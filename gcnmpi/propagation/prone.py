@@ -16,8 +16,15 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import iv
 
-from gcnmpi.propagation.blocks import left_singular, randomised_svd, row_sums, unit_rows
+from gcnmpi.propagation.blocks import (
+    drawn_columns,
+    left_singular,
+    randomised_svd,
+    row_sums,
+    unit_rows,
+)
 from gcnmpi.propagation.embed import Embedding, EmbedOptions
+from gcnmpi.propagation.interface import Held
 from gcnmpi.propagation.space import Space
 
 _EXPONENT = 0.75  # of the negative samples
@@ -26,7 +33,11 @@ _EXPONENT = 0.75  # of the negative samples
 def run(space: Space, options: EmbedOptions) -> np.ndarray:
     """The embedding, (own, dimension) float64."""
     degrees = row_sums(space)
-    first = _factorised(space, options, degrees)
+    saved = space.checkpoints.resume("term")
+    if saved is None:
+        first = _factorised(space, options, degrees)
+    else:
+        first = space.checkpoints.rows(saved, "first")
     filtered = _filtered(space, options, degrees, first)
     vectors, sizes = left_singular(space, filtered, options.dimension)
     return unit_rows(vectors * np.sqrt(sizes))
@@ -69,14 +80,31 @@ def _filtered(
         """(I − D̃⁻¹(A + I) − μ·I)·x."""
         return (1 - options.mu) * x - inverse * (space.multiply(x) + x)
 
-    before, now = x, 0.5 * shifted(shifted(x)) - x
-    out = iv(0, options.theta) * x - 2 * iv(1, options.theta) * now
-    for term in range(2, options.order):
+    saved = space.checkpoints.resume("term")
+    if saved is None:
+        before, now = x, 0.5 * shifted(shifted(x)) - x
+        out = iv(0, options.theta) * x - 2 * iv(1, options.theta) * now
+    else:
+        before, now, out = (
+            space.checkpoints.rows(saved, name) for name in ("before", "now", "out")
+        )
+    for term in range(saved.step if saved else 2, options.order):
         before, now = now, shifted(shifted(now)) - 2 * now - before
         out += (-1) ** term * 2 * iv(term, options.theta) * now
         space.progress("term", term + 1, options.order)
+        rows = {"first": x, "before": before, "now": now, "out": out}
+        space.checkpoints.save("term", term + 1, rows)
     rest = x - out
     return space.multiply(rest) + rest
 
 
-EMBEDDING = Embedding(run, weighted=False)
+def holds(n: int, options: EmbedOptions) -> tuple[Held, ...]:
+    """Factorisation: a basis, a block, and both halves of a product; filter: a recurrence."""
+    dimension, width = options.dimension, drawn_columns(options.dimension, n)
+    return (
+        Held(4 * width, 2 * width, product=2 * width),
+        Held(7 * dimension, dimension, product=dimension),
+    )
+
+
+EMBEDDING = Embedding(run, holds, weighted=False)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from gcnmpi.propagation.blocks import randomised_svd, row_sums
+from gcnmpi.propagation.blocks import drawn_columns, randomised_svd, row_sums
 from gcnmpi.propagation.embed import Embedding, EmbedOptions
+from gcnmpi.propagation.interface import Held
 from gcnmpi.propagation.space import Space
 
 _WEIGHTS = (1.0, 0.5, 0.25)
@@ -35,4 +36,10 @@ def run(space: Space, options: EmbedOptions) -> np.ndarray:
     return vectors * np.sqrt(sizes)
 
 
-EMBEDDING = Embedding(run)
+def holds(n: int, options: EmbedOptions) -> tuple[Held, ...]:
+    """A basis, and a block with its polynomial, a product and what that is made of."""
+    width = drawn_columns(options.dimension, n)
+    return (Held(4 * width, width, product=width),)
+
+
+EMBEDDING = Embedding(run, holds)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +18,12 @@ from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.transports import usable
-from gcnmpi.layout.runtime import Demand, Runtime, Source
+from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Outcome
+from gcnmpi.propagation.memory import check_memory, demand_of
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.preflight import make_room
@@ -70,6 +73,8 @@ class Propagated:
         Of the method, on the slowest rank: without loading and writing.
     warnings : tuple of str
         What the user should know.
+    memory : int
+        Bytes that were forecast for the rank that needs most.
     values : array or None
         The result on rank 0, where nothing was to be written.
     """
@@ -82,6 +87,7 @@ class Propagated:
     reduced: Volume
     seconds: float
     warnings: tuple[str, ...]
+    memory: int
     values: np.ndarray | None = None
 
     @property
@@ -97,6 +103,7 @@ def propagate(
     asked: Asked,
     out: str | os.PathLike | None,
     tell: Callable[[str], None] = lambda line: None,
+    force: bool = False,
 ) -> Propagated:
     """Compute a method on all ranks and write a row for each vertex, in the original order.
 
@@ -106,12 +113,16 @@ def propagate(
         File to write; None: rank 0 gets the array.
     tell : callable
         Called on rank 0 with lines of progress.
+    force : bool
+        Start although a node has less memory than was forecast, and go on from a checkpoint of
+        another partition.
 
     Raises
     ------
     UserError
         On all ranks, if the graph, the partition, the method and its options do not fit together,
-        a file that is given cannot be read, or the one that is asked for cannot be written.
+        a node has too little memory, a file that is given cannot be read, or the one that is asked
+        for cannot be written.
     """
     method = asked.method
     if out is not None:
@@ -120,7 +131,18 @@ def propagate(
                 RESULT_WRITERS.get(Path(out).suffix)
         make_room(comm, Path(out), "--out")
     from_root(comm, lambda: _check(graph, asked))
-    space, warnings = open_space(comm, graph, partition, asked, tell)
+    memory, facts = 0, dict[str, Any]()
+
+    def before(source: Source, config: Config) -> None:
+        nonlocal memory
+        memory = check_memory(comm, source, asked, config, out is not None, force, tell)
+        what = asked.name, asked.options, asked.files
+        facts.update(from_root(comm, lambda: facts_of(*what, source, config, comm.size)))
+
+    space, warnings = open_space(comm, graph, partition, asked, tell, before)
+    if asked.checkpoints is not None:
+        found = space.checkpoints.open(*asked.checkpoints, facts, force, tell)
+        warnings = (*warnings, *found)
     began = time.perf_counter()
     outcome = method.run(space, asked.options)
     seconds = maximum(comm, time.perf_counter() - began)
@@ -142,7 +164,16 @@ def propagate(
         Products(*kind, times, volume) for (kind, times), volume in zip(kinds, volumes, strict=True)
     )
     return Propagated(
-        rows.shape, rows.values.dtype, outcome, products, counted, sums, seconds, warnings, values
+        rows.shape,
+        rows.values.dtype,
+        outcome,
+        products,
+        counted,
+        sums,
+        seconds,
+        warnings,
+        memory,
+        values,
     )
 
 
@@ -152,8 +183,14 @@ def open_space(
     partition: str | None,
     asked: Asked,
     tell: Callable[[str], None] = lambda line: None,
+    before: Callable[[Source, Config], None] = lambda source, config: None,
 ) -> tuple[Space, tuple[str, ...]]:
     """The matrix of a method on its ranks, and warnings for the user.
+
+    Parameters
+    ----------
+    before : callable
+        Called on all ranks before anything is loaded, with the options of the scheme resolved.
 
     Raises
     ------
@@ -164,6 +201,7 @@ def open_space(
     with agreed(comm):
         _check_scheme(config, method.rows)
     source, config = find_source(comm, graph, partition, config)
+    before(source, config)
     kernel, warnings = make_kernel(comm, config)
     transport, warning = usable(comm, kernel, config.scheme.transport)
     if warning is not None:
@@ -171,7 +209,7 @@ def open_space(
         scheme_config = dataclasses.replace(config.scheme, transport=transport)
         config = dataclasses.replace(config, scheme=scheme_config)
     runtime = Runtime(comm, kernel, Phases(), Traffic())
-    demand = Demand(products=not method.rows, rows=method.rows, transposed=False)
+    demand = demand_of(method)
     entry: Entry = SCHEMES.get(config.scheme.name)
     scheme = entry.load(runtime, source, config, demand)
     return_freed_memory()

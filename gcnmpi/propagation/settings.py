@@ -42,6 +42,12 @@ class Asked:
     config: Config
 
     @property
+    def checkpoints(self) -> tuple[Path, float] | None:
+        """The folder of checkpoints, and the seconds between two; None: there are to be none."""
+        folder = getattr(self.options, "checkpoint", "")
+        return (Path(folder), self.options.every) if folder else None
+
+    @property
     def files(self) -> dict[str, Path]:
         """Files that options name: what is written must be another one."""
         named = {name: getattr(self.options, name, "") for name in FILE_OPTIONS}

@@ -18,6 +18,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import agreed, redistribute, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
+from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.run.problem import RowNormalised
 from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme
@@ -55,6 +56,8 @@ class Space:
         Of M.
     products : Counter
         How many products there were of each kind and width.
+    checkpoints : Checkpoints
+        Of methods that are long.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Space:
         self._phases, self._traffic = runtime.phases, runtime.traffic
         self._operands: dict[int, Matrix] = {}
         self._told, self._pause = 0.0, _PAUSE
+        self.checkpoints = Checkpoints(self.comm, self.save, self.own)
 
     def multiply(self, x: np.ndarray) -> np.ndarray:
         """M · x: own rows of it, in a new array.

@@ -213,11 +213,11 @@ def differences(before: Mapping[str, Any], config: Config) -> Iterator[tuple[str
         The configuration as a record or a checkpoint keeps it.
     """
     # Keys that an earlier version did not have stood for what is the default now.
-    values = dict(_flat(_plain(asdict(Config())))) | dict(_flat(before))
+    values = dict(flat(plain(asdict(Config())))) | dict(flat(before))
     train = config.train
     # Where evaluations decide, it matters when they are made.
     decides = train.patience or train.schedule == "plateau"
-    for name, value in _flat(_plain(asdict(config))):
+    for name, value in flat(plain(asdict(config))):
         free = name.startswith(FREE) and not (decides and name == "train.eval_every")
         same = value == values.get(name) or same_network(value, values.get(name))
         if not free and not same:
@@ -241,7 +241,7 @@ def _facts(problem: Problem, model: Model) -> dict[str, Any]:
         "scheme": problem.scheme.name,
         "direction": problem.direction,
         "widths": list(model.widths),
-        "config": _plain(asdict(problem.config)),
+        "config": plain(asdict(problem.config)),
     }
 
 
@@ -302,14 +302,15 @@ def _map_features(path: Path, shape: tuple[int, int]) -> np.ndarray:
     return rows
 
 
-def _plain(config: dict[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back: lists for tuples."""
+def plain(config: dict[str, Any]) -> dict[str, Any]:
+    """A configuration as JSON gives it back: lists for tuples."""
     return json.loads(json.dumps(config))
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Full names of keys, and their values."""
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
+            yield from flat(value, f"{prefix}{name}.")
         else:
             yield prefix + name, value

@@ -78,7 +78,7 @@ class History:
             for epoch in self._epochs[base.epochs :]
         )
         data = "".join(lines).encode()
-        with _synced(path, "ab") as file:
+        with synced(path, "ab") as file:
             file.write(data)
         checksum = zlib.crc32(data, base.checksum)
         self._now = _Written(path, len(self._epochs), base.size + len(data), checksum)
@@ -110,7 +110,7 @@ def make_folder(path: Path) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        for left in path.parent.glob(".epoch-*.tmp"):  # by a run that was killed
+        for left in path.parent.glob(".*.tmp"):  # by a run that was killed
             shutil.rmtree(left, ignore_errors=True)
         path.mkdir()
     except OSError as error:
@@ -153,13 +153,11 @@ def finish(
         f"{a}/{name}": v for a, parts in whole.items() for name, v in parts.items()
     }
     try:
-        with _synced(temporary / STATE) as file:
+        with synced(temporary / STATE) as file:
             np.savez(file, **state)
-        own = [_whole_file(temporary / STATE), list(history.write(temporary))]
+        own = [whole_file(temporary / STATE), list(history.write(temporary))]
         facts = {**facts, "files": [*own, *map(list, pieces)]}
-        text = json.dumps({**facts, "checksum": _checksum(facts)}, indent=1)
-        with _synced(temporary / MANIFEST) as file:
-            file.write(text.encode())
+        write_facts(temporary, facts)
         sync_folder(temporary)
         if path.exists():  # of the same epoch, before the run went on from an earlier one
             shutil.rmtree(path)
@@ -175,14 +173,16 @@ def finish(
 
 
 @contextlib.contextmanager
-def _synced(path: Path, mode: str = "xb") -> Iterator[Any]:
+def synced(path: Path, mode: str = "xb") -> Iterator[Any]:
+    """A new file that is on the disk at the end."""
     with open(path, mode) as file:
         yield file
         file.flush()
         os.fsync(file.fileno())
 
 
-def _whole_file(path: Path) -> list[Any]:
+def whole_file(path: Path) -> list[Any]:
+    """The piece of a manifest that is a small file."""
     data = path.read_bytes()
     return [path.name, 0, len(data), zlib.crc32(data)]
 
@@ -227,6 +227,26 @@ def read_manifest(path: Path) -> dict[str, Any]:
     UserError
         If it has another version.
     """
+    facts = read_facts(path)
+    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
+        raise UserError(
+            f"{path} is a checkpoint of version {facts.get('version')}, "
+            f"this program reads {VERSION}",
+            "go on with the program that wrote it, or start over with --resume never",
+        )
+    if not _is_well_formed(facts):
+        raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
+    return facts
+
+
+def read_facts(path: Path) -> dict[str, Any]:
+    """What a manifest says, of whatever checkpoint it is.
+
+    Raises
+    ------
+    DamagedError
+        If it is missing, cut off or changed.
+    """
     try:
         with open_regular(path / MANIFEST) as file:
             facts = json.loads(file.read())
@@ -239,15 +259,14 @@ def read_manifest(path: Path) -> dict[str, Any]:
         raise DamagedError(f"the checkpoint {path} has no readable manifest: {error!r}") from error
     if checksum != _checksum(facts):
         raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
-    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-        raise UserError(
-            f"{path} is a checkpoint of version {facts.get('version')}, "
-            f"this program reads {VERSION}",
-            "go on with the program that wrote it, or start over with --resume never",
-        )
-    if not _is_well_formed(facts):
-        raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
     return facts
+
+
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write a manifest, with its checksum."""
+    text = json.dumps({**facts, "checksum": _checksum(facts)}, indent=1)
+    with synced(folder / MANIFEST) as file:
+        file.write(text.encode())
 
 
 def _is_well_formed(facts: Mapping[str, Any]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.resident import free_bytes, resident_bytes
@@ -19,6 +19,31 @@ from partition.errors import UserError
 GIGA = 1e9
 
 
+@dataclass(frozen=True)
+class Room:
+    """What the nodes have for the ranks of this run.
+
+    Attributes
+    ----------
+    process : int
+        Bytes that a rank has already, before anything is loaded.
+    ranks_per_node : int
+        Ranks on the node that has least for each of them.
+    free : float
+        Bytes there for each of them.
+    said : str
+        The same in words.
+    """
+
+    process: int
+    ranks_per_node: int
+    free: float
+    said: str
+
+
+Needs = Callable[[Candidate, int], int]  # bytes of a rank, on so many ranks
+
+
 def check_evaluation(
     comm: Comm,
     source: Source,
@@ -28,7 +53,7 @@ def check_evaluation(
     force: bool,
     tell: Callable[[str], None],
 ) -> int:
-    """Say what one evaluation needs, and refuse it where a node has less.
+    """Say what one evaluation needs, and refuse it where a node has less: see :func:`check_room`.
 
     Parameters
     ----------
@@ -36,6 +61,38 @@ def check_evaluation(
         Widths of features and logits.
     layer : int
         The layer whose output is wanted, from 1.
+    """
+
+    def setting_of(room: Room) -> tuple[Setting, Needs]:
+        machine = Machine(process_bytes=room.process)
+        auto = replace(config, scheme=replace(config.scheme, grid="auto"))
+        setting = Setting(source.stored, auto, machine, room.ranks_per_node, *ends, locality=False)
+
+        def needs(candidate: Candidate, size: int) -> int:
+            return evaluation_memory(setting.case(candidate, size, trains=False), layer)
+
+        return setting, needs
+
+    return check_room(comm, "inference", source, config, setting_of, force, tell)
+
+
+def check_room(
+    comm: Comm,
+    what: str,
+    source: Source,
+    config: Config,
+    setting_of: Callable[[Room], tuple[Setting, Needs]],
+    force: bool,
+    tell: Callable[[str], None],
+) -> int:
+    """Say what memory a rank needs, and refuse to start where a node has less.
+
+    Parameters
+    ----------
+    what : str
+        What is going to start: "inference".
+    setting_of : callable
+        Called on rank 0: what schemes with more ranks are looked for in, and what one takes.
     force : bool
         Only say it.
     tell : callable
@@ -51,28 +108,21 @@ def check_evaluation(
     UserError
         On all ranks, with the number of ranks that would do.
     """
-    here, free = len(node_of(comm)), free_bytes()
-    nodes = comm.allgather((free / here, here, host_name(), free))
-    room, crowd, host, left = min(nodes)
-    resolve(config.kernel)  # what it imports belongs to the process
-    process = int(maximum(comm, resident_bytes()))
+    room = _room(comm, config)
 
     def check() -> int:
-        machine = Machine(process_bytes=process)
-        setting = Setting(source.stored, config, machine, crowd, *ends, locality=False)
-        chosen = Candidate(config.scheme, {}, 0, source.partition)
-        needed = _needed(setting, chosen, comm.size, layer)
+        setting, needs = setting_of(room)
+        needed = needs(Candidate(config.scheme, {}, 0, source.partition), comm.size)
         # What the processes have already is not free any more.
-        enough = needed - process <= room
+        enough = needed - room.process <= room.free
         each = "" if comm.size == 1 else f" on each of {comm.size} ranks"
-        has = f"{host} has {left / GIGA:.3g} GB free"
-        has += "" if crowd == 1 else f" for {crowd} of them"
-        tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {has}")
+        tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {room.said}")
         if not enough and not force:
-            more = _ranks_that_suffice(setting, comm.size, layer, room + process)
-            hint = f"use {more} ranks, {crowd} on each node" if more else "more ranks do not help"
+            more = _ranks_that_suffice(setting, needs, comm.size, room.free + room.process)
+            there = f"{room.ranks_per_node} on each node"
+            hint = f"use {more} ranks, {there}" if more else "more ranks do not help"
             raise UserError(
-                f"inference needs {needed / GIGA:.3g} GB{each}, and {has}",
+                f"{what} needs {needed / GIGA:.3g} GB{each}, and {room.said}",
                 f"{hint}, or --force to start nevertheless",
             )
         return needed
@@ -80,23 +130,23 @@ def check_evaluation(
     return from_root(comm, check)
 
 
-def _needed(setting: Setting, candidate: Candidate, size: int, layer: int) -> int:
-    case = setting.case(candidate, size, trains=False)
-    return evaluation_memory(case, layer)
+def _room(comm: Comm, config: Config) -> Room:
+    here, free = len(node_of(comm)), free_bytes()
+    nodes = comm.allgather((free / here, here, host_name(), free))
+    room, crowd, host, left = min(nodes)
+    resolve(config.kernel)  # what it imports belongs to the process
+    process = int(maximum(comm, resident_bytes()))
+    said = f"{host} has {left / GIGA:.3g} GB free" + (f" for {crowd} of them" if crowd > 1 else "")
+    return Room(process, crowd, room, said)
 
 
-def _ranks_that_suffice(setting: Setting, size: int, layer: int, room: float) -> int | None:
+def _ranks_that_suffice(setting: Setting, needs: Needs, size: int, room: float) -> int | None:
     """``size`` doubled until the scheme fits into the memory of a rank, with random rows."""
     name = setting.config.scheme.name
-    auto = replace(setting.config, scheme=replace(setting.config.scheme, grid="auto"))
-    wide = Setting(
-        setting.stored, auto, setting.machine, setting.ranks_per_node,
-        setting.work.network.widths[0], setting.work.network.widths[-1], locality=False,
-    )  # fmt: skip
     for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
         if more > setting.stored.manifest.n:
             return None
-        found, _ = candidates(wide, more, schemes=[name], estimate="always")
-        if any(_needed(wide, other, more, layer) <= room for other in found):
+        found, _ = candidates(setting, more, schemes=[name], estimate="always")
+        if any(needs(other, more) <= room for other in found):
             return more
     return None

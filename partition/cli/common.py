@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -114,23 +116,62 @@ def collected_warnings() -> Iterator[list[str]]:
 
 @contextlib.contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """A sign of life on standard error, if that is a terminal; told what is being done."""
-    if not sys.stderr.isatty():
-        yield lambda line: None
+    """A sign of life on standard error, told what is being done; in a log, lines by time."""
+    began, now = time.monotonic(), [what]
+    if sys.stderr.isatty():
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
+        with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+            task = display.add_task(what)
+            yield lambda line: display.update(task, description=f"{what}: {line}")
         return
-    with Console(stderr=True).status(what) as status:
-        yield lambda line: status.update(f"{what}: {line}")
+    ended = threading.Event()
+
+    def tell() -> None:
+        for pause in pauses():
+            if ended.wait(pause):
+                return
+            click.echo(f"{now[0]}, {duration(time.monotonic() - began)}", err=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield lambda line: now.__setitem__(0, f"{what}: {line}")
+    finally:
+        ended.set()
+        teller.join()
 
 
 @contextlib.contextmanager
-def advancing() -> Iterator[Callable[[str, float, float], None]]:
-    """A bar on standard error, if that is a terminal; told the stage, what is done, and of what."""
-    if not sys.stderr.isatty():
-        yield lambda stage, done, total: None
-        return
-    from rich.progress import Progress
+def advancing(
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Callable[[str, float, float], None]]:
+    """A bar on standard error, told the stage, what is done, and of what; in a log, lines by time.
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    Parameters
+    ----------
+    clock : callable
+        The time in seconds.
+    """
+    if not sys.stderr.isatty():
+        began, wait = clock(), pauses()
+        due = began + next(wait)
+
+        def line(stage: str, done: float, total: float) -> None:
+            nonlocal due
+            now = clock()
+            if now >= due:
+                share = f"{done / total:.0%}" if total else "0%"
+                click.echo(f"{stage}: {share}, {duration(now - began)}", err=True)
+                due = now + next(wait)
+
+        yield line
+        return
+    from rich.progress import Progress, TimeElapsedColumn
+
+    columns = *Progress.get_default_columns(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
         def tell(stage: str, done: float, total: float) -> None:
@@ -139,3 +180,18 @@ def advancing() -> Iterator[Callable[[str, float, float], None]]:
             bar.update(tasks[stage], completed=done, total=total)
 
         yield tell
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between two lines of a log: five at first, then more, as of a training."""
+    pause = 5.0
+    while True:
+        yield pause
+        pause = min(1.3 * pause, 300.0)
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds: "1:02:03"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"

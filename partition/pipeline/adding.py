@@ -166,11 +166,11 @@ def add_partition(
     with new_partition(stored.path, name, "gcn-partition add", overwrite):
         start = time.perf_counter()
         settings = settled(stored.graph, model, k, seed, direction, settings)
-        working(f"{model}, {chosen}")
         parts = make_parts(
             stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen,
             direction=direction, balance=balance, ranks_per_node=ranks_per_node, mapping=mapping,
-            reassign=refine is None or refine.exchange == "rows", **settings,
+            reassign=refine is None or refine.exchange == "rows", working=working,
+            **settings,
         )  # fmt: skip
         history = []
         record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})
@@ -190,8 +190,9 @@ def add_partition(
             record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
         seconds = time.perf_counter() - start
 
-        working("measuring")
+        working("measuring rows")
         metrics = measure_both(stored.graph, stored.manifest, parts, k)
+        working("measuring the mixed exchange")
         mixed = measure_both(stored.graph, stored.manifest, parts, k, mixed=True)
         aim = MODELS[model].exchange if refine is None else refine.exchange
         reached = (mixed if aim == "mixed" else metrics)[direction]

@@ -6,7 +6,7 @@ import contextlib
 import heapq
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,7 @@ def make_parts(
     mapping: str = NODES_FIRST,
     timeout: float | None = None,
     reassign: bool = True,
+    working: Callable[[str], None] = lambda line: None,
     **options: Any,
 ) -> np.ndarray:
     """Partition a graph in memory: (n,) int32 part numbers, no part empty.
@@ -69,6 +70,8 @@ def make_parts(
     reassign : bool
         Whether models of a mixed exchange end with a short refinement for it; not needed where
         another one follows.
+    working : callable
+        Told what is being done.
 
     Raises
     ------
@@ -83,6 +86,7 @@ def make_parts(
     if k == 1:
         return np.zeros(graph.n, dtype=np.int32)
 
+    working(f"building {model}")
     description = describe(graph, model, k, seed=seed, direction=direction, **settings)
     weights = constraint_weights(graph, direction, constraints)
     if balance != DEFAULT_BALANCE:
@@ -91,6 +95,7 @@ def make_parts(
 
     def solve(piece: Any, parts_wanted: int, imbalance: float) -> np.ndarray:
         # No part can weigh less than the heaviest row: a tool asked for less may give up.
+        working(f"{model}, {chosen}")
         weight = piece.weights
         heaviest = float(weight.max() * parts_wanted / weight.sum()) - 1 + 1e-6
         arguments = {"imbalance": max(imbalance, heaviest), "seed": seed}
@@ -117,6 +122,7 @@ def make_parts(
         neighbours = graph_model(graph, direction)
         parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
     if MODELS[model].exchange == "mixed" and reassign:
+        working("refining")
         # The assignment that the tool was shown is not the best one for what it made of it.
         parts = refined(
             graph, parts, k, OBJECTIVES["mixed"], imbalance=imbalance, seed=seed,
@@ -128,7 +134,7 @@ def make_parts(
         wanted: dict[str, Any] = {"imbalance": imbalance, "seed": seed}
         further: dict[str, Any] = wanted | {
             "direction": direction, "balance": balance, "ranks_per_node": ranks_per_node,
-            "mapping": mapping, "timeout": left,
+            "mapping": mapping, "timeout": left, "working": working,
         }  # fmt: skip
         rows, share = make_parts(graph, "hp", k, **further), share_of(graph.n, settings)
         if share is None:

@@ -1,4 +1,4 @@
-"""The memory that ``gcnmpi plan`` forecasts is what a run takes, where features are wide."""
+"""The memory that commands forecast is what they take, where features are wide."""
 
 import json
 from dataclasses import replace
@@ -39,6 +39,13 @@ INFERRED = {
         "gatv2": ["model.name=gatv2", "model.heads=2"],
     }.items()
 }
+PROPAGATED = {
+    "sgc": ("wide", "sgc", []),
+    "pagerank": ("arcs", "pagerank", ["iterations=3"]),
+    "fastrp": ("arcs", "embed", ["dimension=512", "weights=1,1"]),
+    "fastrp, bcast": ("arcs", "embed", ["dimension=512", "weights=1,1", "scheme.name=bcast"]),
+    "randsvd": ("wide", "embed", ["method=randsvd", "dimension=500", "rounds=0", "weights=1"]),
+}
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +76,18 @@ def measured(mpirun, tmp_path_factory):
          "settings": [*buffers, "model.hidden=[128,128]", *settings]}
         for form, settings in INFERRED.values()
     ]  # fmt: skip
+    cases += [
+        {"graph": str(folder / f"{graph}.graph"), "partition": "rp-4", "method": method,
+         "out": str(folder / "rows.npy"), "settings": [*buffers, *settings]}
+        for graph, method, settings in PROPAGATED.values()
+    ]  # fmt: skip
     (folder / "cases.json").write_text(json.dumps(cases))
     # What was freed goes back to the system, so that one case does not use what another has left.
     env = {"MALLOC_MMAP_THRESHOLD_": "65536"}
     done = mpirun(4, "memory.py", folder / "cases.json", timeout=300, env=env)
     assert done.returncode == 0, done.stderr
-    return dict(
-        zip([*CASES, *EXCHANGES, *INFERRED], json.loads(done.stdout.splitlines()[-1]), strict=True)
-    )
+    names = [*CASES, *EXCHANGES, *INFERRED, *PROPAGATED]
+    return dict(zip(names, json.loads(done.stdout.splitlines()[-1]), strict=True))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -87,6 +98,12 @@ def test_the_forecast_is_what_a_run_takes(measured, name):
 
 @pytest.mark.parametrize("name", INFERRED)
 def test_inference_takes_what_is_forecast(measured, name):
+    found = measured[name]
+    assert found["forecast"] == pytest.approx(found["peak"], rel=0.1), found
+
+
+@pytest.mark.parametrize("name", PROPAGATED)
+def test_a_propagation_takes_what_is_forecast(measured, name):
     found = measured[name]
     assert found["forecast"] == pytest.approx(found["peak"], rel=0.1), found
 

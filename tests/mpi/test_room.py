@@ -1,4 +1,4 @@
-"""Inference says what memory it needs before it starts, and refuses where a node has less."""
+"""Inference and propagation say what they need, and refuse where a node has less."""
 
 import json
 import re
@@ -15,7 +15,7 @@ N, WIDTHS = 20_000, (16, 64, 3)
 
 @pytest.fixture(scope="module")
 def said(mpirun, tmp_path_factory):
-    """What each of two ranks heard and was refused, by (free bytes, forced)."""
+    """What each of two ranks heard and was refused, by (command, free bytes, forced)."""
     root, random = tmp_path_factory.mktemp("room"), np.random.default_rng(1)
     target = random.integers(0, N, (N, 2)).astype(np.int32)
     target.sort(axis=1)
@@ -34,26 +34,33 @@ def said(mpirun, tmp_path_factory):
     done = mpirun(2, "room.py", *words, timeout=120)
     assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
-    keys = [(size, force) for size in sizes for force in (False, True)]
-    return dict(zip(keys, lines, strict=True))
+    return {(name, size, force): found for name, size, force, *found in lines}
+
+
+COMMANDS = ("inference", "sgc")
 
 
 def test_the_forecast_is_said_once(said):
+    assert len(said) == 4 * len(COMMANDS)
     for heard, other in said.values():
         assert re.fullmatch(
             r"memory: needs 0\.\d+ GB on each of 2 ranks; .* GB free for 2 of them", heard[0][0]
         )
-        assert other[0] == []
+        assert not [line for line in other[0] if line.startswith("memory")]
 
 
-def test_what_has_room_is_computed(said):
-    assert [(refused, there) for _, refused, there in said[10**12, False]] == [(None, True)] * 2
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_has_room_is_computed(said, name):
+    assert [(refused, there) for _, refused, there in said[name, 10**12, False]] == [
+        (None, True)
+    ] * 2
 
 
-def test_what_has_none_is_refused_on_all_ranks_unless_forced(said):
-    for _, refused, there in said[10**6, False]:
-        assert "inference needs" in refused
+@pytest.mark.parametrize("name", COMMANDS)
+def test_what_has_none_is_refused_on_all_ranks_unless_forced(said, name):
+    for _, refused, there in said[name, 10**6, False]:
+        assert f"{name} needs" in refused
         assert "0.001 GB free" in refused
         assert "--force" in refused
         assert not there
-    assert [(refused, there) for _, refused, there in said[10**6, True]] == [(None, True)] * 2
+    assert [(refused, there) for _, refused, there in said[name, 10**6, True]] == [(None, True)] * 2

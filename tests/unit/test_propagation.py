@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 from small_graphs import from_arcs
 
+from gcnmpi.layout.runtime import Source
 from gcnmpi.propagation import EMBEDDINGS, METHODS
 from gcnmpi.propagation.checks import predictions_of, weights_of
+from gcnmpi.propagation.memory import memory
 from gcnmpi.propagation.settings import asked_for
 from partition.errors import UserError
 from partition.graph.store import open_graph, write_graph
@@ -95,6 +97,28 @@ def test_weights_of_vertices(stored, tmp_path):
         with pytest.raises(UserError) as found:
             weights_of(stored, file)
         assert said in str(found.value)
+
+
+OPTIONS = {"appnp": ["predictions={}"], "correct-and-smooth": ["predictions={}"]}
+
+
+@pytest.mark.parametrize("written", [True, False])
+@pytest.mark.parametrize("name", list(METHODS))
+def test_every_method_has_a_forecast_of_its_memory(tmp_path, name, written):
+    edges = [(i, (i + 1) % 40) for i in range(40)]
+    graph = from_arcs(40, [*edges, *((b, a) for a, b in edges)])
+    labels, features = np.arange(40, dtype=np.int32) % 3, np.ones((40, 5), np.float32)
+    graph = dataclasses.replace(graph, labels=labels, features=features)
+    write_graph(tmp_path / "g.graph", graph, source={})
+    stored = open_graph(tmp_path / "g.graph")
+    np.save(tmp_path / "p.npy", np.ones((40, 3)))
+    settings = [text.format(tmp_path / "p.npy") for text in OPTIONS.get(name, [])]
+    asked = asked_for(name, [*settings, *(["dimension=8"] if name == "embed" else [])])
+    needed = memory(asked, Source(stored, None, "in"), asked.config, 1, 1, written)
+    columns = asked.method.holds(stored, asked.options).columns
+    assert 40 * 4 * columns < needed < 1e6
+    if not written:  # rank 0 gathers what is else written
+        assert needed >= memory(asked, Source(stored, None, "in"), asked.config, 1, 1, True)
 
 
 def test_predictions_have_a_row_for_each_vertex(tmp_path):

@@ -2,7 +2,8 @@
 
 Usage: memory.py CASES.json
 
-CASES.json holds a list of {"graph", "partition", "settings"}, and "infer" where nothing is trained;
+CASES.json holds a list of {"graph", "partition", "settings"}, and "infer" where nothing is trained,
+or the "method" of a propagation and the file "out" that it writes;
 rank 0 prints a list of
 {"peak", "forecast"}, bytes of the rank that has most. Both with what the process had before.
 """
@@ -24,6 +25,8 @@ from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.propagation.running import propagate
+from gcnmpi.propagation.settings import asked_for
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
@@ -50,6 +53,12 @@ def main(comm):
         gc.collect()
         forget_peak()
         before = mpi.maximum(comm, resident_bytes())
+        if "method" in case:
+            asked = asked_for(case["method"], ("threads=1", *case["settings"]))
+            done = propagate(comm, case["graph"], case["partition"], asked, case["out"])
+            results.append({"peak": mpi.maximum(comm, peak_bytes()), "forecast": done.memory})
+            del done
+            continue
         config, trains = load_config(None, ("threads=1", *case["settings"])), "infer" not in case
         problem = open_problem(comm, case["graph"], case["partition"], config, trains=trains)
         (train if trains else infer)(problem)

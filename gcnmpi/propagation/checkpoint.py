@@ -1,0 +1,348 @@
+"""Checkpoints of long methods: an interrupted run goes on where it was, and gives the same bits.
+
+::
+
+    DIR/step-000123/
+        manifest.json    of what it is, and the checksums of the other files
+        state.npz        what all ranks have alike
+        NAME.npy …       a row for each vertex, in the order of the graph
+
+The rules are those of a training: a folder is complete or absent, the newest and the one before it
+are kept, and one that was damaged is passed over (:mod:`gcnmpi.run.checkpoint`).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.core.config import Config
+from gcnmpi.layout.runtime import Source
+from gcnmpi.mpi.comm import Comm, agreed, from_root
+from gcnmpi.run import checkpoint_files as files
+from gcnmpi.run.checkpoint import flat, plain
+from gcnmpi.run.checkpoint_files import DamagedError
+from partition.errors import UserError
+from partition.records import map_npy, open_regular, read_npz, sync_folder
+
+FORMAT, VERSION = "gcnmpi-propagation", 1
+# Options that say for how long, and keys that say how fast: they change no bit.
+_FREE_OPTIONS = ("checkpoint", "every", "iterations")
+_FREE_KEYS = (
+    "comm.timeout",
+    "loading.max_buffer_mb",
+    "scheme.machine",
+    "model.",
+    "task.",
+    "train.",
+)
+# Keys that change what is computed; all others, and the partition, change its rounding.
+_EXACT_KEYS = ("graph.", "dtype")
+_NAME = re.compile(r"step-(\d{6,})")
+_BLOCK = 1 << 22
+_HINT = "remove it, or name another folder: checkpoint=DIR"
+
+
+@dataclass(frozen=True)
+class State:
+    """What a checkpoint holds.
+
+    Attributes
+    ----------
+    path : Path
+    stage : str
+        The part of the method that was going on.
+    step : int
+        Its steps that were complete.
+    small : mapping of str to array
+        The same on all ranks.
+    """
+
+    path: Path
+    stage: str
+    step: int
+    small: Mapping[str, np.ndarray]
+
+
+class Checkpoints:
+    """The checkpoints of a run, in a folder that is the caller's; none until :meth:`open`.
+
+    Parameters
+    ----------
+    write : callable
+        ``write(path, rows)`` writes own rows into a ``.npy``, all ranks together.
+    own : callable
+        ``own(array)`` gives own rows of an array on disk.
+    """
+
+    def __init__(
+        self,
+        comm: Comm,
+        write: Callable[[Path, np.ndarray], None],
+        own: Callable[[np.ndarray], np.ndarray],
+    ) -> None:
+        self._comm, self._write, self._own = comm, write, own
+        self._folder: Path | None = None
+        self._every, self._saved, self._number = 0.0, 0.0, 0
+        self._facts: Mapping[str, Any] = {}
+        self._found: State | None = None
+
+    def open(
+        self,
+        folder: Path,
+        every: float,
+        facts: Mapping[str, Any],
+        force: bool,
+        tell: Callable[[str], None],
+    ) -> list[str]:
+        """Look for the checkpoint to go on from; returns warnings for the user.
+
+        Parameters
+        ----------
+        every : float
+            Seconds between two checkpoints.
+        facts : mapping
+            See :func:`facts_of`.
+        force : bool
+            Go on with another partition, or another way to compute, which rounds otherwise.
+        tell : callable
+            Called with a line for the user.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if what is there is damaged, or of another computation.
+        """
+        comm, lines = self._comm, []
+        self._folder, self._every, self._facts = folder, every, facts
+        self._saved = time.monotonic()
+        paths = from_root(comm, lambda: _stored(folder))
+        self._number = _number(paths[0]) if paths else 0
+        for path in paths:
+            try:
+                self._found, others = self._read(path, force)
+            except DamagedError as error:
+                if path == paths[-1]:
+                    error.hint = _HINT
+                    raise
+                lines.append(f"{error.message}; going on from the one before it")
+                continue
+            tell(f"going on from {path}: {self._found.stage} {self._found.step}")
+            return [*lines, *others]
+        return lines
+
+    def resume(self, stage: str) -> State | None:
+        """What there is to go on from in a part of the method."""
+        return self._found if self._found is not None and self._found.stage == stage else None
+
+    def rows(self, state: State, name: str) -> np.ndarray:
+        """Own rows of an array of a checkpoint."""
+        with agreed(self._comm):
+            array = map_npy(state.path / f"{name}.npy")
+        return self._own(array)
+
+    def save(
+        self,
+        stage: str,
+        step: int,
+        rows: Mapping[str, np.ndarray],
+        small: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Write a checkpoint, if one is due; all ranks call it after the same steps.
+
+        Parameters
+        ----------
+        rows : mapping of str to (own, …) array
+            With all that the method goes on from.
+        small : mapping of str to array
+            The same on all ranks.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if it cannot be written; earlier checkpoints are unchanged.
+        """
+        if self._folder is None or not self._due():
+            return
+        comm, name = self._comm, f"step-{self._number + 1:06d}"
+        temporary, path = self._folder / f".{name}.tmp", self._folder / name
+        try:
+            from_root(comm, lambda: files.make_folder(temporary))
+            pieces: list[Sequence[Any]] = []
+            for array, own in rows.items():
+                self._write(temporary / f"{array}.npy", own)
+                with agreed(comm):
+                    piece = _piece(temporary / f"{array}.npy", comm.rank, comm.size)
+                pieces += comm.allgather(piece)
+            facts = {**self._facts, "stage": stage, "step": step}
+            from_root(comm, lambda: _finish(temporary, path, facts, small or {}, pieces))
+        except UserError:
+            if comm.rank == 0:
+                shutil.rmtree(temporary, ignore_errors=True)
+            raise
+        self._number += 1
+        self._saved = time.monotonic()
+
+    def _read(self, path: Path, force: bool) -> tuple[State, list[str]]:
+        """A checkpoint that is intact and fits, and warnings."""
+        comm = self._comm
+        found = from_root(comm, lambda: _read_facts(path))
+        with agreed(comm):
+            files.check(path, found["files"][comm.rank :: comm.size])
+        warnings = from_root(comm, lambda: _check_fits(path, found, self._facts, force))
+        small = from_root(comm, lambda: read_npz(path / files.STATE))
+        return State(path, found["stage"], found["step"], small), warnings
+
+    def _due(self) -> bool:
+        return self._comm.bcast(time.monotonic() - self._saved >= self._every)
+
+
+def facts_of(
+    method: str,
+    options: Any,
+    given: Mapping[str, Path],
+    source: Source,
+    config: Config,
+    size: int,
+) -> dict[str, Any]:
+    """Of what a checkpoint is: graph, method and options, matrix; and how it is computed.
+
+    Parameters
+    ----------
+    options : frozen dataclass
+    given : mapping of str to path
+        Options that name files: what is in them counts, not where they are.
+    config : Config
+        With the options of the scheme as they are resolved.
+    """
+    kept = {key: v for key, v in asdict(options).items() if key not in _FREE_OPTIONS}
+    kept |= {key: _checksum(path) for key, path in given.items() if key in kept}
+    keys = {key: value for key, value in flat(asdict(config)) if not key.startswith(_FREE_KEYS)}
+    manifest, partition = source.stored.manifest, source.partition
+    exact = {key: value for key, value in keys.items() if key.startswith(_EXACT_KEYS)}
+    exact["graph.direction"] = source.direction
+    return plain({
+        "format": FORMAT,
+        "version": VERSION,
+        "graph": manifest.name,
+        "graph_id": manifest.id,
+        "method": method,
+        "options": kept,
+        "keys": exact,
+        "rounding": {
+            "partition": None if partition is None else partition.id,
+            "ranks": size,
+            **{key: value for key, value in keys.items() if key not in exact},
+        },
+    })  # fmt: skip
+
+
+def _check_fits(
+    path: Path, found: Mapping[str, Any], facts: Mapping[str, Any], force: bool
+) -> list[str]:
+    """Compare a checkpoint with the run that would go on from it; what differs in rounding."""
+    if found["graph_id"] != facts["graph_id"]:
+        raise UserError(f"the checkpoint {path} is of another graph than {facts['graph']}", _HINT)
+    if found["method"] != facts["method"]:
+        raise UserError(f"the checkpoint {path} is of {found['method']}", _HINT)
+    for name, before, now in _differences(found, facts, ("options", "keys")):
+        raise UserError(
+            f"the checkpoint {path} was made with {name} {before}, this run has {now}",
+            f"set it back, or {_HINT}",
+        )
+    lines = []
+    for name, before, now in _differences(found, facts, ("rounding",)):
+        what = f"the checkpoint {path} was made with {name} {before}, this run has {now}"
+        if not force:
+            raise UserError(what, f"set it back, --force to go on with other rounding, or {_HINT}")
+        lines.append(f"{what}: the result differs in rounding")
+    return lines
+
+
+def _differences(
+    found: Mapping[str, Any], facts: Mapping[str, Any], tables: Sequence[str]
+) -> list[tuple[str, Any, Any]]:
+    return [
+        (name, found[table].get(name), facts[table].get(name))
+        for table in tables
+        for name in sorted({*found[table], *facts[table]})
+        if found[table].get(name) != facts[table].get(name)
+    ]
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    facts = files.read_facts(path)
+    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
+        raise UserError(
+            f"{path} is no checkpoint of a propagation of version {VERSION}",
+            "name another folder: checkpoint=DIR",
+        )
+    return facts
+
+
+def _piece(path: Path, rank: int, size: int) -> Sequence[Any]:
+    """A rank's share of the bytes of a file: name, first byte, bytes, CRC-32."""
+    try:
+        whole = path.stat().st_size
+        start, stop = whole * rank // size, whole * (rank + 1) // size
+        found, left = 0, stop - start
+        with open_regular(path) as file:
+            file.seek(start)
+            while left > 0 and (data := file.read(min(left, _BLOCK))):
+                found, left = zlib.crc32(data, found), left - len(data)
+    except OSError as error:
+        raise files.unwritable(path.parent, error) from error
+    return path.name, start, stop - start, found
+
+
+def _finish(
+    temporary: Path,
+    path: Path,
+    facts: Mapping[str, Any],
+    small: Mapping[str, Any],
+    pieces: Sequence[Sequence[Any]],
+) -> None:
+    """Write what is small, the manifest last; give the folder its name, and remove old ones."""
+    try:
+        with files.synced(temporary / files.STATE) as file:
+            np.savez(file, **small)
+        every = [files.whole_file(temporary / files.STATE), *map(list, pieces)]
+        files.write_facts(temporary, {**facts, "files": every})
+        sync_folder(temporary)
+        temporary.replace(path)
+        sync_folder(path.parent)
+        old = _stored(path.parent)[files.KEPT :]
+    except OSError as error:
+        raise files.unwritable(path, error) from error
+    for folder in old:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _stored(folder: Path) -> list[Path]:
+    """The checkpoints in a folder, newest first."""
+    try:
+        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
+    except OSError as error:
+        raise files.unreadable(folder, error) from error
+    return sorted(found, key=_number, reverse=True)
+
+
+def _number(path: Path) -> int:
+    found = _NAME.fullmatch(path.name)
+    return int(found[1]) if found else 0
+
+
+def _checksum(path: Path) -> int:
+    with open_regular(path) as file:
+        found = 0
+        while data := file.read(_BLOCK):
+            found = zlib.crc32(data, found)
+    return found

@@ -1,0 +1,165 @@
+"""The memory of a rank that propagates, forecast from what its method says that it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from gcnmpi.core.config import Config
+from gcnmpi.layout.place import Place
+from gcnmpi.layout.runtime import Demand, Source
+from gcnmpi.mpi.comm import Comm
+from gcnmpi.planner.evaluation import RESULT_BUFFERS
+from gcnmpi.planner.machine import Machine
+from gcnmpi.planner.memory import PATTERN_INDEX, arriving_rows, pattern_memory, tiles_memory
+from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.propagation.interface import Held, Holds, Method
+from gcnmpi.propagation.settings import Asked
+from gcnmpi.run.room import Needs, Room, check_room
+from gcnmpi.schemes import SCHEMES
+from gcnmpi.schemes.forecast import Forecast, Sparse, make_facts
+from partition.graph.graph import index_dtype
+
+DOUBLE = 8
+OWNER = 4  # bytes of the number of a rank
+ORDERED = 3  # patterns that are there at once while rows are brought in order
+# Bytes of an arc, beside its ends, while columns are summed.
+SUMMED = 16
+# Bytes of an own vertex: its number, its place among those that are exchanged, its degree.
+VERTEX_BYTES = 32
+
+
+def check_memory(
+    comm: Comm,
+    source: Source,
+    asked: Asked,
+    config: Config,
+    written: bool,
+    force: bool,
+    tell: Callable[[str], None],
+) -> int:
+    """Say what a propagation needs, and refuse it where a node has less: see ``check_room``.
+
+    Parameters
+    ----------
+    config : Config
+        With the options of the scheme as they are resolved.
+    written : bool
+        Whether the result goes to a file; else rank 0 gets it.
+    """
+
+    def setting_of(room: Room) -> tuple[Setting, Needs]:
+        machine = Machine(process_bytes=room.process)
+        setting = Setting(
+            source.stored, config, machine, room.ranks_per_node, features=1, classes=1,
+            locality=False,
+        )  # fmt: skip
+
+        def needs(candidate: Candidate, size: int) -> int:
+            on_it = replace(config, scheme=candidate.scheme)
+            other = replace(source, partition=candidate.partition)
+            shared = min(size, room.ranks_per_node)
+            return room.process + memory(asked, other, on_it, size, shared, written)
+
+        return setting, needs
+
+    return check_room(comm, asked.name, source, config, setting_of, force, tell)
+
+
+def memory(
+    asked: Asked, source: Source, config: Config, size: int, shared: int, written: bool
+) -> int:
+    """Peak bytes of the rank that needs most, beside the process itself.
+
+    It is its share of the part vector of the node, and the largest of these: its arcs while they
+    are loaded; M and what the method holds; M, the result, and what writes or gathers it.
+
+    Parameters
+    ----------
+    source : Source
+        With the partition into as many parts as the scheme wants.
+    size, shared : int
+        Ranks in all, and those that share a part vector.
+    """
+    demand = demand_of(asked.method)
+    facts = make_facts(source, config, demand)
+    forecast = SCHEMES.get(config.scheme.name).forecast(config.scheme, size, facts)
+    holds: Holds = asked.method.holds(source.stored, asked.options)
+    n, itemsize = facts.n, np.dtype(config.dtype).itemsize
+    # Each rank reads as many arcs to sum columns: of each its ends, who sums it, and where.
+    arcs = source.stored.manifest.nnz * (2 * np.dtype(index_dtype(n)).itemsize + SUMMED) // size
+
+    def peak(rank: int) -> int:
+        rows = forecast.shape(rank, Place(0), 1)[0]
+        held = [_held(forecast, rank, at, config, demand) + at.arcs * arcs for at in holds.moments]
+        last = Held(product=holds.moments[-1].product)
+        after = _held(forecast, rank, last, config, demand)
+        row_bytes = holds.columns * (holds.itemsize or itemsize)
+        limit = int(config.loading.max_buffer_mb * 2**20)
+        if written:
+            leaves = rows * row_bytes + RESULT_BUFFERS * min(limit, rows * row_bytes)
+        else:  # rank 0 receives all rows with their numbers, and brings them in order
+            leaves = 2 * rows * row_bytes + (n * (2 * row_bytes + DOUBLE) if rank == 0 else 0)
+        if asked.checkpoints is not None:  # is written in pieces, of what is there
+            columns = max(DOUBLE * at.doubles for at in holds.moments)
+            held.append(max(held) + RESULT_BUFFERS * min(limit, rows * columns))
+        matrix = _matrix(forecast, rank, config, demand) + VERTEX_BYTES * rows
+        loading = _loading(forecast, rank, source, config, demand)
+        return max(loading, matrix + max(*held, after + leaves))
+
+    ranks = set(forecast.ranks()) | ({0} if not written else set())
+    return 4 * n // shared + max(map(peak, ranks))
+
+
+def demand_of(method: Method) -> Demand:
+    """What a method asks of a scheme."""
+    return Demand(products=not method.rows, rows=method.rows, transposed=False)
+
+
+def _loading(forecast: Forecast, rank: int, source: Source, config: Config, demand: Demand) -> int:
+    """The most that the rank's arcs take until they are M: on their way, in order, or as M.
+
+    Of ``gcnmpi.schemes.p2p.lay_out``, with the steps of :mod:`gcnmpi.layout.row_order`. Bytes of
+    an arc are those of its two ends, local numbers among them, and of its weight.
+    """
+    manifest, limit = source.stored.manifest, int(config.loading.max_buffer_mb * 2**20)
+    index, weight = np.dtype(index_dtype(manifest.n)).itemsize, DOUBLE * manifest.weighted
+    arcs, rows = forecast.loaded(rank), forecast.shape(rank, Place(0), 1)[0]
+    ends = arcs * (2 * index + weight)
+    # As they are read, their owners, and what comes; what is packed, and its order.
+    moving = 2 * ends + OWNER * arcs + min(limit, arcs * (DOUBLE + max(index, weight)))
+    # The pattern of own rows and columns with its transpose, and twice with its rows moved.
+    inner = max(t.inner for t in forecast.work(rank, "aggregate", 1, 1) if isinstance(t, Sparse))
+    inside = arcs * rows // max(1, rows, inner)  # as if entries were spread evenly over columns
+    patterns = ORDERED * (1 if manifest.symmetric_pattern else 2) * (index + 1)
+    ordering = ends + inside * (2 * index + patterns) * (config.loading.order != "none")
+    # The pattern with the way to it from the arcs, and values in both orders.
+    building = ends + arcs * 2 * (index + DOUBLE)
+    # M beside its pattern by rows and by columns, and what sorts it.
+    turning = arcs * (index + DOUBLE + 3 * PATTERN_INDEX + 2 * DOUBLE) * demand.rows
+    return max(moving, ordering, building, turning) + VERTEX_BYTES * inner
+
+
+def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> int:
+    if demand.products:
+        return tiles_memory(forecast, rank, config)
+    tiles = [part for part in forecast.work(rank, "expand", 1, 1) if isinstance(part, Sparse)]
+    rows = forecast.shape(rank, Place(0), 1)[0]
+    return pattern_memory(rows, max(t.inner for t in tiles), sum(t.entries for t in tiles))
+
+
+def _held(forecast: Forecast, rank: int, held: Held, config: Config, demand: Demand) -> int:
+    """Bytes of a moment: columns of own rows, the operand of a product, what is read."""
+    rows, itemsize = forecast.shape(rank, Place(0), 1)[0], np.dtype(config.dtype).itemsize
+    taken = rows * (DOUBLE * held.doubles + itemsize * held.numbers)
+    if held.product:
+        kind = "aggregate" if demand.products else "expand"
+        taken += rows * held.product * itemsize + forecast.buffers(rank, kind, 1, held.product)
+        taken += forecast.reduction_scratch(rank, kind, 1, held.product)
+    if held.file is not None:
+        width, each = held.file
+        normalised = config.graph.feature_norm == "row"
+        taken += arriving_rows(rows, width, width, each, config, normalised)
+    return taken
