@@ -13,6 +13,7 @@ from partition.errors import UserError
 from partition.graph.metrics import Metrics
 from partition.refinement.objective import sweeps_for
 
+MIXED_SLOWER = 3.0  # than the refinement for rows, which moves vertices in fewer rounds
 ENTRY, NUMBER = 2e-9, 2e-10  # seconds of a core of an ordinary server
 
 
@@ -91,6 +92,12 @@ def refine_seconds(pins: float, k: int, cut: float = 1.0) -> float:
     """
     sweeps = max(3, sweeps_for(int(pins)))  # the fit is to three at least
     return 0.29e-6 * sweeps * pins * math.log2(k) * min(1.0, 0.05 + 3 * cut)
+
+
+def mixed_seconds(pins: float, k: int, cut: float = 1.0) -> float:
+    """The same for the mixed exchange: slower, but it only looks at so many entries."""
+    most = (75 + 12e-6 * pins) * math.log2(k) / 4
+    return min(MIXED_SLOWER * refine_seconds(pins, k, cut), most)
 
 
 def locality(cut: float) -> float:

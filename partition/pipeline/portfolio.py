@@ -39,6 +39,7 @@ from partition.pipeline.estimates import (
     affordable,
     check_network,
     locality,
+    mixed_seconds,
     refine_seconds,
 )
 from partition.pipeline.measuring import measure_both, measure_nodes
@@ -49,7 +50,6 @@ from partition.refinement.objective import EXCHANGES, Objective
 TIME_LIMIT = 120.0
 AIMS = (AUTO, *EXCHANGES)  # the exchanges that a partition may be for
 MARGIN = 0.9  # of the time limit is planned with
-MIXED_SLOWER = 3.0  # times the refinement for rows, which moves vertices in fewer rounds
 GAINS = 0.95  # of the rows of the first candidate: mixed, it takes less, or no tool tries to
 TOOLS_SHARE = 0.3  # of that; the rest is for refinement
 MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
@@ -240,8 +240,8 @@ class _Run:
         queue = sorted(made, key=lambda t: (self._promise(t), t.candidate.exchange == "rows"))
         while queue:
             trial = queue.pop(0)
-            cost = refine_seconds(pins, k, cut)
-            cost *= MIXED_SLOWER if self.aim(trial.candidate).exchange == "mixed" else 1.0
+            mixed = self.aim(trial.candidate).exchange == "mixed"
+            cost = (mixed_seconds if mixed else refine_seconds)(pins, k, cut)
             effort = min(1.0, budget / cost)
             if effort < LEAST_EFFORT:
                 trial.row["note"] = trial.row["note"] or ("" if trial.effort else "not refined")

@@ -97,6 +97,7 @@ class Energy(NamedTuple):
 
     f(s) = strength · norm / q · (s / norm)^q with q = 2^doublings, whose slope where s is the
     norm is ``strength``; g likewise. ``pressure`` is what a unit of weight beyond the limit costs.
+    In a mixed exchange, Σ ½·evenness·(load_p / limit)² is added for each weight.
     """
 
     total: float
@@ -107,6 +108,7 @@ class Energy(NamedTuple):
     doublings: int
     pressure: float
     messages: float
+    evenness: float = 0.0
 
 
 @compiled

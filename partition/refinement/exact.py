@@ -130,6 +130,13 @@ def rise(volume, rows, strength, norm, doublings):
 
 
 @compiled
+def crowding(state, v, load, m, energy):
+    """What a weight of a vertex costs in a part with such a load of it."""
+    limit = max(1, state.limits[m])
+    return energy.evenness * state.weights[v, m] / limit * load / limit
+
+
+@compiled
 def choose(state, v, desk, lost, energy, relieving, random):
     """The best other part that has room, −1 if there is none, and what the move would cost.
 
@@ -149,11 +156,14 @@ def choose(state, v, desk, lost, energy, relieving, random):
     for m in range(len(state.limits)):
         over = state.loads[a, m] - state.limits[m]
         base -= energy.pressure * max(0, min(over, state.weights[v, m]))
+        base -= crowding(state, v, state.loads[a, m] - state.weights[v, m], m, energy)
     best, least, ties = np.int64(-1), np.inf, 0
     for b in range(len(state.sizes)):
         if b == a:
             continue
         delta = base + desk.near[b] + energy.total * desk.sends[b]
+        for m in range(len(state.limits)):
+            delta += crowding(state, v, state.loads[b, m], m, energy)
         if delta > least:  # the rest only adds
             continue
         delta += rise(

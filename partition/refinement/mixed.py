@@ -1,18 +1,19 @@
 """Refinement for the mixed exchange: annealing at what moves really cost.
 
 First clusters of vertices move, in the hypergraph that fixes which entries partial sums serve: the
-medium-grain one of the minimum covers at the start, whose connectivity−1 is the mixed volume there
-and an upper bound of it after every move. Then single vertices move, by
-:mod:`partition.refinement.exact`, which keeps the covers' sizes. The temperature rises until the
-partition is a little worse than it was, and falls to 0, as in
-:mod:`partition.refinement.search`.
+medium-grain one of minimum covers, whose connectivity−1 is the mixed volume at the parts that these
+were made for, and an upper bound of it after every move. They only go downhill, a few times, each
+time with the covers of the parts reached: where a graph has locality, a partition that was heated
+is not found again. Then single vertices move, by :mod:`partition.refinement.exact`, which keeps the
+covers' sizes. The temperature rises until the partition is a little worse than it was, and falls to
+0, as in :mod:`partition.refinement.search`. Meanwhile parts that are fuller than others cost more:
+if one were left half empty, all others would be full, and no vertex could move between them.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -25,26 +26,31 @@ from partition.refinement.objective import OBJECTIVES, Objective
 from partition.refinement.search import (
     COLDEST,
     HOTTEST,
-    PRESSURE,
     energy_at,
     norm,
     refine,
     value,
 )
 
-CLUSTERS = 0.15  # effort of each round of the first step: not enough to heat, so parts hold
-ROUNDS = 2  # of them
+CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
+ROUNDS = 12  # of them, at most
 LEFT = 0.6  # of a time limit, for annealing
 LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
 FEWEST, MOST = 4, 200  # and sweeps
 FLAT = 3  # of them that only make moves that gain, at most
 TOLERANCE = 0.04  # how much worse heating may make the partition, per unit of weight
+HOPELESS = 0.5  # of the cooling, after which a partition that is still worse will remain so
 SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes
 CELLS = 1 << 28  # vertices times parts beyond which there is no memory to match them
 LAST = 3  # further sweeps, each after the balance is restored
 GAIN = 1e-6  # what their moves gain at least: others would change the balance for nothing
 REPAIRS = 8  # rounds that restore the balance, at most
-RELIEF = (0.1, 0.5, 2.0, 100.0)  # what a unit of weight beyond the limit costs in them
+# What a unit of weight beyond the limit costs, in rows that are sent for a unit of work:
+RELIEF = (1.0, 5.0, 20.0)  # one after the other while the balance is restored, then
+PRESSED = 100.0  # whole rows
+PRESSURE = 10.0  # in all other sweeps
+EVENNESS = 5.0  # Energy.evenness over the mean volume that a part sends, while annealing
+WORTH = 5.0  # per cent of the objective that one per cent of weight beyond the limit counts as
 
 
 def refine_mixed(
@@ -86,23 +92,30 @@ def refine_mixed(
         return start
     objective = objective or OBJECTIVES["mixed"]
     base = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
-    common: dict[str, Any] = {"imbalance": imbalance, "objective": objective, "seed": seed}
 
-    def clusters(parts: np.ndarray, weights: np.ndarray | None, share: float) -> np.ndarray:
+    def clusters(
+        parts: np.ndarray, weights: np.ndarray | None, seed: int, effort: float, share: float
+    ) -> np.ndarray:
         model = medium_grain_model(graph, direction, parts)
         if weights is None:
             weights = base + np.outer(model.weights, counted)
         return refine(
-            replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:], **common,
-            effort=effort * share, time_limit=None if time_limit is None else time_limit * share,
+            replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:],
+            imbalance=imbalance, objective=objective, seed=seed, effort=effort,
+            time_limit=None if time_limit is None else time_limit * share,
         )  # fmt: skip
 
     if graph.n * k > CELLS:
-        return clusters(start, None, 1.0)
+        return clusters(start, None, seed, effort, 1.0)
     matching = new_matching(*columns(graph, direction), start, k, base, counted, imbalance)
     search = _Search(matching, objective, imbalance, seed)
-    for _ in range(ROUNDS):
-        search.place(clusters(matching.parts, matching.weights, CLUSTERS))
+    for i in range(max(1, round(ROUNDS * min(1.0, effort)))):
+        kept, before = matching.parts.copy(), search.worth()
+        search.place(clusters(kept, matching.weights, seed + i, CLUSTERS, (1 - LEFT) / ROUNDS))
+        search.improve()
+        if search.worth() >= before:
+            search.place(kept)
+            break
     search.relieve()
     if search.excess() > search.rank[0]:  # several weights may leave no way back to the balance
         search.place(search.best)
@@ -150,6 +163,8 @@ class _Search:
             cooled = (spent() - hot) / (0.9 - hot)
             self._sweep(temperature * (COLDEST / temperature) ** cooled)
             sweeps += 1
+            if cooled > HOPELESS and self._smooth() > ceiling:
+                break
         if value(self.objective, state) > before:
             # Of web graphs, single vertices cannot find the way back.
             self.place(kept)
@@ -170,7 +185,8 @@ class _Search:
             if not self._rank()[0]:
                 return
             settle(self.state, float(asked))
-            for pressure in RELIEF:  # cheap moves first
+            # Cheap moves first.
+            for pressure in (*(self._rows_for_work() * rate for rate in RELIEF), PRESSED):
                 heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
                 if len(vertices):
@@ -186,7 +202,8 @@ class _Search:
 
     def _sweep(self, temperature: float) -> None:
         vertices = boundary(self.state)
-        energy = energy_at(self.state, self.objective, PRESSURE[temperature <= 0])
+        evenness = EVENNESS if temperature > 0 else 0.0
+        energy = energy_at(self.state, self.objective, PRESSURE * self._rows_for_work(), evenness)
         every = SETTLED * len(self.state.rows)
         unit = self.objective.sum()
         numbers = (self.random, self.imbalance, every)
@@ -198,6 +215,14 @@ class _Search:
         rank = self._rank()
         if rank < self.rank:
             self.best, self.rank = self.state.parts.copy(), rank
+
+    def _rows_for_work(self) -> float:
+        """Rows that are sent for a unit of weight, on average."""
+        return float(self.state.send.sum() / max(1, self.state.loads.sum()))
+
+    def worth(self) -> float:
+        """The objective, and about what it takes to restore the balance: less is better."""
+        return value(self.objective, self.state) + WORTH * self.objective.sum() * self.excess()
 
     def excess(self) -> float:
         """How far the heaviest part is over its limit."""

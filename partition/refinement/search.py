@@ -105,7 +105,9 @@ def refine(
     return search.run(level, start)
 
 
-def energy_at(state: State | Matching, objective: Objective, pressure: float) -> Energy:
+def energy_at(
+    state: State | Matching, objective: Objective, pressure: float, evenness: float = 0.0
+) -> Energy:
     """The objective's slopes at a partition, times the volume: what one more row costs in rows."""
     total = max(1.0, float(state.send.sum()))
     send, recv = max(1.0, norm(state.send)), max(1.0, norm(state.recv))
@@ -119,6 +121,7 @@ def energy_at(state: State | Matching, objective: Objective, pressure: float) ->
         doublings=DOUBLINGS,
         pressure=float(pressure * objective.sum()),
         messages=objective.messages * total / max(1, state.messages[0]),
+        evenness=evenness * objective.sum() * total / k,
     )
 
 

@@ -16,7 +16,13 @@ from partition.graph.store import list_partitions, open_graph, read_partition, w
 from partition.importing.synthetic import rmat, sbm
 from partition.pipeline import portfolio, solving
 from partition.pipeline.adding import add_partition
-from partition.pipeline.estimates import CANDIDATES, Network, affordable, refine_seconds
+from partition.pipeline.estimates import (
+    CANDIDATES,
+    Network,
+    affordable,
+    mixed_seconds,
+    refine_seconds,
+)
 from partition.pipeline.portfolio import AIMS, AS_FAST, add_best
 from partition.pipeline.refining import refine_partition
 from partition.refinement.objective import Objective
@@ -57,6 +63,8 @@ def test_what_is_tried_depends_on_sizes_alone():
     assert seconds == sorted(seconds)
     assert sum(seconds) <= 30
     assert refine_seconds(1e6, 16, cut=0.01) < refine_seconds(1e6, 16)
+    assert mixed_seconds(1e4, 16) > refine_seconds(1e4, 16)
+    assert mixed_seconds(2e6, 16) < 2 * mixed_seconds(1e6, 16), "it only looks at so many entries"
 
 
 def test_predicted_time_by_hand():

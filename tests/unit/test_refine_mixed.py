@@ -142,6 +142,28 @@ def test_a_move_costs_what_the_marks_say(case, seed):
         assert change.sum() == delta
 
 
+@settings(max_examples=50, deadline=None)
+@given(partitioned(), st.integers(0, 2**32))
+def test_evenness_prefers_the_parts_that_are_least_full(case, seed):
+    graph, parts, k = case
+    state = matched(graph, parts, k)
+    energy = core.Energy(0.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0, evenness=2.0)
+    for p in range(k):
+        core.set_prices(state, p, energy)
+    v, random = seed % graph.n, np.array([seed + 1], np.uint64)
+    desk = exact.new_desk(k, state.sums.shape[1])
+    state.limits[:] = 100
+    lost = exact.survey(state, v, desk, 1)
+    b, delta = exact.choose(state, v, desk, lost, energy, False, random)
+    if b < 0:
+        return
+    assert state.loads[b, 0] == min(np.delete(state.loads[:, 0], state.parts[v]))
+    before = state.loads.copy()
+    matching.move(state, v, b, energy)
+    # The sum of ½·evenness·(load / limit)² changes by so much.
+    assert ((state.loads / 100) ** 2 - (before / 100) ** 2).sum() == pytest.approx(delta)
+
+
 @settings(max_examples=20, deadline=None)
 @given(partitioned(), st.integers(0, 2**32))
 def test_clusters_send_what_their_vertices_send(case, seed):
