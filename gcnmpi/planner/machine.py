@@ -96,7 +96,7 @@ class Machine:
     batch_hop: float = 4e-4
     batch_step: float = 6e-5
     drawn_entry: float = 1e-7
-    read_entry: float = 2e-8
+    read_entry: float = 1e-8
     hashed_entry: float = 3e-7
     hashed_call: float = 3e-3
     free_cores: float = 0.0
