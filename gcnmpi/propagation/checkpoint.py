@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import shutil
 import time
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,12 +25,12 @@ import numpy as np
 
 from gcnmpi.core.config import Config
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed, from_root
+from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint import flat, plain
 from gcnmpi.run.checkpoint_files import DamagedError
 from partition.errors import UserError
-from partition.records import map_npy, open_regular, read_npz, sync_folder
+from partition.records import map_npy, read_npz, sync_folder
 
 FORMAT, VERSION = "gcnmpi-propagation", 1
 # Options that say for how long, and keys that say how fast: they change no bit.
@@ -47,7 +46,6 @@ _FREE_KEYS = (
 # Keys that change what is computed; all others, and the partition, change its rounding.
 _EXACT_KEYS = ("graph.", "dtype")
 _NAME = re.compile(r"step-(\d{6,})")
-_BLOCK = 1 << 22
 _HINT = "remove it, or name another folder: checkpoint=DIR"
 
 
@@ -224,7 +222,11 @@ def facts_of(
         With the options of the scheme as they are resolved.
     """
     kept = {key: v for key, v in asdict(options).items() if key not in _FREE_OPTIONS}
-    kept |= {key: _checksum(path) for key, path in given.items() if key in kept}
+    kept |= {
+        key: files.checksum_of(path, 0, path.stat().st_size)[0]
+        for key, path in given.items()
+        if key in kept
+    }
     keys = {key: value for key, value in flat(asdict(config)) if not key.startswith(_FREE_KEYS)}
     manifest, partition = source.stored.manifest, source.partition
     exact = {key: value for key, value in keys.items() if key.startswith(_EXACT_KEYS)}
@@ -292,15 +294,11 @@ def _piece(path: Path, rank: int, size: int) -> Sequence[Any]:
     """A rank's share of the bytes of a file: name, first byte, bytes, CRC-32."""
     try:
         whole = path.stat().st_size
-        start, stop = whole * rank // size, whole * (rank + 1) // size
-        found, left = 0, stop - start
-        with open_regular(path) as file:
-            file.seek(start)
-            while left > 0 and (data := file.read(min(left, _BLOCK))):
-                found, left = zlib.crc32(data, found), left - len(data)
+        mine = slice_of(whole, rank, size)
+        found, _ = files.checksum_of(path, mine.start, mine.stop - mine.start)
     except OSError as error:
         raise files.unwritable(path.parent, error) from error
-    return path.name, start, stop - start, found
+    return path.name, mine.start, mine.stop - mine.start, found
 
 
 def _finish(
@@ -338,11 +336,3 @@ def _stored(folder: Path) -> list[Path]:
 def _number(path: Path) -> int:
     found = _NAME.fullmatch(path.name)
     return int(found[1]) if found else 0
-
-
-def _checksum(path: Path) -> int:
-    with open_regular(path) as file:
-        found = 0
-        while data := file.read(_BLOCK):
-            found = zlib.crc32(data, found)
-    return found

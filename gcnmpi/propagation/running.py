@@ -136,8 +136,9 @@ def propagate(
     def before(source: Source, config: Config) -> None:
         nonlocal memory
         memory = check_memory(comm, source, asked, config, out is not None, force, tell)
-        what = asked.name, asked.options, asked.files
-        facts.update(from_root(comm, lambda: facts_of(*what, source, config, comm.size)))
+        if asked.checkpoints is not None:
+            what = asked.name, asked.options, asked.files
+            facts.update(from_root(comm, lambda: facts_of(*what, source, config, comm.size)))
 
     space, warnings = open_space(comm, graph, partition, asked, tell, before)
     if asked.checkpoints is not None:

@@ -305,11 +305,7 @@ def check(path: Path, pieces: Iterable[Sequence[Any]]) -> None:
             name, start, size, checksum = piece
             if Path(name).name != name:
                 raise ValueError(f"{name!r} is not a file of this folder")
-            with open_regular(path / name) as file:
-                file.seek(start)
-                found, left = 0, size
-                while left > 0 and (data := file.read(min(left, _BLOCK))):
-                    found, left = zlib.crc32(data, found), left - len(data)
+            found, left = checksum_of(path / name, start, size)
         except (FileNotFoundError, ValueError, TypeError, OverflowError) as error:
             raise DamagedError(f"the checkpoint {path} is damaged: {error}") from error
         except OSError as error:
@@ -318,6 +314,16 @@ def check(path: Path, pieces: Iterable[Sequence[Any]]) -> None:
             raise DamagedError(f"the checkpoint {path} is damaged: {name} is truncated")
         if found != checksum:
             raise DamagedError(f"the checkpoint {path} is damaged: {name} was changed")
+
+
+def checksum_of(path: Path, start: int, size: int) -> tuple[int, int]:
+    """The CRC-32 of some bytes of a file, and how many of them there are not."""
+    found, left = 0, size
+    with open_regular(path) as file:
+        file.seek(start)
+        while left > 0 and (data := file.read(min(left, _BLOCK))):
+            found, left = zlib.crc32(data, found), left - len(data)
+    return found, left
 
 
 _BLOCK = 1 << 22

@@ -26,6 +26,7 @@ from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made, Targets
 from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.step import BaseStep
+from gcnmpi.schemes.forecast import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
 from partition.graph.store import read_partition
@@ -93,6 +94,10 @@ class BatchStep(BaseStep):
             )
             hops = hops_of(self._program)
             check_batches(config, self.sampler.fanouts, hops)
+        steps = (*self._program.forward, *self._program.backward)
+        # The products that send rows: how wide these are, no batch changes.
+        every = products(self._program, steps, lambda place: 0)
+        self._exchanged = [product for product in every if product[0] in EXCHANGES]
         # What the sampler decides on: seeds by their number among all seeds, or all vertices.
         self._candidates = index if self.sampler.layered else self._laid.plan.own
         max_bytes = config.loading.max_buffer_mb * 2**20
@@ -227,12 +232,7 @@ class BatchStep(BaseStep):
         flat = model.gradients.flat
         loss = self._sum(loss, flat[model.gradients.shared])
         self._update(flat, lr)
-        steps = products(
-            program,
-            (*program.forward, *program.backward),
-            lambda place: drawn.counts[drawn.number(place.layer)],
-        )
-        for product in (*steps, *found.products()):
+        for product in self._exchanged:
             self._predicted += scheme.volume(*product)
         return float(loss)
 
