@@ -10,8 +10,11 @@
 
 namespace gcnmpi::TARGET {
 
-// Rows of a tile of two vectors and of one: more would need more addresses than registers.
+// Rows of a tile of several vectors and of one: more would need more addresses than registers.
 inline constexpr int TALL = 4, TALLER = 6;
+inline constexpr int ACROSS = BYTES == 64 ? 4 : 2;  // vectors of a tile: AVX-512 has 32 registers
+template <class T>
+inline constexpr Size WIDE = ACROSS * LANES<T>;  // columns of a panel, at most
 inline constexpr Size DEEP = 64;          // rows that are summed in registers, at most
 inline constexpr Size CACHED = 32 << 10;  // bytes of rows that are to stay in the L1 cache
 
@@ -49,12 +52,12 @@ inline void multiply(
     for (Size k = 0; k < depth; ++k, left += step, right += right_step, at += pace) {
         __builtin_prefetch(at, 0, 2);
         Vec<T> across[V];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < V; ++v) across[v] = load(right + v * LANES<T>);
 #pragma GCC unroll 6
         for (int r = 0; r < R; ++r) {
             const T down = left[r * row];
-#pragma GCC unroll 2
+#pragma GCC unroll 4
             for (int v = 0; v < V; ++v) sums[r][v] += down * across[v];
         }
     }
@@ -73,7 +76,7 @@ inline void tile(
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
         T* to = out + r * stride;
-#pragma GCC unroll 2
+#pragma GCC unroll 4
         for (int v = 0; v < V; ++v, to += LANES<T>) {
             const Size left_over = width - v * LANES<T>;
             if (left_over >= LANES<T>) {
@@ -108,21 +111,27 @@ void tiles(
     }
 }
 
-// A panel of at most two vectors of columns.
-template <class T>
+// A panel of at most V vectors of columns.
+template <class T, int V = ACROSS>
 void panel_of_columns(
     Factor<T> left, Factor<T> more, const T* right, Size right_step, T* out, Size stride,
     Size width, bool add, Size rows
 ) {
-    const auto run = width > LANES<T> ? tiles<T, TALL, 2> : tiles<T, TALLER, 1>;
-    run(left, more, right, right_step, out, stride, width, add, rows);
+    if constexpr (V > 1)
+        if (width <= (V - 1) * LANES<T>)
+            return panel_of_columns<T, V - 1>(
+                left, more, right, right_step, out, stride, width, add, rows
+            );
+    tiles<T, V == 1 ? TALLER : TALL, V>(
+        left, more, right, right_step, out, stride, width, add, rows
+    );
 }
 
 // Bytes of x a step, in products with matrices of `width` columns: a step reads a number of each of
 // a tile's rows, and each panel of columns reads them all.
 template <class T>
 Size pace_of(Rows<const T> x, Size width) {
-    const Size panels = (width + 2 * LANES<T> - 1) / (2 * LANES<T>);
+    const Size panels = (width + WIDE<T> - 1) / WIDE<T>;
     const Size read = (width > LANES<T> ? TALL : TALLER) * (Size)sizeof(T);
     const Size steps = x.width * panels;
     return steps ? read * x.stride / steps + 1 : 0;
@@ -133,15 +142,24 @@ inline Coming rows_from(Rows<const T> x, Size first, Size pace) {
     return {(const char*)(x.data + (first < x.rows ? first : 0) * x.stride), pace};
 }
 
-// The rows of w from `panel` on in panels of columns, with zeros beyond the last column.
+// Columns of the panel that begins at `start`: whole vectors.
 template <class T>
-void pack(Weights<T> w, Size columns, T* panel, Size depth) {
-    constexpr Size WIDE = 2 * LANES<T>;
-    for (Size start = 0; start < columns; start += WIDE, panel += WIDE * depth)
-        for (Size k = 0; k < w.rows; ++k)
-            for (Size j = 0; j < WIDE; ++j)
-                panel[k * WIDE + j] =
-                    start + j < columns ? w.data[k * w.row + (start + j) * w.step] : T(0);
+inline Size panel_width(Size columns, Size start) {
+    const Size whole = (columns - start + LANES<T> - 1) / LANES<T> * LANES<T>;
+    return whole < WIDE<T> ? whole : WIDE<T>;
+}
+
+// The rows of w in panels of columns, with zeros beyond the last column; a panel has `depth` rows,
+// of which those of w begin at `first`.
+template <class T>
+void pack(Weights<T> w, Size columns, T* packed, Size depth, Size first) {
+    for (Size start = 0; start < columns; start += WIDE<T>) {
+        const Size width = panel_width<T>(columns, start);
+        T* to = packed + start * depth + first * width;
+        for (Size k = 0; k < w.rows; ++k, to += width)
+            for (Size j = 0; j < width; ++j)
+                to[j] = start + j < columns ? w.data[k * w.row + (start + j) * w.step] : T(0);
+    }
 }
 
 // Pieces of rows, each times all panels of w; y·v, which is added in the registers, may be none.
@@ -150,11 +168,10 @@ void gemm(
     Rows<const T> x, Weights<T> w, Rows<const T> y, Weights<T> v, Rows<T> out, bool add,
     Epilogue<T> then, T* packed, int threads
 ) {
-    constexpr Size WIDE = 2 * LANES<T>;
     const Size depth = x.width + y.width;
     const Size pace = pace_of(x, out.width), other_pace = pace_of(y, out.width);
-    pack(w, out.width, packed, depth);
-    pack(v, out.width, packed + x.width * WIDE, depth);
+    pack(w, out.width, packed, depth, 0);
+    pack(v, out.width, packed, depth, x.width);
     for_ranges(x.rows, depth + out.width, threads, [&](Size first, Size last) {
         constexpr Size BLOCK = 96;  // rows that stay in the L2 cache: all panels pass over them
         for (Size row = first; row < last; row += BLOCK) {
@@ -163,10 +180,11 @@ void gemm(
             Coming others = rows_from(y, row + BLOCK, other_pace);
             const Factor<T> left = {x.data + row * x.stride, x.stride, 1, x.width, &coming};
             const Factor<T> more = {y.data + row * y.stride, y.stride, 1, y.width, &others};
-            for (Size start = 0; start < out.width; start += WIDE) {
-                const Size width = out.width - start < WIDE ? out.width - start : WIDE;
+            for (Size start = 0; start < out.width; start += WIDE<T>) {
+                const Size step = panel_width<T>(out.width, start);
+                const Size width = out.width - start < step ? out.width - start : step;
                 panel_of_columns<T>(
-                    left, more, packed + start * depth, WIDE, out.data + row * out.stride + start,
+                    left, more, packed + start * depth, step, out.data + row * out.stride + start,
                     out.stride, width, add, rows
                 );
             }
@@ -182,14 +200,13 @@ void gemm_over_rows(
     Rows<const T> x, Rows<const T> g, Rows<T> out, bool add, T* sums, T* partial,
     double* partial_sums, int threads
 ) {
-    constexpr Size WIDE = 2 * LANES<T>;
     const Size row_bytes = (x.width + g.width + 1) * (Size)sizeof(T);
     const Size fitting = CACHED / row_bytes / 8 * 8;
     const Size block = fitting < 8 ? 8 : fitting > DEEP ? DEEP : fitting;
     const Size entries = x.width * g.width, pace = pace_of(x, g.width);
     const Size groups = pieces_of(x.rows * (x.width + g.width), GROUPS);
     for_pieces(groups, threads, [&](Size group) {
-        alignas(64) T last_panel[DEEP * WIDE];
+        alignas(64) T last_panel[DEEP * WIDE<T>];
         T* mine = partial + group * entries;
         double* my_sums = sums ? partial_sums + group * g.width : nullptr;
         const Size first = x.rows * group / groups, last = x.rows * (group + 1) / groups;
@@ -199,17 +216,17 @@ void gemm_over_rows(
             const Size depth = last - row < block ? last - row : block;
             Coming coming = rows_from(x, row + block, pace);
             if (sums) add_rows_to(my_sums, g, row, row + depth);
-            for (Size start = 0; start < g.width; start += WIDE) {
+            for (Size start = 0; start < g.width; start += WIDE<T>) {
                 const T* right = g.data + row * g.stride + start;
-                Size right_step = g.stride, width = g.width - start;
-                if (width >= WIDE) {
-                    width = WIDE;
-                } else if (width != LANES<T>) {  // vectors would reach beyond the row
+                const Size whole = panel_width<T>(g.width, start);
+                Size right_step = g.stride, width = whole;
+                if (g.width - start < whole) {  // vectors would reach beyond the row
+                    width = g.width - start;
                     for (Size k = 0; k < depth; ++k)
-                        for (Size j = 0; j < WIDE; ++j)
-                            last_panel[k * WIDE + j] = j < width ? right[k * g.stride + j] : T(0);
+                        for (Size j = 0; j < whole; ++j)
+                            last_panel[k * whole + j] = j < width ? right[k * g.stride + j] : T(0);
                     right = last_panel;
-                    right_step = WIDE;
+                    right_step = whole;
                 }
                 const Factor<T> left = {x.data + row * x.stride, 1, x.stride, depth, &coming};
                 panel_of_columns<T>(

@@ -11,7 +11,7 @@ using Size = std::int64_t;
 // Sums over rows are taken in at most so many groups of rows, which are then added in their order:
 // the same bits for every number of threads.
 inline constexpr Size GROUPS = 16;
-inline constexpr Size WIDEST_PANEL = 32;  // numbers in two vectors of 64 bytes, at most
+inline constexpr Size WIDEST_PANEL = 64;  // numbers in four vectors of 64 bytes, at most
 
 // A dense matrix whose rows are contiguous, `stride` numbers apart.
 template <class T>

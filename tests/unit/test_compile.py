@@ -157,6 +157,23 @@ def test_what_is_exchanged_in_each_order():
     assert widths("aggregate", True) == [("aggregate", D_IN), ("aggregate_t", D_IN)]
 
 
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_weight_moves_in_front_of_a_sum_with_the_vertex_itself(trained):
+    def found(order):
+        settings = {"name": "gin", "train_eps": trained, "hidden": [9], "order": order}
+        program = program_of(settings, D_IN, D_OUT)
+        steps = (*program.forward, *program.backward)
+        moved = [(s.name, s.operator.width) for s in steps if s.name.startswith("aggregate")]
+        return program.orders, moved
+
+    orders, moved = found("auto")  # (M + (1 + ε)·1)·(H¹·W) of 3 columns, instead of H¹'s 9
+    assert orders == ("given", "combine")
+    assert moved == [("aggregate", D_OUT), ("aggregate_t", D_OUT)]
+    orders, moved = found("aggregate")
+    assert orders == ("given", "aggregate")
+    assert moved == [("aggregate", 9), ("aggregate_t", 9)]
+
+
 def test_biases_activations_and_dropout_are_within_the_products():
     for activation in ("relu", "elu", "leaky_relu"):
         program = program_of({"hidden": [5, 4], "dropout": 0.5, "activation": activation})

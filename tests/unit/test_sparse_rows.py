@@ -125,7 +125,7 @@ NETWORKS = {
     "appnp": (0,),
     "sgc": (0,),
     "mlp": (0,),
-    "gin": (),
+    "gin": (0,),
     "sign": (),
     "gcn order=aggregate": (),
     "gcn train_features=true": (),

@@ -7,14 +7,25 @@ where it can; an operator that is not read any more is dropped at the end (:func
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gcnmpi.core.config import ModelConfig
-from gcnmpi.nn.operators import Activate, Aggregate, Bias, Drop, Features, Linear, Operator
+from gcnmpi.nn.operators import (
+    Activate,
+    Add,
+    Aggregate,
+    Bias,
+    Drop,
+    Features,
+    Linear,
+    Operator,
+    Scale,
+)
 from gcnmpi.nn.program import Finish
 from partition.errors import UserError
 
+COMMUTES = (Aggregate, Add, Scale)
 FROM_OUTPUT = ("relu", "elu", "leaky_relu")  # derivatives that follow from the value
 
 
@@ -28,6 +39,8 @@ def choose_orders(
     narrows: bool = False,
 ) -> list[Operator]:
     """M·(H·W) instead of (M·H)·W where it moves fewer columns in an epoch.
+
+    The same with multiples of H added, M·(H·W) + (1 + ε)·(H·W) instead of (M·H + (1 + ε)·H)·W.
 
     Combining first exchanges d_out columns forward and backward; aggregating first d_in, and only
     forward where the input has no gradient. What never changes is aggregated once, before. What
@@ -59,23 +72,68 @@ def choose_orders(
         for number, linear in enumerate(operators):
             if not isinstance(linear, Linear):
                 continue
-            below = linear.inputs[0]
-            aggregate = operators[below]
-            if not isinstance(aggregate, Aggregate) or constant[below] or readers[below] > 1:
+            inner = _commutes(operators, linear.inputs[0], readers)
+            aggregates = [i for i in inner if isinstance(operators[i], Aggregate)]
+            if len(aggregates) != 1 or any(constant[i] for i in inner):
                 continue
-            times, others = (1 + differentiated[i] for i in (aggregate.inputs[0], number))
-            narrower = aggregate.width * times < others * linear.width
-            narrower |= (others == 1 or narrows) and aggregate.width == linear.width
+            x = operators[aggregates[0]].inputs[0]
+            times, others = (1 + differentiated[i] for i in (x, number))
+            width = operators[x].width
+            narrower = width * times < others * linear.width
+            narrower |= (others == 1 or narrows) and width == linear.width
             order = model.order if model.order != "auto" else possible[0]
             if model.order == "auto" and len(possible) > 1:
                 order = "aggregate" if narrower else "combine"
-            if sparse and _are_features(operators, aggregate.inputs[0]):
+            if sparse and _are_features(operators, x):
                 order = "combine"
             if order == "combine":
-                operators[below] = replace(linear, inputs=aggregate.inputs)
-                operators[number] = Aggregate((below,), linear.width, linear.layer)
+                _multiply_first(operators, inner, number, x)
+                readers = count_readers(operators)
                 changed = True
     return operators
+
+
+def _commutes(
+    operators: Sequence[Operator], last: int, readers: Mapping[int, int]
+) -> tuple[int, ...]:
+    """The operators up to ``last`` that a weight may be taken before: f(x)·W = f(x·W).
+
+    They are sums and multiples of one value and of its aggregate, such as M·x + (1 + ε)·x, and
+    nothing else reads what is between. Increasing; none if they are of several values.
+    """
+    found: set[int] = set()
+    sources: set[int] = set()
+    open_ = [last]
+    while open_:
+        number = open_.pop()
+        operator = operators[number]
+        if not isinstance(operator, COMMUTES) or readers[number] > 1:
+            sources.add(number)
+            continue
+        found.add(number)
+        if isinstance(operator, Aggregate):
+            sources.update(operator.inputs)
+        else:
+            open_ += operator.inputs
+    return tuple(sorted(found)) if len(sources) == 1 else ()
+
+
+def _multiply_first(operators: list[Operator], inner: Sequence[int], number: int, x: int) -> None:
+    """x·W takes the first of the places of the inner operators, which go one further each."""
+    linear = operators[number]
+    new = dict(zip((x, *inner), (inner[0], *inner[1:], number), strict=True))
+    moved = [
+        replace(
+            operators[i],
+            inputs=tuple(new[j] for j in operators[i].inputs),
+            width=linear.width,
+            layer=linear.layer,
+        )
+        for i in inner
+    ]
+    operators[inner[0]] = replace(linear, inputs=(x,))
+    for i, operator in zip(inner, moved, strict=True):
+        operators[new[i]] = operator
 
 
 def _are_features(operators: Sequence[Operator], number: int) -> bool:
