@@ -204,7 +204,10 @@ def compute(
     found, config, depth, picked = from_root(comm, read)
     trained = config.model.train_features
     given_features = dataclasses.replace(config.model, input_dropout=0.0, train_features=False)
-    config = dataclasses.replace(config, model=given_features)
+    loading = config.loading
+    if loading.order == "auto":  # a few products do not pay for another order of rows
+        loading = dataclasses.replace(loading, order="none")
+    config = dataclasses.replace(config, model=given_features, loading=loading)
     ends = found.widths[0], found.widths[-1]
     memory = 0
 
