@@ -13,6 +13,7 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import DIRECTIONS, MASKS, Graph, index_dtype
+from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing import on_disk
 from partition.importing.arcs import (
@@ -167,6 +168,8 @@ def attach_files(
     check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers, split)
     check_ids_are_used(ids, features, labels, targets, masks)
     stored = open_graph(path)
+    if features is None and keep_features == "auto":  # they stay in the form that was chosen
+        keep_features = "sparse" if isinstance(stored.graph.features, SparseRows) else "dense"
     graph = attach(
         stored.graph,
         features=features,

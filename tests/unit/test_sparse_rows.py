@@ -1,6 +1,7 @@
 """Features that are kept as CSR: what they read like, when they are, and what is refused."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from partition.graph import sparse_rows
 from partition.graph.graph import Graph
 from partition.graph.sparse_rows import SparseRows, check_rows, from_dense, kept_form
 from partition.graph.store import open_graph, write_graph
+from partition.importing.assemble import attach_files
 
 
 def random_rows(n=50, width=200, filled=0.03):
@@ -85,6 +87,20 @@ def test_a_folder_keeps_them_and_gives_them_back(tmp_path):
     np.testing.assert_array_equal(np.asarray(graph.features), dense)
     again = write_graph(tmp_path / "again.graph", graph, source={})
     assert (again.feature_entries, again.data_id) == (manifest.feature_entries, manifest.data_id)
+
+
+@pytest.mark.parametrize("form", ["dense", "sparse"])
+def test_new_masks_leave_them_in_their_form(tmp_path, monkeypatch, form):
+    monkeypatch.setattr(sparse_rows, "LEAST_BYTES", 0)  # they are worth being sparse
+    graph = replace(graph_with(random_rows()), labels=np.zeros(50, np.int32))
+    path = tmp_path / "g.graph"
+    write_graph(path, graph, source={}, keep_features=form)
+    np.save(tmp_path / "train.npy", np.array([1, 5]))
+    attach_files(path, masks={"train": tmp_path / "train.npy"})
+    stored = open_graph(path).graph
+    assert stored.masks["train"].nonzero()[0].tolist() == [1, 5]
+    assert isinstance(stored.features, SparseRows) == (form == "sparse")
+    np.testing.assert_array_equal(np.asarray(stored.features), graph.features)
 
 
 @pytest.mark.parametrize(
