@@ -174,6 +174,14 @@ def test_a_weight_moves_in_front_of_a_sum_with_the_vertex_itself(trained):
     assert moved == [("aggregate", 9), ("aggregate_t", 9)]
 
 
+def test_a_layers_output_stays_what_it_is_though_the_next_weight_could_move():
+    settings = {"hidden": [9, 7], "activation": "none", "bias": False, "dropout": 0.0}
+    program = program_of(settings, D_IN, D_OUT)
+    assert program.widths == (D_IN, 9, 7, D_OUT)
+    steps = {step.writes: step for step in (*program.constants, *program.evaluation)}
+    assert [steps[value].name for value in program.outputs[1:]] == ["aggregate", "aggregate"]
+
+
 def test_biases_activations_and_dropout_are_within_the_products():
     for activation in ("relu", "elu", "leaky_relu"):
         program = program_of({"hidden": [5, 4], "dropout": 0.5, "activation": activation})

@@ -89,7 +89,7 @@ def _compile(
     fixed = rewrite.constants(operators, model)
     wanted = rewrite.differentiated(operators, model, trains)
     options = model, target.orders, sparse, target.narrows
-    operators = rewrite.choose_orders(operators, fixed, wanted, *options)
+    operators = rewrite.choose_orders(operators, outputs, fixed, wanted, *options)
     operators = rewrite.merge_finishes(operators, outputs)
     alive = rewrite.without_dead(operators, outputs[-1])
     operators, new = _renumbered(operators, alive)

@@ -31,6 +31,7 @@ FROM_OUTPUT = ("relu", "elu", "leaky_relu")  # derivatives that follow from the 
 
 def choose_orders(
     operators: Sequence[Operator],
+    outputs: Sequence[int],
     constant: Sequence[bool],
     differentiated: Sequence[bool],
     model: ModelConfig,
@@ -49,6 +50,8 @@ def choose_orders(
 
     Parameters
     ----------
+    outputs : sequence of int
+        Values that have to stay what they are.
     constant, differentiated : sequence of bool
         Of each operator's value: whether it never changes; whether its gradient is needed.
     possible : tuple of str
@@ -65,7 +68,7 @@ def choose_orders(
     """
     check_order(model.order, possible)
     operators = list(operators)
-    readers = count_readers(operators)
+    readers = count_readers(operators) + Counter(outputs)
     changed = True
     while changed:
         changed = False
@@ -88,7 +91,7 @@ def choose_orders(
                 order = "combine"
             if order == "combine":
                 _multiply_first(operators, inner, number, x)
-                readers = count_readers(operators)
+                readers = count_readers(operators) + Counter(outputs)
                 changed = True
     return operators
 
