@@ -64,6 +64,10 @@ class Target:
         return plain + [(name.split("!")[0], *inner) for name, inner in self.inside.items()]
 
 
+def _gzip(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)  # not the time of day: the same seed, the same file
+
+
 def outcome(target: Target, folder: Path, name: str, data: bytes) -> str | None:
     """Read the valid files with one replaced: the message of the refusal, None if it was read."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -134,13 +138,13 @@ def targets(folder: Path) -> dict[str, Target]:
 
 def _mtx() -> Target:
     text = b"%%MatrixMarket matrix coordinate real general\n% a\n4 4 3\n1 2 0.5\n3 4 1\n4 1 2e0\n"
-    files = {"a.mtx": text, "b.mtx.gz": gzip.compress(text)}
+    files = {"a.mtx": text, "b.mtx.gz": _gzip(text)}
 
     def read(folder: Path) -> None:
         for name in files:
             read_source(folder / name)
 
-    return Target(files, read, {"b.mtx.gz": (text, gzip.compress)})
+    return Target(files, read, {"b.mtx.gz": (text, _gzip)})
 
 
 def _edges() -> Target:
@@ -148,7 +152,7 @@ def _edges() -> Target:
     stream = io.BytesIO()
     np.save(stream, np.array([[0, 1, 2], [1, 2, 0]]))
     files = {
-        "a.txt": text, "b.txt.gz": gzip.compress(text), "c.csv": b"1,2,0.5\n2,3,1\n",
+        "a.txt": text, "b.txt.gz": _gzip(text), "c.csv": b"1,2,0.5\n2,3,1\n",
         "d.csv": b'\xef\xbb\xbfTarget;Source;Weight\r\n"a b";c;0.5\r\nc;"a b";1\r\n',
         "e.npy": stream.getvalue(),
     }  # fmt: skip
@@ -157,7 +161,7 @@ def _edges() -> Target:
         for name in files:
             read_source(folder / name)
 
-    return Target(files, read, {"b.txt.gz": (text, gzip.compress)})
+    return Target(files, read, {"b.txt.gz": (text, _gzip)})
 
 
 def _csr(name: str, matrix: np.ndarray) -> dict[str, np.ndarray]:

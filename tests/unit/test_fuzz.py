@@ -5,13 +5,13 @@
 
 import random
 import time
-import tracemalloc
 
 import numpy as np
 import pytest
 from fuzzing import mutated, outcome, targets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from traced import takes_less_than
 
 pytestmark = pytest.mark.slow
 
@@ -42,15 +42,14 @@ def test_damaged_files_are_read_or_refused(target_of, tmp_path, name, seed):
     target, rng = target_of(name), random.Random(seed)
     file, valid, pack = rng.choice(target.seeds)
     data = pack(mutated(valid, rng))
-    tracemalloc.start()
-    try:
+
+    def read():
         began = time.process_time()
         with np.errstate(all="ignore"):
             outcome(target, tmp_path / "damaged", file, data)
         assert time.process_time() - began < SECONDS
-        assert tracemalloc.get_traced_memory()[1] < MEMORY + 10 * len(data)
-    finally:
-        tracemalloc.stop()
+
+    assert takes_less_than(MEMORY + 10 * len(data), read)
 
 
 HEADER = "{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}"
@@ -65,10 +64,9 @@ def test_a_header_allocates_nothing_on_its_word(target_of, tmp_path, name, shape
     array = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\x00" * 64
     seeds = [(f, pack) for f, data, pack in target.seeds if data.startswith(b"\x93NUMPY")]
     assert seeds
-    for file, pack in seeds:
-        tracemalloc.start()
-        try:
-            assert outcome(target, tmp_path / "damaged", file, pack(array)) is not None
-            assert tracemalloc.get_traced_memory()[1] < MEMORY
-        finally:
-            tracemalloc.stop()
+    for file, data in [(f, pack(array)) for f, pack in seeds]:
+
+        def read(file=file, data=data):
+            assert outcome(target, tmp_path / "damaged", file, data) is not None
+
+        assert takes_less_than(MEMORY, read)
