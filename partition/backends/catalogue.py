@@ -62,7 +62,8 @@ MODELS = {
     "rp": Model(row_model, ("random",), "random rows, for comparison"),
     "block": Model(row_model, ("block",), "contiguous rows, in the order of the file"),
     "gp": Model(
-        graph_model, ("metis", "kaminpar"), "the symmetrised graph, partitioned within seconds",
+        graph_model, ("metis", "kaminpar", "mtkahypar"),
+        "the symmetrised graph, partitioned within seconds",
         {
             "max_net": Option(
                 0, "leave out rows of H that more rows of M need than so many; 0: keep all"

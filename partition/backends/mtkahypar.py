@@ -1,4 +1,4 @@
-"""Mt-KaHyPar (Gottesbüren, Heuer, Maas, Sanders): multi-threaded hypergraph partitioning."""
+"""Mt-KaHyPar (Gottesbüren, Heuer, Maas, Sanders): multi-threaded partitioning."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from partition.backends import HUGE, Option, Tool
 from partition.errors import UserError
+from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel, without_large_nets
 
 PRESETS = {
@@ -63,7 +64,7 @@ FAST = {
 
 
 def partition(
-    model: HypergraphModel,
+    model: HypergraphModel | GraphModel,
     k: int,
     *,
     imbalance: float,
@@ -72,33 +73,40 @@ def partition(
     threads: int,
     max_net: int,
 ) -> np.ndarray:
-    """Partition the hypergraph for connectivity−1.
+    """Partition a hypergraph for connectivity−1, a graph for the edge cut.
 
-    Nets of more than ``max_net`` pins, whose rows most parts need whatever is done, are not shown
-    to the tool; 0 shows all.
+    Of a hypergraph, nets of more than ``max_net`` pins, whose rows most parts need whatever is
+    done, are not shown to the tool; 0 shows all.
 
     Raises
     ------
     UserError
-        If the hypergraph has more pins than the tool's 32-bit numbers count.
+        If the model has more pins, or edges, than the tool's 32-bit numbers count.
     """
-    if max_net:
-        model = without_large_nets(model, max_net)
-    n, costs = len(model.weights), model.net_costs()
-    if model.nets == 0:  # nothing that could be cut; it would fail
+    nets: _Edges | _Nets
+    if isinstance(model, GraphModel):
+        nets, costs = _Edges(model), np.ones(len(model.indices) // 2, np.int64)
+    else:
+        model = without_large_nets(model, max_net) if max_net else model
+        nets, costs = _Nets(model), model.net_costs()
+    graph = isinstance(nets, _Edges)
+    n = len(model.weights)
+    if len(nets) == 0:  # nothing that could be cut; it would fail
         return np.arange(n, dtype=np.int32) % k
     if max(model.indptr[-1], model.weights.sum(), costs.sum()) >= 2**31:
         raise UserError(
             f"Mt-KaHyPar counts in 32 bits: {model.indptr[-1]} pins are too many",
-            "use --model gp",
+            "use --model gp --tool metis",
         )
     mtk = mtkahypar.initialize(threads or len(os.sched_getaffinity(0)), print_warnings=False)
     mtkahypar.set_seed(seed)
-    context = _context(mtk, preset)
-    context.set_partitioning_parameters(k, imbalance, mtkahypar.Objective.KM1)
+    context = _context(mtk, "deterministic" if graph and preset == "fast" else preset)
+    objective = mtkahypar.Objective.CUT if graph else mtkahypar.Objective.KM1
+    context.set_partitioning_parameters(k, imbalance, objective)
     context.logging = False
-    hypergraph = mtk.create_hypergraph(context, n, model.nets, _Nets(model), model.weights, costs)
-    return np.array(hypergraph.partition(context).get_partition(), dtype=np.int32)
+    create = mtk.create_graph if graph else mtk.create_hypergraph
+    made = create(context, n, len(nets), nets, model.weights, costs)
+    return np.array(made.partition(context).get_partition(), dtype=np.int32)
 
 
 def settle(options: dict[str, Any], arcs: int) -> dict[str, Any]:
@@ -131,6 +139,22 @@ class _Nets:
 
     def __getitem__(self, j: int) -> list[int]:
         return self._pins[self._indptr[j] : self._indptr[j + 1]].tolist()
+
+
+class _Edges:
+    """The edges of a graph, each once, as a sequence whose items are made when asked for."""
+
+    def __init__(self, model: GraphModel) -> None:
+        low = np.repeat(np.arange(len(model.weights)), np.diff(model.indptr))
+        once = low < model.indices
+        self._ends = np.stack((low[once], model.indices[once]), axis=1)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __getitem__(self, j: int) -> tuple[int, int]:
+        low, high = self._ends[j]
+        return int(low), int(high)
 
 
 TOOL = Tool(

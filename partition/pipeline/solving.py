@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from partition.backends import TOOLS, Tool
+from partition.backends import HUGE, TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, unknown_model
 from partition.backends.process import in_files, run_apart
 from partition.errors import UserError
@@ -39,6 +39,7 @@ from partition.resident import let_go
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
 UNSEEN = 3  # of the batches that partitions are compared by
+LONGER = 2  # effort of the second refinement for mini-batches, of the best of several starts
 REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
 
 
@@ -144,7 +145,9 @@ def make_parts(
             parts = min(parts, rows, key=lambda parts: connectivity(judge, parts, k))
         else:
             # For large batches rows matter, for small ones arcs.
-            starts = parts, rows, make_parts(graph, "gp", k, **further)
+            tools = ("metis",) if graph.nnz > HUGE else ("metis", "mtkahypar")
+            cuts = [make_parts(graph, "gp", k, tool=tool, **further) for tool in tools]
+            starts = parts, rows, *cuts
             parts = _for_batches(graph, starts, k, direction, weights, share, wanted)
     return parts
 
@@ -158,17 +161,16 @@ def _for_batches(
     share: float,
     wanted: Mapping[str, Any],
 ) -> np.ndarray:
-    """Some partitions, refined for batches with that share of the vertices: the best of them."""
+    """Some partitions, refined for batches with that share of the vertices: the best, once more."""
     # The compiler behind it takes a second to import.
     from partition.refinement.batches import refine_for_batches
 
     model = replace(hypergraph_model(graph, direction), weights=weights[0])
     extra = weights[1:].T if len(weights) > 1 else None
-    found = [
-        refine_for_batches(model, parts, k, share, extra_weights=extra, **wanted)
-        for parts in starts
-    ]
-    return min(found, key=lambda result: result[1])[0]
+    wanted = {**wanted, "extra_weights": extra}
+    found = [refine_for_batches(model, parts, k, share, **wanted) for parts in starts]
+    best = min(found, key=lambda result: result[1])[0]
+    return refine_for_batches(model, best, k, share, effort=LONGER, **wanted)[0]
 
 
 def _run_here(name: str, tool: Tool, model: Any, k: int, arguments: dict[str, Any]) -> np.ndarray:

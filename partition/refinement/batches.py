@@ -14,11 +14,24 @@ from typing import NamedTuple
 import numpy as np
 
 from partition.models.hypergraph import HypergraphModel
-from partition.refinement.core import State, below, boundary, compiled, draw, move, set_prices
+from partition.refinement.core import (
+    State,
+    below,
+    boundary,
+    compiled,
+    crowding,
+    draw,
+    move,
+    set_prices,
+)
 from partition.refinement.levels import Level, finest_level
 from partition.refinement.moves import WIDE, has_room
 from partition.refinement.objective import Objective, sweeps_for
 from partition.refinement.search import PRESSURE, Search, energy_at
+
+# While annealing: how much worse heating may make the partition, the highest temperature in costs
+# of a cut arc, and Energy.evenness over the mean expected volume of a part.
+TOLERANCE, HOTTEST, EVENNESS = 0.1, 10.0, 20.0
 
 
 def refine_for_batches(
@@ -29,6 +42,7 @@ def refine_for_batches(
     *,
     imbalance: float = 0.01,
     seed: int = 0,
+    effort: int = 1,
     extra_weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     """Move rows between the parts so that batches communicate less, within the balance.
@@ -43,6 +57,8 @@ def refine_for_batches(
         q, the probability that a vertex is in a batch; 0 < q ≤ 1.
     imbalance, seed, extra_weights
         As for :func:`partition.refinement.search.refine`.
+    effort : int
+        How many times as many sweeps there are, and how many times as far heating may go.
 
     Returns
     -------
@@ -55,7 +71,8 @@ def refine_for_batches(
     level = finest_level(model, extra_weights)
     if k == 1 or not len(level.owners):
         return start, 0.0
-    search = _Search(k, imbalance, seed, share, int(np.diff(level.indptr).max()))
+    largest = int(np.diff(level.indptr).max())
+    search = _Search(k, imbalance, seed, share, largest, effort)
     found = search.run(level, start)
     return found, share**2 * search.volume(search.state(level, found, 0))
 
@@ -63,8 +80,13 @@ def refine_for_batches(
 class _Search(Search):
     """Annealing of single vertices at what a move costs batches."""
 
-    def __init__(self, k: int, imbalance: float, seed: int, share: float, most: int) -> None:
+    hottest = HOTTEST
+
+    def __init__(
+        self, k: int, imbalance: float, seed: int, share: float, most: int, longer: int
+    ) -> None:
         super().__init__(Objective(max_send=0.0), k, imbalance, seed, 1.0, None)
+        self._longer, self.tolerance = longer, longer * TOLERANCE
         # What so many readers cost, where one costs 1.
         counts = np.arange(most + 2)
         self._cost = (
@@ -77,10 +99,12 @@ class _Search(Search):
 
     def _descend(self, level: Level, state: State, depth: int, finer: int = 0) -> State:
         # A cluster is several readers for one net and one for another: vertices move alone.
-        return self._alone(level, state, sweeps_for(len(level.pins)))
+        return self._alone(level, state, self._longer * sweeps_for(len(level.pins)))
 
     def _sweep(self, state: State, temperature: float) -> None:
         energy = energy_at(state, self.objective, PRESSURE[temperature == 0])
+        if temperature > 0:
+            energy = energy._replace(evenness=EVENNESS * self.volume(state) / self.k)
         vertices = boundary(state)
         sweep(state, vertices, self.unit * temperature, energy, self._cost, self.random)
 
@@ -208,13 +232,18 @@ def sweep(state, vertices, temperature, energy, cost, random):
         for m in range(len(state.limits)):
             over = state.loads[a, m] - state.limits[m]
             base -= energy.pressure * max(0, min(over, state.weights[v, m]))
+            base -= crowding(state, v, state.loads[a, m] - state.weights[v, m], m, energy)
         best, least, ties = np.int64(-1), np.inf, 0
         for c in range(ncandidates):
             b = np.int64(c) if wide else desk.candidates[c]
             delta = base - desk.gain[b]
             desk.gain[b] = 0.0
             desk.seen[b] = False
-            if b == a or delta > least or not has_room(state, v, b):
+            if b == a:
+                continue
+            for m in range(len(state.limits)):
+                delta += crowding(state, v, state.loads[b, m], m, energy)
+            if delta > least or not has_room(state, v, b):
                 continue
             ties = ties + 1 if delta == least else 1
             if ties == 1 or below(random, ties) == 0:

@@ -97,7 +97,8 @@ class Energy(NamedTuple):
 
     f(s) = strength · norm / q · (s / norm)^q with q = 2^doublings, whose slope where s is the
     norm is ``strength``; g likewise. ``pressure`` is what a unit of weight beyond the limit costs.
-    In a mixed exchange, Σ ½·evenness·(load_p / limit)² is added for each weight.
+    Σ ½·evenness·(load_p / limit)² is added for each weight: without a price of full parts nearly
+    all would be at their limits, and hardly any vertex could move.
     """
 
     total: float
@@ -137,6 +138,13 @@ def set_prices(state, part, energy):
     state.recv_price[part] = slope(
         state.recv[part], energy.recv_strength, energy.recv_norm, energy.doublings
     )
+
+
+@compiled
+def crowding(state, v, load, m, energy):
+    """What a weight of a vertex costs in a part with such a load of it."""
+    limit = max(1, state.limits[m])
+    return energy.evenness * state.weights[v, m] / limit * load / limit
 
 
 @compiled

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partition.refinement.core import below, compiled, draw, height, set_prices
+from partition.refinement.core import below, compiled, crowding, draw, height, set_prices
 from partition.refinement.matching import bit, move, settle
 
 
@@ -127,13 +127,6 @@ def rise(volume, rows, strength, norm, doublings):
     return height(volume + rows, strength, norm, doublings) - height(
         volume, strength, norm, doublings
     )
-
-
-@compiled
-def crowding(state, v, load, m, energy):
-    """What a weight of a vertex costs in a part with such a load of it."""
-    limit = max(1, state.limits[m])
-    return energy.evenness * state.weights[v, m] / limit * load / limit
 
 
 @compiled

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from partition.refinement.core import below, compiled, draw, height, move, set_prices
+from partition.refinement.core import below, compiled, crowding, draw, height, move, set_prices
 
 WIDE = 128  # up to so many parts, a vertex looks at all
 
@@ -162,6 +162,7 @@ def choose(state, v, desk, ncandidates, sent, folded, wide, energy, random):
     for m in range(len(state.limits)):
         over = state.loads[a, m] - state.limits[m]
         base -= energy.pressure * max(0, min(over, state.weights[v, m]))
+        base -= crowding(state, v, state.loads[a, m] - state.weights[v, m], m, energy)
 
     best, least, ties = np.int64(-1), np.inf, 0
     for c in range(ncandidates):
@@ -172,6 +173,8 @@ def choose(state, v, desk, ncandidates, sent, folded, wide, energy, random):
         delta = base - desk.near[b] + energy.total * rise
         delta += state.recv_price[b] * (plain - desk.plain[b] - desk.own[b])
         delta += state.send_price[b] * (plain_folds - desk.plain_folds[b] - desk.own_folds[b])
+        for m in range(len(state.limits)):
+            delta += crowding(state, v, state.loads[b, m], m, energy)
         if delta > least:  # the rest only adds
             continue
         if energy.send_strength > 0 and sent + rise > 0:

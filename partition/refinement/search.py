@@ -39,6 +39,7 @@ COARSEST = 30  # vertices per part
 SHRINK = 0.9  # coarsening ends when it shrinks less
 RATED = 100  # nets of more pins do not tie vertices together
 DOUBLINGS = 4  # the norm that stands for the maximum has the exponent 2^DOUBLINGS
+EVENNESS = 10.0  # Energy.evenness over the mean volume that a part sends, while annealing
 PRESSURE = (1.0, 100.0)  # what a unit of weight beyond the limit costs, while annealing and after
 
 
@@ -156,6 +157,8 @@ class _Clock:
 class Search:
     """The settings of one search, its random numbers and its clock."""
 
+    tolerance, hottest = TOLERANCE, HOTTEST
+
     def __init__(
         self,
         objective: Objective,
@@ -222,11 +225,11 @@ class Search:
     def _anneal(self, state: State, level: Level, depth: int, sweeps: int, clock: _Clock) -> State:
         """Heat, cool, and undo it if that was for nothing."""
         kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
-        ceiling = self._value(state, smooth=True) + TOLERANCE * self.objective.sum()
+        ceiling = self._value(state, smooth=True) + self.tolerance * self.objective.sum()
         # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all
         # where there are too few to come down again.
-        temperature, step = COLDEST, (HOTTEST / COLDEST) ** (4 / sweeps)
-        while sweeps >= HEATED and temperature < HOTTEST and clock.spent() < 0.25:
+        temperature, step = COLDEST, (self.hottest / COLDEST) ** (4 / sweeps)
+        while sweeps >= HEATED and temperature < self.hottest and clock.spent() < 0.25:
             self._sweep(state, temperature)
             if self._value(state, smooth=True) > ceiling:
                 break
@@ -247,7 +250,8 @@ class Search:
 
     def _sweep(self, state: State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
-        energy = energy_at(state, self.objective, PRESSURE[temperature == 0])
+        evenness = EVENNESS if temperature > 0 else 0.0
+        energy = energy_at(state, self.objective, PRESSURE[temperature == 0], evenness)
         sweep(state, boundary(state), self.unit * temperature, energy, self.random)
 
     def _value(self, state: State, smooth: bool = False) -> float:

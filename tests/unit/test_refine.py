@@ -73,14 +73,19 @@ def test_counts_after_random_moves_are_the_metrics(case, direction, seed):
 
 
 @settings(max_examples=100, deadline=None)
-@given(partitioned(), st.integers(0, 2**32))
-def test_a_move_costs_what_it_was_said_to(case, seed):
+@given(partitioned(), st.integers(0, 2**32), st.sampled_from([0.0, 50.0]))
+def test_a_move_costs_what_it_was_said_to(case, seed, evenness):
     """With linear prices the estimate is exact: volume alone, or weights too small to bend."""
     graph, parts, k = case
     level = finest_level(hypergraph_model(graph), None)
-    state = new_state(level, parts, k, np.array([10**9]), messages=False)
-    energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0)
-    before = state.send.sum()
+    limit = level.weights.sum()
+    state = new_state(level, parts, k, np.array([limit]), messages=False)
+    energy = core.Energy(1.0, 0.0, 1.0, 0.0, 1.0, 0, 0.0, 0.0, evenness)
+
+    def height():
+        return state.send.sum() + evenness / 2 * np.square(state.loads / limit).sum()
+
+    before = height()
     random = np.array([seed + 1], np.uint64)
     vertex = seed % graph.n
     desk = new_desk(k)
@@ -89,7 +94,7 @@ def test_a_move_costs_what_it_was_said_to(case, seed):
     n, sent, folded = survey(state, vertex, desk, True, False, random)
     b, delta = choose(state, vertex, desk, n, sent, folded, True, energy, random)
     core.move(state, vertex, b, energy, np.empty(k, np.int32))
-    assert state.send.sum() - before == pytest.approx(delta)
+    assert height() - before == pytest.approx(delta)
 
 
 @settings(max_examples=25, deadline=None)
