@@ -7,6 +7,7 @@ no training is lost because of a wrong path.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from gcnmpi.core.outputs import Training, features_path
 from gcnmpi.core.record import RunRecord, read_run
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
+from gcnmpi.nn.describe import graph_of
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
@@ -147,7 +149,8 @@ def _complete(asked: Training, stored: StoredGraph, size: int) -> RunRecord | No
         record = read_run(asked.out)
     except UserError:
         return None
-    start, end, config, manifest = record.start, record.end, asked.config, stored.manifest
+    start, end, manifest = record.start, record.end, stored.manifest
+    config = replace(asked.config, graph=graph_of(asked.config))  # as the record has it
     if end is None or not record.epochs:
         return None
     before = start.get("config", {})

@@ -433,6 +433,9 @@ def test_never_starts_over_and_keeps_what_was_there(gcnmpi_lines, graph, runs, t
     assert [path.name for path in before] == ["epoch-000012", "epoch-000010"]
 
 
+FIXED = ("sage", "gat")
+
+
 def test_a_finished_run_is_complete_and_nothing_of_it_is_written_again(
     gcnmpi_lines, graph, tmp_path
 ):
@@ -440,7 +443,9 @@ def test_a_finished_run_is_complete_and_nothing_of_it_is_written_again(
     root = tmp_path / "run"
     words = ("--save-weights", root / "w.npz", "--save-best", root / "b.npz")
     line = train(graph, root, "train.checkpoint_every=0", epochs=3, words=words)
-    assert gcnmpi_lines(3, [line]) == [[None] * 3]
+    # Networks that fix a part of [graph], so that their record has another than was given.
+    fixed = [train(graph, tmp_path / name, f"model.name={name}", epochs=3) for name in FIXED]
+    assert gcnmpi_lines(3, [line, *fixed]) == [[None] * 3] * 3
     before = {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in root.iterdir()}
     more = [
         train(graph, tmp_path / "lost", "train.checkpoint_every=0", epochs=3,
@@ -451,10 +456,11 @@ def test_a_finished_run_is_complete_and_nothing_of_it_is_written_again(
     for name in ("lost", "other", "longer"):
         shutil.copytree(root, tmp_path / name)
     (tmp_path / "lost" / "w.npz").write_bytes((root / "b.npz").read_bytes()[:-5])
-    assert gcnmpi_lines(3, [line, *more]) == [[None] * 3] * 4
+    assert gcnmpi_lines(3, [line, *more, *fixed]) == [[None] * 3] * 6
     after = {path.name: (path.stat().st_mtime_ns, path.stat().st_ino) for path in root.iterdir()}
     assert after == before
-    assert not (root / "run.previous.jsonl").exists()
+    for same in (root, *(tmp_path / name for name in FIXED)):
+        assert not (same / "run.previous.jsonl").exists()
     assert (tmp_path / "lost" / "w.npz").read_bytes() == (root / "w.npz").read_bytes()
     for name in ("other", "longer"):
         assert (tmp_path / name / "run.previous.jsonl").exists()
