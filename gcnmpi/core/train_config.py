@@ -149,6 +149,11 @@ class TrainConfig(
         "a thread draws the next mini-batch; auto: where a rank has a core more than threads",
         choices=("auto", "yes", "no"),
     )
+    cache_mb: float = key(
+        0.0,
+        "MB of input rows of others that a rank keeps for mini-batches of neighbor and labor",
+        low=0,
+    )
     eval_every: int = key(1, "epochs between evaluations; 0: none", low=0)
     patience: int = key(
         0, "epochs without a better validation metric after which training ends; 0: none", low=0
@@ -225,7 +230,11 @@ def sampler_of(
 
 def check_train(train: TrainConfig) -> None:
     """A UserError if the values do not go together."""
-    batches_of(train)
+    if batches_of(train) is None and train.cache_mb:
+        raise UserError(
+            "train.cache_mb: rows are kept for mini-batches",
+            "set train.batches, such as neighbor,1024,10,5, or leave train.cache_mb out",
+        )
     if len(train.betas) != 2 or max(train.betas) >= 1:
         raise UserError("train.betas takes two numbers below 1", "such as 0.9,0.999")
     for what, needed in (

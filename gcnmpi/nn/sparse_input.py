@@ -60,9 +60,23 @@ class SparseInput:
         if sums is not None:
             self._kernel.column_sum(grad, sums)
 
-    def rows(self, chosen: np.ndarray) -> SparseInput:
-        """Some of the rows (local numbers), all of which are summed up for gradients."""
-        return SparseInput(self._kernel, self._phases, self._matrix[chosen], slice(None))
+    @property
+    def bytes(self) -> int:
+        """What the matrix takes, without its transpose."""
+        matrix = self._matrix
+        return int(matrix.data.nbytes + matrix.indices.nbytes + matrix.indptr.nbytes)
+
+    def rows(
+        self, chosen: np.ndarray, below: tuple[SparseInput, np.ndarray] | None = None
+    ) -> SparseInput:
+        """Some of the rows (local numbers), all of which are summed up for gradients.
+
+        Below them, where given, some of another one's.
+        """
+        matrix = self._matrix[chosen]
+        if below is not None:
+            matrix = sp.vstack((matrix, below[0]._matrix[below[1]]), format="csr")
+        return SparseInput(self._kernel, self._phases, matrix, slice(None))
 
     def copy(self) -> SparseInput:
         """Another one with values of its own, for dropout to write; the pattern is shared."""

@@ -19,6 +19,7 @@ from gcnmpi.planner.memory import (
 )
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes
+from partition.graph.batch_cache import row_bytes, rows_within
 from partition.graph.sampling import Sampler
 
 INDEX_BYTES = 4  # of a column's number in M as batches are cut from it, and in a batch
@@ -51,7 +52,7 @@ def batch_memory(case: Case, cases: Sequence[Case], sampler: Sampler) -> int:
         held = matrix_memory(case, rank)
         trains = _cut_from(case, rank, _of_batch(cases[0]).facts, sampler)
         trains += _evaluation(case, rank) + state_memory(case, rank)
-        trains += max(_batch(one, rank, sampler) for one in cases)
+        trains += _kept(case, rank) + max(_batch(one, rank, sampler) for one in cases)
         kept = held + max(features_memory(case, rank), trains)
         worst = max(worst, loading_memory(case, rank), kept)
     return int(case.machine.process_bytes) + node_share + worst
@@ -77,6 +78,16 @@ def _cut_from(case: Case, rank: int, facts: Facts, sampler: Sampler) -> int:
     if any(draws_by_id(sampler.rule(1, 0, hop)) for hop in range(len(sampler.fanouts))):
         held += entries * one + SORTED_ENTRY * min(entries, BY_ID_AT_ONCE)
     return held
+
+
+def _kept(case: Case, rank: int) -> int:
+    """Input rows of others."""
+    train, work, itemsize = case.work.config.train, case.work, case.work.itemsize
+    if not train.cache_mb:
+        return 0
+    sizes = case.program.values[0].width, work.feature_entries, work.n, itemsize
+    own, columns, _ = arcs_of(case, rank)
+    return int(min(rows_within(train.cache_mb, *sizes), columns - own) * row_bytes(*sizes))
 
 
 def _evaluation(case: Case, rank: int) -> int:

@@ -32,13 +32,14 @@ from gcnmpi.core.train_config import batches_of, sampler_of
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
-from gcnmpi.nn.compile.on_scheme import batch_program, check_batches, hops_of
+from gcnmpi.nn.compile.on_scheme import batch_program, check_batches
 from gcnmpi.nn.network import Network
 from gcnmpi.planner.batch_memory import batch_memory, sizes_of
 from gcnmpi.planner.case import Case, piece_numbers
 from gcnmpi.planner.costmodel import Cost, cost_of, evaluation_seconds, step_seconds
 from gcnmpi.schemes.forecast import Span, make_facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
+from partition.graph.batch_cache import kept_pairs, observe, rows_within
 from partition.graph.batch_metrics import Drawn, draw_batch, measure_batch
 from partition.graph.graph import of_split, row_sizes, training_vertices
 from partition.graph.sampling import Sampler, sides
@@ -69,6 +70,10 @@ class DrawnBatches:
         Entries of each row of M.
     direction : str
         Of M.
+    observed : tuple of Drawn
+        By which the rows of others are chosen that ranks keep; empty, if they keep none.
+    kept_rows : int
+        How many of these a rank keeps at most.
     """
 
     sampler: Sampler
@@ -77,12 +82,16 @@ class DrawnBatches:
     trains: tuple[bool, ...]
     looked_at: np.ndarray
     direction: str
+    observed: tuple[Drawn, ...] = ()
+    kept_rows: int = 0
 
     def sizes(self, parts: np.ndarray, k: int) -> list[BatchSizes]:
         """Those of each batch under a partition into k parts."""
-        found = []
+        found, kept = [], None
+        if self.observed:
+            kept = kept_pairs(self.observed, parts, k, self.kept_rows)
         for drawn in self.drawn:
-            layers = measure_batch(drawn, parts, k, self.direction)
+            layers = measure_batch(drawn, parts, k, self.direction, kept)
             first = np.bincount(parts[drawn.first], minlength=k).tolist()
             looked_at = []
             for rows in drawn.computed:
@@ -113,10 +122,7 @@ def draw_batches(
     if wanted.clusters:
         clusters = read_partition(stored.path, wanted.clusters).parts
     sampler = sampler_of(config.train, graph.n, len(seeds), clusters)
-    if sampler.layered:
-        check_batches(config, sampler.fanouts, hops_of(batch_program(network, config, False)))
-    else:
-        check_batches(config, (), 1)
+    check_batches(config, sampler.fanouts, batch_program(network, config, False))
     side, some = sides(graph, direction, sampler.side), min(DRAWN, sampler.batches)
     # The last batch may be smaller: it stands for itself, the first ones for all others.
     numbers = [*range(some - 1), sampler.batches - 1]
@@ -124,8 +130,16 @@ def draw_batches(
     among = seeds if sampler.layered else None
     drawn = tuple(draw_batch(sampler, side, 1, number, among) for number in numbers)
     trains = tuple(trained is None or bool(trained[one.first].any()) for one in drawn)
-    looked_at = row_sizes(graph, direction)
-    return DrawnBatches(sampler, tuple(weights), drawn, trains, looked_at, direction)
+    looked_at, rows = row_sizes(graph, direction), _kept_rows(stored, config)
+    seen = tuple(observe(sampler, side, among)) if rows else ()
+    return DrawnBatches(sampler, tuple(weights), drawn, trains, looked_at, direction, seen, rows)
+
+
+def _kept_rows(stored: StoredGraph, config: Config) -> int:
+    """Input rows of others that a rank keeps at most."""
+    manifest, itemsize = stored.manifest, np.dtype(config.dtype).itemsize
+    sizes = manifest.features, manifest.feature_entries, manifest.n, itemsize
+    return rows_within(config.train.cache_mb, *sizes) if config.train.cache_mb else 0
 
 
 def batch_cases(case: Case, source: Source, batches: Sequence[BatchSizes]) -> list[Case]:

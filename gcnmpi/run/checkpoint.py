@@ -45,6 +45,7 @@ FREE = (
     "kernel", "threads", "scheme.", "loading.", "comm.", "model.order", "model.cache_input",
     "graph.direction",  # compared as it was resolved
     "train.epochs", "train.eval_every", "train.checkpoint_", "train.draw_ahead",
+    "train.cache_mb",
 )  # fmt: skip
 
 

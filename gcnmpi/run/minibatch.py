@@ -24,11 +24,13 @@ from gcnmpi.nn.instructions import products
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made, Targets
+from gcnmpi.run.kept_rows import KeptRows, keep_rows
 from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.forecast import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
+from partition.graph.batch_cache import observed
 from partition.graph.store import read_partition
 
 
@@ -92,8 +94,8 @@ class BatchStep(BaseStep):
                 if self.sampler.layered
                 else problem.program
             )
+            check_batches(config, self.sampler.fanouts, self._program)
             hops = hops_of(self._program)
-            check_batches(config, self.sampler.fanouts, hops)
         steps = (*self._program.forward, *self._program.backward)
         # The products that send rows: how wide these are, no batch changes.
         every = products(self._program, steps, lambda place: 0)
@@ -106,8 +108,11 @@ class BatchStep(BaseStep):
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
         # The batch of each own row in an epoch; −1: in none of them.
-        self._of_epoch = 0, np.zeros(0, np.int64)
+        self._of_epoch = -1, np.zeros(0, np.int64)
         self._counted: Counter[str] = Counter()
+        self._kept: KeptRows | None = None
+        if config.train.cache_mb:
+            self._keep_rows()
         self._threads = ThreadPoolExecutor(1) if _draws_ahead(problem) else None
         self._ahead: Ahead[Drawn] | None = None
 
@@ -116,8 +121,14 @@ class BatchStep(BaseStep):
         return self._predicted
 
     def counted(self) -> dict[str, int]:
-        """Batches, and the rows and messages that this rank sent in one expand of each layer."""
-        return dict(self._counted)
+        """Batches, the rows and messages that this rank sent in one expand of each layer.
+
+        Of rows that it keeps: how many, their bytes, and how many of them were read.
+        """
+        if self._kept is None:
+            return dict(self._counted)
+        kept = {"kept_rows": len(self._kept.places), "kept_bytes": self._kept.bytes}
+        return dict(self._counted) | kept
 
     def first(self, count: int) -> list[Batch]:
         """Draw the first batches of a run, at most so many; all ranks call it together."""
@@ -143,6 +154,8 @@ class BatchStep(BaseStep):
         while self._next < sampler.batches:
             drawn, facts = self._drawn(epoch, self._next, interrupt)
             self._counted["batches"] += 1
+            if self._kept is not None:
+                self._counted["kept_rows_read"] += len(drawn.rows) - self._own(drawn)
             for layer in drawn.layers:
                 self._counted["batch_rows_sent"] += layer.plan.nsend
                 self._counted["batch_messages_sent"] += len(layer.plan.send_peers)
@@ -214,7 +227,7 @@ class BatchStep(BaseStep):
         problem, model, kernel = self._problem, self.model, self._problem.kernel
         program, features = self._program, self._features_of(drawn)
         scheme = BatchScheme(
-            self._runtime, problem.config, self._laid.facts, self._laid.plan.own, drawn,
+            self._runtime, problem.config, self._laid.facts, self._cutter.ids, drawn,
             self._memory, program.needs_halo,
         )  # fmt: skip
         passes = Passes(
@@ -237,13 +250,27 @@ class BatchStep(BaseStep):
         return float(loss)
 
     def _features_of(self, drawn: Batch) -> Array | SparseInput:
-        features, kernel = self._features, self._problem.kernel
+        features, kernel, kept = self._features, self._problem.kernel, self._kept
+        own = self._own(drawn)
+        mine, others = drawn.rows[:own], drawn.rows[own:] - self._laid.plan.nown
         if isinstance(features, SparseInput):
-            return features.rows(drawn.rows)
+            return features.rows(mine, None if kept is None else kept.sparse_rows(others))
         self._rows.rewind()
         some = self._rows.take(len(drawn.rows), features.shape[1])
-        kernel.take_rows(features, drawn.rows, some)
+        kernel.take_rows(features, mine, some[:own])
+        if kept is not None:
+            kept.take_rows(kernel, others, some[own:])
         return some
+
+    def _own(self, drawn: Batch) -> int:
+        """How many rows of a batch are the rank's own: those that it keeps of others come last."""
+        return int(np.count_nonzero(drawn.rows < self._laid.plan.nown))
+
+    def _keep_rows(self) -> None:
+        """Keep the input rows of others that batches read most."""
+        drawn = (done_now(self._cutting(*place)) for place in observed(self.sampler))
+        self._kept = keep_rows(self._problem, self._laid, drawn, self._features)
+        self._cutter.keep(self._kept.places)
 
 
 def _draws_ahead(problem: Problem) -> bool:

@@ -62,7 +62,8 @@ class Batch:
     ----------
     rows : (rows,) integers
         Its rows among the rank's own, by local number: seeds first, then what each layer reads
-        and those before it do not; increasing within these.
+        and those before it do not; increasing within these. At the end, those that the rank keeps
+        of others: the number of own rows + the place in the halo.
     counts : sequence of int
         How many of them are seeds; how many these and what the layer of the seeds reads; and so
         on. One number, where all layers have the same rows.
@@ -107,6 +108,7 @@ class Cutter:
         # The number of each row of the halo where it is owned, in the order of the halo.
         peers = np.repeat(plan.send_peers, np.diff(plan.send_offsets))
         (self._there,), _ = redistribute(comm, peers, [plan.send_rows], max_bytes)
+        self._kept = np.zeros(plan.nhalo, bool)
         # Of own rows and halo, the place in the batch that is being cut; −1: in none.
         self._number = np.full(plan.nown + plan.nhalo, -1, np.int32)
 
@@ -114,6 +116,15 @@ class Cutter:
     def comm(self) -> Comm:
         """What rows are asked for on."""
         return self._comm
+
+    @property
+    def ids(self) -> np.ndarray:
+        """Global ids of own rows and halo."""
+        return self._entries.ids
+
+    def keep(self, halo: np.ndarray) -> None:
+        """From now on, the rank has the input rows at some places in the halo."""
+        self._kept[halo] = True
 
     def cut(self, sampler: Sampler, members: np.ndarray, epoch: int, batch: int) -> Work[Batch]:
         """Cut a batch, one at a time; all ranks take part.
@@ -127,17 +138,23 @@ class Cutter:
         rows = np.flatnonzero(members)
         number[rows] = np.arange(len(rows))
         counts, layers = [len(rows)], []
-        for hop in range(self._hops if sampler.layered else 1):
+        hops = self._hops if sampler.layered else 1
+        for hop in range(hops):
             at, computed = (epoch, batch, hop), len(rows)
             starts, columns, values = self._entries.kept(sampler, at, rows)
             new, halo = without_number(columns, number, nown)
             halo -= nown
+            kept = halo[:0]
+            if sampler.layered and hop == hops - 1:
+                here = self._kept[halo]
+                kept, halo = halo[here], halo[~here]
             owners = self._owners[halo]
             asked, received = yield from asking(self._comm, owners, self._there[halo])
             if sampler.layered:
                 number[new] = np.arange(len(rows), len(rows) + len(new))
                 rows = np.concatenate((rows, new))
                 new = np.unique(asked[number[asked] < 0])
+                new = np.concatenate((new, nown + kept))
                 number[new] = np.arange(len(rows), len(rows) + len(new))
                 rows = np.concatenate((rows, new))
                 counts.append(len(rows))
@@ -182,8 +199,8 @@ class BatchScheme(WholeRows):
     ----------
     facts : Facts
         Of the graph it is cut from.
-    own : (nown,) integers
-        Global ids of the rank's rows.
+    ids : integers
+        Global ids of the rank's rows, and of its halo.
     memory : Memory
         That of the batch before, which ends with this one.
     gives_rows : bool
@@ -197,7 +214,7 @@ class BatchScheme(WholeRows):
         runtime: Runtime,
         config: Config,
         facts: Facts,
-        own: np.ndarray,
+        ids: np.ndarray,
         batch: Batch,
         memory: Memory,
         gives_rows: bool,
@@ -205,7 +222,7 @@ class BatchScheme(WholeRows):
         super().__init__(runtime)
         scheme = dataclasses.replace(config.scheme, transport=TRANSPORT, progress_chunks=1)
         config = dataclasses.replace(config, scheme=scheme)
-        self._vertices, self._facts, self._batch = own[batch.rows], facts, batch
+        self._vertices, self._facts, self._batch = ids[batch.rows], facts, batch
         self._memory, layers = memory, batch.layers
         memory.rewind()
         self._plans = [layer.plan for layer in layers]
@@ -232,7 +249,7 @@ class BatchScheme(WholeRows):
         return place.layer if self._batch.layered else None
 
     def block(self, place: Place, width: int) -> Block:
-        """The batch's own rows that the layer has, all columns."""
+        """The batch's rows that the layer has here, all columns."""
         return Block(self._vertices[: self._count(place)], slice(0, width))
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:

@@ -54,6 +54,12 @@ Examples:
     help="The batches of a run with this train.seed, in their order; neighbor and labor draw seeds "
     "among the training vertices.",
 )
+@click.option(
+    "--cache-mb",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="With --as-trained: MB of input rows of others that each part keeps, as train.cache_mb.",
+)
 @direction_option("Direction of the aggregation.  [default: the graph's]")
 @json_option
 def simulate(graph: Path, names: tuple[str, ...], as_json: bool, **options: Any) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from partition.graph.metrics import Metrics, pattern_exchange
-from partition.graph.sampling import Pattern, Sampler
+from partition.graph.sampling import Pattern, Sampler, pointers
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,23 @@ def draw_batch(
     return Drawn(seeds[first], sampler.patterns(*side, epoch, batch, seeds))  # type: ignore[call-arg]
 
 
-def measure_batch(drawn: Drawn, parts: np.ndarray, k: int, direction: str) -> list[Metrics]:
+def pairs_of(pattern: Pattern, parts: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows each part reads of others: numbers vertex·k + part, increasing, each once.
+
+    And, for each entry of the pattern, the place of its own, −1 where it is of the part itself.
+    """
+    column = np.repeat(pattern.columns, np.diff(pattern.indptr))
+    reader = parts[pattern.rows]
+    away = parts[column] != reader
+    pairs, place = np.unique(column[away].astype(np.int64) * k + reader[away], return_inverse=True)
+    places = np.full(len(column), -1)
+    places[away] = place
+    return pairs, places
+
+
+def measure_batch(
+    drawn: Drawn, parts: np.ndarray, k: int, direction: str, kept: np.ndarray | None = None
+) -> list[Metrics]:
     """What each layer of a mini-batch costs under a partition, that of the seeds first.
 
     Parameters
@@ -66,24 +82,32 @@ def measure_batch(drawn: Drawn, parts: np.ndarray, k: int, direction: str) -> li
         The part of each vertex, 0..k−1.
     direction : {"in", "out"}
         The direction of M.
+    kept : integers, optional
+        Input rows of others that parts keep: :func:`partition.graph.batch_cache.kept_pairs`.
 
     Returns
     -------
     list of Metrics
-        ``rows`` are the rows that the layer reads, by their owners; ``nnz`` its entries, with the
-        diagonal of each row that it computes.
+        ``rows`` are the rows that the layer reads without a message: by their owners, and those
+        that are kept; ``nnz`` its entries, with the diagonal of each row that it computes.
     """
     found = []
-    for pattern, computed in zip(drawn.patterns, drawn.computed, strict=True):
-        owners = parts[pattern.columns]
-        exchange = pattern_exchange(pattern.indptr, pattern.rows, owners, parts, k)
+    for number, (pattern, computed) in enumerate(
+        zip(drawn.patterns, drawn.computed, strict=True), 1
+    ):
+        more = np.zeros(0, np.int64)
+        sent = pattern
+        if kept is not None and number == len(drawn.patterns):
+            sent, more = _without(pattern, computed, parts, k, kept)
+        owners = parts[sent.columns]
+        exchange = pattern_exchange(sent.indptr, sent.rows, owners, parts, k)
         column = np.repeat(pattern.columns, np.diff(pattern.indptr))
         beside = parts[pattern.rows[pattern.rows != column]]
         found.append(
             Metrics(
                 k=k,
                 direction=direction,
-                rows=_by_part(owners, k),
+                rows=_by_part(np.concatenate((owners, more)), k),
                 nnz=(np.bincount(beside, minlength=k) + _by_part(parts[computed], k)).tolist(),
                 send_rows=exchange.sum(axis=1).tolist(),
                 recv_rows=exchange.sum(axis=0).tolist(),
@@ -92,6 +116,24 @@ def measure_batch(drawn: Drawn, parts: np.ndarray, k: int, direction: str) -> li
             )
         )
     return found
+
+
+def _without(
+    pattern: Pattern, computed: np.ndarray, parts: np.ndarray, k: int, kept: np.ndarray
+) -> tuple[Pattern, np.ndarray]:
+    """A pattern without the entries of rows that are kept, and for each of these rows its part.
+
+    Columns remain that an entry or ``computed`` has.
+    """
+    pairs, place = pairs_of(pattern, parts, k)
+    here = np.isin(pairs, kept, assume_unique=True)
+    # One number more, which stands for the place −1.
+    remains = np.append(~here, True)[place]
+    column = np.repeat(np.arange(len(pattern.columns)), np.diff(pattern.indptr))[remains]
+    sizes = np.bincount(column, minlength=len(pattern.columns))
+    needed = (sizes > 0) | np.isin(pattern.columns, computed)
+    left = Pattern(pattern.columns[needed], pointers(sizes[needed]), pattern.rows[remains])
+    return left, pairs[here] % k
 
 
 def _by_part(owners: np.ndarray, k: int) -> list[int]:

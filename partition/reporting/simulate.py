@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, unknown_name
+from partition.graph.batch_cache import kept_pairs, observe, rows_within
 from partition.graph.batch_metrics import draw_batch, measure_batch
 from partition.graph.graph import DIRECTIONS, Graph, training_vertices
 from partition.graph.sampling import (
@@ -22,6 +23,7 @@ from partition.graph.sampling import (
 from partition.graph.store import open_graph, read_partition
 
 FIGURES = ("volume", "max_send", "max_recv", "messages", "max_send_messages")
+ITEMSIZE = 4  # bytes of a number of the features, in a run in float32
 QUANTILES = {"min": 0.0, "q05": 0.05, "median": 0.5, "q95": 0.95, "max": 1.0}
 
 
@@ -36,6 +38,7 @@ def simulate(
     seed: int = 0,
     direction: str | None = None,
     as_trained: bool = False,
+    cache_mb: float = 0.0,
 ) -> dict[str, Any]:
     """Draw mini-batches, the same for all partitions, and count what each exchanges.
 
@@ -52,6 +55,9 @@ def simulate(
         Direction of M; default: the graph's own.
     as_trained : bool
         Draw the batches of a run with this seed, from its first epoch on: what it counts.
+    cache_mb : float
+        With ``as_trained``: MB (2²⁰ bytes) of input rows of others, in float32, that each part
+        keeps.
 
     Returns
     -------
@@ -76,6 +82,11 @@ def simulate(
         raise UserError(f"{batches} batches: draw at least one")
     if not names:
         raise UserError("no partition is named", "gcn-partition list shows what there is")
+    if cache_mb and not (as_trained and SAMPLERS.get(sampler).layered):
+        raise UserError(
+            "rows are kept in runs, for batches of seeds",
+            "add --as-trained, with --sampler neighbor or labor",
+        )
     graph = stored.graph
     seeds = None
     if as_trained and SAMPLERS.get(sampler).layered:
@@ -87,7 +98,10 @@ def simulate(
     partitions = [read_partition(path, name) for name in dict.fromkeys(names)]
 
     parts = [(partition.parts, partition.k) for partition in partitions]
-    entries, figures = draw(graph, drawn, parts, batches, direction, as_trained, seeds)
+    manifest = stored.manifest
+    sizes = manifest.features, manifest.feature_entries, graph.n, ITEMSIZE
+    kept = rows_within(cache_mb, *sizes) if cache_mb else 0
+    entries, figures = draw(graph, drawn, parts, batches, direction, as_trained, seeds, kept)
     rows = []
     for partition, counted in zip(partitions, figures, strict=True):
         facts = {key: getattr(partition, key) for key in ("name", "model", "k")}
@@ -113,6 +127,7 @@ def draw(
     direction: str,
     as_trained: bool = False,
     seeds: np.ndarray | None = None,
+    kept_rows: int = 0,
 ) -> tuple[float, np.ndarray]:
     """Count ``batches`` mini-batches under each (parts, k).
 
@@ -122,6 +137,8 @@ def draw(
         Those of a run, in their order; otherwise independent draws of whole size.
     seeds : (seeds,) integers, optional
         The vertices among which the sampler draws seeds.
+    kept_rows : int
+        Input rows of others that each part keeps.
 
     Returns
     -------
@@ -131,6 +148,10 @@ def draw(
     """
     side = sides(graph, direction, sampler.side)
     figures = np.zeros((len(partitions), len(FIGURES), batches), np.int64)
+    kept: list[np.ndarray | None] = [None] * len(partitions)
+    if kept_rows:
+        seen = observe(sampler, side, seeds)
+        kept = [kept_pairs(seen, parts, k, kept_rows) for parts, k in partitions]
     entries = 0
     for number in range(batches):
         # The first batches of epochs are independent draws of whole size.
@@ -138,8 +159,8 @@ def draw(
         place = (epoch + as_trained, batch)  # a run counts its epochs from 1
         drawn = draw_batch(sampler, side, *place, seeds)
         entries += sum(len(pattern.rows) for pattern in drawn.patterns)
-        for counted, (parts, k) in zip(figures, partitions, strict=True):
-            for layer in measure_batch(drawn, parts, k, direction):
+        for counted, (parts, k), rows in zip(figures, partitions, kept, strict=True):
+            for layer in measure_batch(drawn, parts, k, direction, rows):
                 counted[:, number] += (
                     layer.volume, max(layer.send_rows), max(layer.recv_rows),
                     layer.messages, max(layer.send_messages),

@@ -21,6 +21,7 @@ from partition.reporting.simulate import simulate
 
 RANKS = (1, 2, 4, 7)
 EPOCHS = 2
+WIDTH = 7  # of the features
 COMMON = (
     "dtype=float64", f"train.epochs={EPOCHS}", "train.lr=0.02", "train.weight_decay=1e-3",
     "model.dropout=0.4", "model.input_dropout=0.2",
@@ -30,6 +31,16 @@ NETWORKS = {
     "gcn": ("model.hidden=6", "model.residual=linear"),
     "sage": ("model.name=sage", "model.hidden=5", "model.norm=batch"),
     "gin": ("model.name=gin", "model.hidden=5", "model.norm=layer"),
+}
+# A batch norm before neighbours are looked at is the one thing with which no rows are kept.
+KEEPS = {
+    "gcn": NETWORKS["gcn"],
+    "gin": NETWORKS["gin"],
+    "sage-layer": ("model.name=sage", "model.hidden=5", "model.norm=layer"),
+    "sage-batch": NETWORKS["sage"],
+    "gat": ("model.name=gat", "model.hidden=6", "model.heads=2", "model.attention_dropout=0.3"),
+    "appnp": ("model.name=appnp", "model.hidden=8", "model.hops=2"),
+    "gcnii": ("model.name=gcnii", "model.hidden=6,6", "model.norm=layer"),
 }
 WHOLE_ROWS = {
     "gat": ("model.name=gat", "model.hidden=6", "model.heads=2", "model.attention_dropout=0.3"),
@@ -42,12 +53,19 @@ DEPTHS = {
     "gcn-jk-max": 2, "gcn-linear": 2, "sage-sum": 2, "gin-eps": 2, "gat": 3, "gatv2": 3,
     "gat-mean": 1,
 }  # fmt: skip
+# Input rows of others that a rank keeps: three of them, and all that were observed.
+KEPT = {"some": 3, "all": 10**6}
 # One epoch of each is planned too.
 PLANNED = {
     "gcn": ("vertex,13", "cluster,uneven-12,4", "neighbor,6,3,2", "labor,6,3,2"),
     "gat": ("vertex,13", "neighbor,6,3,2"),
 }
 WHOLE = ("full", "vertex,100%", "cluster,uneven-12,100%", "neighbor,100%,-1,-1", "labor,100%,-1,-1")
+
+
+def cache_of(rows, itemsize=8):
+    """The setting by which a rank keeps so many rows."""
+    return f"train.cache_mb={rows * WIDTH * itemsize / 2**20!r}"
 
 
 def cases():
@@ -59,6 +77,12 @@ def cases():
     for network, settings in WHOLE_ROWS.items():
         for sampler in ("vertex,13", "neighbor,6,3,2", "labor,6,3,2"):
             found[f"{network}-{sampler}"] = (*settings, f"train.batches={sampler}")
+    for network, settings in KEEPS.items():
+        for sampler in SAMPLERS[2:]:
+            name, batches = f"{network}-{sampler}", f"train.batches={sampler}"
+            found.setdefault(name, (*settings, batches))
+            for kept, rows in KEPT.items():
+                found[f"{name} kept {kept}"] = (*settings, batches, cache_of(rows))
     found["scipy"] = (*NETWORKS["gcn"], "train.batches=neighbor,6,3,2", "kernel=scipy")
     found["graphblas"] = (*NETWORKS["gcn"], "train.batches=labor,6,3,2", "kernel=graphblas")
     found["mixed"] = (*NETWORKS["gcn"], "train.batches=vertex,13", "scheme.exchange=mixed")
@@ -82,6 +106,12 @@ def planned():
         )
         for network, samplers in PLANNED.items()
         for sampler in samplers
+    } | {
+        f"planned {network}-{sampler} kept": (
+            *networks[network], f"train.batches={sampler}", cache_of(3), "train.epochs=1",
+        )
+        for network in PLANNED
+        for sampler in SAMPLERS[2:]
     }  # fmt: skip
 
 
@@ -114,6 +144,8 @@ def test_one_curve_and_what_was_counted(results, nranks, name):
     record, alone = results(nranks)[name], results(1)[name]
     assert record["error"] is None
     assert len(record["losses"]) == EPOCHS
+    if " kept " in name:
+        alone = results(1)[name.partition(" kept ")[0]]
     assert math.isfinite(sum(record["losses"]))
     np.testing.assert_allclose(record["losses"], alone["losses"], rtol=1e-10)
     for counted, predicted in record["traffic"]:
@@ -156,6 +188,29 @@ def test_rows_and_messages_are_those_of_the_simulation(results, schemes_folder, 
     assert sum(record["batch_messages_sent"]) == round(facts["messages"]["mean"] * batches)
 
 
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("sampler", SAMPLERS[2:])
+@pytest.mark.parametrize("nranks", [2, 4, 7])
+def test_rows_that_are_kept_are_not_sent(results, schemes_folder, nranks, sampler, kept):
+    without = results(nranks)[f"gcn-{sampler}"]
+    record, rows = results(nranks)[f"gcn-{sampler} kept {kept}"], KEPT[kept]
+    assert 0 < sum(record["batch_rows_sent"]) < sum(without["batch_rows_sent"])
+    assert sum(record["traffic"][0][0]) < sum(without["traffic"][0][0])
+    for held, size in zip(record["kept_rows"], record["kept_bytes"], strict=True):
+        assert held <= rows
+        assert size == held * WIDTH * 8
+    assert sum(record["kept_rows_read"]) > 0
+    name, size, *fanouts = sampler.split(",")
+    batches = record["batches"][0]
+    facts = simulate(
+        schemes_folder / "directed.graph", [f"uneven-{nranks}"], sampler=name, batch=size,
+        fanouts=",".join(fanouts), batches=batches, as_trained=True,
+        cache_mb=float(cache_of(rows, itemsize=4).partition("=")[2]),
+    )["partitions"][0]  # fmt: skip
+    assert sum(record["batch_rows_sent"]) == round(facts["volume"]["mean"] * batches)
+    assert sum(record["batch_messages_sent"]) == round(facts["messages"]["mean"] * batches)
+
+
 @pytest.mark.parametrize("name", planned())
 @pytest.mark.parametrize("nranks", [1, 2, 7])
 def test_bytes_and_messages_are_those_that_are_planned(results, schemes_folder, nranks, name):
@@ -189,6 +244,11 @@ def test_mistakes_are_told(gcnmpi_lines, schemes_folder, tmp_path):
         "train.batches=neighbor,6,3": "1 fan-outs, the network looks at neighbours 2 times",
         "train.batches=vertex,6,3": "has no fan-outs",
         "train.batches=vertex,0": "a batch of 0 vertices",
+        "train.batches=neighbor,6,3,2 model.name=mlp": "looks at no neighbours",
+        "train.cache_mb=1": "rows are kept for mini-batches",
+        "train.batches=vertex,6 train.cache_mb=1": "batches of seeds",
+        "train.batches=neighbor,6,3,3 model.name=appnp model.hops=2 model.norm=batch "
+        "train.cache_mb=1": "a batch norm before",
         "train.batches=vertex,6 scheme.name=summa": "use scheme.name = p2p",
         "train.batches=vertex,6 task.class_weights=balanced": "weights of classes",
         "train.batches=vertex,6 model.train_features=true": "features that are trained",

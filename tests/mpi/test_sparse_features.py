@@ -20,11 +20,14 @@ CASES = {
     "gat": ["model.name=gat", "model.heads=2", "model.input_dropout=0.5"],
     "scipy": ["kernel=scipy", "model.input_dropout=0.4"],
     "gin": ["model.name=gin"],  # which adds features and their aggregate: they are dense then
+    "batches": ["graph.feature_norm=row", "model.input_dropout=0.4", "train.batches=labor,20,3,3"],
     "bcast": ["scheme.name=bcast", "model.input_dropout=0.4"],
     "replicated": ["scheme.name=replicated", "model.input_dropout=0.4"],
     "dense copies": ["scheme.name=replicated", "scheme.sparse=false"],
     "summa": ["scheme.name=summa", "model.input_dropout=0.4"],
 }
+# Rows of others that ranks keep for batches.
+CASES["rows kept"] = [*CASES["batches"], "train.cache_mb=1"]
 
 
 def parts(case, ranks):

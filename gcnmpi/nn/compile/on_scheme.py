@@ -9,6 +9,7 @@ from gcnmpi.core.train_config import batches_of
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators import BatchNorm
 from gcnmpi.nn.program import Program
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import make_facts
@@ -28,31 +29,49 @@ def batch_program(network: Network, config: Config, sparse: bool) -> Program:
 
 
 def hops_of(program: Program) -> int:
-    """In how many layers a program looks at neighbours; at least 1."""
-    return max((v.place.layer for v in program.values if v.place.aggregated), default=1)
+    """In how many layers a program looks at neighbours."""
+    return max((v.place.layer for v in program.values if v.place.aggregated), default=0)
 
 
-def check_batches(config: Config, fanouts: Sequence[int], hops: int) -> None:
+def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> None:
     """Refuse what mini-batches do not do.
 
     Parameters
     ----------
     fanouts : sequence of int
         Of the sampler; empty if it has none.
-    hops : int
-        Layers in which the network looks at neighbours.
+    program : Program
+        Of a batch.
 
     Raises
     ------
     UserError
         If the configuration asks for it.
     """
+    hops = hops_of(program)
+    if fanouts and not hops:
+        raise UserError(
+            f"train.batches: model {config.model.name!r} looks at no neighbours",
+            "use train.batches = vertex,1024",
+        )
     if fanouts and len(fanouts) != hops:
         raise UserError(
             f"train.batches has {len(fanouts)} fan-outs, the network looks at neighbours "
             f"{hops} times",
             "give one number of neighbours for each layer, that of the seeds first",
         )
+    if config.train.cache_mb:
+        if not fanouts:
+            raise UserError(
+                "train.cache_mb: rows are kept for batches of seeds",
+                "use train.batches = neighbor,1024,10,5, or leave train.cache_mb out",
+            )
+        if any(isinstance(program.operators[i], BatchNorm) for i in _of_inputs(program)):
+            raise UserError(
+                "train.cache_mb: a batch norm before neighbours are looked at takes the moments "
+                "of rows that several ranks would keep",
+                "use another model.norm, or leave train.cache_mb out",
+            )
     if config.model.train_features:
         raise UserError("train.batches: features that are trained need all vertices at once")
     if config.task.class_weights != "none":
@@ -60,6 +79,12 @@ def check_batches(config: Config, fanouts: Sequence[int], hops: int) -> None:
             "train.batches: weights of classes are those of all training vertices",
             "leave task.class_weights or train.batches out",
         )
+
+
+def _of_inputs(program: Program) -> list[int]:
+    """Operators whose values have the rows of H⁰, with those that are kept."""
+    places = [program.values[number].place for number in range(len(program.operators))]
+    return [i for i, place in enumerate(places) if place.layer == 0 and not place.aggregated]
 
 
 def program_on(

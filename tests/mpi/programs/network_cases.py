@@ -39,7 +39,7 @@ def main(comm):
         ]
         losses = [epoch.loss for epoch in result.epochs]
         found[case["name"]] = {"error": None, "losses": losses, "traffic": traffic}
-        found[case["name"]] |= {key: end[key] for key in end if key.startswith("batch")}
+        found[case["name"]] |= {key: end[key] for key in end if key.startswith(("batch", "kept"))}
     if comm.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(found))
     return 0

@@ -1,0 +1,140 @@
+"""Input rows of others that a rank keeps, since mini-batches read them often.
+
+A rank computes with them as with its own, in the layer that reads the inputs: what that layer makes
+of a row is made wherever the row is kept, and the gradient there is of what its own rows read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from gcnmpi.halo.plan import Plan
+from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.layout.loading import load_sparse
+from gcnmpi.mpi.comm import redistribute
+from gcnmpi.nn.sparse_input import SparseInput
+from gcnmpi.run.problem import Problem
+from gcnmpi.schemes.row_scheme import Laid
+from gcnmpi.schemes.sampled import Batch
+from partition.graph.batch_cache import most_used, rows_within
+from partition.graph.sparse_rows import SparseRows
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """Some rows of H⁰ that others own.
+
+    Attributes
+    ----------
+    places : (kept,) int64
+        Where they are in the halo of the rank, increasing.
+    features : array or SparseInput
+        The rows, in this order.
+    """
+
+    places: np.ndarray
+    features: Array | SparseInput
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        if isinstance(self.features, SparseInput):
+            return self.features.bytes
+        return int(self.features.size) * self.features.dtype.itemsize
+
+    def take_rows(self, kernel: Kernel, halo: np.ndarray, out: Array) -> None:
+        """out = the rows, dense ones, at some places in the halo."""
+        if len(halo):
+            features = cast(Array, self.features)
+            kernel.take_rows(features, np.searchsorted(self.places, halo), out)
+
+    def sparse_rows(self, halo: np.ndarray) -> tuple[SparseInput, np.ndarray]:
+        """All rows, sparse ones, and the numbers of those at some places in the halo."""
+        assert isinstance(self.features, SparseInput)
+        return self.features, np.searchsorted(self.places, halo)
+
+
+def keep_rows(
+    problem: Problem, laid: Laid, batches: Iterable[Batch], features: Array | SparseInput
+) -> KeptRows:
+    """Keep what batches read most, within ``train.cache_mb``; all ranks call it together.
+
+    Parameters
+    ----------
+    batches : iterable of Batch
+        Those that are observed.
+    features : array or SparseInput
+        Own rows of H⁰.
+    """
+    kernel, manifest = problem.kernel, problem.stored.manifest
+    width, entries, itemsize = manifest.features, manifest.feature_entries, kernel.dtype.itemsize
+    megabytes = problem.config.train.cache_mb
+    rows = rows_within(megabytes, width, entries, manifest.n, itemsize)
+    plan = laid.plan
+    order = np.argsort(plan.halo)
+    uses = np.zeros(plan.nhalo, np.int64)
+    for batch in batches:
+        read = batch.layers[-1].plan.halo
+        uses[order[np.searchsorted(plan.halo, read, sorter=order)]] += 1
+    places = most_used(uses, plan.halo, rows)
+    with problem.phases.as_one("load"):
+        if isinstance(features, SparseInput):
+            return KeptRows(places, _sparse(problem, plan.halo[places]))
+        return KeptRows(places, _dense(problem, plan, places, features))
+
+
+def _sparse(problem: Problem, ids: np.ndarray) -> SparseInput:
+    kernel, found = problem.kernel, problem.stored.graph.features
+    assert isinstance(found, SparseRows)
+    max_bytes = problem.config.loading.max_buffer_mb * 2**20
+    normalised = problem.config.graph.feature_norm == "row"
+    matrix = load_sparse(problem.comm, found, ids, max_bytes, normalised, kernel.dtype)
+    return SparseInput(kernel, problem.phases, matrix, None)
+
+
+def _dense(problem: Problem, plan: Plan, places: np.ndarray, features: Array) -> Array:
+    comm, max_bytes = problem.comm, problem.config.loading.max_buffer_mb * 2**20
+    # The number of each row of the halo where it is owned, in the order of the halo.
+    peers = np.repeat(plan.send_peers, np.diff(plan.send_offsets))
+    (there,), _ = redistribute(comm, peers, [plan.send_rows], max_bytes)
+    owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
+    (asked,), counts = redistribute(comm, owners[places], [there[places]], max_bytes)
+    asking = np.repeat(np.arange(comm.size), counts)
+    # Owners increase along the halo, so the rows come in the order in which they were asked for.
+    wanted = _Taken(problem.kernel, features, asked)
+    (rows,), _ = redistribute(comm, asking, [cast(np.ndarray, wanted)], max_bytes)
+    return problem.kernel.from_host(rows)
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """Rows of a matrix of a kernel, which are taken as they are read."""
+
+    kernel: Kernel
+    matrix: Array
+    rows: np.ndarray
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.kernel.dtype
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), self.matrix.shape[1]
+
+    @property
+    def flags(self) -> Any:
+        return self.rows.flags
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, some: slice) -> np.ndarray:
+        rows = self.rows[some]
+        taken = self.kernel.empty(len(rows), self.matrix.shape[1])
+        self.kernel.take_rows(self.matrix, rows, taken)
+        return self.kernel.to_host(taken)
