@@ -37,6 +37,7 @@ from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.planner.auto import resolved_exchange, resolved_grid
 from gcnmpi.planner.ranking import resolved_direction
+from gcnmpi.run.captured import resolved_graph
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
@@ -121,9 +122,12 @@ def open_problem(
         network = network_of(config.model, *(widths or ends(config, source.stored.manifest)))
         program, demand = program_on(network, source, config, comm.size, trains)
         scheme_entry: Entry = SCHEMES.get(config.scheme.name)
+    found: list[str] = []
+    if trains:
+        config, found = resolved_graph(comm, config, program)
     before(source, config)
     kernel, warnings = make_kernel(comm, config)
-    warnings = [*other_direction(source), *warnings]
+    warnings = [*other_direction(source), *warnings, *found]
     reduction = usable_reduction(comm, kernel, config.comm.nccl)
     transport, warning = usable(comm, kernel, config.scheme.transport)
     if warning is not None:
