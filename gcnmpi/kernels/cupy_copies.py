@@ -106,12 +106,14 @@ class DeviceNumber:
 
     def __init__(self, array: Array, factor: float = 1.0) -> None:
         self.array, self.factor = array, factor
-        self._host = cupyx.empty_pinned((1,), np.float64)
+        self._host: Any = None  # where it is copied to
         if not cp.cuda.get_current_stream().is_capturing():
             self.fetch()
 
     def fetch(self) -> None:
         """Begin the copy."""
+        if self._host is None:
+            self._host = cupyx.empty_pinned((1,), np.float64)
         self.array.get(out=self._host, blocking=False)
         self._event = recorded(cp.cuda.get_current_stream())
 

@@ -67,7 +67,7 @@ def test_graphs_change_no_bit_with_other_settings(mpirun, schemes_folder):
 def check_counts(case):
     """Of an epoch: the graph, its number and the update; of an evaluation: the graph, counting."""
     for name, most in (("epoch", 5), ("evaluation", 2)):
-        before, after = case["before"][name], case["counted"][name]
+        before, after = case["before"][name], case["after"][name]
         assert after["launches"] <= most
         assert after["launches"] < before["launches"]
         assert (after["copies"], after["waits"]) == (1, 1)
