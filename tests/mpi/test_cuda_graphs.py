@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 from networks import NETWORKS, VARIANTS, settings_of
 from test_fake_gpu import fake
+from test_schemes import make_graph
 from words import sets
 
 from gcnmpi.core.record import read_run
+from partition.graph.store import write_graph
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile with")
 
@@ -40,11 +42,13 @@ CASES = {
 @pytest.mark.parametrize("streams", ["early", "late"])
 def test_graphs_change_no_bit_of_any_network(mpirun, schemes_folder, streams):
     names = [*NETWORKS, *VARIANTS]
-    cases = compared(mpirun, schemes_folder, [settings_of(name) for name in names], streams)
+    path = schemes_folder / "directed.graph"
+    cases = compared(mpirun, path, [settings_of(name) for name in names], streams)
     captured = []
     for name, case in zip(names, cases, strict=True):
         # The rule that is declared is what CUDA says.
         assert (case["why"] is None) == (case["said"] is None), (name, case)
+        assert case["from_host"] < 1e-4, name
         if case["why"] is None:
             assert case["same"], name
             check_counts(case)
@@ -56,12 +60,23 @@ def test_graphs_change_no_bit_of_any_network(mpirun, schemes_folder, streams):
 
 
 def test_graphs_change_no_bit_with_other_settings(mpirun, schemes_folder):
-    cases = compared(mpirun, schemes_folder, [settings for settings, _ in CASES.values()], "early")
+    path = schemes_folder / "directed.graph"
+    cases = compared(mpirun, path, [settings for settings, _ in CASES.values()], "early")
     for (name, (_, why)), case in zip(CASES.items(), cases, strict=True):
         assert case["why"] == why, name
         assert (case["said"] is None) == (why is None), (name, case)
         if why is None:
             assert case["same"], name
+
+
+def test_sparse_features_are_part_of_a_graph_but_for_their_dropout(mpirun, tmp_path):
+    path = tmp_path / "sparse.graph"
+    assert write_graph(path, make_graph("directed"), source={}, keep_features="sparse")
+    plain, dropped = compared(mpirun, path, [[DROPOUT], ["model.input_dropout=0.4"]], "late")
+    assert plain["why"] is None
+    assert plain["same"]
+    assert dropped["why"] == f"{REST} in the step 'sparse_drop' of the network"
+    assert dropped["said"]
 
 
 def check_counts(case):
@@ -73,9 +88,9 @@ def check_counts(case):
         assert (after["copies"], after["waits"]) == (1, 1)
 
 
-def compared(mpirun, folder, cases, streams):
+def compared(mpirun, graph, cases, streams):
     """What repeat_epochs.py finds."""
-    words = ["repeat_epochs.py", folder / "directed.graph", json.dumps([list(c) for c in cases])]
+    words = ["repeat_epochs.py", graph, json.dumps([list(case) for case in cases])]
     done = mpirun(1, *words, env=fake(FAKE_STREAMS=streams), timeout=240)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
