@@ -94,6 +94,8 @@ several=${gpu:-$(fewer_than 2)}
 sanitizer=${gpu:-$(missing compute-sanitizer)}
 train=(gcnmpi train "$graph" --set kernel=cupy --set train.epochs=20 --set train.eval_every=0
   --set 'model.hidden=128,128' --quiet)
+small=(gcnmpi train "$out/small.graph" --config configs/cora.toml --set kernel=cupy
+  --set train.epochs=200 --quiet)
 two=(mpirun -n 2 "${train[@]}" --partition hp-2)
 kernels=tests/unit/test_kernels.py
 new='cupy and (spmm or follows or counted or one_pass or softmax or dropout)'
@@ -118,6 +120,12 @@ step partition "" gcn-partition add "$graph" --model hp -k 2
 step products "$gpu" python3 scripts/bench_products_gpu.py "$graph"
 step epoch-own "$gpu" "${train[@]}" --out "$out/own"
 step epoch-cusparse "$gpu" "${train[@]}" --set gpu.spmm=cusparse --out "$out/cusparse"
+# Of the size of Cora: launches are what it takes, and a graph has few.
+step small-graph "" gcn-partition synth sbm "$out/small.graph" --vertices 2708 --classes 7 \
+  --degree 4 --features 1433 --seed 1 --force
+step epoch-small "$gpu" "${small[@]}" --out "$out/small"
+step epoch-small-captured "$gpu" "${small[@]}" --set gpu.graph=yes --out "$out/small-captured"
+step epoch-captured "$gpu" "${train[@]}" --set gpu.graph=yes --out "$out/captured"
 step epoch-host "" gcnmpi train "$graph" --set train.epochs=5 --set train.eval_every=0 \
   --set 'model.hidden=128,128' --quiet --out "$out/host"
 step epoch-pyg "${gpu:-$(no_module torch_geometric)}" python3 scripts/bench_pyg_gpu.py "$graph" 128 3

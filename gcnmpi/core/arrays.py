@@ -7,7 +7,7 @@ room ``mpi``, needs :class:`Memory`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
@@ -117,6 +117,7 @@ class Network(Protocol):
 
 
 A = TypeVar("A")
+R = TypeVar("R")
 
 
 class Memory(Protocol[A]):
@@ -194,6 +195,17 @@ class Memory(Protocol[A]):
 
     def finish(self) -> None:
         """Wait until all that was begun is done."""
+
+    def repeated(self, call: Callable[[int], R]) -> Callable[[int], R]:
+        """A call that does the same in each epoch, so that a device can be told once.
+
+        Parameters
+        ----------
+        call : callable
+            Called with the number of an epoch, on which dropout may depend and nothing else does.
+            It works on the same arrays each time, looks at no number that it computes, and returns
+            the same array, a :class:`Number`, or what does not change.
+        """
 
     # Messages: what MPI sends and receives for an array.
 

@@ -84,6 +84,7 @@ class ExchangedHalo:
         ids: np.ndarray,
     ) -> None:
         self._products, self.ids, self.phases = products, ids, runtime.phases
+        self._kernel = runtime.kernel
         self.pattern = runtime.kernel.pattern(pattern, ids)
         self.kept, self.alone = products.kept, runtime.comm.size == 1
 
@@ -93,7 +94,7 @@ class ExchangedHalo:
 
     def expand(self, x: Matrix) -> Array:
         """One exchange."""
-        return self._products.gather(x)
+        return x.whole if self.alone else self._products.gather(x)
 
     def gradient(self, place: Place, width: int) -> Matrix:
         """The buffer of the fold."""
@@ -101,7 +102,10 @@ class ExchangedHalo:
 
     def fold(self, gradient: Matrix, out: Array) -> None:
         """One exchange, the other way."""
-        self._products.scatter(gradient, out)
+        if self.alone:
+            self._kernel.copy(gradient.array, out)
+        else:
+            self._products.scatter(gradient, out)
 
     def release(self) -> None:
         """Free the buffers of folds."""

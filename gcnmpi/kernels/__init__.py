@@ -36,6 +36,11 @@ class GpuOptions:
         "rank",
         choices=("own", "cusparse"),
     )
+    graph: str = key(
+        "no",
+        "kernel cupy, one rank: an epoch is a CUDA graph; auto: if the network can be one",
+        choices=("no", "auto", "yes"),
+    )
 
 
 KERNELS = Registry(

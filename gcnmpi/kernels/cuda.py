@@ -140,14 +140,22 @@ extern "C" __global__ void add_partial_sums(
   out[j * out_stride] = (T)sum;
 }
 
-extern "C" __global__ void make_row_keys(
-    const U64* vertices, U64 start, U64* keys, I rows, I columns) {
-  const I i = ROW;
-  if (i >= rows) return;
-  U64 k = vertices[i] * GOLDEN + start + GOLDEN;
+static DEVICE U64 splitmix(U64 k) {
+  k += GOLDEN;
   k = (k ^ (k >> 30)) * SPLIT1;
   k = (k ^ (k >> 27)) * SPLIT2;
-  keys[i] = k ^ (k >> 31);
+  return k ^ (k >> 31);
+}
+
+// rng.row_keys; a graph reads the number of the epoch from memory.
+extern "C" __global__ void make_row_keys(
+    const U64* vertices, U64 seed, U64 epoch, I read, const U64* stored, U64 layer, U64* keys,
+    I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  const U64 number = read ? *stored : epoch;
+  const U64 start = splitmix(splitmix(splitmix(seed) ^ number) ^ layer);
+  keys[i] = splitmix(vertices[i] * GOLDEN + start);
 }
 
 extern "C" __global__ void subtract_at(

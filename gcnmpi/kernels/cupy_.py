@@ -22,6 +22,7 @@ try:
     from cupy_backends.cuda.libs import cublas, cusparse
 
     from gcnmpi.kernels.cupy_copies import CupyCopies
+    from gcnmpi.kernels.cupy_graphs import CupyGraphs
     from gcnmpi.kernels.cupy_loss import CupyLoss
     from gcnmpi.kernels.cupy_messages import CupyMessages
     from gcnmpi.kernels.cupy_neighbours import CupyNeighbours, DevicePattern
@@ -45,7 +46,9 @@ THREADS = 256  # in a block
 WARP = 32  # threads that read memory together
 
 
-class CupyKernel(CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages, CupyCopies):
+class CupyKernel(
+    CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages, CupyCopies, CupyGraphs
+):
     """The operations of :mod:`gcnmpi.kernels.interface`, on a GPU.
 
     Parameters
@@ -79,6 +82,7 @@ class CupyKernel(CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages
         self._partials: dict[int, Array] = {}
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
         self.open_copies()
+        self.open_graphs()
         try:
             module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
             self._functions = {name: module.get_function(name) for name in cuda.names()}
@@ -168,6 +172,8 @@ class CupyKernel(CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages
                 out.fill(0)
             return
         multiply = {"float32": cublas.sgemm, "float64": cublas.dgemm}[self.dtype.name]
+        if self._repeated is not None:
+            multiply = self._repeated.products
         # cuBLAS counts by columns, so it is asked for outᵀ = op(b)ᵀ · op(a)ᵀ.
         multiply(
             cp.cuda.device.get_cublas_handle(), _operation(b), _operation(a), columns, rows, inner,
@@ -180,10 +186,11 @@ class CupyKernel(CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages
         self._add_partials(self._partial_sums(x, logarithms=False), out)
 
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:
-        """Made on the device."""
-        start = np.uint64(rng.first_key(seed, epoch, layer))
-        keys = cp.empty(len(vertices), np.uint64)
-        self._launch("make_row_keys", len(keys), 1, self._resident(vertices, "u8"), start, keys)
+        """Made on the device, where a graph finds another number of the epoch each time."""
+        keys, number = cp.empty(len(vertices), np.uint64), np.uint64(epoch)
+        read = keys if self._repeated is None else self._repeated.epoch()
+        of = np.uint64(seed), number, np.int64(read is not keys), read, np.uint64(layer), keys
+        self._launch("make_row_keys", len(keys), 1, self._resident(vertices, "u8"), *of)
         return keys
 
     def dropout(self, x: Array, rows: Any, columns: Any, p: float, out: Array) -> None:

@@ -97,6 +97,7 @@ class DeviceNumber:
     """A number that the device computes, times a factor; a float once somebody asks for it.
 
     It is copied to the host behind what computes it, so that asking after a later wait is free.
+    Of what becomes part of a graph, ``fetch`` copies it after each time that the graph has run.
 
     Parameters
     ----------
@@ -105,8 +106,15 @@ class DeviceNumber:
 
     def __init__(self, array: Array, factor: float = 1.0) -> None:
         self.array, self.factor = array, factor
-        self._host = cupyx.empty_pinned((1,), np.float64)
-        array.get(out=self._host, blocking=False)
+        self._host: Any = None  # where it is copied to
+        if not cp.cuda.get_current_stream().is_capturing():
+            self.fetch()
+
+    def fetch(self) -> None:
+        """Begin the copy."""
+        if self._host is None:
+            self._host = cupyx.empty_pinned((1,), np.float64)
+        self.array.get(out=self._host, blocking=False)
         self._event = recorded(cp.cuda.get_current_stream())
 
     def __mul__(self, factor: float) -> DeviceNumber:

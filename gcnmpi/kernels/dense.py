@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.core.arrays import Number
+from gcnmpi.core.arrays import Number, R
 from gcnmpi.kernels.elementwise import Elementwise
 from gcnmpi.kernels.epilogues import Epilogues
 from gcnmpi.kernels.messages import Messages
@@ -89,6 +89,10 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
 
     def copy(self, x: Array, out: Array) -> None:
         np.copyto(out, x, casting="same_kind")
+
+    def repeated(self, call: Callable[[int], R]) -> Callable[[int], R]:
+        """Itself: there is no device to be told."""
+        return call
 
     def finish(self) -> None:
         """On the host, all is done."""

@@ -14,12 +14,12 @@ from gcnmpi.core.config import Config
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.loading import Readable, own_arcs
+from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import agreed, redistribute, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.propagation.checkpoint import Checkpoints
-from gcnmpi.run.problem import RowNormalised
 from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError

@@ -42,7 +42,7 @@ from partition.records import map_npy
 # What may differ between a checkpoint and the run that goes on from it: what changes no more than
 # the rounding of the curve, and for how long it is computed and how it is watched.
 FREE = (
-    "kernel", "threads", "scheme.", "loading.", "comm.", "model.order", "model.cache_input",
+    "kernel", "threads", "scheme.", "loading.", "comm.", "gpu.", "model.order", "model.cache_input",
     "graph.direction",  # compared as it was resolved
     "train.epochs", "train.eval_every", "train.checkpoint_", "train.draw_ahead",
     "train.cache_mb",

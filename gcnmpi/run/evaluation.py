@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
@@ -56,6 +57,9 @@ class Evaluation:
             )  # fmt: skip
         if self._others:
             self._labels, self._masks = self._whole_rows()
+        self._forward: Callable[[int], Array] = lambda epoch: model.forward()
+        if problem.config.gpu.graph == "yes":
+            self._forward = problem.kernel.repeated(self._forward)
 
     @property
     def names(self) -> list[str]:
@@ -74,7 +78,7 @@ class Evaluation:
         problem = self._problem
         values: dict[str, float | None] = dict.fromkeys(self.names)
         with problem.traffic.during("eval"), problem.phases.as_one("eval"):
-            logits = self._model.forward()
+            logits = self._forward(0)
             if self._counted:
                 values |= self._accuracies(logits)
             if self._others:

@@ -21,6 +21,7 @@ from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.loading import load_sparse
+from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
@@ -36,6 +37,7 @@ from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.planner.auto import resolved_exchange, resolved_grid
 from gcnmpi.planner.ranking import resolved_direction
+from gcnmpi.run.captured import resolved_graph
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
@@ -120,9 +122,12 @@ def open_problem(
         network = network_of(config.model, *(widths or ends(config, source.stored.manifest)))
         program, demand = program_on(network, source, config, comm.size, trains)
         scheme_entry: Entry = SCHEMES.get(config.scheme.name)
+    found: list[str] = []
+    if trains:
+        config, found = resolved_graph(comm, config, program)
     before(source, config)
     kernel, warnings = make_kernel(comm, config)
-    warnings = [*other_direction(source), *warnings]
+    warnings = [*other_direction(source), *warnings, *found]
     reduction = usable_reduction(comm, kernel, config.comm.nccl)
     transport, warning = usable(comm, kernel, config.scheme.transport)
     if warning is not None:
@@ -289,36 +294,6 @@ def _there(stored: StoredGraph, what: str, array: Any, example: str) -> Any:
             f"import it with --{what} FILE.npy, or --{what} {example} for an experiment",
         )
     return array
-
-
-class RowNormalised:
-    """An (n, width) array on disk, read with each row divided by its sum, as numbers of a dtype.
-
-    As of an array, a slice is another view: nothing is read before rows are picked by numbers.
-    """
-
-    def __init__(self, features: np.ndarray, dtype: np.dtype, columns: slice = slice(None)) -> None:
-        self._columns, self.dtype, self.ndim = columns, dtype, 2
-        self.shape = (len(features), len(range(*columns.indices(features.shape[1]))))
-        self.base, self.flags = features, features.flags
-
-    def __len__(self) -> int:
-        return len(self.base)
-
-    def __getitem__(self, key: Any) -> Any:
-        rows, columns = key if isinstance(key, tuple) else (key, self._columns)
-        if isinstance(rows, slice):
-            return RowNormalised(self.base[rows], self.dtype, columns)
-        return row_normalised(self.base[rows])[:, columns].astype(self.dtype)
-
-
-def row_normalised(features: np.ndarray) -> np.ndarray:
-    """Each row divided by its sum in float64; a row that sums to 0 becomes 0."""
-    rows = features.astype(np.float64)
-    sums = rows.sum(axis=1, keepdims=True)
-    np.divide(rows, sums, out=rows, where=sums != 0)
-    rows[sums[:, 0] == 0] = 0
-    return rows
 
 
 def load_targets(problem: Problem, last: Place) -> Targets:

@@ -159,6 +159,9 @@ class Step(BaseStep):
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem)
         self._loss = self._make_loss()
+        self._pass: Callable[[int], Number] = self._there_and_back
+        if problem.config.gpu.graph == "yes":
+            self._pass = problem.kernel.repeated(self._there_and_back)
 
     def products(self) -> list[Product]:
         """The scheme's products and row operations of an epoch."""
@@ -185,11 +188,17 @@ class Step(BaseStep):
             next call.
         """
         model, flat = self.model, self.model.gradients.flat
+        loss = self._pass(epoch)
+        return self._sum(loss, flat[model.gradients.shared]), flat
+
+    def _there_and_back(self, epoch: int) -> Number:
+        """This rank's share of the loss, and its gradients."""
+        model = self.model
         logits = model.forward(epoch)
         with self._problem.phases("loss"):
             loss = self._loss(logits, model.output_grad)
         model.backward(epoch)
-        return self._sum(loss, flat[model.gradients.shared]), flat
+        return loss
 
     def _make_loss(self) -> Loss:
         problem, model = self._problem, self.model

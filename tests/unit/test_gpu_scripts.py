@@ -32,6 +32,7 @@ def test_the_first_day_tells_its_steps(tmp_path):
     steps = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
     assert list(steps)[:3] == ["machine", "versions", "kernels"]
     assert {"memcheck", "racecheck", "schemes", "products", "epoch-pyg", "two-nccl"} < set(steps)
+    assert "gpu.graph=yes" in steps["epoch-small-captured"]
     if shutil.which("compute-sanitizer") is None or importlib.util.find_spec("cupy") is None:
         assert steps["memcheck"].startswith("(here: not run, ")
     assert "(here" not in steps["epoch-host"]
@@ -54,6 +55,11 @@ def test_the_stand_in_and_what_is_used_of_cupy_are_found(compare_cupy):
     defined = dict(compare_cupy.defined())
     assert defined["cupy_backends.cuda.libs.cusparse.CUSPARSE_INDEX_64I"] == 3
     assert defined["cupy.ndarray.set"].names == ("arr", "stream")
+    graphs = {
+        "Stream.begin_capture", "Stream.end_capture", "Stream.is_capturing", "Graph.launch",
+        "MemoryPool.malloc", "using_allocator",
+    }  # fmt: skip
+    assert {f"cupy.cuda.{name}" for name in graphs} <= set(defined)
     used = compare_cupy.used_names()
     assert used["cupy.RawModule"] == {"code", "options"}
     assert "cupy_backends.cuda.libs.cusparse.spMM" in used

@@ -68,6 +68,11 @@ def scale_grad(binding: Binding, step: Step) -> Run:
     return lambda epoch: out.fill(kernel.dot(x, grad) if counts else 0.0)
 
 
+def scale_is_trained(step: Step) -> bool:
+    """Whether the host reads ε to scale with it."""
+    return isinstance(step.operator, Scale) and bool(step.operator.epsilon)
+
+
 def maximum(binding: Binding, step: Step) -> Run:
     """Entry-wise maximum."""
     kernel, out = binding.kernel, binding.written(step)
@@ -109,6 +114,11 @@ def activate_backward(binding: Binding, step: Step) -> Run:
         of_slope.fill(total if counts else 0.0)
 
     return run
+
+
+def slope_is_trained(step: Step) -> bool:
+    """Whether the host reads the slope of the activation."""
+    return isinstance(step.operator, Activate) and step.operator.kind != "gelu"
 
 
 def mean_of_heads(binding: Binding, step: Step) -> Run:

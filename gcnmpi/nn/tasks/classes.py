@@ -31,12 +31,16 @@ def _labels(stored: StoredGraph) -> np.ndarray:
 
 def _loss(made: Made) -> Loss:
     targets, options = made.targets, made.options
-    if options.class_weights == "none" and not options.label_smoothing:
+    if _plain(options):
         return SoftmaxCrossEntropy(
             made.scheme, made.kernel, made.k, targets.labels, targets.masks["train"],
             targets.counts["train"], made.width,
         )  # fmt: skip
     return WeightedCrossEntropy(made)
+
+
+def _plain(options: TaskConfig) -> bool:
+    return options.class_weights == "none" and not options.label_smoothing
 
 
 def _products(options: TaskConfig, k: int, rows: int) -> list[Product]:
@@ -51,7 +55,7 @@ def _softmax(scheme: Scheme, kernel: Kernel, k: int, logits: Array) -> np.ndarra
     return values
 
 
-TASK = Task(_labels, _loss, _products, _softmax)
+TASK = Task(_labels, _loss, _products, _plain, _softmax)
 
 
 class WeightedCrossEntropy:

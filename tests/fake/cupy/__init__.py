@@ -8,15 +8,18 @@ Put ``tests/fake`` on PYTHONPATH and ``import cupy`` finds this. Three things ar
   once, or with FAKE_STREAMS=late when somebody waits too; each waits for others by events only. So
   what reads a result too early, or overwrites a source too early, finds the wrong numbers.
 * CUDA source runs as it is, compiled as C++, a thread after the other: see ``compiled``.
+
+What is done on a captured stream is not done but kept, for a graph that does it: see ``queue``.
 """
 
 import os
+from functools import partialmethod
 
 import numpy as np
 
 from cupy import cuda
 from cupy.compiled import RawModule
-from cupy.queue import begin, keep, main
+from cupy.queue import begin, keep
 
 __all__ = ["RawModule", "asarray", "asnumpy", "copyto", "cuda", "empty", "ndarray", "zeros"]
 
@@ -30,11 +33,12 @@ class Memory:
 
 
 class ndarray:
-    def __init__(self, host):
-        self._host = host
+    def __init__(self, host, lease=None):
+        self._host, self._lease = host, lease
 
     def __del__(self):
-        keep(self._host)  # until all is done that may still take it by its address
+        if self._lease is None:  # a pool has its memory in any case
+            keep(self._host)  # until all is done that may still take it by its address
 
     shape = property(lambda self: self._host.shape)
     dtype = property(lambda self: self._host.dtype)
@@ -42,7 +46,7 @@ class ndarray:
     itemsize = property(lambda self: self._host.itemsize)
     nbytes = property(lambda self: self._host.nbytes)
     size = property(lambda self: self._host.size)
-    T = property(lambda self: ndarray(self._host.T))
+    T = property(lambda self: ndarray(self._host.T, self._lease))
     data = property(lambda self: Memory(self._host.ctypes.data))
 
     def __len__(self):
@@ -58,42 +62,60 @@ class ndarray:
 
     def __getitem__(self, key):
         assert not isinstance(key, np.ndarray), "indices are on the host"
-        return ndarray(self._host[key])
+        return ndarray(self._host[key], self._lease)
 
     def __setitem__(self, key, value):
-        begin(lambda: self._host.__setitem__(key, _host(value)))
+        mine, other = self._host, _host(value)
+        begin(lambda: mine.__setitem__(key, other))
+
+    def _made(self, function, other, turned=False):
+        x, y = (_host(other), self._host) if turned else (self._host, _host(other))
+        kinds = [value.dtype if isinstance(value, np.ndarray) else type(value) for value in (x, y)]
+        out = _allocated(np.broadcast(x, y).shape, function.resolve_dtypes((*kinds, None))[-1])
+        result = out._host
+        begin(lambda: function(x, y, out=result))
+        return out
+
+    def _changed(self, function, other):
+        mine, other = self._host, _host(other)
+        begin(lambda: function(mine, other, out=mine))
+        return self
+
+    __add__ = partialmethod(_made, np.add)
+    __truediv__ = partialmethod(_made, np.true_divide)
+    __rtruediv__ = partialmethod(_made, np.true_divide, turned=True)
+    __pow__ = partialmethod(_made, np.power)
+    __lt__ = partialmethod(_made, np.less)
+    __iadd__ = partialmethod(_changed, np.add)
+    __isub__ = partialmethod(_changed, np.subtract)
+    __imul__ = partialmethod(_changed, np.multiply)
 
     def __mul__(self, other):
         if os.environ.get("FAKE_NVRTC") == "no headers":
             raise RuntimeError('cannot open source file "cuda_fp16.h"\nand more lines')
-        out = empty(self.shape, self.dtype)
-        begin(lambda: np.multiply(self._host, _host(other), out=out._host))
-        return out
+        return self._made(np.multiply, other)
 
-    def __iadd__(self, other):
-        begin(lambda: np.add(self._host, _host(other), out=self._host))
-        return self
-
-    def __isub__(self, other):
-        begin(lambda: np.subtract(self._host, _host(other), out=self._host))
-        return self
+    def clip(self, low):
+        return self._made(np.maximum, low)
 
     def reshape(self, *shape):
         view = self._host.reshape(*shape)
         assert np.may_share_memory(view, self._host) or not self.size
-        return ndarray(view)
+        return ndarray(view, self._lease)
 
     def fill(self, value):
-        begin(lambda: self._host.fill(value))
+        mine = self._host
+        begin(lambda: mine.fill(value))
 
     def get(self, stream=None, order="C", out=None, blocking=True):
-        queue = main if stream is None else stream.queue
+        queue = (cuda.get_current_stream() if stream is None else stream).queue
         if out is None:
             out = np.empty(self.shape, self.dtype)
         assert out.shape == self.shape
         assert out.dtype == self.dtype
         assert self._host.flags.c_contiguous or blocking, "it would be copied before"
-        begin(lambda: np.copyto(out, self._host), queue, "copies")
+        mine = self._host
+        begin(lambda: np.copyto(out, mine), queue, "copies")
         if blocking:
             queue.wait()
         return out
@@ -103,8 +125,8 @@ class ndarray:
         assert self._host.flags.c_contiguous
         assert arr.shape == self.shape
         assert arr.dtype == self.dtype
-        queue = main if stream is None else stream.queue
-        begin(lambda: np.copyto(self._host, arr), queue, "copies")
+        queue, mine = (cuda.get_current_stream() if stream is None else stream).queue, self._host
+        begin(lambda: np.copyto(mine, arr), queue, "copies")
 
 
 def _host(value):
@@ -112,18 +134,41 @@ def _host(value):
 
 
 def empty(shape, dtype):
-    host = np.empty(shape, dtype)
-    if host.dtype.kind == "f":
-        host.fill(np.nan)  # nobody relies on what is there
-    return ndarray(host)
+    out = _allocated(shape, dtype)
+    if out.dtype.kind == "f":
+        _fill(out, np.nan)  # nobody relies on what is there
+    return out
 
 
 def zeros(shape, dtype):
-    return ndarray(np.zeros(shape, dtype))
+    out = _allocated(shape, dtype)
+    _fill(out, 0)
+    return out
+
+
+def _allocated(shape, dtype):
+    dtype = np.dtype(dtype)
+    size = int(np.prod(shape)) * dtype.itemsize
+    lease = cuda._leased(max(1, size))
+    if lease is None:
+        return ndarray(np.empty(shape, dtype))
+    return ndarray(lease.block[:size].view(dtype).reshape(shape), lease)
+
+
+def _fill(out, value):
+    """At once, but memory of a pool when its last user is done."""
+    mine = out._host
+    if out._lease is None:
+        mine.fill(value)
+    else:
+        begin(lambda: mine.fill(value), kind=None)
 
 
 def asarray(host):
-    return ndarray(np.array(host))
+    out = _allocated(host.shape, host.dtype)
+    out.set(np.array(host))
+    cuda.get_current_stream().synchronize()
+    return out
 
 
 def asnumpy(array):
@@ -133,4 +178,5 @@ def asnumpy(array):
 def copyto(out, x, casting):
     assert np.can_cast(x.dtype, out.dtype, casting)
     assert out.shape == x.shape
-    begin(lambda: np.copyto(out._host, x._host, casting=casting))
+    source, target = x._host, out._host
+    begin(lambda: np.copyto(target, source, casting=casting))

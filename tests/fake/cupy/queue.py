@@ -1,4 +1,8 @@
-"""The work of the device, a queue a stream, and the memory that it may still touch."""
+"""The work of the device, a queue a stream, and the memory that it may still touch.
+
+While a queue is captured, its work is kept and not done, and nothing else may be asked for: no work
+of other streams, no waiting, no copy between host and device, no new memory.
+"""
 
 import os
 from collections import deque
@@ -13,15 +17,20 @@ class Queue:
 
     def __init__(self, early=False):
         self._work, self._begun, self._done, self._early = deque(), 0, 0, early
+        self.captured = None  # the work of the graph that is being made
         _queues.append(self)
 
     def add(self, call):
+        if self.captured is not None:
+            self.captured.append(call)
+            return
         self._work.append(call)
         self._begun += 1
         if self._early:
             self.run_until(self._begun)
 
     def event(self):
+        refuse_in_capture("an event")
         return Mark(self, self._begun)
 
     def done(self, number):
@@ -35,6 +44,7 @@ class Queue:
             _memory.clear()
 
     def wait(self, number=None):
+        refuse_in_capture("waiting")
         number = self._begun if number is None else number
         counts["waits"] += not self.done(number)
         self.run_until(number)
@@ -51,15 +61,32 @@ class Mark:
 
 
 main = Queue()
+current = [main]  # the last one is that of the stream that is in use
 
 
 def another():
     return Queue(early=os.environ.get("FAKE_STREAMS") != "late")
 
 
-def begin(call, queue=main, kind="launches"):
-    counts[kind] += 1
+def begin(call, queue=None, kind="launches"):
+    """Work of a kind that is counted, or of None."""
+    queue = current[-1] if queue is None else queue
+    if queue.captured is None:
+        refuse_in_capture("work of another stream")
+        if kind is not None:
+            counts[kind] += 1
+    elif kind == "copies":
+        refuse_in_capture("a copy between host and device")
     queue.add(call)
+
+
+def refuse_in_capture(what):
+    """As CUDA does, or CuPy, or where a graph would go on to use what is gone by then."""
+    if any(queue.captured is not None for queue in _queues):
+        from cupy.cuda.runtime import CUDARuntimeError
+
+        said = "operation not permitted when stream is capturing"
+        raise CUDARuntimeError(f"cudaErrorStreamCaptureUnsupported: {said} ({what})")
 
 
 def keep(array):

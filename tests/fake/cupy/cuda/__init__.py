@@ -1,18 +1,31 @@
-"""Devices, of which FAKE_DEVICES tells the number, streams and events."""
+"""Devices, of which FAKE_DEVICES tells the number, streams, events, graphs and memory.
+
+A graph does what was begun on a stream while that was captured, with the numbers that were passed
+then, at the addresses that were passed. FAKE_GRAPHS=capture or launch: the device cannot do that.
+"""
+
+import contextlib
+import os
+import weakref
+
+import numpy as np
 
 from cupy.cuda import device, runtime
 from cupy.cuda.runtime import used
-from cupy.queue import another, main
+from cupy.queue import another, begin, current, main, refuse_in_capture
 
 __all__ = [
     "Device",
     "Event",
+    "Graph",
+    "MemoryPool",
     "Stream",
     "device",
     "get_current_stream",
     "get_elapsed_time",
     "runtime",
     "used",
+    "using_allocator",
 ]
 
 
@@ -31,11 +44,47 @@ class Stream:
         self.ptr = 0 if null else id(self)
         of_pointer[self.ptr] = self
 
+    def __enter__(self):
+        current.append(self.queue)
+        return self
+
+    def __exit__(self, *args):
+        assert current.pop() is self.queue
+
     def synchronize(self):
         self.queue.wait()
 
     def wait_event(self, event):
+        refuse_in_capture("waiting for another stream")
         self.queue.add(event.mark.run)
+
+    def begin_capture(self, mode=None):
+        if self.queue is main:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        refuse_in_capture("another capture")
+        _refuse("capture")
+        self.queue.captured = []
+
+    def end_capture(self):
+        captured, self.queue.captured = self.queue.captured, None
+        return Graph(captured)
+
+    def is_capturing(self):
+        return self.queue.captured is not None
+
+
+class Graph:
+    def __init__(self, calls):
+        self._calls = calls
+
+    def launch(self, stream=None):
+        def run():
+            for call in self._calls:
+                call()
+
+        refuse_in_capture("another graph")
+        _refuse("launch")
+        begin(run, None if stream is None else stream.queue)
 
 
 class Event:
@@ -58,9 +107,58 @@ def get_elapsed_time(start_event, end_event):
     return 1.0
 
 
+def _refuse(what):
+    if os.environ.get("FAKE_GRAPHS") == what:
+        raise runtime.CUDARuntimeError("cudaErrorNotSupported: operation not supported")
+
+
+class MemoryPool:
+    """Memory that stays its own; what is given back is given away again at once, as in CuPy.
+
+    So what is begun later on the stream may overwrite what is read earlier, and nothing else may.
+    """
+
+    def __init__(self):
+        self._free = {}
+
+    def malloc(self, size):
+        free = self._free.setdefault(size, [])
+        if not free:
+            refuse_in_capture("new memory")
+            free.append(np.empty(size, np.uint8))
+        lease = _Lease()
+        lease.block = free.pop()
+        weakref.finalize(lease, free.append, lease.block)
+        return lease
+
+
+class _Lease:
+    """A block of a pool, for as long as an array has it."""
+
+
+_allocators = [None]
+
+
+@contextlib.contextmanager
+def using_allocator(allocator=None):
+    _allocators.append(allocator)
+    try:
+        yield
+    finally:
+        _allocators.pop()
+
+
+def _leased(size):
+    """A block of the pool that is in use; None without one."""
+    if _allocators[-1] is None:
+        refuse_in_capture("memory that is not the graph's")
+        return None
+    return _allocators[-1](size)
+
+
 of_pointer = {}
 _first = Stream(null=True)
 
 
 def get_current_stream():
-    return _first
+    return next(stream for stream in of_pointer.values() if stream.queue is current[-1])

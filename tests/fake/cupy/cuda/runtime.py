@@ -23,8 +23,8 @@ def getDevice() -> int:
 
 
 def getDeviceProperties(number: int) -> dict:
-    """Its name."""
-    return {"name": b"a processor that pretends"}
+    """Its name and its architecture."""
+    return {"name": b"a processor that pretends", "major": 9}
 
 
 def driverGetVersion() -> int:

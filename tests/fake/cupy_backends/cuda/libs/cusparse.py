@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import scipy.sparse as sp
-from cupy.queue import begin
+from cupy.queue import begin, current
 
 from cupy_backends.cuda.libs.cublas import _at
 
@@ -59,6 +59,9 @@ def spMM_bufferSize(handle, op_a, op_b, alpha, matrix, x, beta, out, kind, algor
 
 
 def spMM(handle, op_a, op_b, alpha, matrix, x, beta, out, kind, algorithm, workspace):
+    if current[-1].captured is not None:
+        said = "calling cuSPARSE API during stream capture is currently unsupported"
+        raise NotImplementedError(said)
     spMM_bufferSize(handle, op_a, op_b, alpha, matrix, x, beta, out, kind, algorithm)
     assert workspace
     alpha, beta = (_at(scalar, 1, TYPES[kind])[0] for scalar in (alpha, beta))

@@ -1,0 +1,74 @@
+"""Whether an epoch can be a CUDA graph: what a device is told once, and repeats (``gpu.graph``).
+
+It can where one rank computes all of it on its device without a look at a number. All of that is
+known before the graph is loaded.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from gcnmpi.core.config import Config
+from gcnmpi.core.train_config import batches_of
+from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.nn.instructions import waits
+from gcnmpi.nn.program import Program
+from gcnmpi.nn.tasks import TASKS
+from gcnmpi.schemes import SCHEMES
+from partition.errors import UserError
+
+
+def resolved_graph(comm: Comm, config: Config, program: Program) -> tuple[Config, list[str]]:
+    """The configuration with ``gpu.graph`` either "yes" or "no", and why "auto" became "no".
+
+    Raises
+    ------
+    UserError
+        On all ranks, if it is "yes" and there can be no graph.
+    """
+    wanted = config.gpu.graph
+    if wanted == "no":
+        return config, []
+    with agreed(comm):
+        why = obstacle(config, program, comm.size)
+        if why is not None and wanted == "yes":
+            hint = f"{why.hint}, or set gpu.graph=no"
+            raise UserError(f"gpu.graph is 'yes', and {why.message}", hint)
+    gpu = dataclasses.replace(config.gpu, graph="yes" if why is None else "no")
+    warnings = [] if why is None else [f"gpu.graph: epochs are no CUDA graph: {why.message}"]
+    return dataclasses.replace(config, gpu=gpu), warnings
+
+
+def obstacle(config: Config, program: Program, size: int) -> UserError | None:
+    """Why an epoch cannot be a graph; None: it can."""
+    scheme, task = config.scheme.name, config.task.name
+    step = waits((*program.forward, *program.backward, *program.evaluation))
+    reasons = (
+        (
+            config.kernel != "cupy",
+            f"kernel {config.kernel!r} does not compute on a GPU", "set kernel=cupy",
+        ),
+        (size > 1, f"{size} ranks exchange rows within an epoch", "start one rank"),
+        (
+            batches_of(config.train) is not None,
+            "no batch of train.batches is like the one before", "train on all vertices at once",
+        ),
+        (
+            config.gpu.spmm != "own",
+            f"CuPy makes no graphs with gpu.spmm = {config.gpu.spmm!r}", "set gpu.spmm=own",
+        ),
+        (
+            not SCHEMES.get(scheme).gives_rows,
+            f"the host computes within the products of scheme {scheme!r}", "set scheme.name=p2p",
+        ),
+        (
+            not TASKS.get(task).on_device(config.task),
+            f"the host computes this loss of task {task!r}",
+            "take classes without weights or smoothing",
+        ),
+        (
+            step is not None, f"the host computes in the step {step!r} of the network",
+            "take another norm or activation (docs/gpu.md names those that cannot be)",
+        ),
+    )  # fmt: skip
+    return next((UserError(why, hint) for is_so, why, hint in reasons if is_so), None)

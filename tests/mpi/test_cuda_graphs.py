@@ -1,0 +1,168 @@
+"""Epochs as CUDA graphs (``gpu.graph``), on the stand-in for CuPy.
+
+There, work of a captured stream is kept with the numbers that were passed, and done when the graph
+is launched: what an epoch changes and a graph does not see gives wrong numbers. Whatever CUDA does
+not allow meanwhile is an error.
+"""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from networks import NETWORKS, VARIANTS, settings_of
+from test_fake_gpu import fake
+from test_schemes import make_graph
+from words import sets
+
+from gcnmpi.core.record import read_run
+from partition.graph.store import write_graph
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile with")
+
+DROPOUT = "model.dropout=0.5"
+REST = "the host computes"
+# Name → settings, and how the reason begins for which there is no graph.
+CASES = {
+    "adam, cosine": (["train.schedule=cosine", "train.warmup=2", DROPOUT], None),
+    "sgd": (["train.optimizer=sgd", "train.momentum=0.9", "train.lr=0.1", DROPOUT], None),
+    "step, float64": (["train.schedule=step", "train.step_epochs=2", "dtype=float64"], None),
+    "clipped": (["train.clip_norm=0.01", "train.weight_decay=0.01", DROPOUT], None),
+    "other metrics": (["task.metrics=f1_macro,roc_auc", DROPOUT], None),
+    "bcast": (["scheme.name=bcast", DROPOUT], None),
+    "bcast, gat": (["scheme.name=bcast", "model.name=gat", DROPOUT], None),
+    "replicated": (["scheme.name=replicated", "scheme.replication=1", DROPOUT], None),
+    "summa": (["scheme.name=summa"], f"{REST} within the products of scheme 'summa'"),
+    "weights": (["task.class_weights=balanced"], f"{REST} this loss of task 'classes'"),
+    "labels": (["task.name=labels", "task.metrics=accuracy"], f"{REST} this loss of task 'labels'"),
+    "cusparse": (["gpu.spmm=cusparse"], "CuPy makes no graphs with gpu.spmm = 'cusparse'"),
+}
+
+
+@pytest.mark.parametrize("streams", ["early", "late"])
+def test_graphs_change_no_bit_of_any_network(mpirun, schemes_folder, streams):
+    names = [*NETWORKS, *VARIANTS]
+    path = schemes_folder / "directed.graph"
+    cases = compared(mpirun, path, [settings_of(name) for name in names], streams)
+    captured = []
+    for name, case in zip(names, cases, strict=True):
+        # The rule that is declared is what CUDA says.
+        assert (case["why"] is None) == (case["said"] is None), (name, case)
+        assert case["from_host"] < 1e-4, name
+        if case["why"] is None:
+            assert case["same"], name
+            check_counts(case)
+            captured.append(name)
+        else:
+            assert case["why"].startswith(f"{REST} in the step "), case
+    assert {"gcn", "sage-max", "gat", "gatv2", "gcnii", "appnp", "sgc", "sign"} <= set(captured)
+    assert "gin-eps" in captured
+
+
+def test_graphs_change_no_bit_with_other_settings(mpirun, schemes_folder):
+    path = schemes_folder / "directed.graph"
+    cases = compared(mpirun, path, [settings for settings, _ in CASES.values()], "early")
+    for (name, (_, why)), case in zip(CASES.items(), cases, strict=True):
+        assert case["why"] == why, name
+        assert (case["said"] is None) == (why is None), (name, case)
+        if why is None:
+            assert case["same"], name
+
+
+def test_sparse_features_are_part_of_a_graph_but_for_their_dropout(mpirun, tmp_path):
+    path = tmp_path / "sparse.graph"
+    assert write_graph(path, make_graph("directed"), source={}, keep_features="sparse")
+    plain, dropped = compared(mpirun, path, [[DROPOUT], ["model.input_dropout=0.4"]], "late")
+    assert plain["why"] is None
+    assert plain["same"]
+    assert dropped["why"] == f"{REST} in the step 'sparse_drop' of the network"
+    assert dropped["said"]
+
+
+def check_counts(case):
+    """Of an epoch: the graph, its number and the update; of an evaluation: the graph, counting."""
+    for name, most in (("epoch", 5), ("evaluation", 2)):
+        before, after = case["before"][name], case["after"][name]
+        assert after["launches"] <= most
+        assert after["launches"] < before["launches"]
+        assert (after["copies"], after["waits"]) == (1, 1)
+
+
+def compared(mpirun, graph, cases, streams):
+    """What repeat_epochs.py finds."""
+    words = ["repeat_epochs.py", graph, json.dumps([list(case) for case in cases])]
+    done = mpirun(1, *words, env=fake(FAKE_STREAMS=streams), timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+RUN = (
+    "kernel=cupy",
+    DROPOUT,
+    "train.schedule=cosine",
+    "train.period=9",
+    "train.checkpoint_every=2",
+)
+
+
+def test_a_run_goes_on_with_graphs_as_without(mpirun, schemes_folder, tmp_path):
+    found = {}
+    for graph, steps in (("no", (9,)), ("auto", (9,)), ("yes", (4, 9))):
+        out = tmp_path / graph
+        for epochs in steps:
+            settings = *RUN, f"gpu.graph={graph}", f"train.epochs={epochs}"
+            done = train(mpirun, schemes_folder, 1, settings, out)
+            assert done.returncode == 0, done.stderr
+        record = read_run(out)
+        assert record.start["config"]["gpu"]["graph"] == ("no" if graph == "no" else "yes")
+        with np.load(out / "w.npz") as file:
+            found[graph] = [e["loss"] for e in record.epochs], {k: file[k] for k in file.files}
+    curve, weights = found.pop("no")
+    assert len(curve) == 9
+    for again, others in found.values():
+        assert again == curve
+        for name, array in weights.items():
+            if array.dtype.kind == "f":
+                np.testing.assert_array_equal(others[name], array)
+
+
+@pytest.mark.parametrize(
+    ("nranks", "settings", "why", "hint"),
+    [
+        (2, (), "2 ranks exchange rows within an epoch", "start one rank"),
+        (1, ("train.batches=vertex,20",), "no batch of train.batches is like", "train on all"),
+        (1, ("model.norm=batch",), "the host computes in the step 'batch_norm'", "take another"),
+    ],
+    ids=["ranks", "batches", "norm"],
+)
+def test_a_graph_that_cannot_be_is_one_error_or_one_warning(
+    mpirun, schemes_folder, tmp_path, nranks, settings, why, hint
+):
+    common = ("kernel=cupy", "train.epochs=1", *settings)
+    done = train(mpirun, schemes_folder, nranks, (*common, "gpu.graph=yes"), tmp_path / "yes")
+    assert done.returncode == 2
+    assert done.stderr.count(f"error: gpu.graph is 'yes', and {why}") == 1, done.stderr
+    assert f"hint: {hint}" in done.stderr
+    assert "or set gpu.graph=no" in done.stderr
+    done = train(mpirun, schemes_folder, nranks, (*common, "gpu.graph=auto"), tmp_path / "auto")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count(f"warning: gpu.graph: epochs are no CUDA graph: {why}") == 1
+    assert read_run(tmp_path / "auto").start["config"]["gpu"]["graph"] == "no"
+
+
+@pytest.mark.parametrize("broken", ["capture", "launch"])
+def test_a_device_that_makes_no_graph_is_one_error(mpirun, schemes_folder, tmp_path, broken):
+    settings, env = ("kernel=cupy", "gpu.graph=yes"), {"FAKE_GRAPHS": broken}
+    done = train(mpirun, schemes_folder, 1, settings, tmp_path / "run", **env)
+    assert done.returncode == 2
+    message = "error: an epoch cannot be made a CUDA graph: cudaErrorNotSupported"
+    assert done.stderr.count(message) == 1, done.stderr
+    assert "hint: set gpu.graph=no" in done.stderr
+
+
+def train(mpirun, folder, nranks, settings, out, **variables):
+    """A run, with its weights in w.npz."""
+    words = ["gcnmpi", "train", folder / "directed.graph", "--out", out, *sets(*settings)]
+    words += ["--save-weights", out / "w.npz"]
+    words += ["--partition", f"uneven-{nranks}"] if nranks > 1 else []
+    return mpirun(nranks, *words, env=fake(**variables))
