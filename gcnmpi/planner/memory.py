@@ -96,15 +96,15 @@ def pattern_memory(rows: int, columns: int, entries: int) -> int:
 
 def loading_memory(case: Case, rank: int) -> int:
     """The rank's arcs on their way, and the buffers for reading and sending them."""
-    return arriving_arcs(case.forecast, rank, case.work.n, case.work.config)
+    return arriving_arcs(case.forecast.loaded(rank), case.work.n, case.work.config)
 
 
-def arriving_arcs(forecast: Forecast, rank: int, n: int, config: Config) -> int:
-    """The same of a scheme's forecast for a graph of n vertices."""
+def arriving_arcs(arcs: int, n: int, config: Config) -> int:
+    """The same of so many arcs of a graph of n vertices."""
     arc = 2 * np.dtype(index_dtype(n)).itemsize + WEIGHT_BYTES
     limit = int(config.loading.max_buffer_mb * 2**20)
     # What is sent at once is packed; before that, as much of the files is in memory.
-    loaded = arc * forecast.loaded(rank)
+    loaded = arc * arcs
     return LOADING_COPIES * loaded + 2 * min(limit, loaded)
 
 

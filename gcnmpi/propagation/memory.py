@@ -13,7 +13,13 @@ from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm
 from gcnmpi.planner.evaluation import RESULT_BUFFERS
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.memory import PATTERN_INDEX, arriving_rows, pattern_memory, tiles_memory
+from gcnmpi.planner.memory import (
+    PATTERN_INDEX,
+    arriving_arcs,
+    arriving_rows,
+    pattern_memory,
+    tiles_memory,
+)
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.interface import Held, Holds, Method
 from gcnmpi.propagation.settings import Asked
@@ -29,6 +35,9 @@ ORDERED = 3  # patterns that are there at once while rows are brought in order
 SUMMED = 16
 # Bytes of an own vertex: its number, its place among those that are exchanged, its degree.
 VERTEX_BYTES = 32
+# The scheme that makes no tiles for products where whole rows of neighbours are all that is asked
+# for, and that brings rows in order as they are loaded.
+OF_ROWS = "p2p"
 
 
 def check_memory(
@@ -121,10 +130,18 @@ def demand_of(method: Method) -> Demand:
 def _loading(forecast: Forecast, rank: int, source: Source, config: Config, demand: Demand) -> int:
     """The most that the rank's arcs take until they are M: on their way, in order, or as M.
 
-    Of ``gcnmpi.schemes.p2p.lay_out``, with the steps of :mod:`gcnmpi.layout.row_order`. Bytes of
-    an arc are those of its two ends, local numbers among them, and of its weight.
+    As a training's (:func:`gcnmpi.planner.memory.arriving_arcs`), once for products and once for
+    whole rows; of ``p2p`` closer: ``gcnmpi.schemes.p2p.lay_out``, with the steps of
+    :mod:`gcnmpi.layout.row_order`. Bytes of an arc are those of its two ends, local numbers among
+    them, and of its weight.
     """
     manifest, limit = source.stored.manifest, int(config.loading.max_buffer_mb * 2**20)
+    if config.scheme.name != OF_ROWS:
+        tiles = arriving_arcs(forecast.loaded(rank), manifest.n, config)
+        if not demand.rows:
+            return tiles
+        whole = arriving_arcs(_whole_rows(forecast, rank)[1], manifest.n, config)
+        return max(tiles, tiles_memory(forecast, rank, config) + whole)
     index, weight = np.dtype(index_dtype(manifest.n)).itemsize, DOUBLE * manifest.weighted
     arcs, rows = forecast.loaded(rank), forecast.shape(rank, Place(0), 1)[0]
     ends = arcs * (2 * index + weight)
@@ -143,11 +160,18 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
 
 
 def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> int:
-    if demand.products:
-        return tiles_memory(forecast, rank, config)
+    held = 0
+    if demand.products or config.scheme.name != OF_ROWS:
+        held += tiles_memory(forecast, rank, config)
+    if demand.rows:
+        held += pattern_memory(forecast.shape(rank, Place(0), 1)[0], *_whole_rows(forecast, rank))
+    return held
+
+
+def _whole_rows(forecast: Forecast, rank: int) -> tuple[int, int]:
+    """Columns and entries of the rows of M of which a rank looks at the neighbours."""
     tiles = [part for part in forecast.work(rank, "expand", 1, 1) if isinstance(part, Sparse)]
-    rows = forecast.shape(rank, Place(0), 1)[0]
-    return pattern_memory(rows, max(t.inner for t in tiles), sum(t.entries for t in tiles))
+    return max(t.inner for t in tiles), sum(t.entries for t in tiles)
 
 
 def _held(forecast: Forecast, rank: int, held: Held, config: Config, demand: Demand) -> int:

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core.config import Config
 from gcnmpi.halo.exchange import agree_on_plan
-from gcnmpi.halo.plan import Plan
+from gcnmpi.halo.plan import STEP, Plan
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import BroadcastHalo, ExchangedHalo, Halo
 from gcnmpi.layout.loading import load_m
@@ -22,6 +22,7 @@ from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import Tiling, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm
+from partition.graph.graph import index_dtype
 
 
 def load_halo(
@@ -63,8 +64,8 @@ def needed_rows(tile: sp.csr_array, first: int, tiling: Tiling) -> np.ndarray:
     tile : csr_array
         Own rows; columns count from position ``first``.
     """
-    needed = tile.indices.astype(np.int64) + first
-    return np.setdiff1d(needed, np.arange(*_own(tiling)))
+    needed = np.unique(tile.indices).astype(np.int64) + first
+    return np.setdiff1d(needed, np.arange(*_own(tiling)), assume_unique=True)
 
 
 def plan_of(column: Comm, tiling: Tiling, needed: np.ndarray, max_bytes: float) -> Plan:
@@ -75,11 +76,14 @@ def plan_of(column: Comm, tiling: Tiling, needed: np.ndarray, max_bytes: float) 
 
 def localise(tile: sp.csr_array, first: int, tiling: Tiling, plan: Plan) -> sp.csr_array:
     """A tile over the plan's local columns, own ones first: (nown, nown + nhalo)."""
-    place = tile.indices.astype(np.int64) + first
-    start, stop = _own(tiling)
-    own = (place >= start) & (place < stop)
-    column = np.where(own, place - start, plan.nown + np.searchsorted(plan.halo, place))
     shape = (plan.nown, plan.nown + plan.nhalo)
+    start, stop = _own(tiling)
+    column = np.empty(tile.nnz, index_dtype(shape[1]))
+    for at in range(0, tile.nnz, STEP):
+        place = tile.indices[at : at + STEP].astype(np.int64) + first
+        own = (place >= start) & (place < stop)
+        halo = plan.nown + np.searchsorted(plan.halo, place)
+        column[at : at + STEP] = np.where(own, place - start, halo)
     matrix = sp.csr_array((tile.data, column, tile.indptr), shape=shape)
     matrix.sort_indices()
     return matrix
