@@ -92,9 +92,9 @@ class _Graph:
         of = sampler.batch_of(1, self._laid.plan.own)
         times, sizes = [], []
         for number in range(REPEATS + 1):  # the first one sorts rows
-            members = of == number % sampler.batches
+            rows = np.flatnonzero(of == number % sampler.batches)
             began = time.perf_counter()
-            batch = done_now(self._cutter.cut(sampler, members, 1, number % sampler.batches))
+            batch = done_now(self._cutter.cut(sampler, rows, 1, number % sampler.batches))
             scheme = self._scheme(batch)
             hops = len(batch.layers) if batch.layered else 1
             for k in range(1, hops + 1):
@@ -120,8 +120,8 @@ class _Graph:
         """Of a program that is made ready for a batch, and run on it."""
         config, kernel = self._config, self._kernel
         sampler = sampler_of(replace(config.train, batches=SMALLEST), ROWS, ROWS)
-        members = sampler.contains(1, 0, self._laid.plan.own)
-        batch = done_now(self._cutter.cut(sampler, members, 1, 0))
+        rows = np.flatnonzero(sampler.contains(1, 0, self._laid.plan.own))
+        batch = done_now(self._cutter.cut(sampler, rows, 1, 0))
         network = network_of(config.model, WIDTH, WIDTH)
         program = batch_program(network, config, False)
         scheme = self._scheme(batch)

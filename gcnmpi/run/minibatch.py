@@ -59,6 +59,26 @@ class _Facts:
 Drawn = tuple[Batch, _Facts]
 
 
+class _Members:
+    """Who is in each batch of an epoch to begin with.
+
+    Parameters
+    ----------
+    numbers : (nown,) int64
+        The batch of each own row; ``batches``: in none of them.
+    """
+
+    def __init__(self, numbers: np.ndarray, batches: int) -> None:
+        # Few bits, so that NumPy sorts by digits.
+        short = numbers.astype(np.min_scalar_type(batches))
+        self._order = np.argsort(short, kind="stable")
+        self._starts = np.concatenate(([0], np.cumsum(np.bincount(numbers, minlength=batches + 1))))
+
+    def of(self, batch: int) -> np.ndarray:
+        """Own rows, increasing."""
+        return self._order[self._starts[batch] : self._starts[batch + 1]]
+
+
 class BatchStep(BaseStep):
     """One epoch of training on mini-batches, which all ranks compute together.
 
@@ -107,8 +127,7 @@ class BatchStep(BaseStep):
         self._memory, self._rows = Memory(problem.kernel), Memory(problem.kernel)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
-        # The batch of each own row in an epoch; −1: in none of them.
-        self._of_epoch = -1, np.zeros(0, np.int64)
+        self._of_epoch = -1, _Members(np.zeros(0, np.int64), 0)
         self._counted: Counter[str] = Counter()
         self._kept: KeptRows | None = None
         if config.train.cache_mb:
@@ -194,10 +213,11 @@ class BatchStep(BaseStep):
 
     def _cutting(self, epoch: int, batch: int) -> Work[Batch]:
         if self._of_epoch[0] != epoch:
-            candidates = self._candidates
+            candidates, batches = self._candidates, self.sampler.batches
             numbers = self.sampler.batch_of(epoch, np.maximum(candidates, 0))
-            self._of_epoch = epoch, np.where(candidates >= 0, numbers, -1)
-        return self._cutter.cut(self.sampler, self._of_epoch[1] == batch, epoch, batch)
+            numbers[candidates < 0] = batches
+            self._of_epoch = epoch, _Members(numbers, batches)
+        return self._cutter.cut(self.sampler, self._of_epoch[1].of(batch), epoch, batch)
 
     def _drawing(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Work[Drawn]:
         """What is in a batch, and in one reduction what ranks agree on."""

@@ -126,16 +126,15 @@ class Cutter:
         """From now on, the rank has the input rows at some places in the halo."""
         self._kept[halo] = True
 
-    def cut(self, sampler: Sampler, members: np.ndarray, epoch: int, batch: int) -> Work[Batch]:
+    def cut(self, sampler: Sampler, rows: np.ndarray, epoch: int, batch: int) -> Work[Batch]:
         """Cut a batch, one at a time; all ranks take part.
 
         Parameters
         ----------
-        members : (nown,) bool
-            Own rows that are in it to begin with: its seeds, or all that are in it.
+        rows : integers
+            Own rows that are in it to begin with, increasing: its seeds, or all that are in it.
         """
         nown, ids, number = self._plan.nown, self._entries.ids, self._number
-        rows = np.flatnonzero(members)
         number[rows] = np.arange(len(rows))
         counts, layers = [len(rows)], []
         hops = self._hops if sampler.layered else 1
