@@ -83,8 +83,6 @@ def _cut_from(case: Case, rank: int, facts: Facts, sampler: Sampler) -> int:
 def _kept(case: Case, rank: int) -> int:
     """Input rows of others."""
     train, work, itemsize = case.work.config.train, case.work, case.work.itemsize
-    if not train.cache_mb:
-        return 0
     sizes = case.program.values[0].width, work.feature_entries, work.n, itemsize
     own, columns, _ = arcs_of(case, rank)
     return int(min(rows_within(train.cache_mb, *sizes), columns - own) * row_bytes(*sizes))

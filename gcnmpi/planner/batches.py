@@ -130,16 +130,11 @@ def draw_batches(
     among = seeds if sampler.layered else None
     drawn = tuple(draw_batch(sampler, side, 1, number, among) for number in numbers)
     trains = tuple(trained is None or bool(trained[one.first].any()) for one in drawn)
-    looked_at, rows = row_sizes(graph, direction), _kept_rows(stored, config)
+    looked_at, manifest = row_sizes(graph, direction), stored.manifest
+    sizes = manifest.features, manifest.feature_entries, manifest.n
+    rows = rows_within(config.train.cache_mb, *sizes, np.dtype(config.dtype).itemsize)
     seen = tuple(observe(sampler, side, among)) if rows else ()
     return DrawnBatches(sampler, tuple(weights), drawn, trains, looked_at, direction, seen, rows)
-
-
-def _kept_rows(stored: StoredGraph, config: Config) -> int:
-    """Input rows of others that a rank keeps at most."""
-    manifest, itemsize = stored.manifest, np.dtype(config.dtype).itemsize
-    sizes = manifest.features, manifest.feature_entries, manifest.n, itemsize
-    return rows_within(config.train.cache_mb, *sizes) if config.train.cache_mb else 0
 
 
 def batch_cases(case: Case, source: Source, batches: Sequence[BatchSizes]) -> list[Case]:

@@ -12,14 +12,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.loading import load_sparse
 from gcnmpi.mpi.comm import redistribute
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.run.problem import Problem
-from gcnmpi.schemes.row_scheme import Laid
-from gcnmpi.schemes.sampled import Batch
+from gcnmpi.schemes.sampled import Batch, Cutter
 from partition.graph.batch_cache import most_used, rows_within
 from partition.graph.sparse_rows import SparseRows
 
@@ -59,32 +57,37 @@ class KeptRows:
 
 
 def keep_rows(
-    problem: Problem, laid: Laid, batches: Iterable[Batch], features: Array | SparseInput
+    problem: Problem,
+    halo: np.ndarray,
+    cutter: Cutter,
+    batches: Iterable[Batch],
+    features: Array | SparseInput,
 ) -> KeptRows:
     """Keep what batches read most, within ``train.cache_mb``; all ranks call it together.
 
     Parameters
     ----------
+    halo : integers
+        Global ids of the rank's halo.
+    cutter : Cutter
+        Of the batches.
     batches : iterable of Batch
         Those that are observed.
     features : array or SparseInput
         Own rows of H⁰.
     """
-    kernel, manifest = problem.kernel, problem.stored.manifest
-    width, entries, itemsize = manifest.features, manifest.feature_entries, kernel.dtype.itemsize
-    megabytes = problem.config.train.cache_mb
-    rows = rows_within(megabytes, width, entries, manifest.n, itemsize)
-    plan = laid.plan
-    order = np.argsort(plan.halo)
-    uses = np.zeros(plan.nhalo, np.int64)
+    manifest, itemsize = problem.stored.manifest, problem.kernel.dtype.itemsize
+    sizes = manifest.features, manifest.feature_entries, manifest.n, itemsize
+    order = np.argsort(halo)
+    uses = np.zeros(len(halo), np.int64)
     for batch in batches:
         read = batch.layers[-1].plan.halo
-        uses[order[np.searchsorted(plan.halo, read, sorter=order)]] += 1
-    places = most_used(uses, plan.halo, rows)
+        uses[order[np.searchsorted(halo, read, sorter=order)]] += 1
+    places = most_used(uses, halo, rows_within(problem.config.train.cache_mb, *sizes))
     with problem.phases.as_one("load"):
         if isinstance(features, SparseInput):
-            return KeptRows(places, _sparse(problem, plan.halo[places]))
-        return KeptRows(places, _dense(problem, plan, places, features))
+            return KeptRows(places, _sparse(problem, halo[places]))
+        return KeptRows(places, _dense(problem, *cutter.owners_of(places), features))
 
 
 def _sparse(problem: Problem, ids: np.ndarray) -> SparseInput:
@@ -96,13 +99,9 @@ def _sparse(problem: Problem, ids: np.ndarray) -> SparseInput:
     return SparseInput(kernel, problem.phases, matrix, None)
 
 
-def _dense(problem: Problem, plan: Plan, places: np.ndarray, features: Array) -> Array:
+def _dense(problem: Problem, owners: np.ndarray, there: np.ndarray, features: Array) -> Array:
     comm, max_bytes = problem.comm, problem.config.loading.max_buffer_mb * 2**20
-    # The number of each row of the halo where it is owned, in the order of the halo.
-    peers = np.repeat(plan.send_peers, np.diff(plan.send_offsets))
-    (there,), _ = redistribute(comm, peers, [plan.send_rows], max_bytes)
-    owners = np.repeat(plan.recv_peers, np.diff(plan.recv_offsets))
-    (asked,), counts = redistribute(comm, owners[places], [there[places]], max_bytes)
+    (asked,), counts = redistribute(comm, owners, [there], max_bytes)
     asking = np.repeat(np.arange(comm.size), counts)
     # Owners increase along the halo, so the rows come in the order in which they were asked for.
     wanted = _Taken(problem.kernel, features, asked)

@@ -289,7 +289,8 @@ class BatchStep(BaseStep):
     def _keep_rows(self) -> None:
         """Keep the input rows of others that batches read most."""
         drawn = (done_now(self._cutting(*place)) for place in observed(self.sampler))
-        self._kept = keep_rows(self._problem, self._laid, drawn, self._features)
+        halo = self._laid.plan.halo
+        self._kept = keep_rows(self._problem, halo, self._cutter, drawn, self._features)
         self._cutter.keep(self._kept.places)
 
 

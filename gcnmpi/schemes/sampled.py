@@ -122,6 +122,10 @@ class Cutter:
         """Global ids of own rows and halo."""
         return self._entries.ids
 
+    def owners_of(self, halo: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The ranks that own the rows at some places in the halo, and their numbers there."""
+        return self._owners[halo], self._there[halo]
+
     def keep(self, halo: np.ndarray) -> None:
         """From now on, the rank has the input rows at some places in the halo."""
         self._kept[halo] = True
@@ -147,8 +151,8 @@ class Cutter:
             if sampler.layered and hop == hops - 1:
                 here = self._kept[halo]
                 kept, halo = halo[here], halo[~here]
-            owners = self._owners[halo]
-            asked, received = yield from asking(self._comm, owners, self._there[halo])
+            owners, there = self.owners_of(halo)
+            asked, received = yield from asking(self._comm, owners, there)
             if sampler.layered:
                 number[new] = np.arange(len(rows), len(rows) + len(new))
                 rows = np.concatenate((rows, new))
