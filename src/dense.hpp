@@ -171,10 +171,17 @@ void apply(Epilogue<T> then, Rows<const T> x, Rows<T> out, int threads) {
 
 template <class T>
 void take_rows(Rows<const T> x, const Size* rows, Rows<T> out, Size column_stride, int threads) {
-    constexpr Size AHEAD = 8;  // rows
+    constexpr Size LINE = 64, LINES = 64;  // of x, on their way between a prefetch and its use
+    const Size bytes = out.width * (Size)sizeof(T);
+    const Size lines = bytes / LINE + 1;
+    const Size ahead = lines < LINES ? LINES / lines : 1;
+    const Size ends = (lines < LINES ? lines : LINES) * LINE;
     for_ranges(out.rows, out.width, threads, [&](Size first, Size last) {
         for (Size i = first; i < last; ++i) {
-            if (i + AHEAD < out.rows) __builtin_prefetch(x.data + rows[i + AHEAD] * x.stride);
+            if (i + ahead < out.rows) {
+                const char* coming = (const char*)(x.data + rows[i + ahead] * x.stride);
+                for (Size byte = 0; byte < ends; byte += LINE) __builtin_prefetch(coming + byte);
+            }
             const T* from = x.data + rows[i] * x.stride;
             T* to = out.data + i * out.stride;
             if (column_stride == 1) {

@@ -1,6 +1,7 @@
 // Which entries of M rows of a mini-batch keep, as partition/graph/neighbor_sampling.py says it.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "arrays.hpp"
@@ -219,16 +220,28 @@ nb::tuple without_number(
     {
         const nb::gil_scoped_release released;
         const std::int64_t known = (std::int64_t)number.shape(0);
-        for (std::size_t n = 0; n < columns.shape(0); ++n) {
-            const std::int64_t c = columns.data()[n];
-            require(c >= 0 && c < known, "a number for each column");
-            if (number.data()[c] >= 0) continue;
-            number.data()[c] = 0;
-            (c < own ? mine : others).push_back(c);
+        const std::int32_t* const column = columns.data();
+        std::int32_t* const numbered = number.data();
+        const std::size_t length = columns.shape(0);
+        for (std::size_t n = 0; n < length; ++n) {
+            require(column[n] >= 0 && column[n] < known, "a number for each column");
         }
-        for (const auto* found : {&mine, &others}) {
-            for (const std::int64_t c : *found) number.data()[c] = -1;
+        // Whether a column is new, nobody foresees: each is written down, and kept if it was.
+        std::vector<std::int64_t> found(length);
+        std::size_t count = 0;
+        for (std::size_t n = 0; n < length; ++n) {
+            if (n + AHEAD < length) __builtin_prefetch(numbered + column[n + AHEAD], 1);
+            const std::int32_t before = numbered[column[n]];
+            found[count] = column[n];
+            count += before < 0;
+            numbered[column[n]] = before < 0 ? 0 : before;
         }
+        found.resize(count);
+        for (const std::int64_t c : found) numbered[c] = -1;
+        std::partition_copy(
+            found.begin(), found.end(), std::back_inserter(mine), std::back_inserter(others),
+            [own](std::int64_t c) { return c < own; }
+        );
         std::sort(others.begin(), others.end());
     }
     return nb::make_tuple(owned(std::move(mine)), owned(std::move(others)));

@@ -122,7 +122,7 @@ class HaloProduct:
 
     def folding(self, matrix: sp.csr_array, packing: sp.csr_array | None = None) -> Operand:
         """The transpose of such a matrix."""
-        own, nown = sp.csr_array(matrix.T), self._plan.nown
+        own, nown = matrix.T.tocsr(), self._plan.nown
         if self._alone:
             return Operand(self._chunked(own), folds=True)
         halo = _rows(own, nown, own.shape[0])

@@ -147,9 +147,7 @@ class _Graph:
     def _scheme(self, batch: Batch) -> BatchScheme:
         runtime = Runtime(self._comm, self._kernel, Phases(), Traffic())
         laid = self._laid
-        return BatchScheme(
-            runtime, self._config, laid.facts, laid.plan.own, batch, self._memory, False
-        )
+        return BatchScheme(runtime, self._config, laid.facts, batch, self._memory, False)
 
 
 def _only(name: str) -> dict[str, float]:

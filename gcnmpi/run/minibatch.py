@@ -247,8 +247,8 @@ class BatchStep(BaseStep):
         problem, model, kernel = self._problem, self.model, self._problem.kernel
         program, features = self._program, self._features_of(drawn)
         scheme = BatchScheme(
-            self._runtime, problem.config, self._laid.facts, self._cutter.ids, drawn,
-            self._memory, program.needs_halo,
+            self._runtime, problem.config, self._laid.facts, drawn, self._memory,
+            program.needs_halo,
         )  # fmt: skip
         passes = Passes(
             scheme, kernel, program, problem.config.train.seed,

@@ -64,6 +64,8 @@ class Batch:
         Its rows among the rank's own, by local number: seeds first, then what each layer reads
         and those before it do not; increasing within these. At the end, those that the rank keeps
         of others: the number of own rows + the place in the halo.
+    vertices : (rows,) int64
+        Their global ids.
     counts : sequence of int
         How many of them are seeds; how many these and what the layer of the seeds reads; and so
         on. One number, where all layers have the same rows.
@@ -72,6 +74,7 @@ class Batch:
     """
 
     rows: np.ndarray
+    vertices: np.ndarray
     counts: Sequence[int]
     layers: Sequence[Layer]
 
@@ -140,7 +143,7 @@ class Cutter:
         """
         nown, ids, number = self._plan.nown, self._entries.ids, self._number
         number[rows] = np.arange(len(rows))
-        counts, layers = [len(rows)], []
+        counts, asked_for = [len(rows)], []
         hops = self._hops if sampler.layered else 1
         for hop in range(hops):
             at, computed = (epoch, batch, hop), len(rows)
@@ -164,13 +167,15 @@ class Cutter:
             number[nown + halo] = np.arange(len(rows), len(rows) + len(halo))
             shape = computed, len(rows) + len(halo)
             cut = sp.csr_array((values, number[columns], starts), shape=shape)
-            plan = plan_of(
-                ids[rows], ids[nown + halo], owners, number[asked].astype(np.int64), received
-            )
-            layers.append(Layer(plan, cut))
+            asked_for.append((cut, halo, owners, number[asked].astype(np.int64), received))
             number[nown + halo] = -1
         number[rows] = -1
-        return Batch(rows, counts, layers)
+        vertices = ids[rows]
+        layers = [
+            Layer(plan_of(vertices[:own], ids[nown + halo], *rest), cut)
+            for own, (cut, halo, *rest) in zip(counts[-hops:], asked_for, strict=True)
+        ]
+        return Batch(rows, vertices, counts, layers)
 
 
 class Memory:
@@ -202,8 +207,6 @@ class BatchScheme(WholeRows):
     ----------
     facts : Facts
         Of the graph it is cut from.
-    ids : integers
-        Global ids of the rank's rows, and of its halo.
     memory : Memory
         That of the batch before, which ends with this one.
     gives_rows : bool
@@ -217,7 +220,6 @@ class BatchScheme(WholeRows):
         runtime: Runtime,
         config: Config,
         facts: Facts,
-        ids: np.ndarray,
         batch: Batch,
         memory: Memory,
         gives_rows: bool,
@@ -225,7 +227,7 @@ class BatchScheme(WholeRows):
         super().__init__(runtime)
         scheme = dataclasses.replace(config.scheme, transport=TRANSPORT, progress_chunks=1)
         config = dataclasses.replace(config, scheme=scheme)
-        self._vertices, self._facts, self._batch = ids[batch.rows], facts, batch
+        self._facts, self._batch = facts, batch
         self._memory, layers = memory, batch.layers
         memory.rewind()
         self._plans = [layer.plan for layer in layers]
@@ -253,7 +255,7 @@ class BatchScheme(WholeRows):
 
     def block(self, place: Place, width: int) -> Block:
         """The batch's rows that the layer has here, all columns."""
-        return Block(self._vertices[: self._count(place)], slice(0, width))
+        return Block(self._batch.vertices[: self._count(place)], slice(0, width))
 
     def empty(self, place: Place, width: int, exchanged: bool = False) -> Matrix:
         """Own rows; with space for those of others where a step looks at these."""

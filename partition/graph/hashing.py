@@ -10,6 +10,7 @@ import numpy as np
 GOLDEN = 0x9E3779B97F4A7C15
 MASK64 = 0xFFFFFFFFFFFFFFFF
 ROUNDS = 10
+AT_ONCE = 1 << 15  # numbers that are permuted together: these and their hashes fit into a cache
 
 
 def key(seed: int, *numbers: int) -> int:
@@ -46,6 +47,13 @@ def permuted(numbers: np.ndarray, n: int, key_: int, inverse: bool = False) -> n
 
 
 def _feistel(x: np.ndarray, bits: int, key_: int, inverse: bool) -> np.ndarray:
+    if len(x) <= AT_ONCE:
+        return _feistel_at_once(x, bits, key_, inverse)
+    pieces = (x[start : start + AT_ONCE] for start in range(0, len(x), AT_ONCE))
+    return np.concatenate([_feistel_at_once(piece, bits, key_, inverse) for piece in pieces])
+
+
+def _feistel_at_once(x: np.ndarray, bits: int, key_: int, inverse: bool) -> np.ndarray:
     """Halves of ⌊bits/2⌋ and ⌈bits/2⌉ bits take turns: each is xored with a hash of the other."""
     low = np.uint64(bits // 2)
     ones = np.uint64((1 << (bits // 2)) - 1), np.uint64((1 << (bits - bits // 2)) - 1)

@@ -128,6 +128,33 @@ def test_a_matrix_whose_arrays_do_not_fit_is_refused(dtype, random):
             kernel.spmm(replace(good, **change), x, out)
 
 
+@pytest.mark.parametrize(
+    ("starts", "columns", "values"),
+    [
+        ([0, 1, 2, 3], [0, 5, 1], 3),  # a column that there is not
+        ([0, 1, 2, 3], [0, -1, 1], 3),
+        ([0, 2, 1, 3], [0, 1, 2], 3),
+        ([1, 1, 2, 3], [0, 1, 2], 3),
+        ([0, 1, 2, 4], [0, 1, 2], 3),
+        ([0, 1, 3], [0, 1, 2], 3),
+        ([0, 1, 2, 3], [0, 1, 2], 2),
+    ],
+)
+def test_a_matrix_is_looked_at_before_compiled_code_reads_it(starts, columns, values):
+    matrix = sp.csr_array((3, 5), dtype=np.float32)
+    matrix.indptr, matrix.indices = np.array(starts, np.int32), np.array(columns, np.int32)
+    matrix.data = np.ones(values, np.float32)
+    with pytest.raises(ValueError, match=r"ind|row|data"):
+        NativeKernel(np.float32).sparse(matrix)
+
+
+def test_what_lies_behind_the_entries_of_a_matrix_is_left_out():
+    matrix = sp.csr_array(np.eye(3, dtype=np.float32))
+    matrix.indices, matrix.data = np.arange(5, dtype=np.int32), np.ones(5, np.float32)
+    sparse = NativeKernel(np.float32).sparse(matrix)
+    assert len(sparse.indices) == len(sparse.values) == 3
+
+
 def test_two_python_threads_use_one_kernel(target, dtype, random):
     """What a product keeps for itself in memory is not shared."""
     kernel, shapes = NativeKernel(dtype, 2, target), [(3000, 70, 60), (2000, 100, 90)]

@@ -10,7 +10,7 @@ from small_graphs import from_arcs, random_graph
 
 from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix
-from partition.graph.hashing import key, mixed, permuted
+from partition.graph.hashing import AT_ONCE, key, mixed, permuted
 from partition.graph.sampling import (
     MODEL,
     SAMPLERS,
@@ -43,6 +43,14 @@ def test_permutations_of_few_vertices_are_all_there_and_equally_likely():
         orders.add(tuple(places.tolist()))
     assert len(orders) == 120
     assert np.abs(counts / 1500 - 0.2).max() < 4 * np.sqrt(0.2 * 0.8 / 1500)
+
+
+def test_many_numbers_are_permuted_as_one_after_the_other():
+    n, number = 3 * AT_ONCE + 7, key(5)
+    places = permuted(np.arange(n), n, number)
+    assert np.array_equal(np.sort(places), np.arange(n))
+    some = np.array([0, AT_ONCE - 1, AT_ONCE, 2 * AT_ONCE + 3, n - 1])
+    assert np.array_equal(places[some], permuted(some, n, number))
 
 
 @pytest.mark.parametrize(("n", "size"), [(10, 3), (64, 8), (1000, 60), (7, 7), (1, 1)])
