@@ -468,13 +468,13 @@ def test_a_finished_run_is_complete_and_nothing_of_it_is_written_again(
 
 
 def test_a_rank_that_stands_still_ends_the_job(launched, graph, tmp_path):
-    words = train(graph, tmp_path / "run", "comm.timeout=3", epochs=10**6)
+    words = train(graph, tmp_path / "run", "comm.timeout=6", epochs=10**6)
     process = launched(3, *words)
     wait_for_epochs(tmp_path / "run", 5, process)
     os.kill(ranks_of(process)[0], signal.SIGSTOP)
     _, err = process.communicate(timeout=60)
     assert process.returncode not in (0, 2, EXIT_REQUEUE)
-    assert "has made no progress for 3 s, in gcnmpi." in err
+    assert "has made no progress for 6 s, in gcnmpi." in err
 
 
 def test_processes_that_mpi_does_not_bring_together(graph, tmp_path):

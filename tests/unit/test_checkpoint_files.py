@@ -439,10 +439,13 @@ def test_a_signal_that_is_ignored_stays_ignored():
         signal.signal(signal.SIGINT, before)
 
 
+STILL = 2.0  # seconds, longer than a machine that is busy lets a thread wait
+
+
 def test_the_watchdog_ends_a_process_that_stands_still(capsys):
     ended = threading.Event()
     with watchdog(0.3, rank=5, end=lambda code: ended.set()):
-        assert ended.wait(5)
+        assert ended.wait(60)
     said = capsys.readouterr().err
     assert "rank 5 on" in said
     assert "has made no progress for 0.3 s" in said
@@ -455,8 +458,8 @@ def test_the_watchdog_reads_a_stack_that_changes_meanwhile(monkeypatch):
     def deep(k):
         return sum(deep(k - 1) for _ in range(1)) if k else sorted([2, 1], key=lambda x: x)[0]
 
-    with watchdog(0.3, rank=0, end=lambda code: ended.set()):
-        until = time.monotonic() + 1
+    with watchdog(STILL, rank=0, end=lambda code: ended.set()):
+        until = time.monotonic() + 1.25 * STILL
         while time.monotonic() < until:
             assert deep(150) == 1  # more calls than faulthandler shows
     assert not ended.is_set()
@@ -464,8 +467,8 @@ def test_the_watchdog_reads_a_stack_that_changes_meanwhile(monkeypatch):
 
 def test_the_watchdog_lets_live_what_moves_or_says_so():
     ended = threading.Event()
-    with watchdog(0.3, rank=0, end=lambda code: ended.set()) as moved:
-        until = time.monotonic() + 0.8
+    with watchdog(STILL, rank=0, end=lambda code: ended.set()) as moved:
+        until = time.monotonic() + 1.25 * STILL
         while time.monotonic() < until:
             time.sleep(0.01)
             moved()

@@ -19,7 +19,7 @@ NAMES = [
     "mtx", "edges", "npz", "planetoid", "vertex data", "vertex tables", "part file", "config",
     "weights", "record", "graph folder", "partition", "checkpoint",
 ]  # fmt: skip
-SECONDS = 2.0  # of processor time for a file of a few kilobytes
+SECONDS = 10.0  # of processor time for a file of a few kilobytes
 MEMORY = 4 << 20  # bytes that reading one may take however small it is; and ten times its size
 
 

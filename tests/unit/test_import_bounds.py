@@ -183,7 +183,7 @@ def test_an_import_that_is_ended_leaves_nothing(tmp_path):
     assert process.stdout.readline() == "saved\n"
     assert len(list(tmp_path.iterdir())) == 2
     process.send_signal(signal.SIGTERM)
-    _, message = process.communicate(timeout=20)
+    _, message = process.communicate(timeout=60)
     assert (process.returncode, message) == (128 + signal.SIGTERM, "")
     assert [path.name for path in tmp_path.iterdir()] == ["e.txt"]
 

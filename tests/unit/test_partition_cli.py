@@ -409,7 +409,7 @@ def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path, number, code,
         time.sleep(0.1)
     time.sleep(0.5)
     process.send_signal(number)
-    _, message = process.communicate(timeout=20)
+    _, message = process.communicate(timeout=60)
     assert (process.returncode, message) == (code, said)
     assert list(temporary.iterdir()) == list((path / "partitions").iterdir()) == []
 
