@@ -1,4 +1,4 @@
-"""CUDA source of the loss and of counts of right predictions, a launch each.
+"""CUDA source of losses and of counts of right predictions, a launch each.
 
 Threads of a block work together, in **steps**: what one writes to shared memory in a step, others
 read in the next one (``EACH_THREAD`` { … } ``TOGETHER``). A row has ``LANES`` threads, so that
@@ -8,17 +8,23 @@ grid has. Sums are made in a fixed order, in float64, and no atomics are used.
 
 from __future__ import annotations
 
+from gcnmpi.kernels.losses import ENTRY_LOSSES
+
 BLOCKS, THREADS, LANES = 1024, 256, 8
 COUNTS = 8  # masks, at most: a bit each
 
-DEFINES = f"#define THREADS {THREADS}\n#define LANES {LANES}\n#define COUNTS {COUNTS}\n"
+DEFINES = f"#define THREADS {THREADS}\n#define LANES {LANES}\n#define COUNTS {COUNTS}\n" + "".join(
+    f"#define {name.upper()} {number}\n" for number, name in enumerate(ENTRY_LOSSES)
+)
 
 KERNELS = r"""
 #define SLOTS (THREADS / LANES)
 
 // Loss of whole rows and its gradient; rows with a label below 0 have none. One number a block.
-extern "C" __global__ void softmax_cross_entropy(
-    const T* z, I z_row, I z_column, I width, const S32* labels, T scale,
+// The label of a row counts right[label], every other column j spread[j]; these add up to `every`.
+extern "C" GATHERS __global__ void softmax_cross_entropy(
+    const T* z, I z_row, I z_column, I width, const S32* labels,
+    const T* right, const T* spread, T every, T scale,
     T* grad, I grad_row, I grad_column, double* losses, I rows, I columns) {
   __shared__ T largest[THREADS], sums[THREADS];
   __shared__ double loss[THREADS];
@@ -46,10 +52,12 @@ extern "C" __global__ void softmax_cross_entropy(
           const T value = labels[i] >= 0 ? exp(AT(z, i, j) - best) : (T)0;
           AT(grad, i, j) = value;
           sum += value;
+          if (labels[i] >= 0 && spread[j] != 0)
+            loss[t] += (double)(spread[j] * (best - AT(z, i, j)));
         }
       sums[t] = sum;
       if (i < rows && labels[i] >= 0 && t == slot)
-        loss[t] += (double)(best - AT(z, i, (I)labels[i]));
+        loss[t] += (double)(right[labels[i]] * (best - AT(z, i, (I)labels[i])));
     } TOGETHER
     EACH_THREAD(t) {
       const I i = first + t / LANES;
@@ -57,16 +65,60 @@ extern "C" __global__ void softmax_cross_entropy(
       if (i < rows && labels[i] >= 0) {
         T sum = 0;
         for (int l = 0; l < LANES; ++l) sum += sums[slot + l];
+        const T own = right[labels[i]], weight = own + every;
         for (I j = t % LANES; j < width; j += LANES)
-          AT(grad, i, j) = AT(grad, i, j) / sum * scale - (j == labels[i] ? scale : (T)0);
-        if (t == slot) loss[t] += log((double)sum);
+          AT(grad, i, j) = AT(grad, i, j) / sum * (weight * scale) -
+              (j == labels[i] ? own + spread[j] : spread[j]) * scale;
+        if (t == slot) loss[t] += (double)weight * log((double)sum);
       }
     } TOGETHER
   }
   EACH_THREAD(t) {
     if (t == 0) {
       double sum = 0;
-      for (int slot = 0; slot < THREADS; slot += LANES) sum += loss[slot];
+      for (int thread = 0; thread < THREADS; ++thread) sum += loss[thread];
+      losses[blockIdx.x] = sum;
+    }
+  } TOGETHER
+}
+
+// Loss of each number and its derivative; a label that is NaN is unknown. One number a block.
+extern "C" __global__ void entry_losses(
+    const T* z, I z_row, I z_column, const T* labels, const T* weights, S32 kind, T delta, T scale,
+    T* grad, I grad_row, I grad_column, double* losses, I rows, I columns) {
+  __shared__ double loss[THREADS];
+  EACH_THREAD(t) {
+    double sum = 0;
+    for (I k = (I)blockIdx.x * THREADS + t; k < rows * columns; k += (I)gridDim.x * THREADS) {
+      const I i = k / columns, j = k % columns;
+      const T x = AT(z, i, j), y = labels[k], error = x - y;
+      T value = 0, slope = 0;
+      if (y != y) {
+      } else if (kind == SIGMOID) {
+        // e^-|x| overflows nowhere: log(1 + e^-x) = max(-x, 0) + log(1 + e^-|x|).
+        const T small = exp(x < 0 ? x : -x), factor = 1 + (weights[j] - 1) * y;
+        const T of_one = (x < 0 ? -x : (T)0) + log1p(small);
+        value = (1 - y) * x + factor * of_one;
+        slope = (1 - y) - factor * ((x < 0 ? (T)1 : small) / (1 + small));
+      } else if (kind == SQUARED) {
+        value = error * error;
+        slope = 2 * error;
+      } else if (kind == ABSOLUTE) {
+        value = error < 0 ? -error : error;
+        slope = error < 0 ? (T)-1 : error > 0 ? (T)1 : error;
+      } else {
+        slope = error < -delta ? -delta : error > delta ? delta : error;
+        value = slope * (error - slope / 2);
+      }
+      AT(grad, i, j) = slope * scale;
+      sum += (double)value;
+    }
+    loss[t] = sum;
+  } TOGETHER
+  EACH_THREAD(t) {
+    if (t == 0) {
+      double sum = 0;
+      for (int thread = 0; thread < THREADS; ++thread) sum += loss[thread];
       losses[blockIdx.x] = sum;
     }
   } TOGETHER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import cupy as cp
@@ -9,6 +10,7 @@ import numpy as np
 
 from gcnmpi.kernels.cuda_loss import BLOCKS, COUNTS, LANES, THREADS
 from gcnmpi.kernels.cupy_copies import DeviceNumber
+from gcnmpi.kernels.losses import ENTRY_LOSSES, EntryLoss
 
 Array = Any  # of CuPy
 _ONE_BLOCK = (1, 1), (THREADS, 1)
@@ -25,15 +27,35 @@ class CupyLoss:
         self, logits: Array, labels: np.ndarray, scale: float, grad: Array
     ) -> DeviceNumber:
         """Two launches, for which nobody waits."""
+        right, spread = _plain(logits.shape[1])
+        return self.weighted_cross_entropy(logits, labels, right, spread, scale, grad)
+
+    def weighted_cross_entropy(
+        self,
+        logits: Array,
+        labels: np.ndarray,
+        right: np.ndarray,
+        spread: np.ndarray,
+        scale: float,
+        grad: Array,
+    ) -> DeviceNumber:
+        """As many."""
         rows, width = logits.shape
-        losses, total = cp.empty((_blocks(rows),), np.float64), cp.empty((1,), np.float64)
-        of = np.int64(width), self._resident(labels, "i4"), self.dtype.type(scale)
-        sizes = np.int64(rows), np.int64(width)
-        self._by_blocks(
-            "softmax_cross_entropy", rows, *_matrix(logits), *of, *_matrix(grad), losses, *sizes
-        )
-        self._functions["add_losses"](*_ONE_BLOCK, (losses, total, np.int64(len(losses))))
-        return DeviceNumber(total)
+        number = self.dtype.type
+        weights = (self._resident(one, self.dtype.str) for one in (right, spread))
+        of = np.int64(width), self._resident(labels, "i4"), *weights
+        numbers = number(np.sum(spread)), number(scale)
+        return self._summed("softmax_cross_entropy", _blocks(rows), logits, (*of, *numbers), grad)
+
+    def entry_losses(
+        self, logits: Array, labels: np.ndarray, loss: EntryLoss, scale: float, grad: Array
+    ) -> DeviceNumber:
+        """As many."""
+        number, kind = self.dtype.type, self.dtype.str
+        matrices = self._resident(labels, kind), self._resident(loss.weights, kind)
+        which = np.int32(ENTRY_LOSSES.index(loss.kind)), number(loss.delta), number(scale)
+        blocks = max(1, min(BLOCKS, -(-logits.size // THREADS)))
+        return self._summed("entry_losses", blocks, logits, (*matrices, *which), grad)
 
     def count_right(self, logits: Array, labels: np.ndarray, masks: np.ndarray) -> np.ndarray:
         """One launch, and one copy."""
@@ -43,11 +65,26 @@ class CupyLoss:
         counts = cp.empty((_blocks(rows), COUNTS), np.int64)
         of = np.int64(width), self._resident(labels, "i4"), self._resident(masks, "u1")
         sizes = np.int64(rows), np.int64(width)
-        self._by_blocks("count_right", rows, *_matrix(logits), *of, counts, *sizes)
+        arguments = *_matrix(logits), *of, counts, *sizes
+        self._functions["count_right"]((_blocks(rows), 1), (THREADS, 1), arguments)
         return cp.asnumpy(counts).sum(axis=0).astype(np.float64)
 
-    def _by_blocks(self, name: str, rows: int, *arguments: Any) -> None:
-        self._functions[name]((_blocks(rows), 1), (THREADS, 1), arguments)
+    def _summed(
+        self, name: str, blocks: int, logits: Array, of: tuple[Any, ...], grad: Array
+    ) -> DeviceNumber:
+        """The sum of what the blocks of a loss find, which is not waited for."""
+        losses, total = cp.empty((blocks,), np.float64), cp.empty((1,), np.float64)
+        sizes = np.int64(logits.shape[0]), np.int64(logits.shape[1])
+        arguments = *_matrix(logits), *of, *_matrix(grad), losses, *sizes
+        self._functions[name]((blocks, 1), (THREADS, 1), arguments)
+        self._functions["add_losses"](*_ONE_BLOCK, (losses, total, np.int64(blocks)))
+        return DeviceNumber(total)
+
+
+@functools.cache
+def _plain(width: int) -> tuple[np.ndarray, np.ndarray]:
+    """Weights of classes, and what labels are smoothed by, where there is neither."""
+    return np.ones(width), np.zeros(width)
 
 
 def _blocks(rows: int) -> int:

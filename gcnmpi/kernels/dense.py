@@ -14,6 +14,7 @@ from gcnmpi.core import rng
 from gcnmpi.core.arrays import Number, R
 from gcnmpi.kernels.elementwise import Elementwise
 from gcnmpi.kernels.epilogues import Epilogues
+from gcnmpi.kernels.losses import EntryLoss
 from gcnmpi.kernels.messages import Messages
 from gcnmpi.kernels.neighbours import Neighbours
 from gcnmpi.kernels.norms import Norms
@@ -232,6 +233,10 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
     −log softmax(z)[label] over the rows of a label ≥ 0, and to the fourth argument
     (softmax(z) − onehot(label)) · scale, 0 in other rows.
     """
+    weighted_cross_entropy: (
+        Callable[[Array, np.ndarray, np.ndarray, np.ndarray, float, Array], Number] | None
+    ) = None
+    entry_losses: Callable[[Array, np.ndarray, EntryLoss, float, Array], Number] | None = None
     count_right: Callable[[Array, np.ndarray, np.ndarray], np.ndarray] | None = None
 
     # Optimizer steps, on flat arrays.

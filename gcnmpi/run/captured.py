@@ -62,9 +62,9 @@ def obstacle(config: Config, program: Program, size: int) -> UserError | None:
             f"the host computes within the products of scheme {scheme!r}", "set scheme.name=p2p",
         ),
         (
-            not TASKS.get(task).on_device(config.task),
-            f"the host computes this loss of task {task!r}",
-            "take classes without weights or smoothing",
+            not TASKS.get(task).on_device,
+            f"the host computes the loss of task {task!r}",
+            "give it a loss that kernels have (docs/tasks.md)",
         ),
         (
             step is not None, f"the host computes in the step {step!r} of the network",

@@ -33,8 +33,8 @@ CASES = {
     "bcast, gat": (["scheme.name=bcast", "model.name=gat", DROPOUT], None),
     "replicated": (["scheme.name=replicated", "scheme.replication=1", DROPOUT], None),
     "summa": (["scheme.name=summa"], f"{REST} within the products of scheme 'summa'"),
-    "weights": (["task.class_weights=balanced"], f"{REST} this loss of task 'classes'"),
-    "labels": (["task.name=labels", "task.metrics=accuracy"], f"{REST} this loss of task 'labels'"),
+    "weights": (["task.class_weights=balanced", "task.label_smoothing=0.1", DROPOUT], None),
+    "labels": (["task.name=labels", "task.metrics=accuracy"], None),
     "cusparse": (["gpu.spmm=cusparse"], "CuPy makes no graphs with gpu.spmm = 'cusparse'"),
 }
 
@@ -67,6 +67,8 @@ def test_graphs_change_no_bit_with_other_settings(mpirun, schemes_folder):
         assert (case["said"] is None) == (why is None), (name, case)
         if why is None:
             assert case["same"], name
+            # The norm of clipped gradients is waited for, and nothing else but the loss.
+            assert case["before"]["epoch"]["waits"] == 1 + (name == "clipped"), name
 
 
 def test_sparse_features_are_part_of_a_graph_but_for_their_dropout(mpirun, tmp_path):

@@ -246,10 +246,11 @@ def test_nvidias_compiler_takes_the_source(tmp_path, dtype):
     [
         ("task.name=labels", "task.label_smoothing=0.1", "train.optimizer=adamw"),
         ("task.class_weights=balanced", "task.metrics=roc_auc", "train.schedule=plateau"),
+        ("task.name=regression", "task.loss=huber", "task.huber_delta=0.3", "task.metrics=mae"),
     ],
     ids=lambda task: task[0],
 )
-def test_tasks_compute_on_the_host_what_a_kernel_lacks(mpirun, tmp_path, task):
+def test_losses_of_every_task(mpirun, tmp_path, task):
     write_graph(tmp_path / "g.graph", make_graph(), source={})
     add_partition(tmp_path / "g.graph", "rp", 2)
     settings = ("kernel=cupy", "train.epochs=4", "train.clip_norm=0.1", *task)

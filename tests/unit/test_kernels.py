@@ -14,6 +14,7 @@ from gcnmpi.core import rng
 from gcnmpi.core.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
+from gcnmpi.kernels.losses import ENTRY_LOSSES, EntryLoss
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
@@ -369,6 +370,58 @@ def test_loss_of_whole_rows_in_one_pass(kernel, random, rows):
     assert float(loss * 2.0) == 2 * float(loss)
     soft[known, labels[known]] -= 1
     assert_near(kernel, grad, 0.5 * soft * known[:, np.newaxis])
+
+
+@pytest.mark.parametrize("rows", [1, 70, 40000])
+def test_loss_with_weights_and_smoothed_labels_in_one_pass(kernel, random, rows):
+    if kernel.weighted_cross_entropy is None:
+        pytest.skip("it is made of passes")
+    width = 11
+    z, labels = 20 * random.standard_normal((rows, width)), random.integers(-1, width, rows)
+    right, spread = random.random(width), 0.1 * random.random(width)
+    right[2] = spread[2] = 0
+    known, grad = labels >= 0, kernel.empty(rows, width)
+    weights = right * (labels[:, np.newaxis] == np.arange(width)) + spread
+    weights[~known] = 0
+    z = z.astype(kernel.dtype).astype(float)
+    logs = z.copy()
+    logs -= logs.max(axis=1, keepdims=True)
+    logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+    labels = labels.astype(np.int32)
+    loss = kernel.weighted_cross_entropy(give(kernel, z), labels, right, spread, 0.5, grad)
+    assert float(loss) == pytest.approx(-np.sum(weights * logs), rel=1e-5)
+    expected = np.exp(logs) * weights.sum(axis=1, keepdims=True) - weights
+    assert_near(kernel, grad, 0.5 * expected)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 40000])
+@pytest.mark.parametrize("kind", ENTRY_LOSSES)
+def test_losses_of_numbers_in_one_pass(kernel, random, kind, rows):
+    if kernel.entry_losses is None:
+        pytest.skip("they are computed on the host")
+    width, delta = 7, 0.6
+    z, y = random.standard_normal((rows, width)), random.random((rows, width))
+    z[::3, 1], z[::5, 2] = 800, -800  # whose exponentials overflow
+    z, y = (one.astype(kernel.dtype).astype(float) for one in (z, y))
+    y[random.random(y.shape) < 0.3] = np.nan
+    weights, grad = 3 * random.random(width), kernel.empty(rows, width)
+    found = kernel.entry_losses(
+        give(kernel, z), y.astype(kernel.dtype), EntryLoss(kind, weights, delta), 0.5, grad
+    )
+    error = z - y
+    both = np.logaddexp(0, -z), np.logaddexp(0, z)  # −log σ(z), −log(1 − σ(z))
+    cut = np.clip(error, -delta, delta)
+    losses, slopes = {
+        "sigmoid": (
+            weights * y * both[0] + (1 - y) * both[1],
+            (1 - y) * np.exp(-both[0]) - weights * y * np.exp(-both[1]),
+        ),
+        "squared": (error**2, 2 * error),
+        "absolute": (abs(error), np.sign(error)),
+        "huber": (cut * (error - cut / 2), cut),
+    }[kind]
+    assert float(found) == pytest.approx(np.nansum(losses), rel=1e-5)
+    assert_near(kernel, grad, 0.5 * np.nan_to_num(slopes))
 
 
 @pytest.mark.parametrize("width", [3, 8, 70, 200])

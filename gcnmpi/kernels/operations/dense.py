@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from gcnmpi.core.arrays import Number
+from gcnmpi.kernels.losses import EntryLoss
 
 A = TypeVar("A")
 A_in = TypeVar("A_in", contravariant=True)
@@ -70,6 +71,26 @@ class LossOperations(Protocol[A]):
         From logits (rows, classes), labels (rows,) int32 and a scale: the sum of
         −log softmax(z)[label] over the rows of a label ≥ 0, and to the fourth argument
         (softmax(z) − onehot(label)) · scale, 0 in other rows.
+        """
+
+    @property
+    def weighted_cross_entropy(
+        self,
+    ) -> Callable[[A, np.ndarray, np.ndarray, np.ndarray, float, A], Number] | None:
+        """The same with weights of classes and smoothed labels, where a kernel has it.
+
+        From logits, labels, r (classes,), s (classes,) and a scale: the sum over the rows of a
+        label ≥ 0 of r[label]·(−log softmax(z)[label]) + Σ s[c]·(−log softmax(z)[c]), and to the
+        last argument its gradient · scale, 0 in other rows.
+        """
+
+    @property
+    def entry_losses(self) -> Callable[[A, np.ndarray, EntryLoss, float, A], Number] | None:
+        """Losses of single numbers and their derivatives in one pass, where a kernel has it.
+
+        From the output (rows, columns), labels (rows, columns) with NaN where one is unknown, what
+        loss it is, and a scale: the sum over those that are known, and to the last argument the
+        derivative · scale, 0 where unknown.
         """
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.core.task_config import TaskConfig, class_weights
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
@@ -31,16 +32,12 @@ def _labels(stored: StoredGraph) -> np.ndarray:
 
 def _loss(made: Made) -> Loss:
     targets, options = made.targets, made.options
-    if _plain(options):
+    if options.class_weights == "none" and not options.label_smoothing:
         return SoftmaxCrossEntropy(
             made.scheme, made.kernel, made.k, targets.labels, targets.masks["train"],
             targets.counts["train"], made.width,
         )  # fmt: skip
     return WeightedCrossEntropy(made)
-
-
-def _plain(options: TaskConfig) -> bool:
-    return options.class_weights == "none" and not options.label_smoothing
 
 
 def _products(options: TaskConfig, k: int, rows: int) -> list[Product]:
@@ -55,11 +52,14 @@ def _softmax(scheme: Scheme, kernel: Kernel, k: int, logits: Array) -> np.ndarra
     return values
 
 
-TASK = Task(_labels, _loss, _products, _plain, _softmax)
+TASK = Task(_labels, _loss, _products, on_device=True, probabilities=_softmax)
 
 
 class WeightedCrossEntropy:
-    """Softmax cross-entropy where classes have weights, or labels are smoothed; on the host."""
+    """Softmax cross-entropy where classes have weights, or labels are smoothed.
+
+    On the host, unless a rank has whole rows and the kernel has an operation for it.
+    """
 
     def __init__(self, made: Made) -> None:
         scheme, width = made.scheme, made.width
@@ -79,6 +79,12 @@ class WeightedCrossEntropy:
         if not total:
             raise UserError("the weights of all classes of training vertices are 0")
         self._scale = 1 / total
+        self._one_pass = made.kernel.weighted_cross_entropy if scheme.whole_rows else None
+        if self._one_pass is not None:
+            self._all_labels = np.where(mask, made.targets.labels, -1).astype(np.int32)
+            self._right = (1 - self._smoothing) * weights
+            self._spread = self._smoothing / width * weights
+            return
         own = self._columns
         self._hits = np.flatnonzero((self._labels >= own.start) & (self._labels < own.stop))
         self._hit_columns = self._labels[self._hits] - own.start
@@ -90,11 +96,21 @@ class WeightedCrossEntropy:
         """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
         return _products(self._options, self._k, len(self._rows))
 
-    def __call__(self, logits: Array, grad: Array) -> float:
+    def __call__(self, logits: Array, grad: Array) -> Number:
         """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
-        grad.fill(0)
         if not len(self._rows):
+            grad.fill(0)
             return 0.0
+        loss: Number
+        if self._one_pass is not None:
+            of = self._all_labels, self._right, self._spread, self._scale
+            loss = self._one_pass(logits, *of, grad)
+        else:
+            loss = self._on_the_host(logits, grad)
+        return loss * self._scale if self._counts_rows else 0.0
+
+    def _on_the_host(self, logits: Array, grad: Array) -> float:
+        grad.fill(0)
         kernel, scheme, k = self._kernel, self._scheme, self._k
         kernel.take_rows(logits, self._rows, self._logits)
         largest = scheme.row_max(k, self._logits)
@@ -122,7 +138,7 @@ class WeightedCrossEntropy:
         ]
         found *= self._scale
         kernel.put_rows(kernel.from_host(found), self._rows, grad)
-        return loss * self._scale if self._counts_rows else 0.0
+        return loss
 
     def _on_host(self, array: Array) -> np.ndarray:
         return self._kernel.to_host(array).astype(np.float64)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.losses import EntryLoss
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Made
@@ -15,39 +17,64 @@ _AT_ONCE = 1 << 16  # numbers that are looked at at once: they stay in the cache
 
 Entry = Callable[[np.ndarray, np.ndarray, slice], tuple[np.ndarray, np.ndarray]]
 """(z, y, columns) → the loss of each number and its derivative; columns are those of the rank."""
+Known = Callable[[slice], EntryLoss]
+"""columns → the same loss, as kernels know it."""
 
 
 class MeanOfEntries:
-    """Mean of a loss of each number, over all that are known; computed on the host.
+    """Mean of a loss of each number, over all that are known.
 
-    No rank needs another one's numbers, so that nothing is sent however columns are cut.
+    No rank needs another one's numbers, so that nothing is sent however columns are cut. Computed
+    on the host, unless the kernel has an operation for it and knows the loss.
 
     Parameters
     ----------
-    entry : callable
-        See :data:`Entry`.
+    entry, of_kernel : callable
+        See :data:`Entry` and :data:`Known`.
+    smoothing : float
+        ε: y·(1 − ε) + ε/2 takes the place of a label y.
     """
 
-    def __init__(self, made: Made, entry: Entry) -> None:
+    def __init__(
+        self, made: Made, entry: Entry, of_kernel: Known | None = None, smoothing: float = 0.0
+    ) -> None:
         block = made.scheme.block(Place(made.k), made.width)
         self._kernel, self._entry, self._columns = made.kernel, entry, block.columns
         self._counts = block.counts_entries
         self._scale = 1 / made.targets.counts["train"]
         labels = made.targets.labels
         known = ~np.isnan(labels) & made.targets.masks["train"][:, np.newaxis]
-        self._rows = np.flatnonzero(known.any(axis=1))
-        self._known = known[self._rows]
         # What is made of them is as exact as the output at least.
         dtype = np.result_type(labels.dtype, made.kernel.dtype)
-        self._labels = np.where(self._known, labels[self._rows], 0).astype(dtype)
+
+        def smoothed(some: np.ndarray) -> np.ndarray:
+            some = some.astype(dtype)
+            return some * (1 - smoothing) + smoothing / 2 if smoothing else some
+
+        self._one_pass = made.kernel.entry_losses if of_kernel is not None else None
+        if of_kernel is not None and self._one_pass is not None:
+            self._loss = of_kernel(block.columns)
+            self._labels = smoothed(np.where(known, labels, np.nan)).astype(made.kernel.dtype)
+            return
+        self._rows = np.flatnonzero(known.any(axis=1))
+        self._known = known[self._rows]
+        self._labels = smoothed(np.where(self._known, labels[self._rows], 0))
         self._step = max(1, _AT_ONCE // max(1, labels.shape[1]))
 
     def products(self) -> list[Product]:
         """None."""
         return []
 
-    def __call__(self, logits: Array, grad: Array) -> float:
+    def __call__(self, logits: Array, grad: Array) -> Number:
         """See :class:`~gcnmpi.nn.tasks.interface.Loss`."""
+        loss: Number
+        if self._one_pass is not None:
+            loss = self._one_pass(logits, self._labels, self._loss, self._scale, grad)
+        else:
+            loss = self._on_the_host(logits, grad)
+        return loss * self._scale if self._counts else 0.0
+
+    def _on_the_host(self, logits: Array, grad: Array) -> float:
         z, out = self._kernel.to_host(logits), self._kernel.to_host(grad)
         out.fill(0)
         loss = 0.0
@@ -59,7 +86,7 @@ class MeanOfEntries:
             out[rows] = np.where(known, slopes * self._scale, 0)
         if out is not grad:  # a copy of what is on a device
             self._kernel.copy(self._kernel.from_host(out), grad)
-        return loss * self._scale if self._counts else 0.0
+        return loss
 
 
 def sums_of_columns(made: Made, values: np.ndarray) -> np.ndarray:

@@ -88,9 +88,9 @@ class Task:
     products : callable
         ``products(options, k, rows)``: the scheme's row operations of a loss on so many training
         vertices of a rank.
-    on_device : callable
-        ``on_device(options)``: whether a loss computes where the output is, if rows are whole there
-        and the kernel has an operation for it.
+    on_device : bool
+        Whether the loss is computed where the output is, if rows are whole there and the kernel has
+        an operation for it.
     probabilities : callable, or None
         ``probabilities(scheme, kernel, k, logits)``: what the output of layer k says of each class
         or label, on the host; it may overwrite the logits. None: the output is no logits.
@@ -99,5 +99,5 @@ class Task:
     labels: Callable[[StoredGraph], Readable]
     loss: Callable[[Made], Loss]
     products: Callable[[TaskConfig, int, int], list[Product]] = lambda options, k, rows: []
-    on_device: Callable[[TaskConfig], bool] = lambda options: False
+    on_device: bool = False
     probabilities: Callable[[Scheme, Kernel, int, Array], np.ndarray] | None = None

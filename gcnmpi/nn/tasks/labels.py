@@ -13,6 +13,7 @@ import numpy as np
 
 from gcnmpi.core.task_config import class_weights
 from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.losses import EntryLoss
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.tasks.entries import MeanOfEntries, sums_of_columns
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
@@ -71,11 +72,9 @@ def _loss(made: Made) -> Loss:
             "task.name = labels takes labels from 0 to 1, and there are others",
             "NaN marks one that is unknown; --set task.name=regression learns numbers",
         )
-    weights, smoothing = _weights(made), made.options.label_smoothing
+    weights = _weights(made)
 
     def entry(z: np.ndarray, y: np.ndarray, columns: slice) -> tuple[np.ndarray, np.ndarray]:
-        if smoothing:
-            y = y * (1 - smoothing) + smoothing / 2
         # e^−|z| overflows nowhere: log(1 + e^−z) = max(−z, 0) + log(1 + e^−|z|).
         small = np.exp(-np.abs(z))
         of_one = np.maximum(-z, 0) + np.log1p(small)
@@ -85,7 +84,11 @@ def _loss(made: Made) -> Loss:
         factor = 1 + (weights[columns] - 1) * y
         return (1 - y) * z + factor * of_one, (1 - y) - factor * other
 
-    return MeanOfEntries(made, entry)
+    def of_kernel(columns: slice) -> EntryLoss:
+        every = np.ones(made.width) if weights is None else weights
+        return EntryLoss("sigmoid", every[columns])
+
+    return MeanOfEntries(made, entry, of_kernel, made.options.label_smoothing)
 
 
 def _sigmoid(scheme: Scheme, kernel: Kernel, k: int, logits: Array) -> np.ndarray:
@@ -97,7 +100,7 @@ def _sigmoid(scheme: Scheme, kernel: Kernel, k: int, logits: Array) -> np.ndarra
     return values
 
 
-TASK = Task(_labels, _loss, probabilities=_sigmoid)
+TASK = Task(_labels, _loss, on_device=True, probabilities=_sigmoid)
 
 
 def _weights(made: Made) -> np.ndarray | None:

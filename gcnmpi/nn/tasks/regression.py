@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from gcnmpi.kernels.losses import EntryLoss
 from gcnmpi.nn.tasks.entries import Entry, MeanOfEntries
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
 from partition.errors import UserError
@@ -38,7 +39,11 @@ def _loss(made: Made) -> Loss:
         return cut * (error - cut / 2), cut
 
     losses: dict[str, Entry] = {"squared": squared, "absolute": absolute, "huber": huber}
-    return MeanOfEntries(made, losses[made.options.loss])
+
+    def of_kernel(columns: slice) -> EntryLoss:
+        return EntryLoss(made.options.loss, np.ones(columns.stop - columns.start), delta)
+
+    return MeanOfEntries(made, losses[made.options.loss], of_kernel)
 
 
-TASK = Task(_labels, _loss)
+TASK = Task(_labels, _loss, on_device=True)
