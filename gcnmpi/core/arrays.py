@@ -187,6 +187,9 @@ class Memory(Protocol[A]):
         It may be the same memory.
         """
 
+    def from_host64(self, array: np.ndarray) -> A:
+        """A copy in float64, whatever the kernel's dtype: for sums over many rows."""
+
     def to_host(self, array: A) -> np.ndarray:
         """The NumPy array of a kernel's array; it may be the same memory."""
 

@@ -93,6 +93,16 @@ extern "C" __global__ void dropout(
   AT(out, i, j) = keeps(row_keys[i], column_keys[j], limit) ? AT(x, i, j) * scale : (T)0;
 }
 
+// Of the entries of a sparse matrix, whose rows and columns are given.
+extern "C" __global__ void drop_entries(
+    const T* values, const S32* in_row, const S32* in_column, const U64* row_keys,
+    const U32* column_keys, U32 limit, T scale, T* out, I rows, I columns) {
+  const I e = ROW;
+  if (e >= rows) return;
+  const bool kept = keeps(row_keys[in_row[e]], column_keys[in_column[e]], limit);
+  out[e] = kept ? values[e] * scale : (T)0;
+}
+
 extern "C" __global__ void take_rows(
     const T* x, I x_row, I x_column, const I* rows_taken,
     T* out, I out_row, I out_column, I rows, I columns) {
@@ -131,13 +141,24 @@ extern "C" __global__ void partial_sums(
 
 // One thread a number (columns = 1).
 
-extern "C" __global__ void add_partial_sums(
-    const double* partial, I partials, I width, T* out, I out_stride, I rows, I columns) {
+template <typename Out>
+static DEVICE void add_partials(
+    const double* partial, I partials, I width, Out* out, I out_stride, I columns) {
   const I j = ROW;
-  if (j >= rows) return;
+  if (j >= columns) return;
   double sum = 0;
   for (I p = 0; p < partials; ++p) sum += partial[p * width + j];
-  out[j * out_stride] = (T)sum;
+  out[j * out_stride] = (Out)sum;
+}
+
+extern "C" __global__ void add_partial_sums(
+    const double* partial, I partials, I width, T* out, I out_stride, I rows, I columns) {
+  add_partials(partial, partials, width, out, out_stride, rows);
+}
+
+extern "C" __global__ void add_partial_sums_64(
+    const double* partial, I partials, I width, double* out, I out_stride, I rows, I columns) {
+  add_partials(partial, partials, width, out, out_stride, rows);
 }
 
 static DEVICE U64 splitmix(U64 k) {
@@ -176,6 +197,15 @@ extern "C" __global__ void sgd_step(
   T v = grad[i];
   if (has_velocity) velocity[i] = v = (T)(mu * (double)velocity[i] + (double)v);
   param[i] -= lr * v;
+}
+
+// x / its length · longest if it is longer; `squares` is its length squared.
+extern "C" __global__ void shorten(
+    T* x, const double* squares, double longest, double tiny, I rows, I columns) {
+  const I i = ROW;
+  if (i >= rows) return;
+  const double length = sqrt(squares[0]) + tiny;
+  if (length > longest) x[i] *= (T)(longest / length);
 }
 
 extern "C" __global__ void adam_step(

@@ -94,6 +94,44 @@ extern "C" __global__ void moment_partials(
   partial[(2 * i + 1) * width + j] = squares;
 }
 
+// Of each column, as the host computes them: see NormOperations.
+extern "C" __global__ void move_moments(
+    const double* sums, double n, double momentum, T* mean, T* variance, double* moments,
+    I rows, I columns) {
+  const I j = ROW;
+  if (j >= rows) return;
+  const double before = moments[j], shift = sums[j] / n;
+  const double spread = sums[rows + j] / n - shift * shift;
+  moments[j] = before + shift;
+  moments[rows + j] = spread < 0 ? 0 : spread;
+  mean[j] = (T)(before + momentum * shift);
+  const double unbiased = moments[rows + j] * (n / (n > 2 ? n - 1 : 1));
+  variance[j] = (T)((double)variance[j] + momentum * (unbiased - (double)variance[j]));
+}
+
+extern "C" __global__ void moment_factors(
+    double* moments, double eps, const T* weight, const T* bias, T* scale, T* shift,
+    I rows, I columns) {
+  const I j = ROW;
+  if (j >= rows) return;
+  const double rstd = 1 / sqrt(moments[rows + j] + eps), factor = (double)weight[j] * rstd;
+  moments[rows + j] = rstd;
+  scale[j] = (T)factor;
+  shift[j] = (T)((double)bias[j] - moments[j] * factor);
+}
+
+extern "C" __global__ void moment_slopes(
+    const double* sums, double n, const double* moments, const T* weight, T* a, T* b, T* c,
+    I rows, I columns) {
+  const I j = ROW;
+  if (j >= rows) return;
+  const double rstd = moments[rows + j], factor = (double)weight[j] * rstd;
+  const double along = -factor * rstd * sums[rows + j] / n;
+  a[j] = (T)factor;
+  b[j] = (T)along;
+  c[j] = (T)(-factor * sums[j] / n - along * moments[j]);
+}
+
 extern "C" __global__ void scale_columns(
     const T* x, I x_row, I x_column, const T* a, I both, const T* y, I y_row, I y_column,
     const T* b, const T* c, T* out, I out_row, I out_column, I rows, I columns) {
@@ -109,6 +147,14 @@ extern "C" __global__ void combine(
   if (i >= rows || j >= columns) return;
   const T value = a * AT(x, i, j);
   AT(out, i, j) = both ? value + b * AT(y, i, j) : value;
+}
+
+extern "C" __global__ void scale_by_sum(
+    const T* x, I x_row, I x_column, double factor, const T* plus, T* out, I out_row, I out_column,
+    I rows, I columns) {
+  const I i = ROW, j = COLUMN;
+  if (i >= rows || j >= columns) return;
+  AT(out, i, j) = (T)(factor + (double)*plus) * AT(x, i, j);
 }
 
 // Partial sums of x·y, of all entries or of those where x is negative.
@@ -148,10 +194,11 @@ extern "C" __global__ void where_largest(
 
 // kind 0: elu, 1: leaky, 2: gelu; with a gradient, that of 1 and 2.
 extern "C" __global__ void activate_more(
-    const T* x, I x_row, I x_column, I kind, T slope, I backward,
+    const T* x, I x_row, I x_column, I kind, T slope, I trained, const T* slopes, I backward,
     const T* grad, I grad_row, I grad_column, T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
+  if (trained) slope = *slopes;
   const T z = AT(x, i, j);
   T value = z;
   if (kind == 2) {

@@ -143,6 +143,9 @@ class CupyKernel(
     def from_host(self, array: np.ndarray) -> Array:
         return _upload(array, self.dtype if array.dtype.kind == "f" else array.dtype)
 
+    def from_host64(self, array: np.ndarray) -> Array:
+        return _upload(array, np.dtype(np.float64))
+
     def to_host(self, array: Array) -> np.ndarray:
         return cp.asnumpy(array)
 
@@ -273,6 +276,13 @@ class CupyKernel(
         numbers = map(self.dtype.type, (size, correction, eps))
         self._launch("adam_step", len(param), 1, param, grad, *moments, *factors, *numbers)
 
+    def shorten(self, gradient: Array, longest: float, tiny: float) -> None:
+        """Three launches, for which nobody waits."""
+        squares, column = cp.empty((1,), np.float64), gradient.reshape((-1, 1))
+        self.dot_to(column, column, squares)
+        numbers = np.float64(longest), np.float64(tiny)
+        self._launch("shorten", len(gradient), 1, gradient, squares, *numbers)
+
     def _launch(self, name: str, rows: int, columns: int, *arguments: Any) -> None:
         """Start a kernel with a thread for each of rows × columns."""
         if rows and columns:
@@ -295,11 +305,12 @@ class CupyKernel(
         return self._partials[width]
 
     def _add_partials(self, partial: Array, out: Array) -> None:
-        """out = the sums of the columns of ``partial``."""
+        """out = the sums of the columns of ``partial``, in the kernel's dtype or in float64."""
         width = partial.shape[1]
         stride = np.int64(out.strides[0] // out.itemsize) if width else 0
         sizes = np.int64(cuda.PARTIALS), np.int64(width)
-        self._launch("add_partial_sums", width, 1, partial, *sizes, out, stride)
+        name = "add_partial_sums" if out.dtype == self.dtype else "add_partial_sums_64"
+        self._launch(name, width, 1, partial, *sizes, out, stride)
 
     def _resident(self, array: Any, kind: str) -> Array:
         """An index array on the device, where it stays for as long as the host's one lives.

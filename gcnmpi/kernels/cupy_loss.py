@@ -77,8 +77,12 @@ class CupyLoss:
         sizes = np.int64(logits.shape[0]), np.int64(logits.shape[1])
         arguments = *_matrix(logits), *of, *_matrix(grad), losses, *sizes
         self._functions[name]((blocks, 1), (THREADS, 1), arguments)
-        self._functions["add_losses"](*_ONE_BLOCK, (losses, total, np.int64(blocks)))
+        self._add_all(losses, total)
         return DeviceNumber(total)
+
+    def _add_all(self, numbers: Array, out: Array) -> None:
+        """out = the sum of all numbers, (1,), both in float64."""
+        self._functions["add_losses"](*_ONE_BLOCK, (numbers, out, np.int64(numbers.size)))
 
 
 @functools.cache

@@ -26,6 +26,7 @@ class CupyNorms:
     copy: Any
     _partial_array: Any
     _add_partials: Any
+    _add_all: Any
 
     def row_sum(self, x: Array) -> Array:
         return self._row_sums(x, None, 0)
@@ -137,25 +138,49 @@ class CupyNorms:
         sums, factor = self.normalise_rows_sums(x, mean, rstd, weight, grad), 1 / max(1, x.shape[1])
         self._backward(x, mean, rstd, weight, grad, sums[:, :1], sums[:, 1:], factor, out)
 
-    def column_moments(self, x: Array, pivot: np.ndarray, out: np.ndarray) -> None:
+    def column_moments(self, x: Array, pivot: Array, out: Array) -> None:
         width = x.shape[1]
         partial, sizes = self._partial_array(2 * width), (np.int64(width), np.int64(len(x)))
-        centre = cp.empty((width,), np.float64)
-        if width:
-            centre.set(np.ascontiguousarray(pivot))
-        of = *_matrix(x), centre, *sizes, partial
-        self._launch("moment_partials", cuda.PARTIALS, width, *of)
-        out[...] = cp.asnumpy(partial).sum(axis=0).reshape(2, width)
+        self._launch("moment_partials", cuda.PARTIALS, width, *_matrix(x), pivot, *sizes, partial)
+        self._add_partials(partial, out.reshape(-1))
+
+    def move_moments(
+        self, sums: Array, n: int, momentum: float, mean: Array, variance: Array, moments: Array
+    ) -> None:
+        of = sums, np.float64(n), np.float64(momentum), mean, variance, moments
+        self._launch("move_moments", len(mean), 1, *of)
+
+    def moment_factors(
+        self,
+        moments: Array,
+        eps: float,
+        weight: Array,
+        bias: Array,
+        scale: Array,
+        shift: Array,
+    ) -> None:
+        of = moments, np.float64(eps), weight, bias, scale, shift
+        self._launch("moment_factors", len(weight), 1, *of)
 
     def scale_columns(self, x: Array, scale: Array, shift: Array, out: Array) -> None:
         of = *_matrix(x), scale, np.int64(0), *_matrix(x), scale, shift
         self._launch("scale_columns", *x.shape, *of, *_matrix(out))
 
-    def column_grad_sums(
-        self, x: Array, mean: Array, rstd: Array, grad: Array, out: np.ndarray
+    def column_grad_sums(self, x: Array, mean: Array, rstd: Array, grad: Array, out: Array) -> None:
+        self._add_partials(self._grad_partials(x, mean, rstd, grad, 1), out.reshape(-1))
+
+    def moment_slopes(
+        self,
+        sums: Array,
+        n: int,
+        moments: Array,
+        weight: Array,
+        a: Array,
+        b: Array,
+        c: Array,
     ) -> None:
-        partial = self._grad_partials(x, mean, rstd, grad, 1)
-        out[...] = cp.asnumpy(partial).sum(axis=0).reshape(2, x.shape[1])
+        of = sums, np.float64(n), moments, weight, a, b, c
+        self._launch("moment_slopes", len(weight), 1, *of)
 
     def scale_columns_backward(
         self, grad: Array, x: Array, a: Array, b: Array, c: Array, out: Array
@@ -168,8 +193,12 @@ class CupyNorms:
     def add(self, x: Array, y: Array, out: Array) -> None:
         self._combine(x, 1.0, y, 1.0, out)
 
-    def scale(self, x: Array, factor: float, out: Array) -> None:
-        self._combine(x, factor, None, 0.0, out)
+    def scale(self, x: Array, factor: float, out: Array, plus: Array | None = None) -> None:
+        if plus is None:
+            self._combine(x, factor, None, 0.0, out)
+        else:
+            of = *_matrix(x), np.float64(factor), plus
+            self._launch("scale_by_sum", *x.shape, *of, *_matrix(out))
 
     def axpy(self, x: Array, factor: float, out: Array) -> None:
         self._combine(out, 1.0, x, factor, out)
@@ -180,13 +209,25 @@ class CupyNorms:
         self._launch("combine", *x.shape, *of, *_matrix(out))
 
     def dot(self, x: Array, y: Array) -> float:
-        return self._dot(x, y, 0)
+        out = cp.empty((1,), np.float64)
+        self.dot_to(x, y, out)
+        return float(cp.asnumpy(out)[0])
 
-    def _dot(self, x: Array, y: Array, negative: int) -> float:
+    def dot_to(self, x: Array, y: Array, out: Array) -> None:
+        self._dot(x, y, 0, out)
+
+    def _dot(self, x: Array, y: Array, negative: int, out: Array) -> None:
+        if len(x) == 1:  # partial sums are of rows
+            x, y = x.T, y.T
         partial = self._partial_array(x.shape[1])
         of = *_matrix(x), *_matrix(y), np.int64(negative), np.int64(len(x)), partial
         self._launch("dot_partials", cuda.PARTIALS, x.shape[1], *of)
-        return float(cp.asnumpy(partial).sum())
+        if out.dtype == np.float64:
+            self._add_all(partial, out)
+            return
+        total = cp.empty((1,), np.float64)
+        self._add_all(partial, total)
+        self.copy(total, out)
 
     def maximum(self, xs: Sequence[Array], out: Array) -> None:
         self.copy(xs[0], out)
@@ -201,25 +242,38 @@ class CupyNorms:
             self._launch("where_largest", *x.shape, *of, *_matrix(dx))
 
     def elu(self, x: Array, out: Array) -> None:
-        self._activate(x, 0, 0.0, None, out)
+        self._activate(x, 0, 0.0, None, None, out)
 
     def gelu(self, x: Array, out: Array) -> None:
-        self._activate(x, 2, 0.0, None, out)
+        self._activate(x, 2, 0.0, None, None, out)
 
     def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
-        self._activate(x, 2, 0.0, grad, out)
+        self._activate(x, 2, 0.0, None, grad, out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
-        self._activate(x, 1, slope, None, out)
+        self._activate(x, 1, slope, None, None, out)
 
-    def leaky_backward(self, x: Array, grad: Array, slope: float, out: Array) -> float:
-        along = self._dot(x, grad, 1)
-        self._activate(x, 1, slope, grad, out)
-        return along
+    def prelu(self, x: Array, slope: Array, out: Array) -> None:
+        self._activate(x, 1, 0.0, slope, None, out)
 
-    def _activate(self, x: Array, kind: int, slope: float, grad: Array | None, out: Array) -> None:
+    def prelu_backward(
+        self, x: Array, grad: Array, slope: Array, out: Array, of_slope: Array
+    ) -> None:
+        self._dot(x, grad, 1, of_slope)
+        self._activate(x, 1, 0.0, slope, grad, out)
+
+    def _activate(
+        self,
+        x: Array,
+        kind: int,
+        slope: float,
+        trained: Array | None,
+        grad: Array | None,
+        out: Array,
+    ) -> None:
         back = np.int64(grad is not None), *_matrix(x if grad is None else grad)
-        of = *_matrix(x), np.int64(kind), self.dtype.type(slope), *back
+        slopes = self.dtype.type(slope), *_maybe(trained, x)
+        of = *_matrix(x), np.int64(kind), *slopes, *back
         self._launch("activate_more", *x.shape, *of, *_matrix(out))
 
     # Heads, next to each other in a row.

@@ -89,6 +89,22 @@ class CupyProducts:
         if matrix.nnz:
             matrix.values.set(values)
 
+    def drop_entries(
+        self,
+        matrix: Any,
+        out: Any,
+        rows: np.ndarray,
+        row_keys: Array,
+        column_keys: np.ndarray,
+        p: float,
+        turned: bool,
+    ) -> None:
+        """One launch."""
+        pattern = self._resident(rows, "i4"), matrix.indices
+        keys = row_keys, self._resident(column_keys, "u4"), rng.threshold(p)
+        of = *(pattern[::-1] if turned else pattern), *keys, self.dtype.type(1 / (1 - p))
+        self._launch("drop_entries", matrix.nnz, 1, matrix.values, *of, out.values)
+
     def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
         self.spmm_then(matrix, x, out, accumulate, None)
 

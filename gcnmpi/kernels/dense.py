@@ -85,6 +85,9 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
             return np.ascontiguousarray(array, self.dtype)
         return np.ascontiguousarray(array)
 
+    def from_host64(self, array: np.ndarray) -> Array:
+        return np.array(array, np.float64)
+
     def to_host(self, array: Array) -> np.ndarray:
         return array
 
@@ -238,6 +241,7 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
     ) = None
     entry_losses: Callable[[Array, np.ndarray, EntryLoss, float, Array], Number] | None = None
     count_right: Callable[[Array, np.ndarray, np.ndarray], np.ndarray] | None = None
+    shorten: Callable[[Array, float, float], None] | None = None
 
     # Optimizer steps, on flat arrays.
 
@@ -274,6 +278,8 @@ class DenseArithmetic(Neighbours, Norms, Messages, Elementwise, Epilogues, ABC):
     @abstractmethod
     def sparse(self, matrix: sp.csr_array) -> Any:
         """The kernel's own form of a CSR matrix, with values in its dtype."""
+
+    drop_entries: Callable[[Any, Any, np.ndarray, Any, np.ndarray, float, bool], None] | None = None
 
     @abstractmethod
     def set_values(self, matrix: Any, values: np.ndarray) -> None:

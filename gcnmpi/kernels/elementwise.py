@@ -19,14 +19,17 @@ class Elementwise:
     def add(self, x: Array, y: Array, out: Array) -> None:
         np.add(x, y, out=out)
 
-    def scale(self, x: Array, factor: float, out: Array) -> None:
-        np.multiply(x, self.dtype.type(factor), out=out)
+    def scale(self, x: Array, factor: float, out: Array, plus: Array | None = None) -> None:
+        np.multiply(x, self.dtype.type(_sum(factor, plus)), out=out)
 
     def axpy(self, x: Array, factor: float, out: Array) -> None:
         out += self.dtype.type(factor) * x
 
     def dot(self, x: Array, y: Array) -> float:
         return float(np.multiply(x, y, dtype=np.float64).sum())
+
+    def dot_to(self, x: Array, y: Array, out: Array) -> None:
+        out.fill(self.dot(x, y))
 
     def maximum(self, xs: Sequence[Array], out: Array) -> None:
         np.copyto(out, xs[0])
@@ -56,10 +59,15 @@ class Elementwise:
     def leaky(self, x: Array, slope: float, out: Array) -> None:
         np.copyto(out, np.where(x > 0, x, self.dtype.type(slope) * x))
 
-    def leaky_backward(self, x: Array, grad: Array, slope: float, out: Array) -> float:
+    def prelu(self, x: Array, slope: Array, out: Array) -> None:
+        self.leaky(x, float(slope[0]), out)
+
+    def prelu_backward(
+        self, x: Array, grad: Array, slope: Array, out: Array, of_slope: Array
+    ) -> None:
         along = self.dot(grad, np.minimum(x, 0))
-        np.copyto(out, np.where(x > 0, grad, self.dtype.type(slope) * grad))
-        return along
+        np.copyto(out, np.where(x > 0, grad, slope * grad))
+        of_slope.fill(along)
 
     def activation_backward(
         self,
@@ -98,6 +106,10 @@ class Elementwise:
 
     def mean_of_heads_backward(self, grad: Array, heads: int, out: Array) -> None:
         out[...] = np.tile(grad * self.dtype.type(1 / heads), heads)
+
+
+def _sum(factor: float, plus: Array | None) -> float:
+    return factor if plus is None else factor + float(plus[0])
 
 
 def _ndtr(x: Array) -> Array:

@@ -99,7 +99,7 @@ class NativeNorms(Norms, Elementwise):
         """Two passes: over the columns, over the rows."""
         self._native.layer_norm_backward(x, mean, rstd, weight, grad, out, dweight, dbias)
 
-    def column_moments(self, x: Array, pivot: np.ndarray, out: np.ndarray) -> None:
+    def column_moments(self, x: Array, pivot: Array, out: Array) -> None:
         """One pass, in groups of rows."""
         self._native.column_moments(x, pivot, out)
 
@@ -107,9 +107,7 @@ class NativeNorms(Norms, Elementwise):
         """One pass."""
         self._native.scale_columns(x, scale, None, None, shift, out)
 
-    def column_grad_sums(
-        self, x: Array, mean: Array, rstd: Array, grad: Array, out: np.ndarray
-    ) -> None:
+    def column_grad_sums(self, x: Array, mean: Array, rstd: Array, grad: Array, out: Array) -> None:
         """One pass, in groups of rows."""
         self._native.column_grad_sums(x, mean, rstd, grad, out)
 
@@ -125,9 +123,10 @@ class NativeNorms(Norms, Elementwise):
         """With threads."""
         self._native.combine(x, 1.0, y, 1.0, out)
 
-    def scale(self, x: Array, factor: float, out: Array) -> None:
+    def scale(self, x: Array, factor: float, out: Array, plus: Array | None = None) -> None:
         """With threads."""
-        self._native.combine(x, factor, None, 0.0, out)
+        total = factor if plus is None else factor + float(plus[0])
+        self._native.combine(x, total, None, 0.0, out)
 
     def axpy(self, x: Array, factor: float, out: Array) -> None:
         """One pass."""
@@ -155,9 +154,11 @@ class NativeNorms(Norms, Elementwise):
         """By vectors."""
         self._native.gelu(x, grad, out)
 
-    def leaky_backward(self, x: Array, grad: Array, slope: float, out: Array) -> float:
+    def prelu_backward(
+        self, x: Array, grad: Array, slope: Array, out: Array, of_slope: Array
+    ) -> None:
         """One pass."""
-        return self._native.leaky_backward(x, grad, slope, out)
+        of_slope.fill(self._native.leaky_backward(x, grad, float(slope[0]), out))
 
     def mean_of_heads(self, x: Array, heads: int, out: Array) -> None:
         """One pass."""

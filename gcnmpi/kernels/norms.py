@@ -102,21 +102,58 @@ class Norms:
         centre, along = sums[:, :1], sums[:, 1:]
         self.normalise_rows_backward(x, mean, rstd, weight, grad, centre, along, out)
 
-    # Over the rows of a column. What ranks add to each other is float64 on the host.
+    # Over the rows of a column.
 
-    def column_moments(self, x: Array, pivot: np.ndarray, out: np.ndarray) -> None:
+    def column_moments(self, x: Array, pivot: Array, out: Array) -> None:
         apart = x - pivot
         out[0], out[1] = apart.sum(axis=0), np.square(apart).sum(axis=0)
+
+    def move_moments(
+        self, sums: Array, n: int, momentum: float, mean: Array, variance: Array, moments: Array
+    ) -> None:
+        shift = sums[0] / n
+        new = moments[0] + shift, np.maximum(sums[1] / n - shift**2, 0)
+        # Moments in float64 move, which only then are rounded.
+        mean[...] = moments[0] + momentum * (new[0] - moments[0])
+        before = variance.astype(np.float64)
+        variance[...] = before + momentum * (new[1] * (n / max(1, n - 1)) - before)
+        moments[...] = new
+
+    def moment_factors(
+        self,
+        moments: Array,
+        eps: float,
+        weight: Array,
+        bias: Array,
+        scale: Array,
+        shift: Array,
+    ) -> None:
+        moments[1] = 1 / np.sqrt(moments[1] + eps)
+        factor = weight * moments[1]
+        scale[...], shift[...] = factor, bias - moments[0] * factor
 
     def scale_columns(self, x: Array, scale: Array, shift: Array, out: Array) -> None:
         np.multiply(x, scale, out=out)
         out += shift
 
-    def column_grad_sums(
-        self, x: Array, mean: Array, rstd: Array, grad: Array, out: np.ndarray
-    ) -> None:
+    def column_grad_sums(self, x: Array, mean: Array, rstd: Array, grad: Array, out: Array) -> None:
         out[0] = grad.sum(axis=0, dtype=np.float64)
         out[1] = (grad * ((x - mean) * rstd)).sum(axis=0, dtype=np.float64)
+
+    def moment_slopes(
+        self,
+        sums: Array,
+        n: int,
+        moments: Array,
+        weight: Array,
+        a: Array,
+        b: Array,
+        c: Array,
+    ) -> None:
+        mean, rstd = moments
+        factor = weight * rstd
+        along = -factor * rstd * sums[1] / n
+        a[...], b[...], c[...] = factor, along, -factor * sums[0] / n - along * mean
 
     def scale_columns_backward(
         self, grad: Array, x: Array, a: Array, b: Array, c: Array, out: Array

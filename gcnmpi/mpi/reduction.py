@@ -36,6 +36,18 @@ def sum_over_ranks(comm: Comm, contributions: np.ndarray, phases: Phases, traffi
     _count(traffic, contributions.nbytes, comm.size)
 
 
+def sum_array_over_ranks(
+    comm: Comm, memory: Memory[Array], array: Array, phases: Phases, traffic: Traffic
+) -> None:
+    """The same of an array that may be a kernel's; a rank alone does not look at it."""
+    if isinstance(array, np.ndarray):
+        sum_over_ranks(comm, array, phases, traffic)
+    elif comm.size > 1:
+        on_host = memory.to_host(array)
+        sum_over_ranks(comm, on_host, phases, traffic)
+        memory.copy(memory.from_host64(on_host), array)
+
+
 def start_sum(comm: Comm, contributions: np.ndarray, traffic: Traffic) -> Request:
     """The same, begun: one all-reduce of at most ``REDUCED_AT_ONCE`` bytes, counted."""
     _count(traffic, contributions.nbytes, comm.size)

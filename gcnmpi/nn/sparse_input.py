@@ -97,8 +97,20 @@ class SparseInput:
             Stream of the dropout, and the global ids of the rows.
         """
         stream, vertices = keys
-        matrix, given, out = self._matrix, source._matrix.data, self._matrix.data
-        row_keys, column_keys = rng.row_keys(seed, epoch, stream, vertices), self._column_keys
+        row_keys = self._kernel.row_keys(seed, epoch, stream, vertices)
+        if self._kernel.drop_entries is None:
+            self._drop_on_host(source._matrix.data, row_keys, p)
+            return
+        columns = self._column_keys
+        values, rows = (source._rows, self._rows), self._row_of_entries
+        self._kernel.drop_entries(*values, rows, row_keys, columns, p, False)
+        if self._turned is not None:
+            values, rows = (source._transposed, self._transposed), self._turned.row_of_entries
+            summed = row_keys[self._summed]
+            self._kernel.drop_entries(*values, rows, summed, columns, p, True)
+
+    def _drop_on_host(self, given: np.ndarray, row_keys: Any, p: float) -> None:
+        matrix, out, column_keys = self._matrix, self._matrix.data, self._column_keys
         scale, least = self._kernel.dtype.type(1 / (1 - p)), rng.threshold(p)
         for first, last in chunks(matrix.indptr, AT_ONCE):
             counts = np.diff(matrix.indptr[first : last + 1])
@@ -118,6 +130,10 @@ class SparseInput:
     def _column_keys(self) -> np.ndarray:
         """What dropout hashes of each column, the same in every epoch."""
         return rng.column_keys(np.arange(self._matrix.shape[1]))
+
+    @cached_property
+    def _row_of_entries(self) -> np.ndarray:
+        return _rows(self._matrix.indptr)
 
     def _give(self) -> None:
         """Make the kernel's own matrices."""
@@ -156,6 +172,11 @@ class _Turned:
         values = matrix.data[entries][turned.data]
         return cls(values, turned.indices, turned.indptr, turned.shape, entries, turned.data)
 
+    @cached_property
+    def row_of_entries(self) -> np.ndarray:
+        """The row of each entry of the transpose, (entries,) int32."""
+        return _rows(self.indptr)
+
     def matrix(self) -> sp.csr_array:
         return sp.csr_array((self.values, self.indices, self.indptr), shape=self.shape)
 
@@ -165,3 +186,7 @@ class _Turned:
         for start in range(0, len(self.order), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             self.values[some] = given[self.order[some]]
+
+
+def _rows(indptr: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(indptr) - 1, dtype=np.int32), np.diff(indptr))

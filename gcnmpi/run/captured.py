@@ -11,14 +11,12 @@ import dataclasses
 from gcnmpi.core.config import Config
 from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.nn.instructions import waits
-from gcnmpi.nn.program import Program
 from gcnmpi.nn.tasks import TASKS
 from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError
 
 
-def resolved_graph(comm: Comm, config: Config, program: Program) -> tuple[Config, list[str]]:
+def resolved_graph(comm: Comm, config: Config) -> tuple[Config, list[str]]:
     """The configuration with ``gpu.graph`` either "yes" or "no", and why "auto" became "no".
 
     Raises
@@ -30,7 +28,7 @@ def resolved_graph(comm: Comm, config: Config, program: Program) -> tuple[Config
     if wanted == "no":
         return config, []
     with agreed(comm):
-        why = obstacle(config, program, comm.size)
+        why = obstacle(config, comm.size)
         if why is not None and wanted == "yes":
             hint = f"{why.hint}, or set gpu.graph=no"
             raise UserError(f"gpu.graph is 'yes', and {why.message}", hint)
@@ -39,10 +37,9 @@ def resolved_graph(comm: Comm, config: Config, program: Program) -> tuple[Config
     return dataclasses.replace(config, gpu=gpu), warnings
 
 
-def obstacle(config: Config, program: Program, size: int) -> UserError | None:
+def obstacle(config: Config, size: int) -> UserError | None:
     """Why an epoch cannot be a graph; None: it can."""
     scheme, task = config.scheme.name, config.task.name
-    step = waits((*program.forward, *program.backward, *program.evaluation))
     reasons = (
         (
             config.kernel != "cupy",
@@ -65,10 +62,6 @@ def obstacle(config: Config, program: Program, size: int) -> UserError | None:
             not TASKS.get(task).on_device,
             f"the host computes the loss of task {task!r}",
             "give it a loss that kernels have (docs/tasks.md)",
-        ),
-        (
-            step is not None, f"the host computes in the step {step!r} of the network",
-            "take another norm or activation (docs/gpu.md names those that cannot be)",
         ),
     )  # fmt: skip
     return next((UserError(why, hint) for is_so, why, hint in reasons if is_so), None)

@@ -124,7 +124,7 @@ def open_problem(
         scheme_entry: Entry = SCHEMES.get(config.scheme.name)
     found: list[str] = []
     if trains:
-        config, found = resolved_graph(comm, config, program)
+        config, found = resolved_graph(comm, config)
     before(source, config)
     kernel, warnings = make_kernel(comm, config)
     warnings = [*other_direction(source), *warnings, *found]

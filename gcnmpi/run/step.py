@@ -115,6 +115,9 @@ class BaseStep(ABC):
         longest, kernel = self._problem.config.train.clip_norm, self._problem.kernel
         if not longest:
             return
+        if kernel.shorten is not None and not self.model.gradients.shared.start:
+            kernel.shorten(gradient, longest, _NEVER_0)
+            return
         length = self._length(gradient)
         if length + _NEVER_0 > longest:
             row = gradient.reshape((1, -1))

@@ -139,8 +139,8 @@ class Products(Protocol):
     def column_sum(self, k: int, grad: Array, out: Array) -> None:
         """out = this rank's contribution to the column sums of grad, whole: zero elsewhere."""
 
-    def reduce(self, contributions: np.ndarray) -> None:
-        """Sum a flat float64 array over ranks, in place.
+    def reduce(self, contributions: Array) -> None:
+        """Sum a flat float64 array, of the host or of the kernel, over ranks, in place.
 
         Who contributes what so that everything counts once, the block says.
         """

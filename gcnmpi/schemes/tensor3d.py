@@ -31,7 +31,7 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import agreed, slice_of
-from gcnmpi.mpi.reduction import sum_over_ranks
+from gcnmpi.mpi.reduction import sum_array_over_ranks
 from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
@@ -256,9 +256,10 @@ class Tensor3D:
         if copy == 0:
             self._kernel.column_sum(grad, out[self._columns(k, len(out))])
 
-    def reduce(self, contributions: np.ndarray) -> None:
+    def reduce(self, contributions: Array) -> None:
         """One all-reduce."""
-        sum_over_ranks(self._comm, contributions, self._phases, self._traffic)
+        tools = self._phases, self._traffic
+        sum_array_over_ranks(self._comm, self._kernel, contributions, *tools)
 
     # Rows of Hᵏ, over the ranks that share them.
 

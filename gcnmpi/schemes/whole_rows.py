@@ -14,7 +14,7 @@ from gcnmpi.kernels.epilogues import Epilogue
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
-from gcnmpi.mpi.reduction import sum_over_ranks
+from gcnmpi.mpi.reduction import sum_array_over_ranks
 
 
 class WholeWeights(ABC):
@@ -50,9 +50,10 @@ class WholeWeights(ABC):
     def release(self) -> None:  # noqa: B027 (what most schemes need)
         """Nothing is kept."""
 
-    def reduce(self, contributions: np.ndarray) -> None:
+    def reduce(self, contributions: Array) -> None:
         """One all-reduce."""
-        sum_over_ranks(self._comm, contributions, self._phases, self._traffic)
+        tools = self._phases, self._traffic
+        sum_array_over_ranks(self._comm, self._kernel, contributions, *tools)
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
         """Weights are whole."""

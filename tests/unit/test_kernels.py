@@ -24,6 +24,11 @@ from partition.errors import UserError
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 
 
+def having(operation):
+    """Kernels with an operation that not all have."""
+    return [name for name in USABLE if getattr(KERNELS.get(name)(np.float32), operation)]
+
+
 @pytest.fixture(params=USABLE)
 def name(request):
     return request.param
@@ -344,9 +349,8 @@ def test_spmm_of_rows_from_empty_to_long(products, random, width):
             assert_near(kernel, out, expected, factor=100)
 
 
+@pytest.mark.parametrize("name", having("count_right"))
 def test_right_predictions_are_counted_where_logits_are(kernel, random):
-    if kernel.count_right is None:
-        pytest.skip("it is counted on the host")
     for rows, width in ((0, 3), (1, 1), (70, 5), (40000, 11)):
         logits = random.integers(0, 4, (rows, width)).astype(float)  # many ties
         labels = random.integers(-1, width, rows).astype(np.int32)
@@ -358,9 +362,8 @@ def test_right_predictions_are_counted_where_logits_are(kernel, random):
 
 
 @pytest.mark.parametrize("rows", [3, 1000, 40000])
+@pytest.mark.parametrize("name", having("softmax_cross_entropy"))
 def test_loss_of_whole_rows_in_one_pass(kernel, random, rows):
-    if kernel.softmax_cross_entropy is None:
-        pytest.skip("it is made of passes")
     z, labels = random.standard_normal((rows, 7)), random.integers(-1, 7, rows).astype(np.int32)
     known, grad = labels >= 0, kernel.empty(rows, 7)
     loss = kernel.softmax_cross_entropy(give(kernel, z), labels, 0.5, grad)
@@ -373,9 +376,8 @@ def test_loss_of_whole_rows_in_one_pass(kernel, random, rows):
 
 
 @pytest.mark.parametrize("rows", [1, 70, 40000])
+@pytest.mark.parametrize("name", having("weighted_cross_entropy"))
 def test_loss_with_weights_and_smoothed_labels_in_one_pass(kernel, random, rows):
-    if kernel.weighted_cross_entropy is None:
-        pytest.skip("it is made of passes")
     width = 11
     z, labels = 20 * random.standard_normal((rows, width)), random.integers(-1, width, rows)
     right, spread = random.random(width), 0.1 * random.random(width)
@@ -396,9 +398,8 @@ def test_loss_with_weights_and_smoothed_labels_in_one_pass(kernel, random, rows)
 
 @pytest.mark.parametrize("rows", [0, 1, 40000])
 @pytest.mark.parametrize("kind", ENTRY_LOSSES)
+@pytest.mark.parametrize("name", having("entry_losses"))
 def test_losses_of_numbers_in_one_pass(kernel, random, kind, rows):
-    if kernel.entry_losses is None:
-        pytest.skip("they are computed on the host")
     width, delta = 7, 0.6
     z, y = random.standard_normal((rows, width)), random.random((rows, width))
     z[::3, 1], z[::5, 2] = 800, -800  # whose exponentials overflow

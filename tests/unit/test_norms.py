@@ -152,8 +152,8 @@ def test_columns_are_normalised(kernel, random, shape):
     _, width = shape
     x, grad = normal(random, kernel, *shape) + 1000, normal(random, kernel, *shape)
     x, pivot = x.astype(kernel.dtype).astype(np.float64), np.full(width, 999.9)
-    out = np.full((2, width), 3.5)
-    kernel.column_moments(give(kernel, x), pivot, out)
+    out = kernel.from_host64(np.full((2, width), 3.5))
+    kernel.column_moments(give(kernel, x), kernel.from_host64(pivot), out)
     expected = np.stack([(x - pivot).sum(axis=0), ((x - pivot) ** 2).sum(axis=0)])
     near(kernel, out, expected)
     x, mean = x - 1000, normal(random, kernel, width)
@@ -167,6 +167,42 @@ def test_columns_are_normalised(kernel, random, shape):
     coefficients = [give(kernel, v) for v in (a, b, c)]
     kernel.scale_columns_backward(mine[3], mine[0], *coefficients, result)
     near(kernel, result, a * grad + b * x + c)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 50])
+def test_moments_make_a_batch_norm(kernel, random, rows):
+    """Against the definition in float64: value, running moments, and the gradient."""
+    width, eps, momentum = 5, 1e-3, 0.3
+    x, grad = (normal(random, kernel, rows, width) for _ in range(2))
+    weight, bias, mean, variance = (normal(random, kernel, width) for _ in range(4))
+    variance = variance**2 + 1
+    x[:, 3] = x[0, 3]  # whose variance is 0
+    running = [give(kernel, mean), give(kernel, variance)]
+    moments = kernel.from_host64(np.stack([kernel.to_host(running[0]), np.full(width, 3.5)]))
+    sums = kernel.from_host64(np.full((2, width), 3.5))
+    mine, back, w, b = (give(kernel, array) for array in (x, grad, weight, bias))
+    out, vectors = junk(kernel, rows, width), [junk(kernel, width) for _ in range(3)]
+
+    kernel.column_moments(mine, moments[0], sums)
+    kernel.move_moments(sums, rows, momentum, *running, moments)
+    kernel.moment_factors(moments, eps, w, b, *vectors[:2])
+    kernel.scale_columns(mine, *vectors[:2], out)
+    spread = x.var(axis=0)
+    rstd = 1 / np.sqrt(spread + eps)
+    hat = (x - x.mean(axis=0)) * rstd
+    near(kernel, out, hat * weight + bias, 100)
+    near(kernel, moments, np.stack([x.mean(axis=0), rstd]), 100)
+    near(kernel, running[0], (1 - momentum) * mean + momentum * x.mean(axis=0), 4)
+    unbiased = spread * rows / max(1, rows - 1)
+    near(kernel, running[1], (1 - momentum) * variance + momentum * unbiased, 4)
+
+    own = junk(kernel, 2, width)
+    kernel.copy(moments, own)
+    kernel.column_grad_sums(mine, own[0], own[1], back, sums)
+    kernel.moment_slopes(sums, rows, moments, w, *vectors)
+    kernel.scale_columns_backward(back, mine, *vectors, out)
+    along = (grad * hat).mean(axis=0)
+    near(kernel, out, weight * rstd * (grad - grad.mean(axis=0) - hat * along), 300)
 
 
 # Entry by entry.
@@ -183,6 +219,11 @@ def test_sums_and_products_of_entries(kernel, random, shape):
     kernel.axpy(other, -1.7, out)
     near(kernel, out, 0.3 * x - 1.7 * y)
     assert kernel.dot(mine, other) == pytest.approx((x * y).sum(), abs=1e-9)
+    number = junk(kernel, 1)
+    kernel.dot_to(mine, other, number)
+    near(kernel, number, [(x * y).sum()], 4)
+    kernel.scale(mine, 0.3, out, number)
+    near(kernel, out, (0.3 + (x * y).sum()) * x, 4 * (1 + abs((x * y).sum())))
     kernel.add(mine, other, mine)
     near(kernel, mine, x + y)
 
@@ -237,11 +278,29 @@ def test_activations_and_their_derivatives(kernel, random, kind):
     else:
         kernel.leaky(mine, 0.2, out)
         near(kernel, out, f)
-        along = kernel.leaky_backward(mine, back, 0.2, out)
+        slope, of_slope = give(kernel, np.array([0.2])), junk(kernel, 1)
+        kernel.prelu(mine, slope, out)
+        near(kernel, out, f)
+        kernel.prelu_backward(mine, back, slope, out, of_slope)
         near(kernel, out, grad * derivative)
-        assert along == pytest.approx((grad * np.minimum(x, 0)).sum(), rel=1e-9)
-        kernel.leaky_backward(mine, back, 0.2, back)
+        expected = (grad * np.minimum(x, 0)).sum()
+        assert float(kernel.to_host(of_slope)[0]) == pytest.approx(expected, rel=1e-6)
+        kernel.prelu_backward(mine, back, slope, back, of_slope)
         near(kernel, back, grad * derivative)
+
+
+SHORTENING = [one for one in instances() if one.values[0](np.float32).shorten]
+
+
+@pytest.mark.parametrize("length", [1, 70, 5000])
+@pytest.mark.parametrize("make", SHORTENING)
+def test_gradients_are_shortened_where_they_are(kernel, random, length):
+    x = normal(random, kernel, length)
+    own = np.sqrt((x**2).sum())
+    for longest, expected in ((own / 3, x * own / 3 / (own + 1e-6)), (own * 2, x)):
+        mine = give(kernel, x)
+        kernel.shorten(mine, longest, 1e-6)
+        near(kernel, mine, expected, 4)
 
 
 @pytest.mark.parametrize("shape", [(1, 6), (9, 12), (5, 64), (0, 4)])
@@ -335,8 +394,9 @@ def test_the_bits_do_not_depend_on_threads(random, dtype):
         kernel.column_grad_sums(x, column, column, grad, moments[1])
         kernel.normalised_column_sums(x, row, row, grad, *sums[:2])
         kernel.layer_norm_backward(x, row, row, column, grad, mine, *sums[2:])
-        numbers = kernel.dot(x, grad), kernel.leaky_backward(x, grad, 0.1, other)
-        found.append([*sums, moments, mine, np.array(numbers)])
+        number, slope = kernel.empty(1), np.array([0.1], dtype)
+        kernel.prelu_backward(x, grad, slope, other, number)
+        found.append([*sums, moments, mine, number, np.array(kernel.dot(x, grad))])
     for others in found[1:]:
         for first, other in zip(found[0], others, strict=True):
             assert first.tobytes() == other.tobytes()

@@ -106,6 +106,14 @@ class LossOperations(Protocol[A]):
 class OptimizerSteps(Protocol[A_in]):
     """Optimizer steps, on flat arrays; moving averages are in float64 and rounded once."""
 
+    @property
+    def shorten(self) -> Callable[[A_in, float, float], None] | None:
+        """Shorten a gradient to a length without a look at it; None: there is no need to.
+
+        Of a gradient (numbers,), the length that it has at most, and what is added to its own, as
+        ``torch.nn.utils.clip_grad_norm_`` does.
+        """
+
     def sgd_step(
         self, param: A_in, grad: A_in, velocity: A_in | None, lr: float, mu: float
     ) -> None:

@@ -73,14 +73,17 @@ class EntryOperations(Protocol[A]):
     def add(self, x: A, y: A, out: A) -> None:
         """out = x + y."""
 
-    def scale(self, x: A, factor: float, out: A) -> None:
-        """out = factor · x."""
+    def scale(self, x: A, factor: float, out: A, plus: A | None = None) -> None:
+        """out = factor · x, or (factor + plus) · x with one number ``plus``, (1,)."""
 
     def axpy(self, x: A, factor: float, out: A) -> None:
         """out += factor · x."""
 
     def dot(self, x: A, y: A) -> float:
         """Sum of x · y over all entries, accumulated in float64."""
+
+    def dot_to(self, x: A, y: A, out: A) -> None:
+        """out = that sum, (1,): nobody waits for it."""
 
     def maximum(self, xs: Sequence[A], out: A) -> None:
         """out = entry-wise maximum of all of ``xs``."""
@@ -100,13 +103,14 @@ class EntryOperations(Protocol[A]):
     def leaky(self, x: A, slope: float, out: A) -> None:
         """out = x where that is positive, slope · x elsewhere; slopes of any sign."""
 
-    def leaky_backward(self, x: A, grad: A, slope: float, out: A) -> float:
+    def prelu(self, x: A, slope: A, out: A) -> None:
+        """The same with a slope that is an array, (1,) (He et al. 2015)."""
+
+    def prelu_backward(self, x: A, grad: A, slope: A, out: A, of_slope: A) -> None:
         """out = grad where x is positive, slope · grad elsewhere.
 
-        Returns
-        -------
-        float
-            Gradient of the slope: the sum of grad · x where x is negative, in float64.
+        ``of_slope``, (1,), becomes the gradient of the slope: the sum of grad · x where x is
+        negative, accumulated in float64.
         """
 
     def mean_of_heads(self, x: A, heads: int, out: A) -> None:

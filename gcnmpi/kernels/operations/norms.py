@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
-import numpy as np
-
 A = TypeVar("A")
 
 
@@ -70,25 +68,61 @@ class NormOperations(Protocol[A]):
     ) -> None:
         """Gradients of x (to ``out``), weight and bias of :meth:`layer_norm`, all overwritten."""
 
-    # Over the rows of a column. What ranks add to each other is float64 on the host.
+    # Over the rows of a column. What ranks add to each other is float64, as are moments: arrays of
+    # ``from_host64``.
 
-    def column_moments(self, x: A, pivot: np.ndarray, out: np.ndarray) -> None:
+    def column_moments(self, x: A, pivot: A, out: A) -> None:
         """Sums over rows of x − pivot and of (x − pivot)².
 
         Parameters
         ----------
-        pivot : (columns,) float64, on the host
+        pivot : (columns,) float64
             About the mean, so that no digits cancel.
-        out : (2, columns) float64, on the host
+        out : (2, columns) float64
+        """
+
+    def move_moments(
+        self, sums: A, n: int, momentum: float, mean: A, variance: A, moments: A
+    ) -> None:
+        """The moments of n rows from their sums; running ones follow them.
+
+        Parameters
+        ----------
+        sums : (2, columns) float64
+            Of :meth:`column_moments` about ``moments[0]``, of all rows.
+        mean, variance : (columns,) arrays of the kernel
+            The running moments: they become (1 − momentum) times themselves + momentum times the
+            new ones, with the variance over n − 1.
+        moments : (2, columns) float64
+            The pivot, which is the running mean; becomes mean and variance (over n).
+        """
+
+    def moment_factors(
+        self, moments: A, eps: float, weight: A, bias: A, scale: A, shift: A
+    ) -> None:
+        """x·scale + shift = x̂·w + b with a mean and a variance for each column.
+
+        The variances in ``moments[1]`` become rstd = 1/√(variance + eps).
         """
 
     def scale_columns(self, x: A, scale: A, shift: A, out: A) -> None:
         """out = x·scale + shift, both (columns,) arrays of the kernel."""
 
-    def column_grad_sums(self, x: A, mean: A, rstd: A, grad: A, out: np.ndarray) -> None:
-        """Sums over rows of g and of g·x̂, to ``out``: (2, columns) float64, on the host.
+    def column_grad_sums(self, x: A, mean: A, rstd: A, grad: A, out: A) -> None:
+        """Sums over rows of g and of g·x̂, to ``out``: (2, columns) float64.
 
         ``mean`` and ``rstd`` are (columns,) arrays of the kernel.
+        """
+
+    def moment_slopes(self, sums: A, n: int, moments: A, weight: A, a: A, b: A, c: A) -> None:
+        """a·g + b·x + c = w·rstd·(g − Σg/n − x̂·Σg·x̂/n), the gradient of a batch norm.
+
+        Parameters
+        ----------
+        sums : (2, columns) float64
+            Of :meth:`column_grad_sums`, of all n rows.
+        moments : (2, columns) float64
+            Mean and rstd.
         """
 
     def scale_columns_backward(self, grad: A, x: A, a: A, b: A, c: A, out: A) -> None:

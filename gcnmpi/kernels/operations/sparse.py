@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +31,17 @@ class SparseProducts(Protocol[A_in, S]):
         ----------
         values : (nnz,) array of the kernel's dtype on the host
             In the order of the entries of the CSR matrix.
+        """
+
+    @property
+    def drop_entries(
+        self,
+    ) -> Callable[[S, S, np.ndarray, Any, np.ndarray, float, bool], None] | None:
+        """Dropout of the values of a matrix, for another one of its pattern; None: on the host.
+
+        From the matrix, the other one, the row of each entry (nnz,) int32, keys of rows and columns
+        as in ``dropout``, p, and whether both are transposed: then the keys of rows are those of
+        their columns, and the others those of their rows.
         """
 
     def spmm(self, matrix: S, x: A_in, out: A_in, accumulate: bool = False) -> None:

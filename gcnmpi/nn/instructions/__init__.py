@@ -4,9 +4,7 @@ An instruction **binds** a step to arrays and returns what an epoch calls; nothi
 allocated then. Its **products** are the operations of the scheme that move something, by which
 bytes and messages are predicted; its **passes** say how often it reads or writes the numbers of its
 matrix beside products; **kept** is how many numbers it leaves for its gradient, or needs beside its
-matrices, for so many own rows, rows with the halo, and entries of M. **waits** says whether the
-host computes in between, or passes on numbers that it reads: then a device cannot be told all of it
-beforehand, even where a rank has whole rows and all of them.
+matrices, for so many own rows, rows with the halo, and entries of M.
 """
 
 from __future__ import annotations
@@ -28,11 +26,6 @@ class Instruction:
     products: Callable[[Program, Step, int], list[Product]] = lambda program, step, rows: []
     passes: int = 0
     kept: Callable[[Step, int, int, int], int] = lambda step, rows, columns, entries: 0
-    waits: Callable[[Step], bool] = lambda step: False
-
-
-def _always(step: Step) -> bool:
-    return True
 
 
 INSTRUCTIONS: Mapping[str, Instruction] = {
@@ -43,7 +36,7 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     "weight_grad": Instruction(dense.weight_grad, dense.weight_grad_products),
     "sparse_combine": Instruction(sparse.combine),
     "sparse_weight_grad": Instruction(sparse.weight_grad),
-    "sparse_drop": Instruction(sparse.drop, waits=_always),
+    "sparse_drop": Instruction(sparse.drop),
     "column_sum": Instruction(dense.column_sum, passes=1),
     "aggregate": Instruction(dense.aggregate, dense.aggregate_products),
     "aggregate_t": Instruction(dense.aggregate_t, dense.aggregate_t_products),
@@ -51,14 +44,12 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     "finish": Instruction(elementwise.finish, passes=3),
     "finish_backward": Instruction(elementwise.finish_backward, passes=3),
     "add": Instruction(elementwise.add, passes=3),
-    "scale": Instruction(elementwise.scale, passes=2, waits=elementwise.scale_is_trained),
-    "scale_grad": Instruction(elementwise.scale_grad, passes=2, waits=_always),
+    "scale": Instruction(elementwise.scale, passes=2),
+    "scale_grad": Instruction(elementwise.scale_grad, passes=2),
     "maximum": Instruction(elementwise.maximum, passes=3),
     "maximum_backward": Instruction(elementwise.maximum_backward, passes=4),
-    "activate": Instruction(elementwise.activate, passes=2, waits=elementwise.slope_is_trained),
-    "activate_backward": Instruction(
-        elementwise.activate_backward, passes=3, waits=elementwise.slope_is_trained
-    ),
+    "activate": Instruction(elementwise.activate, passes=2),
+    "activate_backward": Instruction(elementwise.activate_backward, passes=3),
     "mean_of_heads": Instruction(elementwise.mean_of_heads, passes=2),
     "mean_of_heads_backward": Instruction(elementwise.mean_of_heads_backward, passes=2),
     "layer_norm": Instruction(norms.layer_norm, norms.layer_norm_products, 4, norms.two_a_row),
@@ -66,11 +57,9 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
         norms.layer_norm_backward, norms.layer_norm_backward_products, 6
     ),
     "normalize": Instruction(norms.normalize, norms.normalize_products, 3),
-    "normalize_backward": Instruction(
-        norms.normalize_backward, norms.normalize_products, 5, waits=_always
-    ),
-    "batch_norm": Instruction(norms.batch_norm, passes=3, waits=_always),
-    "batch_norm_backward": Instruction(norms.batch_norm_backward, passes=5, waits=_always),
+    "normalize_backward": Instruction(norms.normalize_backward, norms.normalize_products, 5),
+    "batch_norm": Instruction(norms.batch_norm, passes=3),
+    "batch_norm_backward": Instruction(norms.batch_norm_backward, passes=5),
     "max_aggregate": Instruction(
         neighbours.max_aggregate, neighbours.expand, 0, neighbours.max_kept
     ),
@@ -101,8 +90,3 @@ def products(
 def kept(program: Program, step: Step, rows: int, columns: int, entries: int) -> int:
     """Numbers that a step keeps: see the module's docstring."""
     return INSTRUCTIONS[step.name].kept(step, rows, columns, entries)
-
-
-def waits(steps: Iterable[Step]) -> str | None:
-    """The name of the first step in which the host computes: see the module's docstring."""
-    return next((step.name for step in steps if INSTRUCTIONS[step.name].waits(step)), None)

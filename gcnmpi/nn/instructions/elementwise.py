@@ -56,7 +56,7 @@ def scale(binding: Binding, step: Step) -> Run:
     if not operator.epsilon:
         return lambda epoch: kernel.scale(x, factor, out)
     epsilon = binding.parameters[operator.epsilon]
-    return lambda epoch: kernel.scale(x, factor + float(kernel.to_host(epsilon)[0]), out)
+    return lambda epoch: kernel.scale(x, factor, out, epsilon)
 
 
 def scale_grad(binding: Binding, step: Step) -> Run:
@@ -65,12 +65,7 @@ def scale_grad(binding: Binding, step: Step) -> Run:
     assert isinstance(operator, Scale)
     x, grad = binding.read(step), binding.read(step, 1)
     out, counts = binding.gradients[operator.epsilon], binding.block(step).counts_entries
-    return lambda epoch: out.fill(kernel.dot(x, grad) if counts else 0.0)
-
-
-def scale_is_trained(step: Step) -> bool:
-    """Whether the host reads ε to scale with it."""
-    return isinstance(step.operator, Scale) and bool(step.operator.epsilon)
+    return lambda epoch: kernel.dot_to(x, grad, out) if counts else out.fill(0.0)
 
 
 def maximum(binding: Binding, step: Step) -> Run:
@@ -96,7 +91,7 @@ def activate(binding: Binding, step: Step) -> Run:
     if operator.kind == "gelu":
         return lambda epoch: kernel.gelu(x, out)
     slope = binding.parameters[operator.parameter]
-    return lambda epoch: kernel.leaky(x, float(kernel.to_host(slope)[0]), out)
+    return lambda epoch: kernel.prelu(x, slope, out)
 
 
 def activate_backward(binding: Binding, step: Step) -> Run:
@@ -110,15 +105,11 @@ def activate_backward(binding: Binding, step: Step) -> Run:
     of_slope = binding.gradients[operator.parameter]
 
     def run(epoch: int) -> None:
-        total = kernel.leaky_backward(x, grad, float(kernel.to_host(slope)[0]), out)
-        of_slope.fill(total if counts else 0.0)
+        kernel.prelu_backward(x, grad, slope, out, of_slope)
+        if not counts:
+            of_slope.fill(0.0)
 
     return run
-
-
-def slope_is_trained(step: Step) -> bool:
-    """Whether the host reads the slope of the activation."""
-    return isinstance(step.operator, Activate) and step.operator.kind != "gelu"
 
 
 def mean_of_heads(binding: Binding, step: Step) -> Run:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.layout.place import Block
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import BatchNorm, LayerNorm, Normalize
 from gcnmpi.nn.program import Product, Program, Step
@@ -93,7 +94,9 @@ def normalize_backward(binding: Binding, step: Step) -> Run:
 
     def run(epoch: int) -> None:
         sums = kernel.normalise_rows_sums(x, None, rstd, None, grad)
-        along = scheme.row_sum(k, kernel.from_host(kernel.to_host(sums)[:, 1:].copy()))
+        along = kernel.empty(len(x), 1)
+        kernel.copy(sums[:, 1:], along)
+        along = scheme.row_sum(k, along)
         along *= rstd < 1 / operator.eps
         kernel.normalise_rows_backward(x, None, rstd, None, grad, None, along, out)
 
@@ -116,31 +119,20 @@ def batch_norm(binding: Binding, step: Step) -> Run:
     x, out, block = binding.read(step), binding.written(step), binding.block(step)
     columns, width, n = block.columns, step.operator.width, binding.rows(step)
     weight, bias, mean, variance = (binding.parameters[name] for name in operator.parameters)
-    kept = binding.kept(step, "moments", lambda: np.zeros((2, width)))
-    mine = np.zeros((2, columns.stop - columns.start))
+    moments, sums, mine = _of_columns(binding, step)
+    scale, shift = kernel.empty(width), kernel.empty(width)
 
     def run(epoch: int) -> None:
-        moments = np.stack([_host(kernel, mean), _host(kernel, variance)])
+        kernel.copy(mean, moments[0])
         if epoch:
-            pivot = moments[0]
-            kernel.column_moments(x, pivot[columns], mine)
-            sums = np.zeros((2, width))
-            if block.counts_entries:
-                sums[:, columns] = mine
+            kernel.column_moments(x, moments[0][columns], mine)
+            _put_columns(kernel, block, mine, sums)
             scheme.reduce(sums.reshape(-1))
-            shift = sums[0] / n
-            new = np.stack([pivot + shift, np.maximum(sums[1] / n - shift**2, 0)])
-            unbiased = np.stack([new[0], new[1] * (n / max(1, n - 1))])
-            running = moments + operator.momentum * (unbiased - moments)
-            kernel.copy(kernel.from_host(running[0]), mean)
-            kernel.copy(kernel.from_host(running[1]), variance)
-            moments = new
-        rstd = 1 / np.sqrt(moments[1] + operator.eps)
-        kept[0], kept[1] = moments[0], rstd
-        factor = _host(kernel, weight) * rstd
-        offset = _host(kernel, bias) - moments[0] * factor
-        own = kernel.from_host(factor[columns]), kernel.from_host(offset[columns])
-        kernel.scale_columns(x, *own, out)
+            kernel.move_moments(sums, n, operator.momentum, mean, variance, moments)
+        else:
+            kernel.copy(variance, moments[1])
+        kernel.moment_factors(moments, operator.eps, weight, bias, scale, shift)
+        kernel.scale_columns(x, scale[columns], shift[columns], out)
 
     return run
 
@@ -153,25 +145,19 @@ def batch_norm_backward(binding: Binding, step: Step) -> Run:
     block, width, n = binding.block(step), step.operator.width, binding.rows(step)
     columns, weight = block.columns, binding.parameters[operator.weight]
     of_weight, of_bias = binding.gradients[operator.weight], binding.gradients[operator.bias]
-    kept = binding.kept(step, "moments", lambda: np.zeros((2, width)))
-    mine = np.zeros((2, columns.stop - columns.start))
+    moments, sums, mine = _of_columns(binding, step)
+    rounded, slopes = kernel.empty(2, width), kernel.empty(3, width)
 
     def run(epoch: int) -> None:
-        mean, rstd = kept
-        own = kernel.from_host(mean[columns]), kernel.from_host(rstd[columns])
-        kernel.column_grad_sums(x, *own, grad, mine)
-        sums = np.zeros((2, width))
-        if block.counts_entries:
-            sums[:, columns] = mine
-        kernel.copy(kernel.from_host(sums[0]), of_bias)
-        kernel.copy(kernel.from_host(sums[1]), of_weight)
+        kernel.copy(moments, rounded)
+        kernel.column_grad_sums(x, rounded[0, columns], rounded[1, columns], grad, mine)
+        _put_columns(kernel, block, mine, sums)
+        kernel.copy(sums[0], of_bias)
+        kernel.copy(sums[1], of_weight)
         scheme.reduce(sums.reshape(-1))
-        # dx = w·rstd·(g − Σg/n − x̂·Σg·x̂/n), as a·g + b·x + c.
-        a = _host(kernel, weight) * rstd
-        b = -a * rstd * sums[1] / n
-        c = -a * sums[0] / n - b * mean
-        on_x, on_grad, rest = (kernel.from_host(vector[columns]) for vector in (b, a, c))
-        kernel.scale_columns_backward(grad, x, on_grad, on_x, rest, out)
+        kernel.moment_slopes(sums, n, moments, weight, slopes[0], slopes[1], slopes[2])
+        a, b, c = slopes[0, columns], slopes[1, columns], slopes[2, columns]
+        kernel.scale_columns_backward(grad, x, a, b, c, out)
 
     return run
 
@@ -186,8 +172,23 @@ def _of_rows(binding: Binding, step: Step, name: str) -> Array:
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, 1))
 
 
-def _host(kernel: Kernel, vector: Array) -> np.ndarray:
-    return np.asarray(kernel.to_host(vector), np.float64)
+def _of_columns(binding: Binding, step: Step) -> tuple[Array, Array, Array]:
+    """Moments, sums of all columns, and sums of this rank's, each (2, columns) in float64."""
+    width, columns = step.operator.width, binding.block(step).columns
+
+    def pairs(name: str, count: int) -> Array:
+        return binding.kept(step, name, lambda: binding.kernel.from_host64(np.zeros((2, count))))
+
+    sums, own = pairs("sums", width), columns.stop - columns.start
+    return pairs("moments", width), sums, sums if own == width else pairs("mine", own)
+
+
+def _put_columns(kernel: Kernel, block: Block, mine: Array, sums: Array) -> None:
+    """This rank's contribution to sums over ranks."""
+    if mine is not sums or not block.counts_entries:
+        sums.fill(0)
+        if block.counts_entries:
+            kernel.copy(mine, sums[:, block.columns])
 
 
 def _reciprocal_root(kernel: Kernel, squares: Array, factor: float, eps: float, out: Array) -> None:

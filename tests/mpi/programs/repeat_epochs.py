@@ -33,7 +33,7 @@ def opened(comm, graph, settings, kernel="cupy"):
     own = [word for word in settings if kernel == "cupy" or not word.startswith("gpu.")]
     config = load_config(None, [f"kernel={kernel}", f"train.epochs={EPOCHS}", *own])
     problem = open_problem(comm, graph, None, config)
-    why = obstacle(problem.config, problem.program, comm.size)
+    why = obstacle(problem.config, comm.size)
     return problem, why and why.message
 
 
