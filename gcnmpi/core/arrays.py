@@ -87,6 +87,9 @@ class Summation(Protocol):
     def __call__(self, number: Number, array: Any) -> Number:
         """Sum an array over ranks, in place, and the number, which is returned."""
 
+    def add(self, array: Any) -> None:
+        """Sum a contiguous array of float64 over ranks, in place."""
+
 
 class PointToPoint(Protocol):
     """Messages between devices, in turn with their other work."""
@@ -109,8 +112,8 @@ class Network(Protocol):
     def version(self) -> int:
         """Of the library."""
 
-    def Summation(self, size: int, name: Any, rank: int, count: int) -> Summation:
-        """Made by all ranks together, for arrays of ``count`` numbers."""
+    def Summation(self, size: int, name: Any, rank: int) -> Summation:
+        """Made by all ranks together."""
 
     def PointToPoint(self, size: int, name: Any, rank: int) -> PointToPoint:
         """Made by all ranks together."""

@@ -73,7 +73,7 @@ class PointToPoint:
 
 
 class Summation:
-    """The sum over processes of a number and an array, which never leaves the device.
+    """Sums over processes of arrays that never leave the device, and of a number with one.
 
     All processes make it together, and call it together.
 
@@ -85,8 +85,6 @@ class Summation:
         What :func:`new_name` gave to one of them.
     rank : int
         Which of them this one is.
-    count : int
-        Length of the array.
 
     Raises
     ------
@@ -94,27 +92,31 @@ class Summation:
         If NCCL does not bring the processes together.
     """
 
-    def __init__(self, size: int, name: Any, rank: int, count: int) -> None:
-        self._buffer = cp.empty((count + 1,), np.float64)
-        self._comm = _join(size, name, rank)
+    def __init__(self, size: int, name: Any, rank: int) -> None:
+        self._comm, self._buffer = _join(size, name, rank), cp.empty((0,), np.float64)
 
     def __call__(self, number: Any, array: Any) -> DeviceNumber:
         """Sum an array over processes, in place, and the number, which is returned.
 
-        In float64 and in the order of the current stream: nobody waits for it.
+        In float64 and in the order of the current stream: nobody waits for it. The array has the
+        same length each time.
         """
+        if not self._buffer.size:
+            self._buffer = cp.empty((len(array) + 1,), np.float64)
         buffer = self._buffer
         cp.copyto(buffer[:-1], array, casting="same_kind")
         if isinstance(number, DeviceNumber):
             cp.copyto(buffer[-1:], number.array * number.factor, casting="same_kind")
         else:
             buffer[-1:].fill(float(number))
-        address, stream = buffer.data.ptr, cp.cuda.get_current_stream().ptr
-        self._comm.allReduce(
-            address, address, buffer.size, nccl.NCCL_FLOAT64, nccl.NCCL_SUM, stream
-        )
+        self.add(buffer)
         cp.copyto(array, buffer[:-1], casting="same_kind")
         return DeviceNumber(buffer[-1:])
+
+    def add(self, array: Any) -> None:
+        """Sum a contiguous array of float64 over processes, in place."""
+        address, stream = array.data.ptr, cp.cuda.get_current_stream().ptr
+        self._comm.allReduce(address, address, array.size, nccl.NCCL_FLOAT64, nccl.NCCL_SUM, stream)
 
 
 def _join(size: int, name: Any, rank: int) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gcnmpi.core.arrays import Summation
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.kernels.interface import Kernel
 from gcnmpi.mpi.comm import Comm
@@ -15,12 +16,18 @@ class Runtime:
     """What everything on a rank computes and communicates with.
 
     With another communicator in ``comm``, it is the runtime of a group of ranks.
+
+    Attributes
+    ----------
+    summation : Summation or None
+        Sums arrays of devices over all ranks, of no group; None: MPI does, on the host.
     """
 
     comm: Comm
     kernel: Kernel
     phases: Phases
     traffic: Traffic
+    summation: Summation | None = None
 
 
 @dataclass(frozen=True)

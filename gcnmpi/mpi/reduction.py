@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.core.arrays import Array, Memory, Number
+from gcnmpi.core.arrays import Array, Memory, Number, Summation
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import all_reduce
 from gcnmpi.mpi.comm import (
@@ -37,11 +37,26 @@ def sum_over_ranks(comm: Comm, contributions: np.ndarray, phases: Phases, traffi
 
 
 def sum_array_over_ranks(
-    comm: Comm, memory: Memory[Array], array: Array, phases: Phases, traffic: Traffic
+    comm: Comm,
+    memory: Memory[Array],
+    summation: Summation | None,
+    array: Array,
+    phases: Phases,
+    traffic: Traffic,
 ) -> None:
-    """The same of an array that may be a kernel's; a rank alone does not look at it."""
+    """The same of an array that may be a kernel's; a rank alone does not look at it.
+
+    Parameters
+    ----------
+    summation : Summation or None
+        Sums arrays of devices; None: MPI does, on the host.
+    """
     if isinstance(array, np.ndarray):
         sum_over_ranks(comm, array, phases, traffic)
+    elif summation is not None:
+        with phases("reduce"):
+            summation.add(array)
+        _count(traffic, array.nbytes, comm.size)
     elif comm.size > 1:
         on_host = memory.to_host(array)
         sum_over_ranks(comm, on_host, phases, traffic)
@@ -152,22 +167,13 @@ class NoSum:
 
 
 class DeviceSum:
-    """The gradients stay where they are: only the sum of the losses comes to the host.
-
-    Made by all ranks together, each of which has a device of its own.
-    """
+    """The gradients stay where they are: only the sum of the losses comes to the host."""
 
     def __init__(
-        self, comm: Comm, kernel: Memory[Array], phases: Phases, traffic: Traffic, count: int
+        self, size: int, summation: Summation, phases: Phases, traffic: Traffic, count: int
     ) -> None:
-        self._phases, self._traffic, self._size = phases, traffic, comm.size
-        self._bytes = 8 * (count + 1)
-        network = kernel.network()
-        assert network is not None  # see usable_reduction
-        name = from_root(comm, network.new_name)
-        # Not agreed on: while one rank fails to join, others may wait for it without end. So its
-        # error, and it may be that of each, takes the job down.
-        self._sum = network.Summation(comm.size, name, comm.rank, count)
+        self._phases, self._traffic, self._size = phases, traffic, size
+        self._sum, self._bytes = summation, 8 * (count + 1)
 
     def __call__(self, loss: Number, gradients: Array) -> Number:
         """As that of :class:`HostSum`."""
@@ -175,6 +181,16 @@ class DeviceSum:
             total = self._sum(loss, gradients)
         _count(self._traffic, self._bytes, self._size)
         return total
+
+
+def joined(comm: Comm, kernel: Memory[Array]) -> Summation:
+    """What sums on devices; made by all ranks together, each of which has one of its own."""
+    network = kernel.network()
+    assert network is not None  # see usable_reduction
+    name = from_root(comm, network.new_name)
+    # Not agreed on: while one rank fails to join, others may wait for it without end. So its
+    # error, and it may be that of each, takes the job down.
+    return network.Summation(comm.size, name, comm.rank)
 
 
 def _count(traffic: Traffic, nbytes: int, size: int) -> None:

@@ -102,7 +102,8 @@ class BatchStep(BaseStep):
         super().__init__(problem, self._features, ("evaluation",))
         comm, config = problem.comm, problem.config
         self._laid = _laid(problem)
-        self._runtime = Runtime(comm, problem.kernel, problem.phases, problem.traffic)
+        tools = problem.phases, problem.traffic, problem.summation
+        self._runtime = Runtime(comm, problem.kernel, *tools)
         index, seeds = _numbered(problem, self.targets.masks["train"])
         clusters = _clusters(problem)
         with agreed(comm):

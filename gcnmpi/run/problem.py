@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from gcnmpi.core.arrays import Summation
 from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
@@ -26,7 +27,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
-from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, usable_reduction
+from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
@@ -66,6 +67,8 @@ class Problem:
         Threads a rank, resolved.
     reduction : {"mpi", "nccl"}
         What sums the gradients, resolved.
+    summation : Summation or None
+        What does so on devices, where it is "nccl".
     warnings : tuple of str
         What the user should know, to be said once.
     """
@@ -83,6 +86,7 @@ class Problem:
     phases: Phases
     traffic: Traffic
     reduction: str
+    summation: Summation | None
     warnings: tuple[str, ...]
 
 
@@ -136,11 +140,14 @@ def open_problem(
         config = dataclasses.replace(config, scheme=scheme_config)
     phases, traffic = Phases(), Traffic()
     with phases.as_one("load"):
-        scheme = scheme_entry.load(Runtime(comm, kernel, phases, traffic), source, config, demand)
+        on_devices = trains and comm.size > 1 and reduction == NCCL
+        summation = joined(comm, kernel) if on_devices else None
+        runtime = Runtime(comm, kernel, phases, traffic, summation)
+        scheme = scheme_entry.load(runtime, source, config, demand)
         return_freed_memory()
     return Problem(
         comm, source.stored, source.partition, source.direction, network, program, kernel.threads,
-        config, kernel, scheme, phases, traffic, reduction, tuple(warnings),
+        config, kernel, scheme, phases, traffic, reduction, summation, tuple(warnings),
     )  # fmt: skip
 
 
@@ -365,12 +372,12 @@ def make_model(
 
 def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
     """What sums the loss and ``count`` gradients of each rank; all ranks make it together."""
-    comm, kernel = problem.comm, problem.kernel
-    if comm.size == 1:
+    size = problem.comm.size
+    if size == 1:
         return NoSum()
-    if problem.reduction == NCCL:
-        return DeviceSum(comm, kernel, problem.phases, problem.traffic, count)
-    return HostSum(problem.scheme, kernel, count)
+    if problem.summation is not None:
+        return DeviceSum(size, problem.summation, problem.phases, problem.traffic, count)
+    return HostSum(problem.scheme, problem.kernel, count)
 
 
 def _check(

@@ -140,6 +140,7 @@ class Tensor3D:
         max_bytes: float,
     ) -> None:
         self._runtime, self._comm, self._kernel = runtime, runtime.comm, runtime.kernel
+        self._summation = runtime.summation
         self._phases, self._traffic = runtime.phases, runtime.traffic
         self._forecast, self._orderings, self._max_bytes = forecast, orderings, max_bytes
         self._forward, self._backward = forward, backward
@@ -259,7 +260,7 @@ class Tensor3D:
     def reduce(self, contributions: Array) -> None:
         """One all-reduce."""
         tools = self._phases, self._traffic
-        sum_array_over_ranks(self._comm, self._kernel, contributions, *tools)
+        sum_array_over_ranks(self._comm, self._kernel, self._summation, contributions, *tools)
 
     # Rows of Hᵏ, over the ranks that share them.
 

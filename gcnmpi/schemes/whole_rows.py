@@ -33,6 +33,7 @@ class WholeWeights(ABC):
 
     def __init__(self, runtime: Runtime) -> None:
         self._comm, self._kernel = runtime.comm, runtime.kernel
+        self._summation = runtime.summation
         self._phases, self._traffic = runtime.phases, runtime.traffic
 
     def layout(self, place: Place) -> Hashable:
@@ -53,7 +54,7 @@ class WholeWeights(ABC):
     def reduce(self, contributions: Array) -> None:
         """One all-reduce."""
         tools = self._phases, self._traffic
-        sum_array_over_ranks(self._comm, self._kernel, contributions, *tools)
+        sum_array_over_ranks(self._comm, self._kernel, self._summation, contributions, *tools)
 
     def weight_shape(self, k: int, d_in: int, d_out: int) -> tuple[int, ...]:
         """Weights are whole."""
