@@ -21,7 +21,7 @@ from partition.errors import UserError
 try:
     from cupy_backends.cuda.libs import cublas, cusparse
 
-    from gcnmpi.kernels.cupy_copies import CupyCopies
+    from gcnmpi.kernels.cupy_copies import CupyCopies, upload
     from gcnmpi.kernels.cupy_graphs import CupyGraphs
     from gcnmpi.kernels.cupy_loss import CupyLoss
     from gcnmpi.kernels.cupy_messages import CupyMessages
@@ -141,10 +141,10 @@ class CupyKernel(
         return cp.zeros(shape, self.dtype)
 
     def from_host(self, array: np.ndarray) -> Array:
-        return _upload(array, self.dtype if array.dtype.kind == "f" else array.dtype)
+        return upload(array, self.dtype if array.dtype.kind == "f" else array.dtype)
 
     def from_host64(self, array: np.ndarray) -> Array:
-        return _upload(array, np.dtype(np.float64))
+        return upload(array, np.dtype(np.float64))
 
     def to_host(self, array: Array) -> np.ndarray:
         return cp.asnumpy(array)
@@ -322,17 +322,8 @@ class CupyKernel(
         indices, key = self._indices, (id(array), kind)
         if key not in indices:
             reference = weakref.ref(array, lambda _: indices.pop(key, None))
-            indices[key] = reference, _upload(array, np.dtype(kind))
+            indices[key] = reference, upload(array, np.dtype(kind))
         return indices[key][1]
-
-
-def _upload(array: np.ndarray, dtype: np.dtype) -> Array:
-    """A copy on the device; the host's array may change once this returns."""
-    copied = cp.empty(array.shape, dtype)
-    if array.size:
-        copied.set(np.ascontiguousarray(array, dtype))
-        cp.cuda.get_current_stream().synchronize()
-    return copied
 
 
 def _matrix(x: Array) -> tuple[Array, np.int64, np.int64]:

@@ -14,6 +14,7 @@ import cupyx
 import numpy as np
 
 Array = Any  # of CuPy
+_KEPT = 1 << 24  # bytes of an array that is copied to page-locked memory first
 
 
 class CupyCopies:
@@ -84,6 +85,21 @@ class CupyCopies:
     def _copies_wait(self) -> None:
         """Copies that follow wait for what was begun so far."""
         self._stream.wait_event(recorded(cp.cuda.get_current_stream()))
+
+
+def upload(array: np.ndarray, dtype: Any = None) -> Array:
+    """A copy on the device; the host's array may change once this returns.
+
+    CuPy keeps a small one in page-locked memory until the device has it, so that nobody waits for
+    what the device has to do before. For a large one, much memory would stay page-locked.
+    """
+    dtype = array.dtype if dtype is None else np.dtype(dtype)
+    if array.size * dtype.itemsize <= _KEPT:
+        return cp.asarray(np.array(array, dtype, order="C"))
+    copied = cp.empty(array.shape, dtype)
+    copied.set(np.ascontiguousarray(array, dtype))
+    cp.cuda.get_current_stream().synchronize()
+    return copied
 
 
 def recorded(stream: Any) -> Any:

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
+from gcnmpi.kernels.cupy_copies import upload
 from gcnmpi.kernels.neighbours import make_pattern
 from gcnmpi.kernels.operations.neighbours import AttentionDropout, scratch_rows
 
@@ -65,17 +66,10 @@ class CupyNeighbours:
         places[host.places] = np.arange(host.entries)
         return DevicePattern(
             host.rows, host.columns, host.entries,
-            (self._upload(host.starts), self._upload(host.indices)),
-            (self._upload(host.column_starts), self._upload(host.column_rows)),
-            self._upload(places),
+            (upload(host.starts), upload(host.indices)),
+            (upload(host.column_starts), upload(host.column_rows)),
+            upload(places),
         )  # fmt: skip
-
-    def _upload(self, array: np.ndarray) -> Array:
-        copied = cp.empty(array.shape, array.dtype)
-        if array.size:
-            copied.set(array)
-            cp.cuda.get_current_stream().synchronize()
-        return copied
 
     def max_aggregate(self, pattern: DevicePattern, x: Array, out: Array, arg: Array) -> None:
         arrays = *_matrix(x), *_matrix(out), *_matrix(arg)

@@ -11,6 +11,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.cuda_products import PIECE
+from gcnmpi.kernels.cupy_copies import upload
 from gcnmpi.kernels.cusparse_ import CusparseMatrix
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue
 
@@ -36,10 +37,10 @@ class PieceMatrix:
         starts, targets, first, long_rows = cut(np.asarray(matrix.indptr, np.int64))
         self.pieces, self.long_rows = len(targets), len(long_rows)
         self.scratch_rows = int(first[-1])
-        self.starts, self.targets = cp.asarray(starts), cp.asarray(targets)
-        self.first, self.long = cp.asarray(first), cp.asarray(long_rows)
-        self.indices = cp.asarray(matrix.indices.astype(np.int32))
-        self.values = cp.asarray(matrix.data.astype(dtype))
+        self.starts, self.targets = upload(starts), upload(targets)
+        self.first, self.long = upload(first), upload(long_rows)
+        self.indices = upload(matrix.indices, np.int32)
+        self.values = upload(matrix.data, dtype)
 
 
 def cut(indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from cupy_backends.cuda.libs import cusparse
 
+from gcnmpi.kernels.cupy_copies import upload
 from partition.errors import UserError
 
 MOST_ENTRIES = 2**31 - 128  # by the documentation of SpMM
@@ -55,9 +56,9 @@ class CusparseMatrix:
         small = max(*matrix.shape, self.nnz) <= np.iinfo(np.int32).max
         index = np.int32 if small else np.int64
         self.indptr, self.indices = (
-            cp.asarray(array.astype(index)) for array in (matrix.indptr, matrix.indices)
+            upload(array, index) for array in (matrix.indptr, matrix.indices)
         )
-        self.values = cp.asarray(matrix.data.astype(dtype))
+        self.values = upload(matrix.data, dtype)
         self._scalars = {value: np.array(value, dtype) for value in (0, 1)}
         self._plans: dict[int, _Plan] = {}
 

@@ -62,6 +62,16 @@ def address_of(array):
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
+@pytest.mark.parametrize("size", [0, 5, 3 << 20])
+def test_copies_in_float64_do_not_follow_their_source(kernel, size):
+    source = np.arange(size, dtype=np.float64)
+    copied = kernel.from_host64(source)
+    source[:] = -1
+    found = kernel.to_host(copied)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, np.arange(size))
+
+
 def test_both_kernels_can_be_used_here():
     assert set(USABLE) >= {"scipy", "graphblas"}
 

@@ -165,9 +165,10 @@ def _fill(out, value):
 
 
 def asarray(host):
+    """Through page-locked memory of its own: nobody waits."""
     out = _allocated(host.shape, host.dtype)
-    out.set(np.array(host))
-    cuda.get_current_stream().synchronize()
+    if out.size:
+        out.set(np.array(host))
     return out
 
 

@@ -9,8 +9,10 @@ import sys
 from cupy.queue import counts
 
 from gcnmpi.core.config import load_config
+from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi.comm import run
 from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
 
@@ -19,7 +21,7 @@ def main(comm):
     graph, partition, *settings = sys.argv[1:]
     config = load_config(None, settings)
     problem = open_problem(comm, graph, None if partition == "-" else partition, config)
-    step = Step(problem)
+    step = BatchStep(problem) if batches_of(config.train) else Step(problem)
     evaluation = Evaluation(problem, step.model, step.targets)
     for epoch in (1, 2):  # the first one prepares what the others use
         counted = {}
