@@ -91,7 +91,8 @@ def upload(array: np.ndarray, dtype: Any = None) -> Array:
     """A copy on the device; the host's array may change once this returns.
 
     CuPy keeps a small one in page-locked memory until the device has it, so that nobody waits for
-    what the device has to do before. For a large one, much memory would stay page-locked.
+    what the device has to do before. For a large one, much memory would stay page-locked. It gets
+    an array of its own, since it may send what is page-locked already from where it is.
     """
     dtype = array.dtype if dtype is None else np.dtype(dtype)
     if array.size * dtype.itemsize <= _KEPT:

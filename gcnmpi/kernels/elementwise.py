@@ -20,7 +20,7 @@ class Elementwise:
         np.add(x, y, out=out)
 
     def scale(self, x: Array, factor: float, out: Array, plus: Array | None = None) -> None:
-        np.multiply(x, self.dtype.type(_sum(factor, plus)), out=out)
+        np.multiply(x, self.dtype.type(sum_of(factor, plus)), out=out)
 
     def axpy(self, x: Array, factor: float, out: Array) -> None:
         out += self.dtype.type(factor) * x
@@ -108,7 +108,8 @@ class Elementwise:
         out[...] = np.tile(grad * self.dtype.type(1 / heads), heads)
 
 
-def _sum(factor: float, plus: Array | None) -> float:
+def sum_of(factor: float, plus: Array | None) -> float:
+    """A factor and what is added to it, if anything is: an array of one number."""
     return factor if plus is None else factor + float(plus[0])
 
 

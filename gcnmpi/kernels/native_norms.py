@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.kernels.elementwise import Elementwise
+from gcnmpi.kernels.elementwise import Elementwise, sum_of
 from gcnmpi.kernels.norms import Norms
 
 Array = np.ndarray
@@ -125,8 +125,7 @@ class NativeNorms(Norms, Elementwise):
 
     def scale(self, x: Array, factor: float, out: Array, plus: Array | None = None) -> None:
         """With threads."""
-        total = factor if plus is None else factor + float(plus[0])
-        self._native.combine(x, total, None, 0.0, out)
+        self._native.combine(x, sum_of(factor, plus), None, 0.0, out)
 
     def axpy(self, x: Array, factor: float, out: Array) -> None:
         """One pass."""

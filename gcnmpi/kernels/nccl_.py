@@ -94,6 +94,7 @@ class Summation:
 
     def __init__(self, size: int, name: Any, rank: int) -> None:
         self._comm, self._buffer = _join(size, name, rank), cp.empty((0,), np.float64)
+        self._number: Any = None  # whose copy to the host may be going on until the next call
 
     def __call__(self, number: Any, array: Any) -> DeviceNumber:
         """Sum an array over processes, in place, and the number, which is returned.
@@ -103,7 +104,7 @@ class Summation:
         """
         if not self._buffer.size:
             self._buffer = cp.empty((len(array) + 1,), np.float64)
-        buffer = self._buffer
+        buffer, self._number = self._buffer, number
         cp.copyto(buffer[:-1], array, casting="same_kind")
         if isinstance(number, DeviceNumber):
             cp.copyto(buffer[-1:], number.array * number.factor, casting="same_kind")

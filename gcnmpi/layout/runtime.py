@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gcnmpi.core.arrays import Summation
 from gcnmpi.core.timing import Phases, Traffic
@@ -15,12 +15,10 @@ from partition.graph.store import Partition, StoredGraph
 class Runtime:
     """What everything on a rank computes and communicates with.
 
-    With another communicator in ``comm``, it is the runtime of a group of ranks.
-
     Attributes
     ----------
     summation : Summation or None
-        Sums arrays of devices over all ranks, of no group; None: MPI does, on the host.
+        Sums arrays of devices over the ranks of ``comm``; None: MPI does, on the host.
     """
 
     comm: Comm
@@ -28,6 +26,10 @@ class Runtime:
     phases: Phases
     traffic: Traffic
     summation: Summation | None = None
+
+    def of_group(self, comm: Comm) -> Runtime:
+        """That of a group of ranks."""
+        return replace(self, comm=comm, summation=None)
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ class Parameters(Mapping[str, Array]):
         All of them.
     shared : slice
         Where those lie that every rank holds, and whose gradients are summed over ranks.
+    cut : bool
+        Whether ranks hold pieces of some, though a piece may be empty: the same on every rank.
     """
 
     def __init__(
@@ -39,7 +41,7 @@ class Parameters(Mapping[str, Array]):
         shapes = {**own, **whole}
         sizes = [int(np.prod(shape)) for shape in shapes.values()]
         stops = np.cumsum(sizes, dtype=np.int64).tolist()
-        self.flat = kernel.zeros(sum(sizes))
+        self.flat, self.cut = kernel.zeros(sum(sizes)), bool(own)
         self.shared = slice(sum(sizes[: len(own)]), sum(sizes))
         self.slices = {
             name: slice(stop - size, stop)

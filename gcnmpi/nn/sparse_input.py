@@ -79,7 +79,10 @@ class SparseInput:
         return SparseInput(self._kernel, self._phases, matrix, slice(None))
 
     def copy(self) -> SparseInput:
-        """Another one with values of its own, for dropout to write; the pattern is shared."""
+        """Another one with values of its own, for dropout to write; the pattern is shared.
+
+        Where a device writes them, those on the host stay as they are.
+        """
         other, matrix = copy.copy(self), self._matrix
         pattern = matrix.indices, matrix.indptr
         other._matrix = sp.csr_array((matrix.data.copy(), *pattern), shape=matrix.shape)

@@ -10,7 +10,7 @@ import numpy as np
 from gcnmpi.core.config import Config
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.describe import graph_of, network_of
-from gcnmpi.nn.instructions import products
+from gcnmpi.nn.instructions import products, summed
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Product, Program, Step
 from gcnmpi.nn.tasks import outputs
@@ -179,6 +179,11 @@ def piece_numbers(case: Case, rank: int, place: Place, width: int) -> int:
 def train_rows(case: Case, rank: int) -> int:
     """Training vertices of a rank, if they are spread evenly."""
     return round(case.rows(rank, case.program.place) * case.work.train_share)
+
+
+def moments_bytes(case: Case) -> list[int]:
+    """Size of each sum over ranks that steps of an epoch make, of moments of batch norms."""
+    return [8 * numbers for numbers in summed(case.steps)]
 
 
 def reduced_bytes(case: Case, rank: int) -> int:

@@ -47,6 +47,7 @@ from gcnmpi.nn.tasks import TASKS
 from gcnmpi.planner.case import (
     Case,
     input_entries,
+    moments_bytes,
     parameter_numbers,
     piece_numbers,
     reduced_bytes,
@@ -77,8 +78,8 @@ class Cost:
         Bytes and messages of exchanges and collectives of products, each the largest over ranks.
         The reduction of gradients is not included, as in a run's record.
     reduced_bytes : int
-        Bytes of the array that the reduction sums. A run's ``reduce_bytes`` are the bytes that it
-        moves for that.
+        Bytes of what reductions sum: gradients, and moments of batch norms. A run's
+        ``reduce_bytes`` are the bytes that it moves for that.
     memory : int
         Peak bytes of a rank.
     evaluation : float
@@ -126,7 +127,7 @@ def cost_of(
         sent=max(volume.sent for volume in volumes.values()),
         received=max(volume.received for volume in volumes.values()),
         messages=max(volume.messages for volume in volumes.values()),
-        reduced_bytes=reduced_bytes(case, next(iter(volumes))),
+        reduced_bytes=sum(_reductions(case, next(iter(volumes)))),
         memory=needed,
         phases=dict(phases),
         evaluation=evaluation,
@@ -140,9 +141,15 @@ def step_seconds(case: Case) -> tuple[dict[str, float], dict[int, Volume]]:
     phases["passes"] = max(
         _passes_seconds(case, rank, case.steps) + _update_seconds(case, rank) for rank in ranks
     )
-    reduced = reduced_bytes(case, ranks[0])
-    phases["reduce"] = case.machine.all_reduce_seconds(reduced, case.size, case.ranks_per_node)
+    where = case.size, case.ranks_per_node
+    reductions = _reductions(case, ranks[0])
+    phases["reduce"] = sum(case.machine.all_reduce_seconds(n, *where) for n in reductions)
     return phases, volumes
+
+
+def _reductions(case: Case, rank: int) -> list[int]:
+    """Bytes of each reduction of an epoch."""
+    return [*moments_bytes(case), reduced_bytes(case, rank)]
 
 
 def evaluation_seconds(case: Case) -> float:

@@ -68,7 +68,7 @@ class Problem:
     reduction : {"mpi", "nccl"}
         What sums the gradients, resolved.
     summation : Summation or None
-        What does so on devices, where it is "nccl".
+        What does so on devices, where it is "nccl" and there are several ranks that train.
     warnings : tuple of str
         What the user should know, to be said once.
     """
@@ -371,7 +371,7 @@ def make_model(
 
 
 def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
-    """What sums the loss and ``count`` gradients of each rank; all ranks make it together."""
+    """What sums the loss and ``count`` gradients of each rank."""
     size = problem.comm.size
     if size == 1:
         return NoSum()

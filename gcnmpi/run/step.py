@@ -115,7 +115,8 @@ class BaseStep(ABC):
         longest, kernel = self._problem.config.train.clip_norm, self._problem.kernel
         if not longest:
             return
-        if kernel.shorten is not None and not self.model.gradients.shared.start:
+        on_one_rank = self._problem.comm.size == 1 or not self.model.gradients.cut
+        if kernel.shorten is not None and on_one_rank:
             kernel.shorten(gradient, longest, _NEVER_0)
             return
         length = self._length(gradient)
@@ -135,7 +136,7 @@ class BaseStep(ABC):
             return problem.kernel.dot(row, row)
 
         squares = square(gradient[gradients.shared])
-        if gradients.shared.start:
+        if gradients.cut:
             pieces = np.zeros(1)
             for name, piece in gradients.slices.items():
                 if piece.stop <= gradients.shared.start and self._counts(name):

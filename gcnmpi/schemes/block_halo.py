@@ -50,7 +50,7 @@ def load_halo(
     pattern = localise(tile, 0, tiling, plan)
     ids = np.concatenate((tiling.vertices, _vertices(tiling, plan.halo)))
     if sparse:
-        of_column = dataclasses.replace(runtime, comm=column.comm)
+        of_column = runtime.of_group(column.comm)
         products = HaloProduct(of_column, plan, config)
         return ExchangedHalo(runtime, products, pattern, ids)
     return BroadcastHalo(runtime, column, np.diff(cuts).tolist(), cuts[:-1], plan, pattern, ids)

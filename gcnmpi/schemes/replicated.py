@@ -120,7 +120,7 @@ def load(
         owners = block_of(plan.halo, tiling)
         plan, both, packings = mixed(column.comm, plan, owners, both, max_bytes)
         local, transposed = both[0], None if facts.folds else both[-1]
-    products = HaloProduct(dataclasses.replace(runtime, comm=column.comm), plan, config)
+    products = HaloProduct(runtime.of_group(column.comm), plan, config)
     operands = products.both(local, transposed, packings)
     received = {comm.rank: (plan.nhalo, len(plan.recv_peers))}
     kept = {comm.rank: products.kept}

@@ -20,5 +20,11 @@ def cases(nranks):
         ),
         ("symmetric", partition, [mixed, "graph.normalize=row", "model.hidden=[6]", *DROPOUT]),
         ("symmetric", partition, [mixed, "scheme.backward=fold", "model.hidden=[6]", *DROPOUT]),
+        # Whose length all ranks sum, though one part is empty where there are three or more.
+        (
+            "directed",
+            partition,
+            ["model.train_features=true", "train.clip_norm=0.01", "model.hidden=[5]"],
+        ),
         ("symmetric", partition, ["model.hidden=[11,3,5]", "graph.normalize=row", *DROPOUT]),
     ]

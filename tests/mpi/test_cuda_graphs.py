@@ -28,6 +28,7 @@ CASES = {
     "sgd": (["train.optimizer=sgd", "train.momentum=0.9", "train.lr=0.1", DROPOUT], None),
     "step, float64": (["train.schedule=step", "train.step_epochs=2", "dtype=float64"], None),
     "clipped": (["train.clip_norm=0.01", "train.weight_decay=0.01", DROPOUT], None),
+    "clipped, trained features": (["train.clip_norm=0.01", "model.train_features=true"], None),
     "other metrics": (["task.metrics=f1_macro,roc_auc", DROPOUT], None),
     "bcast": (["scheme.name=bcast", DROPOUT], None),
     "bcast, gat": (["scheme.name=bcast", "model.name=gat", DROPOUT], None),

@@ -159,6 +159,17 @@ def test_an_epoch_waits_for_the_slowest_rank_of_each_product():
     assert cost.seconds == pytest.approx(sum(cost.phases.values()))
 
 
+def test_moments_of_batch_norms_are_reduced_too():
+    config = dataclasses.replace(CONFIG, model=dataclasses.replace(CONFIG.model, norm="batch"))
+    slow = machine(latency_intra=1.0)
+    plain, normed = (predict(case_of(work_of(c, 8), slow)) for c in (CONFIG, config))
+    # Two numbers of each of 6 columns, forward and back; weight, bias and running moments, whose
+    # gradients are 0.
+    assert normed.reduced_bytes - plain.reduced_bytes == 8 * (2 * 2 * 6 + 4 * 6)
+    assert plain.phases["reduce"] == 1 + 608e-9
+    assert normed.phases["reduce"] == pytest.approx(3 + 992e-9)
+
+
 def test_memory_by_hand():
     adam = 4 * (8 * 6 + 6 + 6 * 3 + 3)
     # Features 8; H·W and Z of both layers, where gradients go too; the loss twice 5 rows of 3.

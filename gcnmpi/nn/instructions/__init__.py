@@ -5,6 +5,7 @@ allocated then. Its **products** are the operations of the scheme that move some
 bytes and messages are predicted; its **passes** say how often it reads or writes the numbers of its
 matrix beside products; **kept** is how many numbers it leaves for its gradient, or needs beside its
 matrices, for so many own rows, rows with the halo, and entries of M.
+**summed** is how many numbers it sums over ranks in training, besides the gradients.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Instruction:
     products: Callable[[Program, Step, int], list[Product]] = lambda program, step, rows: []
     passes: int = 0
     kept: Callable[[Step, int, int, int], int] = lambda step, rows, columns, entries: 0
+    summed: Callable[[Step], int] = lambda step: 0
 
 
 INSTRUCTIONS: Mapping[str, Instruction] = {
@@ -58,8 +60,10 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     ),
     "normalize": Instruction(norms.normalize, norms.normalize_products, 3),
     "normalize_backward": Instruction(norms.normalize_backward, norms.normalize_products, 5),
-    "batch_norm": Instruction(norms.batch_norm, passes=3),
-    "batch_norm_backward": Instruction(norms.batch_norm_backward, passes=5),
+    "batch_norm": Instruction(norms.batch_norm, passes=3, summed=norms.column_sums),
+    "batch_norm_backward": Instruction(
+        norms.batch_norm_backward, passes=5, summed=norms.column_sums
+    ),
     "max_aggregate": Instruction(
         neighbours.max_aggregate, neighbours.expand, 0, neighbours.max_kept
     ),
@@ -85,6 +89,11 @@ def products(
         here = rows(program.values[step.number].place)
         found += INSTRUCTIONS[step.name].products(program, step, here)
     return found
+
+
+def summed(steps: Iterable[Step]) -> list[int]:
+    """Numbers of each sum over ranks that steps make in training: see the module's docstring."""
+    return [n for n in (INSTRUCTIONS[step.name].summed(step) for step in steps) if n]
 
 
 def kept(program: Program, step: Step, rows: int, columns: int, entries: int) -> int:
