@@ -71,8 +71,14 @@ def check_suffix(option: str, path: Path | None, suffixes: Sequence[str]) -> Non
         raise UserError(
             f"{option} {path}: the name ends in {path.suffix or 'no suffix'}, "
             f"written are {', '.join(suffixes)}",
-            f"such as {option} {path.with_suffix(suffixes[0])}",
+            f"such as {option} {_replaced(path, suffixes)}",
         )
+
+
+def _replaced(path: Path, suffixes: Sequence[str]) -> Path:
+    """The path with the first of the suffixes, which it may have under another: x.npy.gz."""
+    inner = path.with_suffix("")
+    return inner if inner.suffix in suffixes else path.with_suffix(suffixes[0])
 
 
 def check_distinct(paths: Mapping[str, Path | None]) -> None:

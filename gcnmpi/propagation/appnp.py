@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gcnmpi.core.settings import key
-from gcnmpi.propagation.checks import predictions_of
+from gcnmpi.propagation.checks import own_predictions, predictions_of
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.labels import SPREADING, spread
 from gcnmpi.propagation.space import Space
@@ -32,8 +32,7 @@ def check(stored: StoredGraph, options: AppnpOptions) -> None:
 
 def run(space: Space, options: AppnpOptions) -> Outcome:
     """Predictions after so many steps, (n, d)."""
-    given = space.own(space.read(lambda: predictions_of(options.predictions, space.n)))
-    given = given.astype(space.dtype, copy=False)
+    given = own_predictions(space, options.predictions)
     return Outcome(spread(space, given, options.steps, 1 - options.alpha, lambda x: None, "step"))
 
 

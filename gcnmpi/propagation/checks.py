@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.mpi.comm import agreed
+from gcnmpi.propagation.space import Space
 from gcnmpi.run.vertices import called
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
@@ -60,12 +62,39 @@ def predictions_of(path: str, n: int, width: int = 0) -> np.ndarray:
         rows = map_npy(path)
     except UserError as error:
         raise UserError(f"predictions: {error.message}", error.hint or how) from error
+    if rows.ndim != 2:
+        dimensions = f"{rows.ndim} dimension{'s' * (rows.ndim != 1)}"
+        raise UserError(f"predictions {path} has {dimensions}, not 2: one row for each vertex", how)
+    if not rows.shape[1]:
+        raise UserError(f"predictions {path} has no columns", how)
     wanted = f"{n} × {width}" if width else f"{n} rows"
-    if rows.ndim != 2 or len(rows) != n or (width and rows.shape[1] != width):
-        shape = " × ".join(map(str, rows.shape))
+    if len(rows) != n or (width and rows.shape[1] != width):
+        shape = f"{len(rows)} × {rows.shape[1]}"
         raise UserError(f"predictions {path} is {shape}; the graph takes {wanted}", how)
     if rows.dtype.kind != "f":
         raise UserError(f"predictions {path} is {rows.dtype}, not floating-point numbers", how)
+    return rows
+
+
+def own_predictions(space: Space, path: str, width: int = 0) -> np.ndarray:
+    """Own rows of predictions, (own, width), in the dtype of the space.
+
+    Raises
+    ------
+    UserError
+        On all ranks, as ``predictions_of``; or if a number is not finite.
+    """
+    rows = space.own(space.read(lambda: predictions_of(path, space.n, width)))
+    with np.errstate(over="ignore"):
+        rows = rows.astype(space.dtype, copy=False)
+    finite = np.isfinite(rows).all(axis=1)
+    first = space.lowest(space.vertices[~finite])
+    with agreed(space.comm):
+        if first < space.n:
+            raise UserError(
+                f"predictions {path} has a number that is not finite in row {first}",
+                "a model whose training diverged writes such rows",
+            )
     return rows
 
 
@@ -73,13 +102,13 @@ def weights_of(stored: StoredGraph, path: Path) -> np.ndarray:
     """Weights of vertices, (n,) float64, as a file says: a vertex a line, or a vertex and a weight.
 
     Vertices are called as in the file that the graph was imported from. One that is not named has
-    weight 0.
+    weight 0. Empty lines and those that begin with # say nothing.
 
     Raises
     ------
     UserError
         If the file cannot be read, names what is no vertex, or a weight that is negative or no
-        number; or all weights are 0.
+        number; or the sum of the weights is 0 or overflows.
     """
     words, numbers = [], []
     for number, line in _lines(path):
@@ -97,8 +126,15 @@ def weights_of(stored: StoredGraph, path: Path) -> np.ndarray:
         numbers.append(weight)
     weights = np.zeros(stored.manifest.n)
     np.add.at(weights, called(stored, words, f"{path}, line"), numbers)
-    if not weights.any():
-        raise UserError(f"{path} gives no vertex a weight above 0")
+    how = "a line is VERTEX, which has weight 1, or VERTEX WEIGHT"
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not total:
+        raise UserError(f"{path} gives no vertex a weight above 0", how)
+    if not np.isfinite(total):
+        raise UserError(
+            f"the sum of the weights in {path} overflows", "divide them all by one number"
+        )
     return weights
 
 
@@ -108,5 +144,8 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
             text = file.read().decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UserError(f"cannot read {path}: {reason}") from error
-    return [(i, line) for i, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        raise UserError(
+            f"cannot read {path}: {reason}", "it is a text file, a vertex a line"
+        ) from error
+    lines = enumerate(text.splitlines(), start=1)
+    return [(i, line) for i, line in lines if line.strip() and not line.lstrip().startswith("#")]

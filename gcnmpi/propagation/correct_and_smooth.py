@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.core.settings import key
-from gcnmpi.propagation.checks import needs_labels, predictions_of
+from gcnmpi.propagation.checks import needs_labels, own_predictions, predictions_of
 from gcnmpi.propagation.interface import OF_MASKS, Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.labels import SPREADING, limited, one_hot, spread
 from gcnmpi.propagation.space import Space
@@ -49,8 +49,7 @@ def check(stored: StoredGraph, options: CorrectOptions) -> None:
 def run(space: Space, options: CorrectOptions) -> Outcome:
     """Corrected and smoothed predictions, (n, classes)."""
     classes, labels = space.stored.manifest.classes, space.train_labels()
-    given = space.own(space.read(lambda: predictions_of(options.predictions, space.n, classes)))
-    given = given.astype(space.dtype, copy=False)
+    given = own_predictions(space, options.predictions, classes)
     trains, known = labels >= 0, one_hot(labels, classes, space.dtype)
     corrected = _corrected(space, options, given, known, trains)
     corrected[trains] = known[trains]

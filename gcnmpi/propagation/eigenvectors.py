@@ -5,8 +5,10 @@ inner–outer restart for large eigenvalue problems). A basis grows by a block o
 those Ritz vectors that have not converged, filtered by a Chebyshev polynomial of L that is small on
 all of the spectrum but its lower end. The upper end is 2 (Chung 1997, lemma 1.7), which other
 problems have to estimate. Pairs that have converged stay in the basis, and are filtered no more. A
-block finds equal eigenvalues together: 0 is one for each connected component. Row and column of an
-isolated vertex are 0, as in SciPy and NetworkX.
+block finds equal eigenvalues together: 0 is one for each connected component. Of an eigenvalue of
+more vectors than a block has, what one random block can tell is not all: when all pairs have
+converged, another one is filtered and added, until the values stay as they are. Row and column of
+an isolated vertex are 0, as in SciPy and NetworkX.
 """
 
 from __future__ import annotations
@@ -58,20 +60,35 @@ def check(stored: StoredGraph, options: EigenOptions) -> None:
     """Whether there are so many."""
     n = stored.manifest.n
     if options.count > n:
-        raise UserError(f"count = {options.count}, and {stored.path} has {n} vertices")
+        raise UserError(
+            f"count = {options.count}, and {stored.path} has {n} vertices", f"at most count={n}"
+        )
 
 
 def run(space: Space, options: EigenOptions) -> Outcome:
     """Values (count,), increasing, and vectors (n, count) of length 1."""
     tolerance = options.tolerance or (1e-11 if space.dtype == np.float64 else 1e-5)
-    basis, residuals, step = _davidson(space, options, tolerance)
-    values = basis.values[: options.count]
+    basis, residuals, step, proven = _davidson(space, options, tolerance)
+    values, equal = basis.values[: options.count], _equal(space)
     vectors = _settled(space, basis.ritz(slice(options.count)), values)
     notes = [f"{step} blocks, largest residual {residuals.max():.2g}"]
+    following = basis.values[options.count : options.count + 1]
+    if len(following) and following[0] - values[-1] <= equal:
+        whole = int(np.sum(values < values[-1] - equal))
+        notes.append(
+            f"warning: count = {options.count} leaves out vectors of the eigenvalue "
+            f"{abs(values[-1]):.6g}: those that are given depend on rounding, and so on the "
+            f"number of ranks; {f'count={whole}' if whole else 'a larger count'} would not"
+        )
     if residuals.max() > tolerance:
         notes.append(
             f"warning: {np.sum(residuals > tolerance)} of {options.count} pairs did not converge "
             f"to {tolerance:.2g}: raise iterations"
+        )
+    elif not proven:
+        notes.append(
+            "warning: all pairs converged, but not the next one, which might belong before them: "
+            "raise iterations"
         )
     arrays = {"values": values.astype(space.dtype)}
     return Outcome(vectors.astype(space.dtype), "vectors", arrays=arrays, notes=tuple(notes))
@@ -79,9 +96,13 @@ def run(space: Space, options: EigenOptions) -> Outcome:
 
 def _davidson(
     space: Space, options: EigenOptions, tolerance: float
-) -> tuple[_Basis, np.ndarray, int]:
-    """A basis whose first Ritz pairs have converged, their residuals, and the number of blocks."""
+) -> tuple[_Basis, np.ndarray, int, bool]:
+    """A basis whose first Ritz pairs have converged, their residuals, and the number of blocks.
+
+    And whether another random block found nothing that belongs before them.
+    """
     count, block, kept, capacity = _sizes(options, space.n)
+    equal, proven = _equal(space), False
     laplacian = _Laplacian(space)
     basis = _Basis(space, laplacian, capacity)
     saved = space.checkpoints.resume("block")
@@ -91,28 +112,51 @@ def _davidson(
         basis.add(orthonormal(space, start))
     else:
         basis.restore(saved)
+    # The values when the last random block came: what it does not change is proven.
+    before = np.zeros(0) if saved is None else saved.small["before"]
     done = 0 if saved is None else min(saved.step, options.iterations - 1)
     for step in range(done + 1, options.iterations + 1):
-        residuals = basis.residuals(count)
+        all_residuals = basis.residuals(count + 1)
+        residuals = all_residuals[:count]
         waiting = np.flatnonzero(residuals > tolerance)
         text = f"{len(residuals) - len(waiting)} of {count} pairs, residual {residuals.max():.1e}"
         space.progress("block", step, options.iterations, text)
         size = basis.size
         converged = size >= count and not len(waiting)
-        if converged or size == space.n or step == options.iterations:
+        same = len(before) == count and np.allclose(basis.values[:count], before, 0, equal)
+        known = converged and _settled_next(basis, count, all_residuals, tolerance, equal)
+        proven = size == space.n or (same and known)
+        if proven or step == options.iterations:
             break
-        # Of what has not converged, the lowest; beyond those that are wanted, what comes next.
-        chosen = [*waiting, *range(len(residuals), size)][:block]
         cut = basis.values[min(kept, (size + count) // 2, size - 1)]
-        new = laplacian.filtered(basis.ritz(chosen), options.degree, cut, basis.values[0])
+        if converged and not same:
+            before = basis.values[:count].copy()
+            given = normal(space, options.seed, block, step)
+        else:
+            # Of what has not converged, the lowest; beyond those that are wanted, what comes next.
+            given = basis.ritz([*waiting, *range(len(residuals), size)][:block])
+        new = laplacian.filtered(given, options.degree, cut, basis.values[0])
         if size + block > basis.capacity and kept < size:
             basis.restart(kept)
         new = orthonormal(space, new, basis.vectors)
         if not new.shape[1]:  # the filtered vectors say nothing new: others may
             new = orthonormal(space, normal(space, options.seed, block, step), basis.vectors)
         basis.add(new[:, : basis.capacity - basis.size])
-        basis.save(step)
-    return basis, residuals, step
+        basis.save(step, before)
+    return basis, residuals, step, proven
+
+
+def _settled_next(
+    basis: _Basis, count: int, residuals: np.ndarray, tolerance: float, equal: float
+) -> bool:
+    """Whether the next pair is known to be no copy of an eigenvalue that is wanted, or to be one.
+
+    Within its residual of a Ritz value there is an eigenvalue.
+    """
+    if basis.size == count:
+        return False
+    gap = basis.values[count] - basis.values[count - 1] - equal
+    return bool(residuals[count] <= max(gap, tolerance))
 
 
 def _sizes(options: EigenOptions, n: int) -> tuple[int, int, int, int]:
@@ -207,11 +251,11 @@ class _Basis:
         small = self._projection[: self.size, : self.size]
         self.values, self._rotation = self._space.alike(lambda: np.linalg.eigh(small))
 
-    def save(self, step: int) -> None:
-        """As a checkpoint."""
+    def save(self, step: int, before: np.ndarray) -> None:
+        """As a checkpoint, with the values that were there before a random block."""
         rows = {"vectors": self.vectors, "images": self._images[:, : self.size]}
         small = {"projection": self._projection[: self.size, : self.size]}
-        small |= {"values": self.values, "rotation": self._rotation}
+        small |= {"values": self.values, "rotation": self._rotation, "before": before}
         self._space.checkpoints.save("block", step, rows, small)
 
     def restore(self, saved: State) -> None:
@@ -251,7 +295,8 @@ def _settled(space: Space, vectors: np.ndarray, values: np.ndarray) -> np.ndarra
     fixed vectors triangular.
     """
     vectors = vectors.copy()
-    groups = np.split(np.arange(len(values)), np.flatnonzero(np.diff(values) > _EQUAL) + 1)
+    cuts = np.flatnonzero(np.diff(values) > _equal(space)) + 1
+    groups = np.split(np.arange(len(values)), cuts)
     for group in groups:
         if len(group) > 1:
             inner = space.gram(vectors[:, group], normal(space, 1, len(group)))
@@ -260,7 +305,9 @@ def _settled(space: Space, vectors: np.ndarray, values: np.ndarray) -> np.ndarra
     return signed(space, vectors)
 
 
-_EQUAL = 1e-9  # values that differ by no more are taken for one
+def _equal(space: Space) -> float:
+    """Values that differ by no more are taken for one."""
+    return 1e-9 if space.dtype == np.float64 else 1e-6
 
 
 def holds(stored: StoredGraph, options: EigenOptions) -> Holds:

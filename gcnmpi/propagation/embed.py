@@ -94,7 +94,8 @@ def check(stored: StoredGraph, options: EmbedOptions) -> None:
         )
     if options.dimension > stored.manifest.n:
         raise UserError(
-            f"dimension = {options.dimension}, and {stored.path} has {stored.manifest.n} vertices"
+            f"dimension = {options.dimension}, and {stored.path} has {stored.manifest.n} vertices",
+            f"at most --set dimension={stored.manifest.n}",
         )
 
 

@@ -379,7 +379,10 @@ def batch_size(text: int | str, n: int) -> int:
     else:
         raise UserError(f"batch {given!r} is neither a number of vertices nor a share such as 6%")
     if not 1 <= size <= n:
-        raise UserError(f"a batch of {size} vertices ({given}): the graph has {n}")
+        raise UserError(
+            f"a batch of {size} vertices ({given}): it is drawn from {n}",
+            f"from 1 to {n}, or a share such as 6%",
+        )
     return size
 
 

@@ -68,7 +68,13 @@ def folder(tmp_path_factory):
     predicted = random.random((N, CLASSES))
     np.save(root / "predicted.npy", predicted / predicted.sum(axis=1, keepdims=True))
     np.save(root / "short.npy", predicted[1:])
-    (root / "seeds.txt").write_text("3 2.5\n21\n\n60 0.5\n")
+    np.save(root / "line.npy", predicted[:, 0])
+    np.save(root / "none.npy", predicted[:, :0])
+    predicted[[7, 40], 1] = np.nan, np.inf
+    np.save(root / "nan.npy", predicted)
+    (root / "huge.txt").write_text("# seeds\n3 1e308\n21 1e308\n60 1e308\n")
+    (root / "nothing.txt").write_text("# seeds\n3 0\n")
+    (root / "seeds.txt").write_text("# seeds\n3 2.5\n21\n\n60 0.5\n")
     return root
 
 
@@ -266,6 +272,17 @@ CASES: dict[str, tuple[str, str, tuple[str, ...], Callable[..., np.ndarray]]] = 
         "symmetric", "laplacian-eigenvectors", ("count=9", "block=4", "tolerance=1e-13"),
         lambda f: np.linalg.eigvalsh(laplacian("symmetric"))[:9],
     ),
+    # 0 is an eigenvalue of more vectors than a block has.
+    "laplacian eigenvectors, block of 2": (
+        "symmetric", "laplacian-eigenvectors",
+        ("count=9", "block=2", "tolerance=1e-13", "iterations=2000"),
+        lambda f: np.linalg.eigvalsh(laplacian("symmetric"))[:9],
+    ),
+    "laplacian eigenvectors, block of 1": (
+        "symmetric", "laplacian-eigenvectors",
+        ("count=9", "block=1", "tolerance=1e-13", "iterations=2000"),
+        lambda f: np.linalg.eigvalsh(laplacian("symmetric"))[:9],
+    ),
     "laplacian eigenvectors, all": (
         "symmetric", "laplacian-eigenvectors", ("count=61", "tolerance=1e-12", "degree=6"),
         lambda f: np.linalg.eigvalsh(laplacian("symmetric")),
@@ -301,8 +318,23 @@ MISTAKES: dict[str, tuple[tuple[str, ...], str]] = {
     "key that is fixed": (("symmetric", "pagerank", "graph.normalize=row"), "of its own"),
     "needs": (("symmetric", "correct-and-smooth", "scale=2"), "scale has no effect with autoscale"),
     "no predictions": (("symmetric", "appnp"), "the option predictions is missing"),
-    "missing file": (("symmetric", "appnp", "predictions={folder}/none.npy"), "none.npy"),
+    "missing file": (("symmetric", "appnp", "predictions={folder}/absent.npy"), "absent.npy"),
     "shape": (("symmetric", "appnp", "predictions={folder}/short.npy"), "60 × 3; the graph takes"),
+    "one dimension": (
+        ("symmetric", "appnp", "predictions={folder}/line.npy"),
+        "has 1 dimension, not 2: one row for each vertex",
+    ),
+    "no columns": (("symmetric", "appnp", "predictions={folder}/none.npy"), "has no columns"),
+    "not finite": (
+        ("symmetric", "appnp", "predictions={folder}/nan.npy"),
+        "has a number that is not finite in row 7",
+    ),
+    "not finite, corrected": (
+        ("symmetric", "correct-and-smooth", "predictions={folder}/nan.npy"),
+        "has a number that is not finite in row 7",
+    ),
+    "huge weights": (("directed", "pagerank", "seeds={folder}/huge.txt"), "overflows"),
+    "no weights": (("directed", "pagerank", "seeds={folder}/nothing.txt"), "a weight above 0"),
     "seeds": (("directed", "pagerank", "seeds={folder}/predicted.npy"), "cannot read"),
     "checkpoint": (
         ("symmetric", "pagerank", "checkpoint={folder}/short.npy"),

@@ -19,6 +19,12 @@ def test_a_name_of_another_kind_is_refused(name):
     assert ".npz" in error.value.hint
 
 
+def test_the_hint_takes_away_a_suffix_behind_the_right_one():
+    with pytest.raises(UserError) as error:
+        check_suffix("--out", Path("x.npz.gz"), WEIGHTS)
+    assert error.value.hint == "such as --out x.npz"
+
+
 def test_a_name_of_its_kind_and_none_at_all_are_taken():
     check_suffix("--save-weights", Path("a.b/w.npz"), WEIGHTS)
     check_suffix("--save-weights", None, WEIGHTS)

@@ -250,7 +250,7 @@ def test_sizes_and_fanouts():
     ("arguments", "message"),
     [
         (("vertx", 10, 2, 0), "unknown sampler 'vertx'"),
-        (("vertex", 10, 0, 0), r"a batch of 0 vertices \(0\): the graph has 10"),
+        (("vertex", 10, 0, 0), r"a batch of 0 vertices \(0\): it is drawn from 10"),
         (("vertex", 10, 11, 0), "a batch of 11 vertices"),
         (("vertex", 10, "-3", 0), "a batch of -3 vertices"),
         (("vertex", 10, "200%", 0), "a batch of 20 vertices"),
