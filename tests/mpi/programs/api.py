@@ -10,16 +10,20 @@ import json
 import os
 import signal
 import sys
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import gcnmpi
 from gcnmpi.cli.main import cli
 from gcnmpi.core.source import source_of
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.mpi.script import OtherRankError, world
+from partition.graph.graph import Graph
+from partition.graph.store import write_graph
 
 FOLDER, GRAPH = Path(sys.argv[1]), Path(sys.argv[2])
 SETTINGS = {"model.hidden": [6], "model.dropout": 0.25, "train.epochs": 5, "dtype": "float64"}
@@ -261,6 +265,27 @@ def check_propagation_equals_the_command(comm, graph, partition):
                     np.testing.assert_array_equal(array, written[name])
     text = raised(comm, gcnmpi.UserError, lambda: gcnmpi.propagate(graph, "pagerank", dampin=0.5))
     assert "did you mean 'damping'?" in text
+
+
+def check_a_cut_eigenvalue_is_told(comm, graph, partition):
+    """Of a ring, all eigenvalues but the first are of two vectors: one of the two is told."""
+    path = FOLDER / "ring.graph"
+    with agreed(comm):
+        if comm.rank == 0:
+            ring = sp.csr_array(np.roll(np.eye(12), 1, axis=1) + np.roll(np.eye(12), -1, axis=1))
+            rows, columns = ring.indptr.astype(np.int64), ring.indices.astype(np.int32)
+            write_graph(path, Graph(rows, columns), source={})
+    for count, told in ((2, ["count=1 would not"]), (3, [])):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            options = (
+                {"count": count, "scheme_name": "bcast"} if comm.size > 1 else {"count": count}
+            )
+            gcnmpi.propagate(path, "laplacian-eigenvectors", **options)
+        texts = [str(line.message) for line in said if "leaves out" in str(line.message)]
+        with agreed(comm):
+            assert len(texts) == len(told) * (comm.rank == 0), texts
+            assert all(words in text for words, text in zip(told, texts, strict=False)), texts
 
 
 def main() -> None:
