@@ -96,37 +96,41 @@ extern "C" __global__ void moment_partials(
 
 // Of each column, as the host computes them: see NormOperations.
 extern "C" __global__ void move_moments(
-    const double* sums, double n, double momentum, T* mean, T* variance, double* moments,
+    const double* sums, double n, double momentum, double equal, T* mean, T* variance, double* moments,
     I rows, I columns) {
   const I j = ROW;
   if (j >= rows) return;
-  const double before = moments[j], shift = sums[j] / n;
+  const double shift = sums[j] / n;
   const double spread = sums[rows + j] / n - shift * shift;
-  moments[j] = before + shift;
-  moments[rows + j] = spread < 0 ? 0 : spread;
-  mean[j] = (T)(before + momentum * shift);
+  const double centre = moments[j] + shift, least = equal * centre * (equal * centre);
+  moments[j] = centre;
+  moments[rows + j] = spread <= least ? 0 : spread;
+  mean[j] = (T)((double)mean[j] + momentum * (centre - (double)mean[j]));
   const double unbiased = moments[rows + j] * (n / (n > 2 ? n - 1 : 1));
   variance[j] = (T)((double)variance[j] + momentum * (unbiased - (double)variance[j]));
 }
 
 extern "C" __global__ void moment_factors(
-    double* moments, double eps, const T* weight, const T* bias, T* scale, T* shift,
+    double* moments, double eps, I exact, const T* weight, const T* bias, T* scale, T* shift,
     I rows, I columns) {
   const I j = ROW;
   if (j >= rows) return;
-  const double rstd = 1 / sqrt(moments[rows + j] + eps), factor = (double)weight[j] * rstd;
+  const double variance = moments[rows + j];
+  const double rstd = exact && variance == 0 ? 0 : 1 / sqrt(variance + eps);
+  const double factor = (double)weight[j] * rstd;
   moments[rows + j] = rstd;
   scale[j] = (T)factor;
   shift[j] = (T)((double)bias[j] - moments[j] * factor);
 }
 
 extern "C" __global__ void moment_slopes(
-    const double* sums, double n, const double* moments, const T* weight, T* a, T* b, T* c,
-    I rows, I columns) {
+    const double* sums, double n, const double* moments, double eps, const T* weight,
+    T* a, T* b, T* c, I rows, I columns) {
   const I j = ROW;
   if (j >= rows) return;
-  const double rstd = moments[rows + j], factor = (double)weight[j] * rstd;
-  const double along = -factor * rstd * sums[rows + j] / n;
+  const double rstd = moments[rows + j];
+  const double factor = (double)weight[j] * rstd * (n == 2 ? eps * rstd * rstd : 1);
+  const double along = n == 2 ? 0 : -factor * rstd * sums[rows + j] / n;
   a[j] = (T)factor;
   b[j] = (T)along;
   c[j] = (T)(-factor * sums[j] / n - along * moments[j]);

@@ -9,6 +9,7 @@ import cupy as cp
 import numpy as np
 
 from gcnmpi.kernels import cuda
+from gcnmpi.kernels.operations.norms import EQUAL
 
 Array = Any  # of CuPy
 
@@ -147,19 +148,21 @@ class CupyNorms:
     def move_moments(
         self, sums: Array, n: int, momentum: float, mean: Array, variance: Array, moments: Array
     ) -> None:
-        of = sums, np.float64(n), np.float64(momentum), mean, variance, moments
+        numbers = np.float64(n), np.float64(momentum), np.float64(EQUAL[np.dtype(self.dtype)])
+        of = sums, *numbers, mean, variance, moments
         self._launch("move_moments", len(mean), 1, *of)
 
     def moment_factors(
         self,
         moments: Array,
         eps: float,
+        exact: bool,
         weight: Array,
         bias: Array,
         scale: Array,
         shift: Array,
     ) -> None:
-        of = moments, np.float64(eps), weight, bias, scale, shift
+        of = moments, np.float64(eps), np.int64(exact), weight, bias, scale, shift
         self._launch("moment_factors", len(weight), 1, *of)
 
     def scale_columns(self, x: Array, scale: Array, shift: Array, out: Array) -> None:
@@ -174,12 +177,13 @@ class CupyNorms:
         sums: Array,
         n: int,
         moments: Array,
+        eps: float,
         weight: Array,
         a: Array,
         b: Array,
         c: Array,
     ) -> None:
-        of = sums, np.float64(n), moments, weight, a, b, c
+        of = sums, np.float64(n), moments, np.float64(eps), weight, a, b, c
         self._launch("moment_slopes", len(weight), 1, *of)
 
     def scale_columns_backward(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from gcnmpi.kernels.operations.norms import EQUAL
+
 Array = np.ndarray
 
 
@@ -112,23 +114,26 @@ class Norms:
         self, sums: Array, n: int, momentum: float, mean: Array, variance: Array, moments: Array
     ) -> None:
         shift = sums[0] / n
-        new = moments[0] + shift, np.maximum(sums[1] / n - shift**2, 0)
-        # Moments in float64 move, which only then are rounded.
-        mean[...] = moments[0] + momentum * (new[0] - moments[0])
-        before = variance.astype(np.float64)
-        variance[...] = before + momentum * (new[1] * (n / max(1, n - 1)) - before)
+        centre, spread = moments[0] + shift, sums[1] / n - shift**2
+        equal = spread <= (EQUAL[np.dtype(self.dtype)] * centre) ** 2
+        new = centre, np.where(equal, 0, spread)
+        # In float64, and only then rounded.
+        for running, now in ((mean, centre), (variance, new[1] * (n / max(1, n - 1)))):
+            before = running.astype(np.float64)
+            running[...] = before + momentum * (now - before)
         moments[...] = new
 
     def moment_factors(
         self,
         moments: Array,
         eps: float,
+        exact: bool,
         weight: Array,
         bias: Array,
         scale: Array,
         shift: Array,
     ) -> None:
-        moments[1] = 1 / np.sqrt(moments[1] + eps)
+        moments[1] = np.where(exact & (moments[1] == 0), 0, 1 / np.sqrt(moments[1] + eps))
         factor = weight * moments[1]
         scale[...], shift[...] = factor, bias - moments[0] * factor
 
@@ -145,6 +150,7 @@ class Norms:
         sums: Array,
         n: int,
         moments: Array,
+        eps: float,
         weight: Array,
         a: Array,
         b: Array,
@@ -153,6 +159,8 @@ class Norms:
         mean, rstd = moments
         factor = weight * rstd
         along = -factor * rstd * sums[1] / n
+        if n == 2:
+            factor, along = factor * eps * rstd**2, 0 * along
         a[...], b[...], c[...] = factor, along, -factor * sums[0] / n - along * mean
 
     def scale_columns_backward(

@@ -241,6 +241,11 @@ class BatchNorm(Operator):
 
     An evaluation takes the running moments, which training moves after each epoch by
     ``momentum``·(moment − running), the variance unbiased, n/(n − 1), as PyTorch does.
+
+    In training, numbers of a column that differ by rounding errors only are equal: where √variance
+    is at most 2⁻³⁷ (in float32: 2⁻²⁰) times |mean|, the variance is 0. The value is then the bias,
+    to the bit, and the input has no gradient: the weights in front of equal numbers, which they
+    are equal for, have none. It has one where features are trained, which need it to differ.
     """
 
     weight: str = ""

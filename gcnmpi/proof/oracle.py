@@ -168,7 +168,7 @@ class Problem:
         self, weights: Mapping[str, np.ndarray], epoch: int | None
     ) -> tuple[list[np.ndarray], list[Backward], Weights]:
         """Value and backward function of every operator."""
-        run = Pass(self.matrix, self.config.train.seed, epoch, {})
+        run = Pass(self.matrix, self.config.train.seed, epoch, {}, FEATURES in weights)
         values = [weights.get(FEATURES, self.features)]
         backwards: list[Backward] = [lambda g: ([], {})]
         for operator in self.network.operators[1:]:

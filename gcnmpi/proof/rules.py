@@ -22,6 +22,9 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.nn import operators as of
 
+EQUAL = 2.0**-37  # what a column of equal numbers deviates by, relative to its mean
+CANCELLED = 1e-12  # what is left of a sum of terms that cancel, relative to theirs
+
 Arrays = Mapping[str, np.ndarray]
 Gradients = tuple[Sequence[np.ndarray], Arrays]
 Backward = Callable[[np.ndarray], Gradients]
@@ -40,12 +43,15 @@ class Pass:
         Of a training pass; None: an evaluation, without dropout and with running moments.
     moments : dict
         Where batch norms leave the running moments of the next epoch, by name.
+    trained_features : bool
+        Whether the features have a gradient.
     """
 
     matrix: sp.csr_array
     seed: int
     epoch: int | None
     moments: dict[str, np.ndarray]
+    trained_features: bool = False
 
 
 def keeps(run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray) -> Any:
@@ -64,7 +70,7 @@ def _linear(op: of.Linear, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, B
 
 
 def _bias(op: of.Bias, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
-    return x[0] + w[op.bias], lambda g: ([g], {op.bias: g.sum(axis=0)})
+    return x[0] + w[op.bias], lambda g: ([g], {op.bias: _column_sums(g)})
 
 
 def _aggregate(op: of.Aggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
@@ -233,11 +239,17 @@ def _layer_norm(op: of.LayerNorm, x: list, w: Arrays, run: Pass) -> tuple[np.nda
 def _batch_norm(op: of.BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     if run.epoch is None:
         return _normalized(op, x[0], w[op.mean], w[op.variance], w, axis=None)
-    mean, variance, n = x[0].mean(axis=0), x[0].var(axis=0), len(x[0])
+    # With more digits, so that what should be 0 is small against what it is the sum of.
+    wide, n = x[0].astype(np.longdouble), len(x[0])
+    mean, variance = wide.mean(axis=0), wide.var(axis=0)
+    equal = np.sqrt(variance) <= EQUAL * np.abs(mean)
+    variance[equal] = 0
     unbiased = variance * (n / (n - 1) if n > 1 else 1.0)
     for name, moment in ((op.mean, mean), (op.variance, unbiased)):
-        run.moments[name] = w[name] + op.momentum * (moment - w[name])
-    return _normalized(op, x[0], mean, variance, w, axis=0)
+        run.moments[name] = w[name] + op.momentum * (moment.astype(np.float64) - w[name])
+    infinite = np.where(equal & (not run.trained_features), np.inf, variance)
+    value, backward = _normalized(op, wide, mean, infinite, w, axis=0)
+    return value.astype(np.float64), backward
 
 
 def _normalized(
@@ -252,7 +264,9 @@ def _normalized(
         dx = dz
         if axis is not None:
             dx = dz - dz.mean(axis, keepdims=True) - z * (dz * z).mean(axis, keepdims=True)
-        return [dx / deviation], {op.weight: np.sum(g * z, axis=0), op.bias: g.sum(axis=0)}
+        back = (dx / deviation).astype(np.float64)
+        of_weight = np.sum(g * z, axis=0).astype(np.float64)
+        return [back], {op.weight: of_weight, op.bias: _column_sums(g)}
 
     return z * w[op.weight] + w[op.bias], backward
 
@@ -266,6 +280,12 @@ def _normalize(op: of.Normalize, x: list, w: Arrays, run: Pass) -> tuple[np.ndar
         return [(g - along) / np.maximum(length, op.eps)], {}
 
     return y, backward
+
+
+def _column_sums(g: np.ndarray) -> np.ndarray:
+    """Of a gradient; one that is nothing but rounding errors of its terms is 0."""
+    sums = g.sum(axis=0)
+    return np.where(np.abs(sums) <= CANCELLED * np.abs(g).sum(axis=0), 0, sums)
 
 
 def _arcs(matrix: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from gcnmpi.kernels.operations.norms import EQUAL
 from gcnmpi.torch.ranks import Ranks
 
 
@@ -15,8 +16,9 @@ class BatchNorm(torch.nn.Module):
     """``torch.nn.BatchNorm1d`` of a matrix whose rows are spread over ranks.
 
     Names of parameters and buffers, their meaning and the running moments are PyTorch's, so that a
-    ``state_dict`` fits both. Moments are sums in float64 about the running mean, which all ranks
-    know, so that little is lost where a mean is large against its deviation.
+    ``state_dict`` fits both. Moments are sums in float64 about the mean of one row of each rank, so
+    that no digits cancel. A column of numbers that are equal but for rounding errors becomes the
+    bias, to the bit and on every number of ranks, and has no gradient.
 
     Parameters
     ----------
@@ -61,8 +63,7 @@ class BatchNorm(torch.nn.Module):
         self.ranks.check(x)
         if not self.training:
             return torch.nn.functional.batch_norm(x, mean, var, weight, bias, eps=self.eps)
-        pivot = mean.detach().double().numpy()
-        out, moments, rows = Normalise.apply(x, weight, bias, pivot, self.eps, self.ranks)
+        out, moments, rows = Normalise.apply(x, weight, bias, self.eps, self.ranks)
         with torch.no_grad():
             self.num_batches_tracked += 1
             share = self.momentum
@@ -79,7 +80,7 @@ class BatchNorm(torch.nn.Module):
 
 
 class Normalise(torch.autograd.Function):
-    """The arithmetic of the trainer's batch norm: one reduction forward, one backward."""
+    """The arithmetic of the trainer's batch norm: two reductions forward, one backward."""
 
     @staticmethod
     def forward(
@@ -87,30 +88,33 @@ class Normalise(torch.autograd.Function):
         x: torch.Tensor,
         weight: torch.Tensor | None,
         bias: torch.Tensor | None,
-        pivot: np.ndarray,
         eps: float,
         ranks: Ranks,
     ) -> tuple[torch.Tensor, torch.Tensor, int]:
         """The result, mean and variance (2, width) in float64, and the number of all rows."""
         x = x.detach().contiguous()
         width, kernel = x.shape[1], ranks.kernel
+        first, zero = np.zeros((2, width)), np.zeros(width)
+        kernel.column_moments(x[:1].numpy(), zero, first)
+        first[1] = len(x) > 0
+        ranks.sum(first)
+        pivot = first[0] / np.maximum(1, first[1])
         sums = np.zeros(2 * width + 1)
         kernel.column_moments(x.numpy(), pivot, sums[:-1].reshape(2, width))
         sums[-1] = len(x)
         ranks.sum(sums)
         rows = int(sums[-1])
         shift, squares = sums[:-1].reshape(2, width) / max(1, rows)
-        moments = np.stack([pivot + shift, np.maximum(squares - shift**2, 0)])
-        rstd = 1 / np.sqrt(moments[1] + eps)
-        factor = rstd if weight is None else weight.detach().double().numpy() * rstd
-        offset = -moments[0] * factor
-        if bias is not None:
-            offset += bias.detach().double().numpy()
+        moments = np.stack([pivot + shift, squares - shift**2])
+        moments[1, moments[1] <= (EQUAL[kernel.dtype] * moments[0]) ** 2] = 0
+        factors = np.ones(width) if weight is None else weight.detach().numpy().copy()
+        biases = np.zeros(width) if bias is None else bias.detach().numpy()
+        own, vectors = moments.copy(), (kernel.empty(width), kernel.empty(width))
+        kernel.moment_factors(own, eps, True, factors, biases, *vectors)
         out = torch.empty(x.shape, dtype=x.dtype)
-        own = kernel.from_host(factor), kernel.from_host(offset)
-        kernel.scale_columns(x.numpy(), *own, out.numpy())
+        kernel.scale_columns(x.numpy(), *vectors, out.numpy())
         ctx.save_for_backward(x)
-        ctx.numbers = moments[0], rstd, factor, rows, ranks
+        ctx.numbers = own, factors, rows, eps, ranks
         ctx.affine = weight is not None, bias is not None
         ctx.set_materialize_grads(False)
         found = torch.from_numpy(moments)
@@ -122,19 +126,17 @@ class Normalise(torch.autograd.Function):
     def backward(ctx: Any, grad: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
         """The gradient of x, and this rank's share of those of weight and bias."""
         (x,) = ctx.saved_tensors
-        mean, rstd, factor, rows, ranks = ctx.numbers
+        moments, factors, rows, eps, ranks = ctx.numbers
         kernel, width = ranks.kernel, x.shape[1]
         grad = torch.zeros_like(x) if grad is None else grad.contiguous()
         sums = np.zeros((2, width))
-        own = kernel.from_host(mean), kernel.from_host(rstd)
+        own = kernel.from_host(moments[0]), kernel.from_host(moments[1])
         kernel.column_grad_sums(x.numpy(), *own, grad.numpy(), sums)
         of_bias, of_weight = (torch.from_numpy(s.copy()).to(x.dtype) for s in sums)
         ranks.sum(sums)
-        # dx = w·rstd·(g − Σg/n − x̂·Σg·x̂/n), as a·g + b·x + c.
-        b = -factor * rstd * sums[1] / rows
-        c = -factor * sums[0] / rows - b * mean
+        vectors = [kernel.empty(width) for _ in range(3)]
+        kernel.moment_slopes(sums, max(1, rows), moments, eps, factors, *vectors)
         out = torch.empty(x.shape, dtype=x.dtype)
-        vectors = (kernel.from_host(vector) for vector in (factor, b, c))
         kernel.scale_columns_backward(grad.numpy(), x.numpy(), *vectors, out.numpy())
         of_weight = of_weight if ctx.affine[0] else None
-        return out, of_weight, of_bias if ctx.affine[1] else None, None, None, None
+        return out, of_weight, of_bias if ctx.affine[1] else None, None, None

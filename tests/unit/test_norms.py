@@ -178,14 +178,14 @@ def test_moments_make_a_batch_norm(kernel, random, rows):
     variance = variance**2 + 1
     x[:, 3] = x[0, 3]  # whose variance is 0
     running = [give(kernel, mean), give(kernel, variance)]
-    moments = kernel.from_host64(np.stack([kernel.to_host(running[0]), np.full(width, 3.5)]))
+    moments = kernel.from_host64(np.stack([x.mean(axis=0) + 0.1, np.full(width, 3.5)]))
     sums = kernel.from_host64(np.full((2, width), 3.5))
     mine, back, w, b = (give(kernel, array) for array in (x, grad, weight, bias))
     out, vectors = junk(kernel, rows, width), [junk(kernel, width) for _ in range(3)]
 
     kernel.column_moments(mine, moments[0], sums)
     kernel.move_moments(sums, rows, momentum, *running, moments)
-    kernel.moment_factors(moments, eps, w, b, *vectors[:2])
+    kernel.moment_factors(moments, eps, False, w, b, *vectors[:2])
     kernel.scale_columns(mine, *vectors[:2], out)
     spread = x.var(axis=0)
     rstd = 1 / np.sqrt(spread + eps)
@@ -199,7 +199,7 @@ def test_moments_make_a_batch_norm(kernel, random, rows):
     own = junk(kernel, 2, width)
     kernel.copy(moments, own)
     kernel.column_grad_sums(mine, own[0], own[1], back, sums)
-    kernel.moment_slopes(sums, rows, moments, w, *vectors)
+    kernel.moment_slopes(sums, rows, moments, eps, w, *vectors)
     kernel.scale_columns_backward(back, mine, *vectors, out)
     along = (grad * hat).mean(axis=0)
     near(kernel, out, weight * rstd * (grad - grad.mean(axis=0) - hat * along), 300)

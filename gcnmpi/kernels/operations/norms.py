@@ -9,7 +9,18 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+import numpy as np
+
 A = TypeVar("A")
+
+EQUAL = {np.dtype(np.float32): 2.0**-20, np.dtype(np.float64): 2.0**-37}
+"""Deviation of a column, relative to its mean, that is taken for rounding errors of equal numbers.
+
+Sums of products that are equal in exact arithmetic differ by some units in the last place, 2⁻²⁴ and
+2⁻⁵³, and by more where terms cancel: float64 has room for 16 bits of that. A batch norm with its
+usual eps of 1e-5 makes less than 2.4e-9 of a deviation of 2⁻³⁷ about a mean of 1, and in float32
+less than 3.1e-4 of one of 2⁻²⁰, of which 4 bits or fewer have a meaning.
+"""
 
 
 class NormOperations(Protocol[A]):
@@ -77,7 +88,7 @@ class NormOperations(Protocol[A]):
         Parameters
         ----------
         pivot : (columns,) float64
-            About the mean, so that no digits cancel.
+            About the mean, so that few digits cancel.
         out : (2, columns) float64
         """
 
@@ -85,6 +96,8 @@ class NormOperations(Protocol[A]):
         self, sums: A, n: int, momentum: float, mean: A, variance: A, moments: A
     ) -> None:
         """The moments of n rows from their sums; running ones follow them.
+
+        The variance is exactly 0 where the deviation is not above ``EQUAL`` times the mean.
 
         Parameters
         ----------
@@ -94,15 +107,16 @@ class NormOperations(Protocol[A]):
             The running moments: they become (1 − momentum) times themselves + momentum times the
             new ones, with the variance over n − 1.
         moments : (2, columns) float64
-            The pivot, which is the running mean; becomes mean and variance (over n).
+            The pivot; becomes mean and variance (over n).
         """
 
     def moment_factors(
-        self, moments: A, eps: float, weight: A, bias: A, scale: A, shift: A
+        self, moments: A, eps: float, exact: bool, weight: A, bias: A, scale: A, shift: A
     ) -> None:
         """x·scale + shift = x̂·w + b with a mean and a variance for each column.
 
-        The variances in ``moments[1]`` become rstd = 1/√(variance + eps).
+        The variances in ``moments[1]`` become rstd = 1/√(variance + eps); with ``exact``, 0 where
+        the variance is 0, so that equal numbers become exactly b, and have no gradient.
         """
 
     def scale_columns(self, x: A, scale: A, shift: A, out: A) -> None:
@@ -114,8 +128,12 @@ class NormOperations(Protocol[A]):
         ``mean`` and ``rstd`` are (columns,) arrays of the kernel.
         """
 
-    def moment_slopes(self, sums: A, n: int, moments: A, weight: A, a: A, b: A, c: A) -> None:
+    def moment_slopes(
+        self, sums: A, n: int, moments: A, eps: float, weight: A, a: A, b: A, c: A
+    ) -> None:
         """a·g + b·x + c = w·rstd·(g − Σg/n − x̂·Σg·x̂/n), the gradient of a batch norm.
+
+        Of two rows it is w·rstd·(g − Σg/2)·eps·rstd², where that difference would cancel.
 
         Parameters
         ----------

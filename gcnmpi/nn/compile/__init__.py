@@ -18,6 +18,7 @@ from gcnmpi.nn.compile.attach import accumulate, add_along, attach, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
 from gcnmpi.nn.compile.gradient import differentiate, forward_step
 from gcnmpi.nn.compile.places import narrow, place
+from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator
@@ -38,12 +39,15 @@ class Target:
         Whether dense products are local.
     narrows : bool
         Whether an aggregate has fewer rows than what it is made of: those of a batch have.
+    means : tuple of types
+        Which aggregations make a column of equal numbers of one.
     """
 
     orders: tuple[str, ...]
     layout: Callable[[Place], Hashable]
     whole_rows: bool = True
     narrows: bool = False
+    means: tuple[type[Operator], ...] = ()
 
 
 def compile_network(
@@ -107,7 +111,8 @@ def _compile(
     every = [forward_step(op, i, places[i]) for i, op in enumerate(operators)]
     training = [step for step in every if not fixed[step.number]]
     matrices = sparse_values(operators) if sparse else ()
-    backward, values, gradient = differentiate(operators, values, wanted, logits)
+    unshifted = without_shifts(operators, logits, target.means)
+    backward, values, gradient = differentiate(operators, values, wanted, unshifted, logits)
     evaluation, alias = _without_dropout(training)
     seen = alias.get(logits, logits)
 

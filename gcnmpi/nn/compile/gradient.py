@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gcnmpi.layout.place import Place
+from gcnmpi.nn.compile.shifts import has_no_effect
 from gcnmpi.nn.operators import (
     Activate,
     Add,
@@ -56,6 +57,7 @@ class Tape:
     operators: Sequence[Operator]
     values: list[Value]
     wanted: Sequence[bool]
+    unshifted: Sequence[bool]
     steps: list[Step] = field(default_factory=list)
     gradients: dict[int, int] = field(default_factory=dict)
 
@@ -79,6 +81,13 @@ class Tape:
         self.steps.append(Step(name, operator, layer, reads, written, number, part=part))
         return written
 
+    def no_effect(self, number: int) -> bool:
+        """Whether an operator has a bias that has none: a step that makes its gradient 0."""
+        found = has_no_effect(self.operators[number], self.unshifted[number])
+        if found:
+            self.step("no_effect", number, ())
+        return found
+
     def contribute(self, number: int, gradient: int) -> None:
         """Add to the gradient of a value."""
         if number not in self.gradients:
@@ -95,7 +104,11 @@ def forward_step(operator: Operator, number: int, place: Place) -> Step:
 
 
 def differentiate(
-    operators: Sequence[Operator], values: Sequence[Value], wanted: Sequence[bool], logits: int
+    operators: Sequence[Operator],
+    values: Sequence[Value],
+    wanted: Sequence[bool],
+    unshifted: Sequence[bool],
+    logits: int,
 ) -> tuple[list[Step], list[Value], int]:
     """Steps of the backward pass, all values, and the number of the gradient of the logits.
 
@@ -105,8 +118,11 @@ def differentiate(
         Of the operators.
     wanted : sequence of bool
         Which values a gradient is needed of.
+    unshifted : sequence of bool
+        To which a constant may be added without any effect:
+        :func:`~gcnmpi.nn.compile.shifts.without_shifts`.
     """
-    tape = Tape(operators, list(values), wanted)
+    tape = Tape(operators, list(values), wanted, unshifted)
     start = Value(values[logits].place, values[logits].width)
     tape.values.append(start)
     first = len(tape.values) - 1
@@ -141,7 +157,7 @@ def _finish(tape: Tape, number: int, gradient: int) -> None:
         # Dropout alone is decided again by its hash; else the value says what it kept.
         reads = (gradient, number) if operator.kind != "none" else (gradient,)
         gradient = tape.step("finish_backward", number, reads, like=number)
-    if operator.bias:
+    if not tape.no_effect(number) and operator.bias:
         tape.step("column_sum", number, (gradient,))
     if tape.wanted[x]:
         tape.contribute(x, gradient)
@@ -183,6 +199,7 @@ def _unary(name: str, *, reads_input: bool, reads_value: bool) -> Callable[[Tape
         (x,) = tape.operators[number].inputs
         reads = (gradient, *((x,) if reads_input else ()), *((number,) if reads_value else ()))
         result = tape.step(name, number, reads, like=x)
+        tape.no_effect(number)
         if tape.wanted[x]:
             tape.contribute(x, result)
 

@@ -9,7 +9,7 @@ from gcnmpi.core.train_config import batches_of
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators import BatchNorm
+from gcnmpi.nn.operators import Aggregate, BatchNorm, MaxAggregate, Operator
 from gcnmpi.nn.program import Program
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import make_facts
@@ -81,6 +81,18 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
         )
 
 
+def means_of(source: Source, config: Config) -> tuple[type[Operator], ...]:
+    """Aggregations that make a column of equal numbers of one: see :class:`Target`.
+
+    As far as is known before the graph is loaded: where every vertex is among its own neighbours,
+    and no weights are there that might add up to 0. A batch has a part of the neighbours.
+    """
+    if not config.graph.self_loops:
+        return ()
+    whole = config.graph.normalize == "row" and not source.stored.manifest.weighted
+    return (MaxAggregate, Aggregate) if whole and not batches_of(config.train) else (MaxAggregate,)
+
+
 def _of_inputs(program: Program) -> list[int]:
     """Operators whose values have the rows of H⁰, with those that are kept."""
     places = [program.values[number].place for number in range(len(program.operators))]
@@ -104,7 +116,8 @@ def program_on(
     """
     entry = SCHEMES.get(config.scheme.name)
     forecast = entry.forecast(config.scheme, size, make_facts(source, config, Demand()))
-    target = Target(forecast.orders, forecast.layout_of, forecast.whole_rows)
+    means = means_of(source, config)
+    target = Target(forecast.orders, forecast.layout_of, forecast.whole_rows, means=means)
     sparse = source.stored.manifest.feature_entries > 0
     program = compile_network(network, target, config.model, trains, sparse)
     if program.needs_halo and not entry.gives_rows:

@@ -5,7 +5,7 @@ allocated then. Its **products** are the operations of the scheme that move some
 bytes and messages are predicted; its **passes** say how often it reads or writes the numbers of its
 matrix beside products; **kept** is how many numbers it leaves for its gradient, or needs beside its
 matrices, for so many own rows, rows with the halo, and entries of M.
-**summed** is how many numbers it sums over ranks in training, besides the gradients.
+**summed** is how many numbers each of its sums over ranks has in training, besides the gradients.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Instruction:
     products: Callable[[Program, Step, int], list[Product]] = lambda program, step, rows: []
     passes: int = 0
     kept: Callable[[Step, int, int, int], int] = lambda step, rows, columns, entries: 0
-    summed: Callable[[Step], int] = lambda step: 0
+    summed: Callable[[Step], tuple[int, ...]] = lambda step: ()
 
 
 INSTRUCTIONS: Mapping[str, Instruction] = {
@@ -40,6 +40,7 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     "sparse_weight_grad": Instruction(sparse.weight_grad),
     "sparse_drop": Instruction(sparse.drop),
     "column_sum": Instruction(dense.column_sum, passes=1),
+    "no_effect": Instruction(dense.no_effect),
     "aggregate": Instruction(dense.aggregate, dense.aggregate_products),
     "aggregate_t": Instruction(dense.aggregate_t, dense.aggregate_t_products),
     "move": Instruction(dense.move, dense.move_products, 2),
@@ -60,9 +61,9 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     ),
     "normalize": Instruction(norms.normalize, norms.normalize_products, 3),
     "normalize_backward": Instruction(norms.normalize_backward, norms.normalize_products, 5),
-    "batch_norm": Instruction(norms.batch_norm, passes=3, summed=norms.column_sums),
+    "batch_norm": Instruction(norms.batch_norm, passes=3, summed=norms.batch_norm_sums),
     "batch_norm_backward": Instruction(
-        norms.batch_norm_backward, passes=5, summed=norms.column_sums
+        norms.batch_norm_backward, passes=5, summed=norms.batch_norm_backward_sums
     ),
     "max_aggregate": Instruction(
         neighbours.max_aggregate, neighbours.expand, 0, neighbours.max_kept
@@ -93,7 +94,7 @@ def products(
 
 def summed(steps: Iterable[Step]) -> list[int]:
     """Numbers of each sum over ranks that steps make in training: see the module's docstring."""
-    return [n for n in (INSTRUCTIONS[step.name].summed(step) for step in steps) if n]
+    return [numbers for step in steps for numbers in INSTRUCTIONS[step.name].summed(step)]
 
 
 def kept(program: Program, step: Step, rows: int, columns: int, entries: int) -> int:

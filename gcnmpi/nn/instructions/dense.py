@@ -109,6 +109,12 @@ def column_sum(binding: Binding, step: Step) -> Run:
     return lambda epoch: scheme.column_sum(k, grad, out)
 
 
+def no_effect(binding: Binding, step: Step) -> Run:
+    """0, the gradient of a bias that has no effect: see :mod:`gcnmpi.nn.compile.shifts`."""
+    out = binding.gradients[step.operator.bias]  # type: ignore[attr-defined]
+    return lambda epoch: out.fill(0)
+
+
 def aggregate(binding: Binding, step: Step) -> Run:
     """M·x."""
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)

@@ -109,10 +109,10 @@ def normalize_products(program: Program, step: Step, rows: int) -> list[Product]
 
 
 def batch_norm(binding: Binding, step: Step) -> Run:
-    """Moments of each column over all rows: one reduction of two numbers a column.
+    """Moments of each column over all rows: two reductions of two numbers a column.
 
-    They are summed around the running mean, which all ranks know, so that little is lost where a
-    mean is large against its deviation.
+    They are summed about the mean of one row of each rank, which the first one gives: however
+    large a mean is against its deviation, no digits cancel, and of equal rows nothing is left.
     """
     operator, kernel, scheme = step.operator, binding.kernel, binding.scheme
     assert isinstance(operator, BatchNorm)
@@ -121,17 +121,27 @@ def batch_norm(binding: Binding, step: Step) -> Run:
     weight, bias, mean, variance = (binding.parameters[name] for name in operator.parameters)
     moments, sums, mine = _of_columns(binding, step)
     scale, shift = kernel.empty(width), kernel.empty(width)
+    zero, some = kernel.from_host64(np.zeros(mine.shape[1])), float(len(x) > 0)
+    # What trained features add to equal rows makes them differ, so they need a gradient.
+    constant = not binding.program.trained_features
 
     def run(epoch: int) -> None:
-        kernel.copy(mean, moments[0])
         if epoch:
+            kernel.column_moments(x[:1], zero, mine)
+            mine[1].fill(some)
+            _put_columns(kernel, block, mine, sums)
+            scheme.reduce(sums.reshape(-1))
+            kernel.copy(sums[0], moments[0])
+            moments[0] /= sums[1]
             kernel.column_moments(x, moments[0][columns], mine)
             _put_columns(kernel, block, mine, sums)
             scheme.reduce(sums.reshape(-1))
             kernel.move_moments(sums, n, operator.momentum, mean, variance, moments)
         else:
+            kernel.copy(mean, moments[0])
             kernel.copy(variance, moments[1])
-        kernel.moment_factors(moments, operator.eps, weight, bias, scale, shift)
+        exact = constant and epoch > 0
+        kernel.moment_factors(moments, operator.eps, exact, weight, bias, scale, shift)
         kernel.scale_columns(x, scale[columns], shift[columns], out)
 
     return run
@@ -155,16 +165,21 @@ def batch_norm_backward(binding: Binding, step: Step) -> Run:
         kernel.copy(sums[0], of_bias)
         kernel.copy(sums[1], of_weight)
         scheme.reduce(sums.reshape(-1))
-        kernel.moment_slopes(sums, n, moments, weight, slopes[0], slopes[1], slopes[2])
+        kernel.moment_slopes(sums, n, moments, operator.eps, weight, *slopes)
         a, b, c = slopes[0, columns], slopes[1, columns], slopes[2, columns]
         kernel.scale_columns_backward(grad, x, a, b, c, out)
 
     return run
 
 
-def column_sums(step: Step) -> int:
-    """Numbers that the reduction of a step sums."""
-    return 2 * step.operator.width
+def batch_norm_sums(step: Step) -> tuple[int, ...]:
+    """About which numbers, and moments about these."""
+    return (2 * step.operator.width,) * 2
+
+
+def batch_norm_backward_sums(step: Step) -> tuple[int, ...]:
+    """One."""
+    return (2 * step.operator.width,)
 
 
 def _of_rows(binding: Binding, step: Step, name: str) -> Array:

@@ -2,9 +2,10 @@
 
 Usage: network_cases.py CASES.json OUT.json
 
-CASES.json holds {"graph", "cases": list of {"name", "partition", "settings"}}; OUT.json gets for
-each name {"error", "losses", "traffic": pairs of what was counted and predicted} and what was
-counted of mini-batches.
+CASES.json holds {"graph", "cases": list of {"name", "partition", "settings"}}, where a case may
+have a "graph" of its own; OUT.json gets for each name {"error", "losses", "traffic": pairs of what
+was counted and predicted} and what was counted of mini-batches. Of cases with "outputs" also the
+"metrics" of every epoch and the "logits" of all vertices.
 """
 
 import json
@@ -27,7 +28,9 @@ def main(comm):
     for case in wanted["cases"]:
         try:
             config = load_config(None, case["settings"])
-            result = train(open_problem(comm, wanted["graph"], case["partition"], config))
+            graph = case.get("graph") or wanted["graph"]
+            problem = open_problem(comm, graph, case["partition"], config)
+            result = train(problem)
         except UserError as error:
             found[case["name"]] = {"error": error.message}
             continue
@@ -40,9 +43,19 @@ def main(comm):
         losses = [epoch.loss for epoch in result.epochs]
         found[case["name"]] = {"error": None, "losses": losses, "traffic": traffic}
         found[case["name"]] |= {key: end[key] for key in end if key.startswith(("batch", "kept"))}
+        if case.get("outputs"):
+            metrics = [epoch.metrics for epoch in result.epochs]
+            found[case["name"]] |= {"metrics": metrics, "logits": logits_of(problem, result.model)}
     if comm.rank == 0:
         Path(sys.argv[2]).write_text(json.dumps(found))
     return 0
+
+
+def logits_of(problem, model):
+    """Of an evaluation, all rows in the original order, on every rank."""
+    logits, width = problem.kernel.to_host(model.forward()), model.widths[-1]
+    mine = problem.scheme.original(model.place, logits, width)
+    return [row for rows in problem.comm.allgather(mine.tolist()) for row in rows]
 
 
 mpi.run(main)
