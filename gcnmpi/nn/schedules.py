@@ -60,7 +60,11 @@ class Constant:
 
 
 class Cosine(Constant):
-    """From lr to min_lr along half a cosine (Loshchilov and Hutter 2017); then min_lr."""
+    """Between lr and min_lr along a cosine (Loshchilov and Hutter 2017).
+
+    From lr down to min_lr in a period, up again in the next one, and so on, as PyTorch's
+    ``CosineAnnealingLR`` does, whose formula it is.
+    """
 
     def __init__(self, config: TrainConfig) -> None:
         super().__init__(config)
@@ -69,7 +73,7 @@ class Cosine(Constant):
 
     def rate(self, number: int) -> float:
         """See :class:`Schedule`."""
-        share = min(1.0, number / self._period)
+        share = number % (2 * self._period) / self._period
         return self._least + (self._lr - self._least) * (1 + math.cos(math.pi * share)) / 2
 
 

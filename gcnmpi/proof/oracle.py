@@ -20,6 +20,7 @@ from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.operators import Aggregate
 from gcnmpi.proof.losses import labels_of, loss_of
 from gcnmpi.proof.rules import RULES, Backward, Pass
 from gcnmpi.proof.scores import score
@@ -107,7 +108,6 @@ class Problem:
     ) -> None:
         assert graph.features is not None
         self.config, options = config, graph_of(config)
-        self.matrix = aggregation_matrix(graph, direction, options.self_loops, options.normalize)
         self.features = np.asarray(graph.features, np.float64)
         if options.feature_norm == "row":
             sums = self.features.sum(axis=1, keepdims=True)
@@ -117,6 +117,10 @@ class Problem:
         width = graph.classes if self._labels.ndim == 1 else self._labels.shape[1]
         ends = self.features.shape[1], width
         self.network = network or network_of(config.model, *ends)
+        # What nobody reads is not asked for: M of a network without products with it.
+        reads = any(isinstance(operator, Aggregate) for operator in self.network.operators)
+        normalize = options.normalize if reads else "none"
+        self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}
 

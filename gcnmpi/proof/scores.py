@@ -65,21 +65,31 @@ def _f1(decided: np.ndarray, true: np.ndarray) -> float | None:
 
 def _f1_micro(z: np.ndarray, y: np.ndarray) -> float | None:
     decided, true = (np.concatenate(list(side)) for side in zip(*_decisions(z, y), strict=True))
-    return _f1(decided, true)
+    return _f1(decided, true) or _mean([0.0] * len(true))
 
 
 def _f1_macro(z: np.ndarray, y: np.ndarray) -> float | None:
-    each = [_f1(*pair) for pair in _decisions(z, y)]
-    if all(value is None for value in each):
-        return None
+    decisions = _decisions(z, y)
+    each = [_f1(*pair) for pair in decisions]
     if y.ndim == 2:
-        return _mean([value or 0.0 for value in each])
+        known = any(len(true) for _, true in decisions)
+        return _mean([value or 0.0 for value in each]) if known else None
     return _mean([value for value in each if value is not None])
+
+
+def _ordered(z: np.ndarray, y: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The same, with scores that are equal but for rounding errors made equal."""
+    close = 2.0**-36 * np.abs(z[np.isfinite(z)]).max(initial=0)
+    for scores, truth in _columns(z, y):
+        order = np.argsort(scores)
+        level = np.zeros(len(scores))
+        level[order] = np.cumsum(~(np.diff(scores[order], prepend=0) <= close))
+        yield level, truth
 
 
 def _roc_auc(z: np.ndarray, y: np.ndarray) -> float | None:
     found = []
-    for scores, truth in _columns(z, y):
+    for scores, truth in _ordered(z, y):
         true = truth > 0.5
         ones, zeros = int(true.sum()), int((~true).sum())
         if ones and zeros:
@@ -96,7 +106,7 @@ def _average_ranks(scores: np.ndarray) -> np.ndarray:
 
 def _average_precision(z: np.ndarray, y: np.ndarray) -> float | None:
     found = []
-    for scores, truth in _columns(z, y):
+    for scores, truth in _ordered(z, y):
         true = truth > 0.5
         if true.any():
             terms, before = [], 0.0

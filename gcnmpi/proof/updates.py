@@ -37,7 +37,7 @@ def rate(config: TrainConfig, epoch: int, values: Sequence[float | None], lower:
     if number < 0:
         return config.lr * epoch / config.warmup
     if config.schedule == "cosine":
-        angle = math.pi * min(number, config.period) / config.period
+        angle = math.pi * number / config.period
         return config.min_lr + (config.lr - config.min_lr) / 2 * (1 + math.cos(angle))
     if config.schedule == "step":
         return config.lr * math.prod([config.decay] * (number // config.step_epochs))

@@ -212,7 +212,12 @@ def open_space(
     runtime = Runtime(comm, kernel, Phases(), Traffic())
     demand = demand_of(method)
     entry: Entry = SCHEMES.get(config.scheme.name)
-    scheme = entry.load(runtime, source, config, demand)
+    try:
+        scheme = entry.load(runtime, source, config, demand)
+    except UserError as error:
+        if method.matrix.fixed and "graph.normalize" in (error.hint or ""):
+            raise UserError(f"{error.message}: {asked.name} is defined by it") from None
+        raise
     return_freed_memory()
     space = Space(runtime, source, config, scheme, tell)
     tell(_heading(space, source, kernel.name, asked.name))

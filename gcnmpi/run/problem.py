@@ -24,7 +24,7 @@ from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.loading import load_sparse
 from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
@@ -143,7 +143,7 @@ def open_problem(
         on_devices = trains and comm.size > 1 and reduction == NCCL
         summation = joined(comm, kernel) if on_devices else None
         runtime = Runtime(comm, kernel, phases, traffic, summation)
-        scheme = scheme_entry.load(runtime, source, config, demand)
+        scheme = scheme_entry.load(runtime, source, _as_read(config, demand), demand)
         return_freed_memory()
     return Problem(
         comm, source.stored, source.partition, source.direction, network, program, kernel.threads,
@@ -198,6 +198,13 @@ def other_direction(source: Source) -> list[str]:
         f"partition {found.name!r} was made for direction {found.direction!r}, this run "
         f"uses {direction!r}: it works, but sends more rows than needed"
     ]
+
+
+def _as_read(config: Config, demand: Demand) -> Config:
+    """The configuration that M is loaded with: nobody asks for values that nobody reads."""
+    if demand.products:
+        return config
+    return dataclasses.replace(config, graph=dataclasses.replace(config.graph, normalize="none"))
 
 
 def make_kernel(comm: Comm, config: Config) -> tuple[Kernel, list[str]]:

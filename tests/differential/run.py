@@ -115,7 +115,7 @@ def reasons(oracle: Any, nranks: int, example: Example, s: dict[str, Any]) -> li
         found.append("directed")
     m = oracle.matrix(example, *(s[f"graph.{x}"] for x in MATRIX))
     if m is None:
-        found.append("row sums of A")
+        found.append("row sums of the weights")
     if example.labels.max(initial=-1) < 0:
         found.append("has no labels")
     elif not example.training().any():

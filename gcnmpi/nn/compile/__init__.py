@@ -117,12 +117,14 @@ def _compile(
     seen = alias.get(logits, logits)
 
     pinned = {*outputs, gradient}
+    # What the backward pass reads has to be there then as it is: nothing is added onto it.
+    lasting = pinned | {value for step in backward for value in step.values}
     seen_outputs = {alias.get(i, i) for i in outputs}
     if target.whole_rows:
-        training, backward = accumulate(training, pinned), accumulate(backward, pinned)
+        training, backward = accumulate(training, lasting), accumulate(backward, pinned)
         evaluation = accumulate(evaluation, seen_outputs)
-        training, backward = add_along(training, pinned), add_along(backward, pinned)
-    training, backward = attach(training, pinned), attach(backward, pinned)
+        training, backward = add_along(training, lasting), add_along(backward, pinned)
+    training, backward = attach(training, lasting), attach(backward, pinned)
     evaluation = attach(evaluation, seen_outputs)
     if matrices:
         training, backward, evaluation = (

@@ -26,9 +26,14 @@ def accuracy(comm: Comm, scored: Scored) -> float | None:
 
 
 def f1_micro(comm: Comm, scored: Scored) -> float | None:
-    """2·TP / (2·TP + FP + FN) of all columns together; of classes, the accuracy."""
+    """2·TP / (2·TP + FP + FN) of all columns together; of classes, the accuracy.
+
+    0 where no label is there or decided on.
+    """
     both, decided, there = _counts(comm, scored).sum(axis=1).tolist()
-    return 2 * both / (decided + there) if decided + there else None
+    if not decided + there:
+        return _without_any(comm, scored)
+    return 2 * both / (decided + there)
 
 
 def f1_macro(comm: Comm, scored: Scored) -> float | None:
@@ -40,9 +45,16 @@ def f1_macro(comm: Comm, scored: Scored) -> float | None:
     both, decided, there = _counts(comm, scored)
     seen = decided + there
     if not seen.any():
-        return None
+        return _without_any(comm, scored)
     found = np.divide(2 * both, seen, out=np.zeros(len(seen)), where=seen > 0)
     return float(np.mean(found[seen > 0] if scored.of_classes else found))
+
+
+def _without_any(comm: Comm, scored: Scored) -> float | None:
+    """0 of several labels of which any is known; of classes, or if nothing is known, undefined."""
+    known = np.array([0 if scored.of_classes else np.count_nonzero(scored.known)])
+    sum_in_place(comm, known)
+    return 0.0 if known[0] else None
 
 
 def _counts(comm: Comm, scored: Scored) -> np.ndarray:

@@ -9,6 +9,9 @@ share of different scores.
 Of classes, each is told from all others by the logarithm of its odds in float64,
 z[c] − log Σ exp(z[others]): the order of the softmax, but without the ties of what is rounded to 1.
 Columns in which the metric is not defined are left out.
+
+Scores that are equal but for rounding errors, which depend on the order of sums, are ties: those
+next to each other in the order that are apart by no more than ``TIES`` of the largest logit.
 """
 
 from __future__ import annotations
@@ -17,10 +20,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.mpi.comm import Comm, redistribute, sum_in_place
+from gcnmpi.mpi.comm import Comm, maximum, redistribute, sum_in_place
 from gcnmpi.nn.metrics.scored import Scored, mean_of_columns
 
 MAX_BYTES = 64 * 2**20  # of scores that are sent at once
+TIES = 2.0**-36  # apart, relative to the largest logit: those of float32 are 2⁻²⁴ of their size
 
 
 def roc_auc(comm: Comm, scored: Scored) -> float | None:
@@ -65,7 +69,7 @@ class InOrder:
     width : int
         Number of columns.
     columns : (g,) int32
-        Of each different score.
+        Of each different score; one that ranks share is the first one's.
     ones, zeros : (g,) int64
         Positives and negatives that have the score.
     ones_below, zeros_below : (g,) int64
@@ -92,6 +96,9 @@ def in_order(comm: Comm, scored: Scored) -> InOrder:
         arrays = [columns, scores, ones, zeros]
         received, _ = redistribute(comm, destination, arrays, MAX_BYTES)
         columns, scores, ones, zeros = _combined(*received)
+    largest = np.abs(scored.logits[np.isfinite(scored.logits)]).max(initial=0.0)
+    close = TIES * maximum(comm, float(largest))
+    columns, ones, zeros = _tied(comm, close, columns, scores, ones, zeros)
     mine = np.zeros((2, width), np.int64)
     for counts, total in zip((ones, zeros), mine, strict=True):
         np.add.at(total, columns, counts)
@@ -153,6 +160,43 @@ def _combined(
         return columns, scores, none, none
     counts = [np.add.reduceat(c.astype(np.int64), start) for c in (ones, zeros)]
     return columns[start], scores[start], counts[0], counts[1]
+
+
+def _tied(
+    comm: Comm,
+    close: float,
+    columns: np.ndarray,
+    scores: np.ndarray,
+    ones: np.ndarray,
+    zeros: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Column and counts of what is apart by more than ``close`` from what is before it.
+
+    The first of a rank's may belong to the last of a rank before, which then has them all.
+    """
+    first = np.ones(len(scores), bool)
+    first[1:] = (columns[1:] != columns[:-1]) | ~(np.diff(scores) <= close)
+    start = np.flatnonzero(first)
+    counts = np.zeros((2, len(start)), np.int64)
+    ends = None
+    if len(start):
+        counts = np.stack([np.add.reduceat(c, start) for c in (ones, zeros)])
+        low, high = ((int(columns[at]), float(scores[at])) for at in (0, -1))
+        ends = low, high, len(start), counts[:, 0].copy()
+    holder, before, gone = -1, (-1, 0.0), 0
+    for rank, of_rank in enumerate(comm.allgather(ends)):
+        if of_rank is None:
+            continue
+        low, high, groups, of_first = of_rank
+        if holder >= 0 and low[0] == before[0] and low[1] - before[1] <= close:
+            if holder == comm.rank:
+                counts[:, -1] += of_first
+            gone = 1 if rank == comm.rank else gone
+            holder = holder if groups == 1 else rank
+        else:
+            holder = rank
+        before = high
+    return columns[start[gone:]], counts[0, gone:], counts[1, gone:]
 
 
 def _destinations(comm: Comm, columns: np.ndarray, scores: np.ndarray) -> np.ndarray:
