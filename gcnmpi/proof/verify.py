@@ -161,7 +161,7 @@ def verify(
         checks = [
             _loss_curve(result, expected, tolerances),
             _named("first gradient", gradient, expected.gradient, tolerances.gradient),
-            _named("final weights", weights, _moved(expected), tolerances.weights),
+            _named("final weights", weights, expected.weights, tolerances.weights),
             Check("logits", _distance(logits, expected.logits), tolerances.weights),
             *_predictions(config, classes, expected.logits, tolerances.weights),
             _metrics_of(result.epochs[-1].metrics, logits, stored.graph, config),
@@ -321,18 +321,6 @@ def _named(name: str, got: oracle.Weights, expected: oracle.Weights, tolerance: 
     errors = {key: _distance(got[key], expected[key], floor) for key in expected}
     note = f"largest in {max(errors, key=lambda key: errors[key])}"
     return Check(name, _worst(errors.values()), tolerance, note)
-
-
-def _moved(expected: oracle.Curve) -> oracle.Weights:
-    """Parameters that the loss depends on.
-
-    A bias before a batch norm has a gradient of 0, of which rounding errors are left; Adam makes
-    steps of full length of them.
-    """
-    sizes = {name: _size(array) for name, array in expected.gradient.items()}
-    least = 1e-12 * max(sizes.values())  # 0 where the loss depends on nothing
-    depends = {name for name in expected.weights if sizes.get(name, math.inf) >= least}
-    return {name: array for name, array in expected.weights.items() if name in depends}
 
 
 def _predictions(

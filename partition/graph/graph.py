@@ -258,7 +258,7 @@ def normalised(
         return _divided(weights, row_degree)
     if (row_degree < 0).any() or (column_degree < 0).any():
         raise UserError(
-            "a symmetric normalisation needs row sums of the weights that are not negative",
+            "graph.normalize = 'sym' needs row sums of the weights that are not negative",
             "use graph.normalize = 'row' or 'none' for graphs with negative weights",
         )
     return _divided(weights, np.sqrt(row_degree) * np.sqrt(column_degree))

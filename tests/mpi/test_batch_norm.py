@@ -36,14 +36,15 @@ NETWORKS = {
     "sage": ("model.name=sage",),
     "sage-max": ("model.name=sage", "model.aggregation=max", "model.include_self=true",
                  "model.activation=none"),
-    "gin": ("model.name=gin", "model.train_eps=true"),
+    "gin": ("model.name=gin", "model.eps=0.2"),
     "gat": ("model.name=gat", "model.heads=2", "model.residual=linear"),
     "sign": ("model.name=sign", "model.hidden=8"),
     "mlp": ("model.name=mlp", "model.activation=gelu"),
 }  # fmt: skip
 GRAPHS = ("random", "ones", "small")
 """Features of which kind; the third graph is one of few vertices, in batches of few rows."""
-FEW = ("vertex,2", "vertex,3", "neighbor,2,2,2,2")
+# Of 13 vertices, a batch of the first has one row.
+FEW = ("vertex,3", "vertex,2", "neighbor,2,2,2,2")
 
 
 def cases(networks, kernels):
@@ -54,7 +55,10 @@ def cases(networks, kernels):
             own = (*COMMON, *NETWORKS[name], f"kernel={kernel}")
             for graph in GRAPHS[:2]:
                 found[f"{name}-{graph}-{kernel}"] = (graph, own)
-            for batches in FEW if name not in ("mlp", "sign") else FEW[:2]:
+            # Two rows of which the batch norms within a GIN make nearly equal ones are left out:
+            # what rounding leaves of their difference is amplified to 1e-9 of the logits.
+            some = {"mlp": FEW[:2], "sign": FEW[:2], "gin": (FEW[0], FEW[2])}.get(name, FEW)
+            for batches in some:
                 found[f"{name}-{batches}-{kernel}"] = ("small", (*own, f"train.batches={batches}"))
     return found
 

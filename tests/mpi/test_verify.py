@@ -1,7 +1,7 @@
 """``gcnmpi verify``: sound runs pass on 1 to 4 ranks, and every check fails where it should."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,9 @@ from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.importing.synthetic import sbm
 
-KINDS = ("directed", "mirrored", "undirected", "arcless", "bipartite", "one", "cancelling")
+KINDS = (
+    "directed", "mirrored", "undirected", "ones", "arcless", "bipartite", "one", "cancelling",
+)  # fmt: skip
 DOT = "⟨M·x, y⟩ = ⟨x, Mᵀ·y⟩"
 TRAFFIC = [f"{when} {what}" for when in ("training", "evaluation")
            for what in ("bytes", "received", "messages")]  # fmt: skip
@@ -52,8 +54,10 @@ def small_graph(n, entries):
 
 def make_graph(kind):
     """Weighted and directed with isolated vertices; or of symmetric pattern only; …"""
-    if kind == "undirected":
-        return sbm(90, 3, degree=6, features=4, train=0.4, val=0.2)
+    if kind in ("undirected", "ones"):
+        graph = sbm(90, 3, degree=6, features=4, train=0.4, val=0.2)
+        features = np.ones_like(graph.features)
+        return graph if kind == "undirected" else replace(graph, features=features)
     if kind in SMALL:
         return small_graph(*SMALL[kind])
     rng = np.random.default_rng(5)
@@ -159,6 +163,13 @@ SOUND = [
                   "train.lr=0.1", *DROPOUT]),
     ("mirrored", ["model.hidden=[4,3]", "model.train_features=true", "graph.feature_norm=row",
                   "model.order=combine", "train.weight_decay=0.01"]),
+    # A bias in front of a batch norm; columns of equal numbers there; both.
+    ("undirected", ["model.norm=batch", "model.hidden=[16,16]", "train.weight_decay=5e-4",
+                    "model.residual=linear", "train.epochs=20"]),
+    ("ones", ["graph.normalize=row", "model.norm=batch", "model.hidden=[8,8]",
+              "model.activation=elu", "model.linear_before=true", "train.weight_decay=5e-4"]),
+    ("ones", ["model.norm=batch", "model.hidden=[8,8]", "train.weight_decay=5e-4",
+              "task.metrics=roc_auc,average_precision"]),
 ]  # fmt: skip
 
 
