@@ -16,6 +16,7 @@ from typing import Any
 
 from gcnmpi.api.data import read_data, write_data
 from gcnmpi.api.launching import CALL, ERROR, RESULT, kill_session
+from gcnmpi.core.launch import start_limit
 from gcnmpi.core.own_code import load_function
 from gcnmpi.mpi.comm import Comm, run
 from partition.errors import UserError
@@ -78,4 +79,4 @@ def _end_with_caller(caller: int) -> None:
 
 
 if __name__ == "__main__":
-    run(main)
+    run(main, start_limit(os.environ))

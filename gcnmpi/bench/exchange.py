@@ -17,7 +17,7 @@ from gcnmpi.halo.exchange import Buffers, Exchange
 from gcnmpi.halo.messages import rounding_of
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import obstacle
-from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.schemes import TRANSPORTS
 from partition.errors import UserError, unknown_name
@@ -147,9 +147,7 @@ def _check_halo(comm: Comm, problem: Problem, name: str, moved: _Both) -> None:
 def _bytes(comm: Comm, traffic: Traffic, kind: str) -> tuple[int, int, int, int]:
     """Bytes of the rank that moves most; of all: bytes sent, bytes read in memory, messages."""
     mine = traffic[kind]
-    return (
-        int(maximum(comm, max(mine.sent, mine.received + mine.shared))),
-        comm.allreduce(mine.sent),
-        comm.allreduce(mine.shared),
-        comm.allreduce(mine.messages),
-    )
+    sums = np.array([mine.sent, mine.shared, mine.messages], np.int64)
+    sum_in_place(comm, sums)
+    sent, shared, messages = sums.tolist()
+    return int(maximum(comm, max(mine.sent, mine.received + mine.shared))), sent, shared, messages

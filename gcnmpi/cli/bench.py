@@ -183,7 +183,7 @@ def exchange(
     return _checked(job, out, config)
 
 
-def _checked(job: Job, out: Path | None, config: Config) -> Job:
+def _checked(job: Callable[[Any], int], out: Path | None, config: Config) -> Job:
     """The job, started only if its records can be written, with the time-out of ranks."""
 
     def checked(comm: Any) -> int:

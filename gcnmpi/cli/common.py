@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,27 @@ import click
 from gcnmpi.core.config import Config
 from gcnmpi.core.watch import watchdog
 
-Job = Callable[[Any], int]  # takes the communicator, returns the exit code
+
+@dataclass(frozen=True)
+class Job:
+    """What a command does on all ranks.
+
+    Attributes
+    ----------
+    call : callable
+        Takes the communicator, returns the exit code.
+    timeout : float
+        ``comm.timeout``, which MPI's start and end obey too.
+    """
+
+    call: Callable[[Any], int]
+    timeout: float
+
+    def __call__(self, comm: Any) -> int:
+        return self.call(comm)
 
 
-def watched(config: Config, job: Job) -> Job:
+def watched(config: Config, job: Callable[[Any], int]) -> Job:
     """The job of a command, ended where a rank does not move for ``comm.timeout`` seconds.
 
     Ranks that were started with other words are refused first.
@@ -26,7 +44,7 @@ def watched(config: Config, job: Job) -> Job:
             check(comm)
             return job(comm)
 
-    return run
+    return Job(run, config.comm.timeout)
 
 
 def same_words(config: Config) -> Callable[[Any], None]:

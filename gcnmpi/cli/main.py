@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import sys
 import time
@@ -26,6 +27,7 @@ from gcnmpi.core.config import (
     load_config,
     read_config,
 )
+from gcnmpi.core.launch import launched, start_limit
 from gcnmpi.core.outputs import (
     RESULTS,
     Training,
@@ -54,15 +56,15 @@ def main() -> None:
         outcome = cli.main(prog_name="gcnmpi", standalone_mode=False) or 0
         if not callable(outcome):
             sys.exit(outcome)
+        timeout = outcome.timeout or start_limit(os.environ)
         from gcnmpi.mpi import comm
     except UserError as error:
         _report(error)
-    comm.run(outcome)
+    comm.run(outcome, timeout)
 
 
 def _report(error: UserError) -> NoReturn:
     with contextlib.suppress(UserError):
-        from gcnmpi.core.launch import launched
         from gcnmpi.mpi import comm
 
         if launched():
@@ -71,9 +73,12 @@ def _report(error: UserError) -> NoReturn:
                 with comm.agreed(world):
                     raise error
 
-            comm.run(fail)
+            comm.run(fail, _TELLING)
     print(f"error: {error}", file=sys.stderr)
     sys.exit(EXIT_USER_ERROR)
+
+
+_TELLING = 60.0  # seconds that ranks wait for each other to tell a mistake in their words once
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -175,7 +180,7 @@ def train(
             print_trained(asked, done, time.monotonic() - began, quiet=quiet)
         return EXIT_REQUEUE if done.stopped else 0
 
-    return job
+    return Job(job, config.comm.timeout)
 
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
@@ -302,7 +307,7 @@ def verify(
             claims.graph(graph, partition)
             return run(comm, graph, partition, config, as_json=as_json, moved=moved)
 
-    return job
+    return Job(job, config.comm.timeout)
 
 
 @cli.command(short_help="Show available kernels and schemes, and configuration keys.")

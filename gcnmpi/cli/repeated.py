@@ -172,7 +172,7 @@ def _job(
             guard.claims.graph(graph, partition)
             return job(comm, guard.stop, guard.moved)
 
-    return whole
+    return Job(whole, configs[0].comm.timeout)
 
 
 def _numbers(option: str, text: str) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 import subprocess
@@ -21,6 +22,32 @@ _LAUNCHER_VARIABLES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMIX_RAN
 def launched() -> bool:
     """Whether this process was started by mpirun or srun, as one of several or alone."""
     return any(name in os.environ for name in _LAUNCHER_VARIABLES)
+
+
+def launched_rank(environment: Mapping[str, str]) -> int:
+    """The rank that the launcher says this process is, before MPI does; 0 without a launcher."""
+    for started, place, _ in _LAUNCHED_AS:
+        if started in environment:
+            return int(environment.get(place) or 0)
+    return 0
+
+
+def start_limit(environment: Mapping[str, str]) -> float:
+    """Seconds for which ranks wait for each other in MPI's start and end, where nothing else says.
+
+    Raises
+    ------
+    UserError
+        If ``GCNMPI_TIMEOUT`` is no number of seconds.
+    """
+    text = environment.get(_TIMEOUT) or "0"
+    with contextlib.suppress(ValueError):
+        if 0 <= float(text) < math.inf:
+            return float(text)
+    raise UserError(f"{_TIMEOUT} is {text!r}", "seconds, such as 600; 0: no limit")
+
+
+_TIMEOUT = "GCNMPI_TIMEOUT"
 
 
 def local_launcher() -> list[str]:

@@ -1,9 +1,21 @@
-"""Early ends of a run: signals that ask it to stop, and a time-out for ranks that hang."""
+"""Early ends of a run: signals that ask it to stop, and a time-out for ranks that hang.
+
+A rank that waits for one that hangs, or that somebody has stopped, must end, wherever it waits.
+Three alarms see to it:
+
+* a thread in Python looks whether the main thread moves, and says where it stands;
+* faulthandler's thread in C, set again and again by the first, ends the process where the main
+  thread waits in C and holds the interpreter's lock (GIL), as in ``MPI_Init`` and ``MPI_Finalize``:
+  no thread in Python runs then;
+* a timer of the kernel ends a process that is stopped when all others have gone.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import faulthandler
+import math
 import os
 import re
 import signal
@@ -13,19 +25,25 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 # EX_TEMPFAIL of sysexits.h: try again. A batch script puts the job back in the queue on it.
 EXIT_REQUEUE = 75
 STOP_SIGNALS = (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT)
 _INTERRUPTED = b"\nstopping with a checkpoint after this epoch; interrupted once more: at once\n"
 _LOOKS_A_SECOND = 10
+_LATER = 1.0  # seconds that each alarm leaves to the one before it
 
 
 @contextlib.contextmanager
 def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Callable[[], int]]:
     """Catch signals that ask for a checkpoint and an end: ``asked()`` is the last one, or 0.
 
+    SIGTERM and SIGINT end the process as ever until ``asked`` is called for the first time: before
+    that nobody looks, and there is nothing to keep. SIGUSR1, which means nothing else, waits.
     Whoever presses Ctrl-C once more does not want to wait: a second SIGINT interrupts as ever.
     Only the main thread can catch signals; in another one, none is.
 
@@ -37,6 +55,17 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
         Whether this process answers SIGINT with a line on stderr.
     """
     caught = [0]
+    before: dict[int, Any] = {}
+
+    def heed(*numbers: int) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in numbers:
+            handler = signal.getsignal(number)
+            # A shell has what it starts in the background ignore SIGINT: that stays so.
+            if number not in before and handler not in (None, signal.SIG_IGN):
+                before[number] = handler
+                signal.signal(number, catch)
 
     def catch(number: int, _: FrameType | None) -> None:
         caught[0] = number
@@ -46,16 +75,11 @@ def stop_requests(launcher: int | None = None, tell: bool = True) -> Iterator[Ca
                 os.write(2, _INTERRUPTED)  # print may be what was interrupted
 
     def asked() -> int:
+        heed(*STOP_SIGNALS)
         alone = launcher is not None and os.getppid() != launcher
         return caught[0] or (signal.SIGHUP if alone else 0)
 
-    handlers = {int(number): signal.getsignal(number) for number in STOP_SIGNALS}
-    # What this process was started to ignore, as a shell has it ignore SIGINT in the background.
-    before = {n: h for n, h in handlers.items() if h not in (None, signal.SIG_IGN)}
-    if threading.current_thread() is not threading.main_thread():
-        before = {}
-    for number in before:
-        signal.signal(number, catch)
+    heed(signal.SIGUSR1)
     try:
         yield asked
     finally:
@@ -72,7 +96,8 @@ def watchdog(
     It has moved if it is found at another place of the program, or says so by calling what this
     context gives. A rank that waits for a message that never comes stays where it is; one that
     reads a large graph does not. The process ends without MPI, which may be what hangs; the
-    launcher then ends the others.
+    launcher then ends the others. So it does a second later if no other thread of Python can run
+    meanwhile, with all that faulthandler can say then.
 
     Parameters
     ----------
@@ -91,23 +116,75 @@ def watchdog(
 
     def look() -> None:
         with _Stacks(thread) as stacks:
-            place, since = None, time.monotonic()
+            place, since, alarm = None, time.monotonic(), -math.inf
             while not over.wait(1 / _LOOKS_A_SECOND):
+                if time.monotonic() - alarm > _LATER / 4:
+                    alarm = time.monotonic()
+                    faulthandler.dump_traceback_later(seconds + _LATER, exit=True, file=2)
                 now = (said[0], *stacks.now())
                 if now != place:
                     place, since = now, time.monotonic()
                 elif time.monotonic() - since > seconds:
-                    print(_message(rank, seconds, now[1:]), file=sys.stderr, flush=True)
+                    where = f", in {' < '.join(_ours(now[1:])[:3])}\n  hint: {_HINT}"
+                    print(f"error: {_still(rank, seconds)}{where}", file=sys.stderr, flush=True)
                     end(1)
                     return
 
-    watcher = threading.Thread(target=look, name="watchdog", daemon=True)
+    watcher = threading.Thread(target=_named(look, rank, seconds), name="watchdog", daemon=True)
     watcher.start()
     try:
         yield say
     finally:
         over.set()
         watcher.join()
+        faulthandler.cancel_dump_traceback_later()
+
+
+def within(seconds: float, rank: int, call: Callable[[], T]) -> T:
+    """What a call gives that holds the GIL; this process ends if it takes so long; 0: never.
+
+    Needs no other thread of Python, and so works in what is called at the exit, too.
+    """
+    if not seconds:
+        return call()
+    faulthandler.dump_traceback_later(seconds, exit=True, file=2)
+    try:
+        return _named(lambda: call(), rank, seconds)()
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def end_within(seconds: float) -> None:
+    """Have this process killed if it is there so many seconds and a few later; 0: never.
+
+    For one that has nothing left to do, nor anybody who waits for it but the launcher: only the
+    kernel can end it if it is stopped then. Where there are no such timers, nothing happens.
+    """
+    if seconds:
+        kernel_timer(seconds + 3 * _LATER, signal.SIGKILL)
+
+
+def kernel_timer(seconds: float, number: int) -> None:
+    """Have the kernel send a signal to this process after so many seconds, whatever it does then.
+
+    Where there are no such timers, nothing happens.
+    """
+    whole, part = divmod(seconds, 1)
+    moment = (ctypes.c_long * 4)(0, 0, int(whole), int(part * 1e9))  # no interval; when
+    timer, event = ctypes.c_void_p(), _Sigevent(signal=number)
+    with contextlib.suppress(AttributeError, OSError):
+        libc = ctypes.CDLL(None)
+        if libc.timer_create(time.CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)) == 0:
+            libc.timer_settime(timer, 0, moment, None)
+
+
+class _Sigevent(ctypes.Structure):
+    """``struct sigevent`` of 64 bytes, with SIGEV_SIGNAL, which is 0."""
+
+    _fields_ = (
+        ("value", ctypes.c_void_p), ("signal", ctypes.c_int), ("notify", ctypes.c_int),
+        ("rest", ctypes.c_char * 48),
+    )  # fmt: skip
 
 
 class _Stacks:
@@ -141,7 +218,30 @@ class _Stacks:
         return after.partition("\n\n")[0].splitlines()
 
 
-def _message(rank: int, seconds: float, calls: Sequence[object]) -> str:
+def _named(function: Callable[..., T], rank: int, seconds: float) -> Callable[..., T]:
+    """A function whose name says that a rank stands still.
+
+    faulthandler writes the names of the functions that run, and no words of ours.
+    """
+    assert isinstance(function, FunctionType)
+    words = f"error: {_still(rank, seconds)}; {_HINT}"
+    return FunctionType(
+        function.__code__.replace(co_name=words), function.__globals__, closure=function.__closure__
+    )
+
+
+def _still(rank: int, seconds: float) -> str:
+    return f"rank {rank} on {socket.gethostname()} has made no progress for {seconds:g} s"
+
+
+_HINT = (
+    "a rank or the network hangs, or comm.timeout is shorter than a step; "
+    "training goes on from the last checkpoint with the same command"
+)
+
+
+def _ours(calls: Sequence[object]) -> list[str]:
+    """Places in this package, among lines of faulthandler."""
     folder = Path(__file__).parents[1]
     ours = []
     for call in calls:
@@ -149,9 +249,4 @@ def _message(rank: int, seconds: float, calls: Sequence[object]) -> str:
         if found and folder in (file := Path(found[1])).parents:
             module = ".".join(file.relative_to(folder.parent).with_suffix("").parts)
             ours.append(f"{module}.{found[3]}:{found[2]}")
-    return (
-        f"error: rank {rank} on {socket.gethostname()} has made no progress for {seconds:g} s, "
-        f"in {' < '.join(ours[:3])}\n"
-        "  hint: a rank or the network hangs, or comm.timeout is shorter than a step; "
-        "training goes on from the last checkpoint with the same command"
-    )
+    return ours

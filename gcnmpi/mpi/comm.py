@@ -23,8 +23,9 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from gcnmpi.core.arrays import Array
-from gcnmpi.core.launch import check_together, launched, start_environment
+from gcnmpi.core.launch import check_together, launched, launched_rank, start_environment
 from gcnmpi.core.resident import forget_pages, return_large_arrays
+from gcnmpi.core.watch import end_within, watchdog, within
 from partition.errors import EXIT_USER_ERROR, UserError, printing
 
 try:
@@ -53,15 +54,18 @@ _SORTING_BYTES = 16  # for each item of a redistribution, while it is brought in
 _LAST_SECONDS = 0.5
 
 
-def run(main: Callable[[Comm], int]) -> NoReturn:
+def run(main: Callable[[Comm], int], timeout: float = 0) -> NoReturn:
     """Initialise MPI, run ``main(world)``, finalise, and exit with what it returns.
+
+    A rank that waits for another in MPI's start or end for more than ``timeout`` seconds ends the
+    job (0: none does); ``main`` watches itself.
 
     A :class:`UserError` that all ranks agreed on (see :func:`agreed`) is printed once and
     gives exit code 2. Any other exception, and a UserError that one rank raises alone, takes the
     whole job down at once: its traceback first, then ``MPI_Abort``.
     """
     gc.freeze()  # the objects of imported modules stay: they are not searched for garbage again
-    comm = start()
+    comm = start(timeout)
     code = 1
     try:
         check_together(comm.size, os.environ, versions()["mpi"])
@@ -80,24 +84,32 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
             code = 0
         else:
             abort(comm, f"rank {comm.rank} failed:\n{traceback.format_exc()}", 1)
-    finish(comm, code)
+    finish(comm, code, timeout)
 
 
-def start() -> Comm:
-    """All ranks; MPI starts if it has not yet."""
+def start(timeout: float = 0) -> Comm:
+    """All ranks; MPI starts if it has not yet, with a limit as :func:`run` takes it."""
     return_large_arrays()
     if not MPI.Is_initialized():
+        rank = launched_rank(os.environ)
         with start_environment():
-            MPI.Init_thread(MPI.THREAD_FUNNELED)
+            within(timeout, rank, lambda: MPI.Init_thread(MPI.THREAD_FUNNELED))
     return MPI.COMM_WORLD
 
 
-def finish(comm: Comm, code: int) -> NoReturn:
+def finalize(timeout: float = 0) -> None:
+    """End MPI, and this process soon after."""
+    end_within(timeout)
+    within(timeout, launched_rank(os.environ), MPI.Finalize)
+
+
+def finish(comm: Comm, code: int, timeout: float = 0) -> NoReturn:
     """End MPI and this process: all ranks do, with the largest of their exit codes."""
     sys.stdout.flush()
-    code = int(maxima(comm, code)[0])
     rank, size = comm.rank, comm.size
-    MPI.Finalize()
+    with watchdog(timeout, rank):
+        code = int(maxima(comm, code)[0])
+    finalize(timeout)
     # Open MPI's mpirun crashes now and then, or hangs, when ranks of several hosts return an error
     # together: one does, after the others have gone.
     if rank > 0:
@@ -119,7 +131,7 @@ def agreed(comm: Comm) -> Iterator[None]:
         yield
     except UserError as caught:
         error = caught
-    first = comm.allreduce(comm.size if error is None else comm.rank, MPI.MIN)
+    first = minimum(comm, comm.size if error is None else comm.rank)
     if first < comm.size:
         error = comm.bcast(error, root=first)
         error.agreed = True  # type: ignore[union-attr]
@@ -343,6 +355,11 @@ def maximum(comm: Comm, value: float) -> float:
     return maxima(comm, value)[0]
 
 
+def minimum(comm: Comm, value: int) -> int:
+    """The smallest of some small integers, on every rank."""
+    return -int(maximum(comm, -value))
+
+
 def maxima(comm: Comm, *values: float) -> list[float]:
     """The largest of each value over ranks, on every rank: one reduction."""
     largest = np.array(values, np.float64)
@@ -391,8 +408,7 @@ def sees_devices() -> bool:
     """Whether the MPI library says that it reads and writes the memory of NVIDIA devices."""
     if any(os.environ.get(name) == "1" for name in _DEVICE_VARIABLES):
         return True
-    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)  # Open MPI has it
-    return query is not None and query() == 1
+    return bool(cuda_aware())
 
 
 # Users switch the support on with these: MPICH, MVAPICH2.

@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from fractions import Fraction
 
-from gcnmpi.mpi.comm import MAX, Comm, agreed, host_name, of_node
+from gcnmpi.mpi.comm import Comm, agreed, host_name, maximum, of_node
 
 
 def host_names(comm: Comm) -> list[str]:
@@ -66,4 +66,4 @@ def most_ranks_a_node(comm: Comm) -> int:
         pass  # what such a rank meets in a split instead, it would wait for without end
     with of_node(comm) as node:
         size = node.size
-    return comm.allreduce(size, MAX)
+    return int(maximum(comm, size))

@@ -15,13 +15,13 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import all_reduce
 from gcnmpi.mpi.comm import (
     IN_PLACE,
-    MIN,
     SUM,
     Comm,
     Request,
     agreed,
     from_root,
     host_name,
+    minimum,
     sum_in_place,
 )
 from partition.errors import UserError
@@ -96,7 +96,7 @@ def usable_reduction(comm: Comm, kernel: Memory[Array], wanted: str) -> str:
 def no_network(comm: Comm, kernel: Memory[Array]) -> UserError | None:
     """Why NCCL cannot connect the ranks' devices; None if it can. All ranks ask together."""
     obstacle = shared_device(comm.allgather((host_name(), kernel.device_address)))
-    if obstacle is None and not comm.allreduce(kernel.network() is not None, MIN):
+    if obstacle is None and not minimum(comm, kernel.network() is not None):
         obstacle = UserError("CuPy finds no NCCL", "pip install nvidia-nccl-cu12")
     return obstacle
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from gcnmpi.core.launch import check_together
-from gcnmpi.mpi.comm import MPI, Comm, abort, finish, start, versions
+from gcnmpi.core.launch import check_together, start_limit
+from gcnmpi.mpi.comm import MPI, Comm, abort, finalize, finish, start, versions
 from partition.errors import EXIT_USER_ERROR, UserError
 
 T = TypeVar("T")
@@ -32,9 +32,10 @@ def world() -> Comm:
         raise UserError("MPI has ended in this process", "start a new one")
     if MPI.Is_initialized():
         return MPI.COMM_WORLD
-    comm = start()
-    atexit.register(_finalize)
-    sys.excepthook = _hook(comm, sys.excepthook)
+    timeout = start_limit(os.environ)
+    comm = start(timeout)
+    atexit.register(_finalize, timeout)
+    sys.excepthook = _hook(comm, sys.excepthook, timeout)
     check_together(comm.size, os.environ, versions()["mpi"])
     return comm
 
@@ -68,7 +69,7 @@ def told(comm: Comm, call: Callable[[], T]) -> T:
     raise raised
 
 
-def _hook(comm: Comm, before: Callable[..., Any]) -> Callable[..., None]:
+def _hook(comm: Comm, before: Callable[..., Any], timeout: float) -> Callable[..., None]:
     """What is done about an exception that nobody has caught; ``before`` prints it."""
 
     def uncaught(
@@ -85,12 +86,12 @@ def _hook(comm: Comm, before: Callable[..., Any]) -> Callable[..., None]:
         elif comm.rank == 0:
             before(kind, error, trace)
         if not hasattr(sys, "ps1"):  # which a prompt has, that goes on
-            finish(comm, code)
+            finish(comm, code, timeout)
 
     return uncaught
 
 
-def _finalize() -> None:
+def _finalize(timeout: float) -> None:
     sys.stdout.flush()
     if not MPI.Is_finalized():
-        MPI.Finalize()
+        finalize(timeout)

@@ -19,7 +19,7 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.transports import usable
 from gcnmpi.layout.runtime import Runtime, Source
-from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
 from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Outcome
@@ -160,7 +160,8 @@ def propagate(
     kinds = sorted(space.products.items())
     each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]
     figures = np.array([_figures(volume) for volume in (moved, reduced, *each)])
-    counted, sums, *volumes = (Volume(*line) for line in comm.allreduce(figures).tolist())
+    sum_in_place(comm, figures)
+    counted, sums, *volumes = (Volume(*line) for line in figures.tolist())
     products = tuple(
         Products(*kind, times, volume) for (kind, times), volume in zip(kinds, volumes, strict=True)
     )

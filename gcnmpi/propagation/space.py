@@ -17,7 +17,7 @@ from gcnmpi.layout.loading import Readable, own_arcs
 from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
-from gcnmpi.mpi.comm import MPI, agreed, redistribute, slice_of
+from gcnmpi.mpi.comm import agreed, minimum, redistribute, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.run.writing import Rows, write
@@ -130,7 +130,7 @@ class Space:
 
     def lowest(self, vertices: np.ndarray) -> int:
         """The lowest of the vertices that ranks give; n where none gives any."""
-        return self.comm.allreduce(int(vertices.min(initial=self.n)), MPI.MIN)
+        return minimum(self.comm, int(vertices.min(initial=self.n)))
 
     def gram(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Xᵀ · Y over the rows of all ranks, in float64: one all-reduce."""

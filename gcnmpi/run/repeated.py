@@ -121,9 +121,9 @@ def run_all(
     UserError
         As training does, with the name of the run.
     """
-    found = []
+    found: list[Outcome] = []
     for planned in runs:
-        if maximum(comm, stop()):
+        if found and maximum(comm, stop()):
             return None
         folder = out / planned.name
         asked = Training(graph, partition, planned.config, folder, None, None, "auto")

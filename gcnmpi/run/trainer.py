@@ -142,6 +142,7 @@ def train(
         with agreed(comm):
             write.check()
         samples = PhaseSamples(problem, before)
+        stop()  # from here on it is asked in every epoch, and who asks for an end waits for that
         while not over:
             number, began = len(epochs) + 1, time.perf_counter()
             value = step(number, rate(number), interrupt)

@@ -467,16 +467,6 @@ def test_a_finished_run_is_complete_and_nothing_of_it_is_written_again(
     assert len(read_run(tmp_path / "longer").epochs) == 4
 
 
-def test_a_rank_that_stands_still_ends_the_job(launched, graph, tmp_path):
-    words = train(graph, tmp_path / "run", "comm.timeout=6", epochs=10**6)
-    process = launched(3, *words)
-    wait_for_epochs(tmp_path / "run", 5, process)
-    os.kill(ranks_of(process)[0], signal.SIGSTOP)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode not in (0, 2, EXIT_REQUEUE)
-    assert "has made no progress for 6 s, in gcnmpi." in err
-
-
 def test_processes_that_mpi_does_not_bring_together(graph, tmp_path):
     command = [sys.executable, "-m", "gcnmpi", *map(str, train(graph, tmp_path / "run"))]
     environment = {**os.environ, "SLURM_STEP_NUM_TASKS": "3", "SLURM_PROCID": "0"}

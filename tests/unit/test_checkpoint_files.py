@@ -22,7 +22,7 @@ from gcnmpi.core.record import (
     read_run,
     to_epoch,
 )
-from gcnmpi.core.watch import stop_requests, watchdog
+from gcnmpi.core.watch import STOP_SIGNALS, stop_requests, watchdog
 from gcnmpi.run import checkpoint_files as files
 from partition.errors import UserError
 
@@ -418,6 +418,7 @@ def test_a_second_ctrl_c_does_not_wait(capfd):
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with stop_requests() as asked:
+            assert not asked()
             os.kill(os.getpid(), signal.SIGINT)
             assert asked() == signal.SIGINT
             with pytest.raises(KeyboardInterrupt):
@@ -426,6 +427,21 @@ def test_a_second_ctrl_c_does_not_wait(capfd):
     finally:
         signal.signal(signal.SIGINT, before)
     assert capfd.readouterr().err.count("stopping with a checkpoint") == 1
+
+
+def test_before_anybody_asks_only_sigusr1_waits():
+    old = {number: signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS}
+    try:
+        with stop_requests() as asked:
+            handlers = [signal.getsignal(number) for number in STOP_SIGNALS]
+            assert [handler == signal.SIG_DFL for handler in handlers] == [False, True, True]
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert asked() == signal.SIGUSR1
+            assert all(signal.getsignal(number) == handlers[0] for number in STOP_SIGNALS)
+        assert all(signal.getsignal(number) == signal.SIG_DFL for number in STOP_SIGNALS)
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
 
 
 def test_a_signal_that_is_ignored_stays_ignored():

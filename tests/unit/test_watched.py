@@ -45,6 +45,7 @@ def test_a_command_is_watched(monkeypatch, tmp_path, name):
     with pytest.raises(Watched) as found:
         job(SimpleNamespace(rank=3))  # whatever else it asked of a communicator is not there
     assert found.value.args == (7, 3)
+    assert job.timeout == 7  # of MPI's start and end, which are around it
 
 
 def test_every_command_that_communicates_is_in_the_table():
@@ -66,8 +67,8 @@ class Second:
     def __init__(self, first=None):
         self.first = first
 
-    def allreduce(self, value, op):
-        return value
+    def Allreduce(self, _, array, op):
+        """This rank's value is the largest."""
 
     def bcast(self, mine, root=0):
         if root == self.rank:  # an error that this rank tells the other

@@ -1,0 +1,50 @@
+"""A rank that somebody stops, or asks to end, ends the job: in whatever it and the others are."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from words import sets
+
+from gcnmpi.core.watch import EXIT_REQUEUE
+from partition.graph.store import write_graph
+from partition.importing.synthetic import sbm
+from partition.pipeline.adding import add_partition
+
+# Signal to rank 1 of 2, before which of its calls, and what the job says of rank 0 then.
+CASES = {
+    "before MPI starts": ("SIGSTOP", "gcnmpi.mpi.comm.within", ("in error: rank 0 on", "in start")),
+    "loading": ("SIGSTOP", "gcnmpi.run.training.open_problem", ("error: rank 0 on", "in gcnmpi.")),
+    "in an epoch": ("SIGSTOP", "gcnmpi.run.trainer.maxima", ("in gcnmpi.mpi.comm.maxima:",)),
+    "in MPI's end": ("SIGSTOP", "gcnmpi.mpi.comm.finalize", ("in error: rank 0 on", "in finish")),
+    "leaving": ("SIGSTOP", "sys.exit", ()),  # when nobody waits for it but the launcher
+    "asked to end": ("SIGTERM", "gcnmpi.run.training.open_problem", ()),
+}
+
+
+@pytest.fixture(scope="module")
+def jobs(mpirun, tmp_path_factory):
+    """What became of each job: all of them run at once, as they mostly wait."""
+    folder = tmp_path_factory.mktemp("stopped")
+    write_graph(folder / "g.graph", sbm(60, 3, degree=6, features=4, seed=0), source={})
+    add_partition(folder / "g.graph", "rp", 2)
+
+    def run(name):
+        number, call, _ = CASES[name]
+        words = ["train", folder / "g.graph", "--partition", "rp-2", "--out", folder / name]
+        settings = sets("comm.timeout=6", "train.epochs=2")
+        program = ("stopped.py", number, 1, call)
+        return mpirun(2, *program, *words, *settings, timeout=100)
+
+    with ThreadPoolExecutor(len(CASES)) as pool:
+        done = dict(zip(CASES, pool.map(run, CASES), strict=True))
+    return folder, done
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_rank_that_is_stopped_ends_the_job(jobs, name):
+    folder, done = jobs
+    assert done[name].returncode not in (0, 2, EXIT_REQUEUE), done[name].stderr
+    assert all(words in done[name].stderr for words in CASES[name][2]), done[name].stderr
+    record = folder / name / "run.jsonl"
+    epochs = record.read_text().count('"event": "epoch"') if record.exists() else 0
+    assert epochs == (2 if name in ("in MPI's end", "leaving") else 0)
