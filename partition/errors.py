@@ -51,6 +51,15 @@ def shown(text: str) -> str:
     )
 
 
+def shortened(text: str, most: int = 60) -> str:
+    """A text that may be long, for a message: the first ``most`` characters of it.
+
+    >>> shortened("abcdef", 4)
+    'abc…'
+    """
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 @contextlib.contextmanager
 def printing() -> Iterator[None]:
     """Write what is printed in this block to the standard output before leaving it.

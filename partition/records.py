@@ -12,6 +12,7 @@ import secrets
 import shutil
 import socket
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Container, Iterator, Mapping
@@ -21,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, shortened
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 
 
@@ -270,43 +271,44 @@ def read_npz(
     path = Path(path)
     arrays = {}
     npz_names(path)
+    with zip_errors(path), open_regular(path) as file, zipfile.ZipFile(file) as archive:
+        members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        chosen = {name: m for name, m in members.items() if wanted is None or name in wanted}
+        nbytes = sum(member.file_size for member in chosen.values())
+        most = max(FREE_ARCHIVE, ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
+        if shapes is None and nbytes > most:
+            raise UserError(
+                f"{path} unpacks to more than {ARCHIVE_RATIO} times its size, {nbytes:,} bytes",
+                "if you trust it, write it again with numpy.savez",
+            )
+        for name, member in chosen.items():
+            shape = None if shapes is None else shapes.get(name)
+            arrays[name] = _read_member(path, name, archive, member, kinds, shape)
+    return arrays
+
+
+@contextlib.contextmanager
+def zip_errors(path: str | os.PathLike) -> Iterator[None]:
+    """Turn what goes wrong in reading a zip archive into one UserError that names it."""
     try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
-            members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
-            chosen = {name: m for name, m in members.items() if wanted is None or name in wanted}
-            nbytes = sum(member.file_size for member in chosen.values())
-            most = max(FREE_ARCHIVE, ARCHIVE_RATIO * os.fstat(file.fileno()).st_size)
-            if shapes is None and nbytes > most:
-                raise UserError(
-                    f"{path} unpacks to more than {ARCHIVE_RATIO} times its size, {nbytes:,} bytes",
-                    "if you trust it, write it again with numpy.savez",
-                )
-            for name, member in chosen.items():
-                shape = None if shapes is None else shapes.get(name)
-                arrays[name] = _read_member(path, name, archive, member, kinds, shape)
+        yield
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    # zipfile raises the fourth for a compression that it does not know.
+    # A RuntimeError is a member that wants a password, or is compressed in an unknown way.
     except (
-        EOFError, zlib.error, zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError
+        EOFError, zlib.error, zipfile.BadZipFile, RuntimeError, UnicodeDecodeError, struct.error
     ) as error:  # fmt: skip
-        raise UserError(f"{path} is truncated or damaged: {error}") from error
-    return arrays
+        damaged = "cannot be read" if isinstance(error, RuntimeError) else "is truncated or damaged"
+        raise UserError(f"{path} {damaged}: {shortened(str(error), 100)}") from error
 
 
 def npz_names(path: str | os.PathLike) -> set[str]:
     """Names of the arrays of an ``.npz``; a UserError if it is none, or two have one name."""
-    try:
-        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
+    with zip_errors(path), open_regular(path) as file:
+        if file.read(2) != b"PK" and not zipfile.is_zipfile(file):
+            raise UserError(f"{path} is not an npz file")
+        with zipfile.ZipFile(file) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist()]
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        with open_regular(path) as file:
-            head = file.read(16)
-        if head.startswith(b"PK"):
-            raise UserError(f"{path} is truncated or damaged: {error}") from error
-        raise UserError(f"{path} is not an npz file: it begins with {head!r}") from error
     twice = {name for name in names if names.count(name) > 1} if len(names) < 1 << 10 else {"…"}
     if twice:
         raise UserError(f"{path} holds {min(twice)!r} twice, or very many arrays")
@@ -415,7 +417,7 @@ def read_npy_header(
         If it is damaged, or announces more than a file of ``size`` can hold.
     """
     if not head.startswith(b"\x93NUMPY"):
-        raise UserError(f"{where} is not a .npy array: it begins with {head[:16]!r}")
+        raise UserError(f"{where} is not a .npy array")
     stream = io.BytesIO(head)  # which gives what it has, whatever length is announced
     try:
         version = np.lib.format.read_magic(stream)

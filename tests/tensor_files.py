@@ -115,3 +115,18 @@ def write_state(path, state, wrap=lambda content: content):
     content = OrderedDict((name, tensor(str(i), a)) for i, (name, a) in enumerate(state.items()))
     raws = {str(i): np.ascontiguousarray(a).tobytes() for i, a in enumerate(state.values())}
     write_torch(path, wrap(content), raws)
+
+
+def write_graph(path, fields):
+    """A Data object of PyTorch Geometric, as it is saved since version 2."""
+    data, storage = "torch_geometric.data.data", "torch_geometric.data.storage"
+    arrays = {name: value for name, value in fields.items() if isinstance(value, np.ndarray)}
+    tensors = {name: tensor(name, array) for name, array in arrays.items()}
+    state = {
+        "_edge_attr_cls": named(data, "DataEdgeAttr"),
+        "_store": instance(
+            storage, "GlobalStorage", {"_mapping": {**fields, **tensors}, "_parent": None}
+        ),
+    }
+    raws = {name: array.tobytes() for name, array in arrays.items()}
+    write_torch(path, instance(data, "Data", state), raws)

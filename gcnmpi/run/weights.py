@@ -37,7 +37,7 @@ from gcnmpi.nn.spellings import fitted, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, stored_shapes, to_parameters, to_state
 from gcnmpi.run.problem import Problem
 from partition.errors import UserError
-from partition.records import atomic_file, open_regular
+from partition.records import atomic_file, open_regular, zip_errors
 from partition.tensor_files import read_tensors
 
 FORMAT, VERSION = "gcnmpi-weights", 1
@@ -183,16 +183,11 @@ def read_facts(path: str | os.PathLike) -> dict[str, Any] | None:
         If it cannot be read, or is cut off within what it says.
     """
     path = Path(path)
-    try:
-        with open_regular(path) as file:
-            with zipfile.ZipFile(file) as archive:
-                comment = archive.comment
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _END_AND_COMMENT))
-            tail = file.read()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is truncated or damaged: {error}") from error
+    with zip_errors(path), open_regular(path) as file:
+        with zipfile.ZipFile(file) as archive:
+            comment = archive.comment
+        file.seek(max(0, os.fstat(file.fileno()).st_size - _END_AND_COMMENT))
+        tail = file.read()
     # zipfile takes a comment that is shorter than announced.
     end = tail.rfind(b"PK\5\6")
     if len(tail) != end + _END + int.from_bytes(tail[end + _END - 2 : end + _END], "little"):

@@ -1,38 +1,47 @@
 """What ``torch.save`` wrote, read without torch and without running code.
 
 Since torch 1.6 the file is a zip archive: ``NAME/data.pkl``, a pickle that describes the objects,
-and the numbers of each storage in ``NAME/data/KEY``, uncompressed. A pickle is a program that calls
-what it names. Here every name stands for something harmless of this module, which keeps what it is
-given; what is not in the table is refused. Tensors become arrays at the end, when each has been
-compared with the bytes of its storage.
+and the numbers of each storage in ``NAME/data/KEY``, uncompressed. The pickle is read as data, see
+:mod:`partition.tensor_files.pickles`. Tensors become arrays at the end, when each has been compared
+with the bytes of its storage.
 """
 
 from __future__ import annotations
 
 import contextlib
-import io
 import math
 import os
-import pickle
 import zipfile
-from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
-from partition.records import open_regular
+from partition.records import open_regular, zip_errors
 from partition.tensor_files.numbers import BFLOAT16, array_of, item_bytes
+from partition.tensor_files.pickles import DICT, Made, Meant, Named, read_pickle
 
 KINDS = {
     "DoubleStorage": "f8", "FloatStorage": "f4", "HalfStorage": "f2", "BFloat16Storage": BFLOAT16,
     "LongStorage": "i8", "IntStorage": "i4", "ShortStorage": "i2", "CharStorage": "i1",
     "ByteStorage": "u1", "BoolStorage": "b1",
 }  # fmt: skip
+NAMES = {
+    ("collections", "OrderedDict"): DICT,
+    ("torch._utils", "_rebuild_tensor_v2"): "tensor",
+    ("torch._utils", "_rebuild_parameter"): "parameter",
+    ("torch", "Size"): "size",
+} | {("torch", name): kind for name, kind in KINDS.items()}
+INSTANCE = "instance"  # the word for objects of a reader's classes
+STATE = Meant("a state dict of tensors", "save tensors only: torch.save(model.state_dict(), FILE)")
 # What programs wrap a state dict in, beside the state of an optimizer and counters.
 WRAPPED = ("state_dict", "model_state_dict", "model")
+# All tensors together may be so many bytes, and so many times as long as the file: bfloat16 becomes
+# float32, and some tensors are there twice, but a small file must not grow without end.
+FREE_TENSORS, TENSORS_RATIO = 1 << 26, 8
+LONGEST_SHAPE = 32  # dimensions, as in NumPy
 
 
 def read_torch(path: Path) -> dict[str, np.ndarray]:
@@ -50,24 +59,29 @@ def read_torch(path: Path) -> dict[str, np.ndarray]:
             inner = [found[name] for name in WRAPPED if isinstance(found.get(name), dict)]
             found = inner[0] if inner else found
         if not isinstance(found, dict) or not all(
-            isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items()
+            isinstance(name, str) and is_tensor(value) for name, value in found.items()
         ):
-            raise UserError(f"{path} holds something else than a dict of tensors", SAVE_STATE)
+            raise UserError(f"{path} holds something else than a dict of tensors", STATE.hint)
         return {name: file.array(name, tensor) for name, tensor in found.items()}
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether something in a file is a tensor."""
+    return isinstance(value, Made) and value.word in ("tensor", "parameter")
 
 
 @contextlib.contextmanager
 def open_torch(
-    path: Path, classes: Container[tuple[str, str]] = (), what: Meant | None = None
+    path: Path, classes: Iterable[tuple[str, str]] = (), meant: Meant = STATE
 ) -> Iterator[TorchFile]:
     """Open a file of tensors in containers: ``content``, and ``array`` for the tensors in it.
 
     Parameters
     ----------
-    classes : container of (module, name)
-        Of objects that may be in the file: an :class:`Instance` stands for each, and nothing of the
-        class is run.
-    what : Meant, optional
+    classes : iterable of (module, name)
+        Of objects that may be in the file: a :class:`Made` with the word ``INSTANCE`` stands for
+        each, and nothing of the class is run.
+    meant : Meant
         What the file should hold, for messages.
 
     Raises
@@ -76,189 +90,100 @@ def open_torch(
         If the file is not in the zip format, names anything else than tensors, containers and
         ``classes``, or is damaged.
     """
-    try:
-        with open_regular(path) as file:
-            if not zipfile.is_zipfile(file):
-                raise UserError(
-                    f"{path} is not in torch's zip format",
-                    "if an older torch wrote it: load it there and torch.save it with 1.6 or later",
-                )
-            with zipfile.ZipFile(file) as archive:
-                size = os.fstat(file.fileno()).st_size
-                yield TorchFile(path, archive, size, classes, what or Meant())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-    except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError, EOFError) as error:
-        raise UserError(f"{path} is truncated or damaged: {error}") from error
-
-
-SAVE_STATE = "save tensors only: torch.save(model.state_dict(), FILE)"
-
-
-@dataclass(frozen=True)
-class Meant:
-    """What a file should hold, in the words of messages, and how it is saved so."""
-
-    noun: str = "a state dict of tensors"
-    hint: str = SAVE_STATE
-
-
-class Instance:
-    """Stands for an object of a class: its state, which is data like the rest.
-
-    Attributes
-    ----------
-    state : Any
-    """
-
-    def __init__(self, *_: Any) -> None:
-        self.state: Any = None
-
-
-class _Dict(dict):
-    """Stands for an ordered dictionary; what torch hangs on one is not kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """Stands for a class of storages: the code of its numbers."""
-
-    code: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Storage:
-    kind: _Kind
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class Tensor:
-    """Stands for a tensor: what ``_rebuild_tensor_v2`` is called with."""
-
-    storage: Any
-    offset: Any
-    shape: Any
-    strides: Any
-
-
-def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> Tensor:
-    return Tensor(storage, offset, shape, strides)
-
-
-def _parameter(data: Any, *_: Any) -> Any:
-    return data
-
-
-ADMITTED: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): _Dict,
-    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
-    ("torch._utils", "_rebuild_parameter"): _parameter,
-    ("torch", "Size"): tuple,
-} | {("torch", name): _Kind(code) for name, code in KINDS.items()}
-
-
-class _NotAdmittedError(Exception):
-    """A pickle names something that is not in the table."""
-
-
-class _Unpickler(pickle._Unpickler):
-    # The one written in Python: the one in C reserves memory for whatever a pickle announces.
-    stack: list[Any]
-    classes: Container[tuple[str, str]] = ()
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in self.classes:
-            return Instance
-        if (module, name) not in ADMITTED:
-            raise _NotAdmittedError(f"{module}.{name}")
-        return ADMITTED[module, name]
-
-    def load_build(self) -> None:
-        """Attributes are set on nothing: what stands for something else is the same for all."""
-        state = self.stack.pop()
-        if isinstance(self.stack[-1], Instance):
-            self.stack[-1].state = state
-        elif not isinstance(self.stack[-1], _Dict):
-            raise ValueError("it sets attributes of what has none")
-
-    dispatch: ClassVar[dict[int, Any]] = {**pickle._Unpickler.dispatch, pickle.BUILD[0]: load_build}
-
-    def persistent_load(self, pid: Any) -> _Storage:
-        word, kind, key, *_ = pid
-        if word != "storage" or not isinstance(kind, _Kind) or not isinstance(key, str):
-            raise ValueError(f"what {pid!r} refers to is no storage")
-        return _Storage(kind, key)
+    with zip_errors(path), open_regular(path) as file:
+        if not zipfile.is_zipfile(file):
+            raise UserError(
+                f"{path} is not in torch's zip format",
+                "if an older torch wrote it: load it there and torch.save it with 1.6 or later",
+            )
+        with zipfile.ZipFile(file) as archive:
+            size = os.fstat(file.fileno()).st_size
+            yield TorchFile(path, archive, size, classes, meant)
 
 
 class TorchFile:
-    """An open file: what it holds, with a :class:`Tensor` in place of each tensor."""
+    """An open file: what it holds; :func:`is_tensor` says which of it ``array`` takes."""
 
     def __init__(
         self,
         path: Path,
         archive: zipfile.ZipFile,
         size: int,
-        classes: Container[tuple[str, str]],
-        what: Meant,
+        classes: Iterable[tuple[str, str]],
+        meant: Meant,
     ) -> None:
-        self._path, self._archive, self._size, self._what = path, archive, size, what
+        self._path, self._archive, self._size = path, archive, size
+        # What may still be read of it, and be made of that.
+        self._unread, self._unmade = size, max(FREE_TENSORS, TENSORS_RATIO * size)
         pickles = [n for n in archive.namelist() if n.split("/")[1:] == ["data.pkl"]]
         if len(pickles) != 1 or any(n.split("/")[1:2] == ["code"] for n in archive.namelist()):
-            raise UserError(f"{path} holds no {what.noun.split(' ', 1)[1]}", what.hint)
+            raise UserError(f"{path} holds no {meant.noun.split(' ', 1)[1]}", meant.hint)
         self._name = pickles[0].split("/")[0]
         order = f"{self._name}/byteorder"
         if order in archive.namelist() and self._member("byteorder") != b"little":
             raise UserError(f"{path} has numbers in big-endian order, which is not read here")
-        self._storages: dict[str, bytes] = {}
-        self.content = self._unpickled(classes)
-
-    def _unpickled(self, classes: Container[tuple[str, str]]) -> Any:
-        unpickler = _Unpickler(io.BytesIO(self._member("data.pkl")), encoding="utf-8")
-        unpickler.classes = classes
-        try:
-            return unpickler.load()
-        except _NotAdmittedError as error:
-            raise UserError(
-                f"{self._path} names {error}, which {self._what.noun} has no use for: "
-                "nothing of it was run",
-                f"{self._what.hint}; a pickle can run "
-                "anything: do not open it elsewhere before you know its origin",
-            ) from error
-        except (OSError, MemoryError):
-            raise
-        except Exception as error:  # a damaged pickle can raise anything
-            raise UserError(f"{self._path} is truncated or damaged: {error}") from error
+        self._storages: dict[tuple[str, str], np.ndarray] = {}
+        names = NAMES | dict.fromkeys(classes, INSTANCE)
+        self.content = read_pickle(self._member("data.pkl"), path, names, meant)
 
     def _member(self, name: str) -> bytes:
-        """The bytes of a member, of which there are no more than the file has."""
+        """The bytes of a member; of all members together, no more than the file has."""
         try:
             entry = self._archive.getinfo(f"{self._name}/{name}")
         except KeyError as error:
             raise UserError(f"{self._path} is damaged: it has no {name}") from error
-        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > self._size:
+        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > self._unread:
             raise UserError(f"{self._path} is damaged: torch does not compress {name}")
+        self._unread -= entry.file_size
         return self._archive.read(entry)
 
-    def array(self, name: str, tensor: Tensor) -> np.ndarray:
+    def array(self, name: str, tensor: Any) -> np.ndarray:
         """The numbers of a tensor, which messages call ``name``; bfloat16 as float32."""
-        storage, offset, shape, strides = (
-            tensor.storage, tensor.offset, tensor.shape, tensor.strides,
-        )  # fmt: skip
-        tuples = isinstance(shape, tuple) and isinstance(strides, tuple)
-        numbers = (offset, *shape, *strides) if tuples else (None,)
-        whole = all(type(number) is int and number >= 0 for number in numbers)
-        if not isinstance(storage, _Storage) or not whole or len(shape) != len(strides):
-            raise UserError(f"{self._path} is damaged: {name} is no tensor of a storage")
-        if storage.key not in self._storages:
-            self._storages[storage.key] = self._member(f"data/{storage.key}")
-        raw, kind = self._storages[storage.key], storage.kind.code
-        count = len(raw) // item_bytes(kind)
+        if isinstance(tensor, Made) and tensor.word == "parameter" and tensor.arguments:
+            tensor = tensor.arguments[0]
+        match tensor:
+            case Made(
+                "tensor",
+                (
+                    Made("persistent", (("storage", Named(word), str(key), *_),)),
+                    int(offset),
+                    tuple(shape),
+                    tuple(strides),
+                    *_,
+                ),
+            ) if word in KINDS.values() and len(key) < 100 and _are_sizes(offset, shape, strides):
+                pass
+            case _:
+                raise UserError(f"{self._path} is damaged: {name} is no tensor of a storage")
+        if (key, word) not in self._storages:
+            raw = self._member(f"data/{key}")
+            count = len(raw) // item_bytes(word)
+            self._storages[key, word] = array_of(raw[: count * item_bytes(word)], word)
+        flat = self._storages[key, word]
         inside = [(extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)]
         # A stride of 0 repeats numbers: a small file could grow without end.
-        if math.prod(shape) > count or (0 not in shape and offset + sum(inside) >= count):
+        least, empty = math.prod(filter(None, shape)), 0 in shape
+        fits = least < 2**59 if empty else least <= len(flat) and offset + sum(inside) < len(flat)
+        if not fits:
             raise UserError(f"{self._path} is damaged: {name} lies outside of its storage")
-        flat = array_of(raw[: count * item_bytes(kind)], kind)[offset:]
-        steps = [stride * flat.itemsize for stride in strides]
-        view = np.lib.stride_tricks.as_strided(flat, shape, steps, writeable=False)
+        if empty:
+            return np.empty(shape, flat.dtype.newbyteorder("="))
+        self._unmade -= least * flat.itemsize
+        if self._unmade < 0:
+            raise UserError(
+                f"{self._path} holds tensors of more than {TENSORS_RATIO} times its size, which "
+                "share their numbers",
+                "save copies: {name: tensor.clone() for name, tensor in state.items()}",
+            )
+        # A step along one row goes nowhere, however long it is.
+        steps = [flat.itemsize * (stride if extent > 1 else 0)
+                 for extent, stride in zip(shape, strides, strict=True)]  # fmt: skip
+        view = np.lib.stride_tricks.as_strided(flat[offset:], shape, steps, writeable=False)
         return view.astype(view.dtype.newbyteorder("="), order="C")
+
+
+def _are_sizes(offset: int, shape: tuple, strides: tuple) -> bool:
+    """Whether these are the offset, the extents and the strides of a tensor."""
+    return len(shape) == len(strides) <= LONGEST_SHAPE and all(
+        type(number) is int and 0 <= number < 2**63 for number in (offset, *shape, *strides)
+    )

@@ -22,6 +22,8 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+import tensor_files
+from pickle_programs import reprogrammed
 
 from gcnmpi.core.config import Config, load_config
 from gcnmpi.core.record import Epoch, read_run
@@ -39,8 +41,10 @@ from partition.importing.vertex_data import attach
 from partition.pipeline.adding import add_partition
 from partition.reporting.describe import describe_partition
 from partition.reporting.tables import show_partition
+from partition.tensor_files import read_tensors
 
 Pack = Callable[[bytes], bytes]
+PICKLES = ("planetoid", "torch", "pyg")  # the targets that hold pickles
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,7 +93,12 @@ NUMBERS = [
 
 
 def mutated(data: bytes, rng: random.Random) -> bytes:
-    """The bytes with one to four damages: flips, cuts, copies, numbers in the place of numbers."""
+    """The bytes with one to four damages: flips, cuts, copies, numbers in the place of numbers.
+
+    Of a pickle, the instructions are changed as often as the bytes.
+    """
+    if data.startswith(b"\x80") and rng.random() < 0.5:
+        return reprogrammed(data, rng)
     for _ in range(rng.randint(1, 4)):
         at = rng.randrange(len(data) + 1)
         upto = min(len(data), at + rng.choice([0, 1, 1, 2, 4, 8, 100]))
@@ -121,6 +130,8 @@ def targets(folder: Path) -> dict[str, Target]:
         "edges": _edges(),
         "npz": _npz(),
         "planetoid": _planetoid(),
+        "torch": _torch(),
+        "pyg": _pyg(),
         "vertex data": _vertex_data(),
         "vertex tables": _vertex_tables(),
         "part file": Target({"parts": b"0\n1\n2\n0\n"}, lambda f: read_parts(f / "parts", 4, 3)),
@@ -193,7 +204,28 @@ def _weights() -> Target:
 def _of_npz(file: str, arrays: dict, read: Callable[[Path], object]) -> Target:
     stream = io.BytesIO()
     np.savez_compressed(stream, **arrays)
-    return Target({file: stream.getvalue()}, read, _members(file, stream.getvalue()))
+    return _of_zip(file, stream.getvalue(), read)
+
+
+def _of_zip(file: str, archive: bytes, read: Callable[[Path], object]) -> Target:
+    return Target({file: archive}, read, _members(file, archive))
+
+
+def _torch() -> Target:
+    stream = io.BytesIO()
+    state = {"a.weight": np.ones((2, 3), np.float32), "a.bias": np.ones(2)}
+    tensor_files.write_state(stream, state, lambda content: {"epoch": 3, "state_dict": content})
+    return _of_zip("w.pt", stream.getvalue(), lambda folder: read_tensors(folder / "w.pt"))
+
+
+def _pyg() -> Target:
+    stream = io.BytesIO()
+    arrays = {
+        "x": np.ones((3, 2), np.float32), "edge_index": np.array([[0, 1], [1, 2]]),
+        "y": np.array([0, 1, 0]), "train_mask": np.array([True, False, True]),
+    }  # fmt: skip
+    tensor_files.write_graph(stream, arrays | {"num_nodes": 3})
+    return _of_zip("g.pt", stream.getvalue(), lambda folder: read_source(folder / "g.pt", "pyg"))
 
 
 def _members(file: str, archive: bytes) -> dict[str, tuple[bytes, Pack]]:

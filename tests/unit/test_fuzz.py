@@ -8,16 +8,17 @@ import time
 
 import numpy as np
 import pytest
-from fuzzing import mutated, outcome, targets
+from fuzzing import PICKLES, mutated, outcome, targets
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pickle_programs import reprogrammed
 from traced import takes_less_than
 
 pytestmark = pytest.mark.slow
 
 NAMES = [
-    "mtx", "edges", "npz", "planetoid", "vertex data", "vertex tables", "part file", "config",
-    "weights", "record", "graph folder", "partition", "checkpoint",
+    "mtx", "edges", "npz", "planetoid", "torch", "pyg", "vertex data", "vertex tables",
+    "part file", "config", "weights", "record", "graph folder", "partition", "checkpoint",
 ]  # fmt: skip
 SECONDS = 10.0  # of processor time for a file of a few kilobytes
 MEMORY = 4 << 20  # bytes that reading one may take however small it is; and ten times its size
@@ -50,6 +51,27 @@ def test_damaged_files_are_read_or_refused(target_of, tmp_path, name, seed):
         assert time.process_time() - began < SECONDS
 
     assert takes_less_than(MEMORY + 10 * len(data), read)
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_hostile_programs_of_pickles_are_read_or_refused(target_of, tmp_path, name):
+    """Changed by instructions, not by bytes: nested by reference, called, announced."""
+    target, rng = target_of(name), random.Random(name)
+    seeds = [seed for seed in target.seeds if seed[1].startswith(b"\x80")]
+    read = 0
+
+    def every():
+        nonlocal read
+        for _ in range(150):
+            file, valid, pack = rng.choice(seeds)
+            data = pack(reprogrammed(valid, rng))
+            began = time.process_time()
+            read += outcome(target, tmp_path / "damaged", file, data) is None
+            assert time.process_time() - began < SECONDS
+
+    with np.errstate(all="ignore"):
+        assert takes_less_than(16 * MEMORY, every)
+    assert read  # not everything is refused at once: those programs run to their end
 
 
 HEADER = "{{'descr': '<f4', 'fortran_order': False, 'shape': {}, }}"

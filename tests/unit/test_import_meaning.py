@@ -396,7 +396,7 @@ def test_an_edge_index(place):
         np.save("e.npy", array)
         assert arcs_of(read_source("e.npy")) == [(0, 1), (1, 2), (2, 0)]
     (place / "e.npy").write_text("0 1\n")
-    with pytest.raises(UserError, match=r"e.npy is not a .npy array: it begins with b'0 1"):
+    with pytest.raises(UserError, match=r"e.npy is not a .npy array$"):
         read_source("e.npy")
     for array, message in (
         (pairs[:2], "it is not clear whether a row is an arc"),
@@ -609,7 +609,7 @@ def test_an_adjacency_matrix_of_scipy(place):
     np.savez("a.npz", indptr=np.array([0, 1]))
     assert "has no array adj_indptr; it holds 'indptr'" in refused(source="a.npz")
     (place / "a.npz").write_text("0 1\n")
-    assert "a.npz is not an npz file: it begins with b'0 1" in refused(source="a.npz")
+    assert "a.npz is not an npz file" in refused(source="a.npz")
 
 
 @pytest.mark.parametrize("style", ["{}_{}", "{}_matrix.{}"])

@@ -41,7 +41,8 @@ GROUND = {
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
     "partition.records", "partition.registry", "partition.resident", "partition.startup",
     "partition.tensor_files",
-    "partition.tensor_files.numbers", "partition.tensor_files.safetensors",
+    "partition.tensor_files.numbers", "partition.tensor_files.pickles",
+    "partition.tensor_files.safetensors",
     "partition.tensor_files.torch_zip",
 }  # fmt: skip
 

@@ -99,6 +99,16 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
         path.write_bytes(spoiled)
         with pytest.raises(UserError, match="truncated or damaged"):
             read_source(path)
+    buffer = pa.py_buffer(b"a\xffb")
+    spoiled = pa.StringArray.from_buffers(2, pa.py_buffer(np.array([0, 2, 3], np.int32)), buffer)
+    texts = put(tmp_path / "t.parquet", source=spoiled, target=["x", "y"])
+    name = tmp_path / "n.parquet"
+    name.write_bytes(raw.replace(b"target", b"targe\xff"))
+    for path in (texts, name):
+        with pytest.raises(UserError, match="truncated or damaged"):
+            read_source(path)
+    with pytest.raises(UserError, match="truncated or damaged"):
+        list(open_stream(texts, "auto", Layout(), on_disk.allocate_in(tmp_path)).pieces)
     with pytest.raises(UserError, match="different lengths"):
         read_features(put(tmp_path / "x.parquet", x=[[1.0], [1.0, 2.0]]))
     with pytest.raises(UserError, match="'t' holds no numbers"):

@@ -103,7 +103,7 @@ REFUSED = {
     "types": ({"wrap": lambda f: write.instance("torch_geometric.data.hetero_data", "HeteroData",
                                                 {"_node_store_dict": {}})}, "several types"),
     "types in a dataset": ({"wrap": lambda f: ({"_global_store": {}}, None)}, "several types"),
-    "a tensor": ({"wrap": lambda f: f["x"]}, "holds no graph, but 'Tensor'"),
+    "a tensor": ({"wrap": lambda f: f["x"]}, "holds no graph, but 'tensor'"),
     "no arcs": ({"edge_index": None}, "has no edge_index"),
     "arcs": ({"edge_index": np.zeros((3, 2))}, "not integers in the shape"),
     "no tensor": ({"x": [1, 2]}, "x is no tensor, but 'list'"),

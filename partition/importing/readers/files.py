@@ -15,7 +15,7 @@ from typing import IO, cast
 import numpy as np
 import scipy.sparse as sp
 
-from partition.errors import UserError
+from partition.errors import UserError, shortened
 from partition.records import DEFLATE_RATIO, check_memory, open_regular
 
 # Sparse features may have so many columns without an entry for each.
@@ -97,7 +97,7 @@ class _Gzip(gzip.GzipFile):
 
 def quoted(text: str, most: int = 60) -> str:
     """A piece of a file for a message: in quotes, shortened, and without control characters."""
-    return repr(str(text if len(text) <= most else text[: most - 1] + "…"))
+    return repr(str(shortened(text, most)))
 
 
 def content_limit(path: Path) -> int:

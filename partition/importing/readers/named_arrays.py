@@ -85,7 +85,7 @@ def _number_of_vertices(
     """``num_nodes``, the rows of ``x`` or ``y``, or the largest vertex and 1."""
     n = fields.get("num_nodes")
     if n is not None and (type(n) is not int or not 0 < n < 2**62):
-        raise UserError(f"{where}: num_nodes is {n!r}, not a number of vertices")
+        raise UserError(f"{where}: num_nodes is not a number of vertices")
     if n is None:
         arrays = [fields[name] for name in ("x", "y") if fields.get(name) is not None]
         sizes = [len(array) for array in arrays if array.ndim]

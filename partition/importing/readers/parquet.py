@@ -10,13 +10,14 @@ import numpy as np
 from partition.errors import UserError
 from partition.importing.readers import Allocate, Layout, Piece, Source, Stream, Tell
 from partition.importing.readers.columns import ROLES, given_roles, named_roles
-from partition.importing.readers.files import finite_weights, quoted, read_errors
+from partition.importing.readers.files import finite_weights, quoted
 from partition.importing.readers.numbering import number_vertices
 from partition.importing.readers.parquet_tables import (
     array_of,
     column_names,
     column_of,
     open_parquet,
+    parquet_errors,
 )
 from partition.importing.readers.vertex_files import read_ids
 
@@ -59,7 +60,7 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell) -> Stream
 
     def pieces() -> Iterator[Piece]:
         total, done = open_parquet(path).metadata.num_rows, 0
-        with read_errors(path):
+        with parquet_errors(path):
             for batch in open_parquet(path).iter_batches(AT_ONCE, columns=chosen):
                 found = [array_of(batch.column(name), name, path) for name in chosen]
                 if layout.string_ids or any(ends.dtype.kind == "U" for ends in found[:2]):

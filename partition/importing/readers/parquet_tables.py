@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from partition.errors import UserError
+from partition.errors import UserError, shortened
 from partition.importing.readers.files import check_memory, quoted
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.vertex_tables import ID_COLUMNS, Rows
@@ -40,16 +42,27 @@ def read_table(path: Path) -> dict[str, Rows]:
 
 def open_parquet(path: Path) -> Any:
     """The file; a UserError if it is none."""
-    try:
+    with parquet_errors(path):
         return pq.ParquetFile(path)
-    except pa.ArrowException as error:
+
+
+@contextlib.contextmanager
+def parquet_errors(path: Path) -> Iterator[None]:
+    """Turn what goes wrong in reading ``path`` into one UserError that names it."""
+    try:
+        yield
+    except MemoryError:  # which is one of Arrow's, too
+        raise
+    # Names and texts are decoded late; an OSError may be of the system, or say what is damaged.
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise UserError(f"{path} is truncated or damaged: {_reason(error)}") from error
 
 
 def column_names(path: Path) -> list[str]:
     """The names of the columns, of a file that does not announce more than it may."""
     file = open_parquet(path)
-    names = list(file.schema_arrow.names)
+    with parquet_errors(path):
+        names = list(file.schema_arrow.names)
     if len(set(names)) < len(names):
         raise UserError(f"{path} has two columns of one name")
     # Runs of one value take no room in the file.
@@ -66,11 +79,8 @@ def column_of(path: Path, name: str) -> np.ndarray:
     """A column of the file: see :func:`array_of`."""
     file = open_parquet(path)
     check_memory(16 * file.metadata.num_rows, f"{path}: {file.metadata.num_rows} rows")
-    try:
-        column = file.read(columns=[name]).column(name).combine_chunks()
-    except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{path} is truncated or damaged: {_reason(error)}") from error
-    return array_of(column, name, path)
+    with parquet_errors(path):
+        return array_of(file.read(columns=[name]).column(name).combine_chunks(), name, path)
 
 
 def array_of(column: Any, name: str, path: Path) -> np.ndarray:
@@ -98,4 +108,4 @@ def array_of(column: Any, name: str, path: Path) -> np.ndarray:
 
 
 def _reason(error: BaseException) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    return shortened((str(error).splitlines() or [type(error).__name__])[0], 100)

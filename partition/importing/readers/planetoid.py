@@ -3,12 +3,14 @@
 PREFIX.x .y (training), .allx .ally (all but the test vertices), .tx .ty (test), .graph (a dict of
 neighbour lists), .test.index (which vertices the rows of tx and ty are).
 
-Seven of them are Python 2 pickles. :mod:`partition.importing.readers.unpickle` reads them without
-running anything that they name.
+Seven of them are pickles, of Python 2 as they were published, which hold dense arrays and CSR
+matrices: :mod:`partition.tensor_files.pickles` reads them without running anything that they name.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,38 @@ import numpy as np
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED
 from partition.importing.readers import Layout, Source
-from partition.importing.readers.files import check_file, check_memory, finite_features, read_errors
-from partition.importing.readers.unpickle import as_array, as_dense, unpickle
+from partition.importing.readers.files import (
+    check_csr,
+    check_file,
+    check_memory,
+    dense_features,
+    finite_features,
+    quoted,
+    read_errors,
+)
+from partition.tensor_files.pickles import DICT, Made, Meant, read_pickle
 
 PICKLES = ("x", "tx", "allx", "y", "ty", "ally", "graph")
 VALIDATION = 500
+# NumPy and SciPy have moved these modules; pickles keep the name of their day.
+NAMES = {
+    ("numpy", "ndarray"): "ndarray",
+    ("numpy", "dtype"): "dtype",
+    ("numpy.core.multiarray", "_reconstruct"): "array",
+    ("numpy._core.multiarray", "_reconstruct"): "array",
+    ("numpy.core.numeric", "_frombuffer"): "from buffer",
+    ("numpy._core.numeric", "_frombuffer"): "from buffer",
+    ("scipy.sparse.csr", "csr_matrix"): "matrix",
+    ("scipy.sparse._csr", "csr_matrix"): "matrix",
+    ("collections", "defaultdict"): DICT,
+    ("__builtin__", "list"): "list",  # only ever an argument, of defaultdict
+    ("builtins", "list"): "list",
+    ("_codecs", "encode"): "encode",  # with which Python 3 writes bytes for Python 2
+    ("__builtin__", "bytes"): "bytes",
+}
+MEANT = Meant(
+    "a pickle of the planetoid format", "give the prefix of the eight files, such as DIR/ind.cora"
+)
 
 
 def read(prefix: Path, layout: Layout | None = None) -> Source:
@@ -88,8 +117,7 @@ def read(prefix: Path, layout: Layout | None = None) -> Source:
 def _file(prefix: Path, part: str) -> Path:
     path = prefix.with_name(f"{prefix.name}.{part}")
     if not path.exists():
-        hint = "give the prefix of the eight files, such as DIR/ind.cora"
-        raise UserError(f"there is no file {path}", hint)
+        raise UserError(f"there is no file {path}", MEANT.hint)
     check_file(path)
     check_memory(3 * path.stat().st_size, f"{path}: its content")
     return path
@@ -98,10 +126,76 @@ def _file(prefix: Path, part: str) -> Path:
 def _rows(path: Path) -> np.ndarray:
     """A matrix, sparse or dense, as a dense array with two dimensions."""
     with read_errors(path):
-        matrix = as_dense(unpickle(path), str(path))
+        matrix = _dense(read_pickle(path.read_bytes(), path, NAMES, MEANT), str(path))
     if matrix.ndim != 2 or min(matrix.shape) < 1:
         raise UserError(f"{path} holds no matrix but an array of shape {matrix.shape}")
     return matrix
+
+
+def _dense(value: Any, where: str) -> np.ndarray:
+    """An array or a CSR matrix of numbers as a dense array, of a matrix float32."""
+    if not (isinstance(value, Made) and value.word == "matrix"):
+        return _array(value, where)
+    held = value.state if isinstance(value.state, dict) else {}
+    indptr, indices, data = (
+        _array(held.get(name), where) for name in ("indptr", "indices", "data")
+    )
+    match held.get("_shape"):
+        case (int(rows), int(columns)) if 0 <= rows < 2**63 and 0 <= columns < 2**63:
+            check_csr(indptr, indices, data, (rows, columns), where)
+            return dense_features(indptr, indices, data, (rows, columns), where)
+    raise UserError(f"{where} holds a CSR matrix without a shape")
+
+
+def _array(value: Any, where: str) -> np.ndarray:
+    """An array of numbers that has as many bytes as its shape says."""
+    match value:
+        case Made(
+            "array", _, (_, tuple(shape), Made("dtype", (str(code), *_), order), fortran, raw)
+        ):
+            pass
+        case Made(
+            "from buffer", (raw, Made("dtype", (str(code), *_), order), tuple(shape), fortran)
+        ):
+            fortran = fortran == "F"
+        case _:
+            kind = value.word if isinstance(value, Made) else type(value).__name__
+            raise UserError(f"{where} holds a {kind}, not an array or a CSR matrix")
+    order = order[1] if isinstance(order, tuple) and len(order) > 1 else "|"
+    data = _bytes(raw)
+    whole = len(shape) < 3 and all(type(extent) is int and 0 <= extent < 2**31 for extent in shape)
+    if not re.fullmatch(r"[biuf][1248]", code) or order not in ("<", ">", "|"):
+        raise UserError(f"{where} holds a damaged array: it is of dtype {quoted(code)}")
+    if data is None or not whole or math.prod(shape) * int(code[1]) != len(data):
+        raise UserError(f"{where} holds a damaged array: its bytes do not fit its shape")
+    try:
+        flat = np.frombuffer(data, order + code)
+    except TypeError as error:  # there is no f1
+        raise UserError(f"{where} holds a damaged array: it is of dtype {code}") from error
+    native = flat.astype(flat.dtype.newbyteorder("="))
+    return native.reshape(shape, order="F" if fortran else "C")
+
+
+def _bytes(raw: Any) -> bytes | None:
+    """The bytes that Python 2 or 3 wrote for either; None of anything else."""
+    match raw:
+        case bytes():
+            return raw
+        case Made("bytes", ()):
+            return b""
+        case str(text) | Made("encode", (str(text), *_)) if text.isascii() or max(text) < "\u0100":
+            return text.encode("latin-1")
+    return None
+
+
+def _integers(values: list[Any], where: str) -> np.ndarray:
+    """A list of int as int64; a UserError if there is anything else in it."""
+    if not all(type(value) is int for value in values):
+        raise UserError(f"{where} holds something else than whole numbers")
+    try:
+        return np.array(values, np.int64)
+    except OverflowError as error:
+        raise UserError(f"{where} holds a number beyond 64 bits") from error
 
 
 def _read_test_index(path: Path) -> np.ndarray:
@@ -126,15 +220,17 @@ def _classes(onehot: np.ndarray, prefix: Path) -> np.ndarray:
 def _read_graph(path: Path, n: int) -> tuple[np.ndarray, np.ndarray]:
     """The arcs of the neighbour lists, and those that are missing for symmetry."""
     with read_errors(path):
-        lists: Any = unpickle(path)
+        lists: Any = read_pickle(path.read_bytes(), path, NAMES, MEANT)
     if not isinstance(lists, dict) or not all(isinstance(v, list) for v in lists.values()):
         raise UserError(f"{path} does not hold a dict of neighbour lists")
     sizes = [len(neighbours) for neighbours in lists.values()]
     # A pickle can refer to one list many times over; an honest one spends bytes on each entry.
     if sum(sizes) > path.stat().st_size:
         raise UserError(f"{path} holds more neighbours than a file of its size can")
-    source = np.repeat(as_array(list(lists), str(path)), sizes)
-    target = as_array([vertex for neighbours in lists.values() for vertex in neighbours], str(path))
+    source = np.repeat(_integers(list(lists), str(path)), sizes)
+    target = _integers(
+        [vertex for neighbours in lists.values() for vertex in neighbours], str(path)
+    )
     for ends in (source, target):
         if len(ends) and (ends.min() < 0 or ends.max() >= n):
             raise UserError(f"{path} names a vertex outside 0..{n - 1}")

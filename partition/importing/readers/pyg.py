@@ -1,7 +1,7 @@
 """Files of PyTorch Geometric: ``data.pt`` of a dataset, and what ``torch.save`` makes of a graph.
 
-A pickle is a program. It is read by :mod:`partition.tensor_files.torch_zip`, which runs nothing of
-it: the classes of PyTorch Geometric stand for their attributes.
+A pickle is a program. It is read by :mod:`partition.tensor_files.torch_zip` as data: the classes of
+PyTorch Geometric stand for their attributes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from partition.errors import UserError
 from partition.importing.readers import Layout, Source
 from partition.importing.readers.files import check_file, quoted
 from partition.importing.readers.named_arrays import FIELDS, source_of
-from partition.tensor_files.torch_zip import Instance, Meant, Tensor, TorchFile, open_torch
+from partition.tensor_files.pickles import Made, Meant
+from partition.tensor_files.torch_zip import INSTANCE, TorchFile, is_tensor, open_torch
 
 MODULE = "torch_geometric.data"
 CLASSES = {
@@ -50,13 +51,13 @@ def read(path: Path, layout: Layout | None = None) -> Source:
     with open_torch(file, CLASSES, MEANT) as opened:
         found = _attributes(_only(opened.content, opened, file), file)
         fields = {
-            name: opened.array(name, value) if isinstance(value, Tensor) else value
+            name: opened.array(name, value) if is_tensor(value) else value
             for name, value in found.items()
-            if name in FIELDS or isinstance(value, Tensor)
+            if name in FIELDS or is_tensor(value)
             if value is not None
         }
     for name in set(FIELDS) - {"num_nodes"}:
-        if name in fields and not isinstance(found[name], Tensor):
+        if name in fields and not is_tensor(found[name]):
             raise UserError(f"{file}: {name} is no tensor, but {_called(found[name])}", SAVE)
     return source_of(fields, str(file), "pyg")
 
@@ -70,7 +71,7 @@ def _only(content: Any, file: TorchFile, path: Path) -> Any:
     else:
         slices = content[1] if len(content) > 1 else None
         first = next(iter(slices.values()), None) if isinstance(slices, dict) else None
-        graphs = len(file.array("slices", first)) - 1 if isinstance(first, Tensor) else 1
+        graphs = file.array("slices", first).size - 1 if is_tensor(first) else 1
     if graphs != 1:
         raise UserError(
             f"{path} holds {graphs} graphs, one is read", "torch.save(dataset[0].to_dict(), FILE)"
@@ -80,15 +81,14 @@ def _only(content: Any, file: TorchFile, path: Path) -> Any:
 
 def _attributes(data: Any, path: Path) -> dict[str, Any]:
     """What a graph holds, by name: of a Data object of any version, or of a dict."""
-    if isinstance(data, Instance) and isinstance(data.state, dict):
-        state = data.state
+    if (state := _state(data)) is not None:
         if "_node_store_dict" in state:
             raise UserError(
                 f"{path} holds a graph with vertices of several types",
                 "data.to_homogeneous() makes one of one type, without the features",
             )
-        store = state.get("_store")
-        data = store.state.get("_mapping") if isinstance(store, Instance) else state
+        store = _state(state.get("_store"))
+        data = state if store is None else store.get("_mapping")
         if isinstance(data, dict) and type(data.get("__num_nodes__")) is int:  # version 1
             data = data | {"num_nodes": data["__num_nodes__"]}
     if not isinstance(data, dict):
@@ -98,5 +98,11 @@ def _attributes(data: Any, path: Path) -> dict[str, Any]:
     return {name: value for name, value in data.items() if isinstance(name, str)}
 
 
+def _state(value: Any) -> dict[Any, Any] | None:
+    """The attributes of an object of a class; None of anything else."""
+    instance = isinstance(value, Made) and value.word == INSTANCE
+    return value.state if instance and isinstance(value.state, dict) else None
+
+
 def _called(value: Any) -> str:
-    return quoted(type(value).__name__)
+    return quoted(value.word if isinstance(value, Made) else type(value).__name__)

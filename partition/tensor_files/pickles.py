@@ -1,0 +1,213 @@
+"""Pickles read as data: nothing that they name is imported, called or set, whatever the file.
+
+A pickle is a program for a machine with a stack. Here its instructions, which :mod:`pickletools`
+takes apart, only put data together: texts, numbers, lists, tuples and dictionaries. A name stands
+for a word of the reader's table, and a call for :class:`Made`, which keeps its arguments. A name
+that is not in the table is refused, and so are instructions that no reader needs.
+
+What is read may refer to one object many times over: a small file can hold a tree of 2⁴⁰ leaves.
+So whoever looks into it looks at what is expected, by type, and never compares, hashes, prints or
+walks what can be nested. The keys of dictionaries are short texts and small integers for this
+reason.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from partition.errors import UserError, shortened
+
+DICT = "dict"  # the word for names whose call makes a dictionary
+LONGEST_KEY = 1000  # characters
+LARGEST_KEY = 1 << 31
+
+
+@dataclass(frozen=True)
+class Meant:
+    """What a file should hold, in the words of messages, and how it is saved so."""
+
+    noun: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Named:
+    """A class or a function that a pickle names: the word that the table has for it."""
+
+    word: str
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Made:
+    """What a call of a name would have made: the name's word, its arguments, and its state.
+
+    A persistent id is one with the word "persistent".
+    """
+
+    word: str
+    arguments: tuple
+    state: Any = None
+
+
+def read_pickle(raw: bytes, path: Path, names: Mapping[tuple[str, str], str], meant: Meant) -> Any:
+    """What a pickle of Python 2 or 3 describes; texts of Python 2 as latin-1.
+
+    Parameters
+    ----------
+    path : path
+        Where it comes from, for messages.
+    names : mapping of (module, name) to str
+        What the pickle may name, and the word that stands for it; ``DICT`` for dictionaries.
+
+    Raises
+    ------
+    UserError
+        If it names anything else, is damaged, or has instructions or keys that are not read.
+    """
+    argument: Any
+    place: int | None = 0
+    stack: list[Any] = []
+    waiting: list[list[Any]] = []  # the stacks below each mark
+    memo: dict[int, Any] = {}
+    try:
+        for opcode, argument, place in pickletools.genops(raw):  # noqa: B007
+            name = opcode.name
+            if name in _VALUES:
+                stack.append(_VALUES[name](argument))
+            elif name in _PUTS:
+                memo[len(memo) if argument is None else argument] = stack[-1]
+            elif name in _GETS:
+                stack.append(memo[argument])
+            elif name in _MAKES:
+                count, make = _MAKES[name]
+                items, stack = _taken(count, stack, waiting)
+                stack.append(make(items))
+            elif name in _CHANGES:
+                count, change = _CHANGES[name]
+                items, stack = _taken(count, stack, waiting)
+                change(stack[-1], items)
+            elif name == "MARK":
+                waiting.append(stack)
+                stack = []
+            elif name == "GLOBAL":
+                stack.append(_named(argument.split(" ", 1), names))
+            elif name == "STACK_GLOBAL":
+                last, module = stack.pop(), stack.pop()
+                stack.append(_named((module, last), names))
+            elif name == "DUP":
+                stack.append(stack[-1])
+            elif name == "POP_MARK" or (name == "POP" and not stack):
+                stack = waiting.pop()
+            elif name == "POP":
+                stack.pop()
+            elif name == "STOP":
+                return stack.pop()
+            elif name not in ("PROTO", "FRAME"):
+                raise ValueError("an instruction that is not read")
+        raise ValueError("no end")
+    except _NotAdmittedError as error:
+        raise UserError(
+            f"{path} names {error}, which {meant.noun} has no use for: nothing of it was run",
+            f"{meant.hint}; a pickle can run anything: do not open it elsewhere before you know "
+            "its origin",
+        ) from error
+    except (ValueError, IndexError, KeyError, OverflowError) as error:
+        # The error itself may show what is in the file.
+        raise UserError(
+            f"{path} is truncated or damaged, or not {meant.noun}, at byte {place} of the pickle",
+            meant.hint,
+        ) from error
+
+
+class _NotAdmittedError(Exception):
+    """A pickle names something that is not in the table."""
+
+
+def _taken(
+    count: int | None, stack: list[Any], waiting: list[list[Any]]
+) -> tuple[list[Any], list[Any]]:
+    """The uppermost values, or all above the mark, and the stack without them."""
+    if count is None:
+        return stack, waiting.pop()
+    return [stack.pop() for _ in range(count)][::-1], stack
+
+
+def _named(found: Any, names: Mapping[tuple[str, str], str]) -> Named:
+    module, name = found
+    if type(module) is not str or type(name) is not str:
+        raise ValueError("a name that is no text")
+    if (module, name) not in names:
+        raise _NotAdmittedError(shortened(f"{module}.{name}"))
+    return Named(names[module, name])
+
+
+def _made(items: list[Any]) -> Any:
+    called, arguments = items
+    if type(called) is not Named or type(arguments) is not tuple:
+        raise ValueError("a call of what cannot be called")
+    return {} if called.word == DICT else Made(called.word, arguments)
+
+
+def _dict(items: list[Any]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    _set(found, items)
+    return found
+
+
+def _set(target: Any, items: list[Any]) -> None:
+    if type(target) is not dict or len(items) % 2:
+        raise ValueError("items of what is no dictionary")
+    for key, value in zip(items[::2], items[1::2], strict=True):
+        # Three texts are an edge type of PyTorch Geometric.
+        texts = key if type(key) is tuple and len(key) == 3 else (key,)
+        if type(key) is int:
+            good = abs(key) < LARGEST_KEY
+        else:
+            good = all(type(text) is str and len(text) <= LONGEST_KEY for text in texts)
+        if not good:
+            raise ValueError("a key that is neither a short text nor a small integer")
+        target[key] = value
+
+
+def _append(target: Any, items: list[Any]) -> None:
+    if type(target) is not list:
+        raise ValueError("items of what is no list")
+    target.extend(items)
+
+
+def _build(target: Any, items: list[Any]) -> None:
+    if type(target) is Made:
+        (target.state,) = items
+    elif type(target) is not dict:  # what is hung on an ordered dictionary is not kept
+        raise ValueError("a state of what has none")
+
+
+# Instructions that put a value on the stack, and what is made of it.
+_GIVEN = (
+    "INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT",
+    "STRING", "BINSTRING", "SHORT_BINSTRING", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
+    "UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8",
+)  # fmt: skip
+_VALUES: dict[str, Callable[[Any], Any]] = {
+    **{name: lambda value: value for name in _GIVEN},
+    "NONE": lambda _: None, "NEWTRUE": lambda _: True, "NEWFALSE": lambda _: False,
+    "BYTEARRAY8": bytes,
+}  # fmt: skip
+_PUTS = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
+_GETS = {"GET", "BINGET", "LONG_BINGET"}
+# Instructions that take values off the stack, so many or all above the mark (None). Some put one in
+# their place, others change the one below.
+_MAKES: dict[str, tuple[int | None, Callable[[list[Any]], Any]]] = {
+    "EMPTY_TUPLE": (0, tuple), "TUPLE1": (1, tuple), "TUPLE2": (2, tuple), "TUPLE3": (3, tuple),
+    "TUPLE": (None, tuple), "EMPTY_LIST": (0, list), "LIST": (None, list),
+    "EMPTY_DICT": (0, _dict), "DICT": (None, _dict), "REDUCE": (2, _made), "NEWOBJ": (2, _made),
+    "BINPERSID": (1, lambda items: Made("persistent", tuple(items))),
+}  # fmt: skip
+_CHANGES: dict[str, tuple[int | None, Callable[[Any, list[Any]], None]]] = {
+    "APPEND": (1, _append), "APPENDS": (None, _append), "SETITEM": (2, _set),
+    "SETITEMS": (None, _set), "BUILD": (1, _build),
+}  # fmt: skip
