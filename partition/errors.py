@@ -6,6 +6,7 @@ import contextlib
 import difflib
 import errno
 import os
+import shlex
 import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
@@ -82,6 +83,17 @@ def printing() -> Iterator[None]:
 
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def installing(extra: str, *others: str) -> str:
+    """How what an extra of this distribution needs is installed, for hints.
+
+    The distribution is on no package index, so a checkout of it is named.
+
+    >>> print(installing("torch", "torch_geometric"))
+    pip install '.[torch]' torch_geometric in a checkout
+    """
+    return f"pip install {shlex.join([f'.[{extra}]', *others])} in a checkout"
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:

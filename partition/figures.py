@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from partition.errors import UserError
+from partition.errors import UserError, installing
 from partition.records import atomic_file, make_room_for
 
 FORMATS = (".png", ".pdf", ".svg")
@@ -72,5 +72,5 @@ def _matplotlib() -> tuple[Any, Any]:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise UserError("figures need matplotlib", "pip install 'gcnmpi[plots]'") from error
+        raise UserError("figures need matplotlib", installing("plots")) from error
     return Figure, FigureCanvasAgg

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, installing, unknown_name
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Registry:
             if (error.name or "").split(".")[0] in ("partition", "gcnmpi"):
                 raise
             extra = self.extras.get(name)
-            hint = f"pip install 'gcnmpi[{extra}]'" if extra else f"pip install {error.name}"
+            hint = installing(extra) if extra else f"pip install {error.name}"
             message = f"{self.kind} {name!r} needs the Python package {error.name!r}"
             raise UserError(message, hint) from error
 

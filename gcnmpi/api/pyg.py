@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, installing
 from partition.graph.graph import Graph, arcs
 
 
@@ -18,7 +18,7 @@ def to_pyg(graph: Graph) -> Any:
     except ModuleNotFoundError as error:
         raise UserError(
             f"to_pyg needs the Python package {error.name!r}",
-            "pip install 'gcnmpi[torch]' torch_geometric",
+            installing("torch", "torch_geometric"),
         ) from error
 
     def tensor(values: Any, dtype: Any = None) -> Any:

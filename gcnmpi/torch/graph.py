@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,10 @@ from gcnmpi.mpi.comm import agreed, row_type
 from gcnmpi.nn.metrics import METRICS, METRICS_OF
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.schemes.p2p import Laid
+from gcnmpi.torch.agreement import Agreement, check_weights
+from gcnmpi.torch.alone import alone
 from gcnmpi.torch.batch_norm import BatchNorm
+from gcnmpi.torch.eager import eager
 from gcnmpi.torch.functions import Aggregate, Dropout, Expand, Mean
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import OfThisProcess, Ranks
@@ -63,6 +67,7 @@ class Graph(OfThisProcess):
         stored: StoredGraph,
         seed: int,
         max_bytes: float,
+        check_weights: bool,
     ) -> None:
         self._ranks, self._laid, self._moves = ranks, laid, moves
         self._stored, self._seed, self._max_bytes = stored, seed, max_bytes
@@ -72,6 +77,8 @@ class Graph(OfThisProcess):
         self.num_features = manifest.features
         self.num_classes = manifest.classes or manifest.targets
         self.rank, self.size = comm.rank, comm.size
+        own_rows = self.num_own, self.num_own + self.num_halo, laid.forward.nnz
+        self._agreement = Agreement(ranks, own_rows if check_weights else None)
         self.dtype: torch.dtype = getattr(torch, ranks.kernel.dtype.name)
         self.ids = torch.from_numpy(plan.own.astype(np.int64))
         self.halo_ids = torch.from_numpy(plan.halo.astype(np.int64))
@@ -90,6 +97,7 @@ class Graph(OfThisProcess):
     # The pattern and the values of M.
 
     @cached_property
+    @eager
     def edge_index(self) -> torch.Tensor:
         """(2, entries) int64: sources among own and halo rows, and targets among the own ones.
 
@@ -104,34 +112,38 @@ class Graph(OfThisProcess):
         return edges
 
     @cached_property
+    @eager
     def edge_weight(self) -> torch.Tensor:
         """(entries,): the values of M, in the order of ``edge_index``."""
         return torch.from_numpy(self._laid.forward.data.copy())
 
     # Rows of other ranks.
 
+    @eager
     def expand(self, h: torch.Tensor) -> torch.Tensor:
         """Own rows (num_own, …) → own and halo rows (num_own + num_halo, …); differentiable.
 
         For all ranks together. One exchange; its gradient is one, too, in which what ranks compute
         for each other's rows is added in rank order. A rank alone gets ``h`` itself.
         """
-        self._check_rows(h)
+        rows = self._rows(h)
         if self.size == 1:
             return h
-        whole = Expand.apply(_matrix(h), self._moves)
-        return whole.reshape((len(whole), *h.shape[1:]))
+        whole = Expand.apply(_matrix(rows), self._moves)
+        return whole.reshape((len(whole), *h.shape[1:])).to(h.dtype)
 
+    @eager
     def aggregate(self, h: torch.Tensor) -> torch.Tensor:
         """M·h, own rows (num_own, …) → own rows; differentiable.
 
         For all ranks together. By the native kernel, while rows of others are on their way.
         """
-        self._check_rows(h)
-        return Aggregate.apply(_matrix(h), self._moves, False).reshape(h.shape)
+        rows = self._rows(h)
+        return Aggregate.apply(_matrix(rows), self._moves, False).reshape(h.shape).to(h.dtype)
 
     # Training.
 
+    @eager
     def mean(self, loss: torch.Tensor, count: float | None = None) -> torch.Tensor:
         """The mean over rows of all ranks, the same on every rank; differentiable.
 
@@ -154,8 +166,12 @@ class Graph(OfThisProcess):
                 )
             count = loss.numel()
         total = loss.sum(dtype=torch.float64)
-        return Mean.apply(total, float(count), self._ranks).to(loss.dtype)
+        of_all, rows = self._agreement.sum((float(total.detach()), float(count)), total, "mean")
+        if not rows:
+            raise ValueError("the mean of nothing: no rank has a row of the loss")
+        return Mean.apply(total, of_all, rows).to(loss.dtype)
 
+    @eager
     def all_reduce_gradients(self, model: torch.nn.Module | Iterable[torch.nn.Parameter]) -> None:
         """Sum the gradients of a model's parameters over ranks: after ``backward``, before a step.
 
@@ -164,7 +180,9 @@ class Graph(OfThisProcess):
         if isinstance(model, torch.nn.Module):
             model = model.parameters()
         self._sum_gradients(model)
+        self._agreement.summed = True
 
+    @eager
     def broadcast(self, model: torch.nn.Module) -> None:
         """Give all ranks the parameters and buffers of rank 0's model.
 
@@ -172,6 +190,30 @@ class Graph(OfThisProcess):
         """
         broadcast(self._ranks, [*model.parameters(), *model.buffers()])
 
+    @eager
+    def check(self, model: torch.nn.Module) -> list[str]:
+        """Whether a model is one that trains the same on every number of ranks.
+
+        For all ranks together.
+
+        Returns
+        -------
+        list of str
+            A line for each module that sees the rows of one rank where it should see those of all,
+            or draws random numbers of its own, with what to use instead. Rank 0 warns of them.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if they have not the same bits in all parameters and buffers.
+        """
+        check_weights(self._ranks, model)
+        lines = list(alone(model))
+        for line in lines if self.rank == 0 else ():
+            warnings.warn(line, stacklevel=3)
+        return lines
+
+    @eager
     def dropout(
         self, h: torch.Tensor, p: float, epoch: int, layer: int, training: bool = True
     ) -> torch.Tensor:
@@ -191,10 +233,10 @@ class Graph(OfThisProcess):
             raise ValueError(f"the probability of dropout is at least 0 and below 1, not {p}")
         if not training or not p:
             return h
-        self._check_rows(h, halo=True)
+        rows = self._rows(h, halo=True)
         ids = self.ids if len(h) == self.num_own else torch.cat((self.ids, self.halo_ids))
         keys = rng.row_keys(self._seed, epoch, layer, ids.numpy())
-        return Dropout.apply(_matrix(h), p, keys, self._ranks).reshape(h.shape)
+        return Dropout.apply(_matrix(rows), p, keys, self._ranks).reshape(h.shape).to(h.dtype)
 
     def batch_norm(
         self,
@@ -208,6 +250,7 @@ class Graph(OfThisProcess):
 
     # Results.
 
+    @eager
     def metrics(
         self, logits: torch.Tensor, names: Iterable[str] = ("accuracy",)
     ) -> dict[str, float | None]:
@@ -233,8 +276,8 @@ class Graph(OfThisProcess):
             for name in names:
                 if name not in known:
                     raise unknown_name("metric", name, known)
-        self._check_rows(logits)
-        scores = logits.detach().numpy()
+        scores = self._rows(logits).detach().numpy()
+        self._agreement.sum((), logits, "metrics")
         found: dict[str, float | None] = {}
         for mask, chosen in self.masks.items():
             rows = chosen.numpy() & (labels >= 0) if of_classes else chosen.numpy()
@@ -265,6 +308,7 @@ class Graph(OfThisProcess):
 
     # Rows from and to files.
 
+    @eager
     def load(self, array: Readable) -> torch.Tensor:
         """The own rows of an (n, …) NumPy array, such as ``numpy.load(path, mmap_mode="r")``.
 
@@ -275,6 +319,7 @@ class Graph(OfThisProcess):
                 raise UserError(f"the array has {len(array)} rows, and the graph {self.n} vertices")
         return torch.from_numpy(self._laid.rows.load(self._ranks.comm, array, self._max_bytes))
 
+    @eager
     def write(self, h: torch.Tensor, path: str | os.PathLike) -> None:
         """Write own rows (num_own, …) of all ranks as one ``.npy``, in the order of the graph.
 
@@ -285,6 +330,7 @@ class Graph(OfThisProcess):
             check_suffix("write", Path(path), (".npy",))
         write_rows(self._ranks.comm, Path(path), self._in_order(h), self.n)
 
+    @eager
     def gather(self, h: torch.Tensor) -> torch.Tensor | None:
         """Own rows of all ranks as one (n, …) tensor on rank 0, in the order of the graph.
 
@@ -305,13 +351,15 @@ class Graph(OfThisProcess):
 
     def _in_order(self, h: torch.Tensor) -> np.ndarray:
         self._check_count(h, False)
-        rows = h.detach().contiguous().numpy()
+        rows = h.detach().contiguous()
+        if rows.dtype == torch.bfloat16:  # which NumPy has not
+            rows = rows.to(self.dtype)
         own = self._laid.plan.own
-        return original_rows(self._ranks.comm, own, rows, self.n, self._max_bytes)
+        return original_rows(self._ranks.comm, own, rows.numpy(), self.n, self._max_bytes)
 
-    def _check_rows(self, h: torch.Tensor, halo: bool = False) -> None:
+    def _rows(self, h: torch.Tensor, halo: bool = False) -> torch.Tensor:
         self._check_count(h, halo)
-        self._ranks.check(h)
+        return self._ranks.taken(h)
 
     def _check_count(self, h: torch.Tensor, halo: bool) -> None:
         wanted = f"{self.num_own} own rows"

@@ -38,6 +38,7 @@ def open(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
     threads: int = 0,
+    check_weights: bool = True,
     comm: Comm | None = None,
 ) -> Graph:
     """Open a graph folder; called by all ranks together, under ``mpirun`` or by a process alone.
@@ -69,6 +70,9 @@ def open(
         Of :meth:`Graph.dropout`, and of nothing else: weights are PyTorch's matter.
     threads : int
         Of a rank, for PyTorch too; 0: its share of the available cores.
+    check_weights : bool
+        Compare the weights of all ranks in some calls of ``mean`` and ``metrics``, the 1st, 2nd,
+        4th, 8th …, and stop if they differ. False where ranks have weights of their own on purpose.
     comm : communicator, optional
         Of mpi4py, with the ranks that share the graph; all ranks without it.
 
@@ -100,7 +104,7 @@ def open(
     runtime = Runtime(comm, kernel, Phases(), Traffic())
     laid = lay_out(runtime, source, config, Demand())
     moves, max_bytes = Moves(runtime, laid, config), config.loading.max_buffer_mb * 2**20
-    g = Graph(Ranks(runtime), laid, moves, source.stored, seed, max_bytes)
+    g = Graph(Ranks(runtime), laid, moves, source.stored, seed, max_bytes, check_weights)
     _load_features(g, comm, source, config)
     _load_labels(g, comm, source)
     return_freed_memory()

@@ -10,6 +10,8 @@ import torch
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.reduction import sum_over_ranks
 
+HALVES = (torch.bfloat16, torch.float16)
+
 
 class OfThisProcess:
     """What belongs to a process: a deep copy of a model shares it, and nobody pickles it."""
@@ -46,10 +48,18 @@ class Ranks(OfThisProcess):
         runtime = self.runtime
         sum_over_ranks(self.comm, array.reshape(-1), runtime.phases, runtime.traffic)
 
-    def check(self, tensor: torch.Tensor) -> None:
-        """Raise a TypeError unless a tensor can be computed with: dense, of the graph's dtype."""
+    def taken(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor as it is computed with and sent: in the dtype of the graph; differentiable.
+
+        Half precision, which autocast gives, is converted.
+
+        Raises
+        ------
+        TypeError
+            Unless it is dense, in the memory of the host, and of the graph's dtype or a half one.
+        """
         wanted = f"torch.{self.kernel.dtype.name}"
-        if str(tensor.dtype) != wanted:
+        if tensor.dtype not in HALVES and str(tensor.dtype) != wanted:
             raise TypeError(
                 f"the graph was opened with dtype={wanted}, not for tensors of {tensor.dtype}: "
                 "convert one of them"
@@ -59,3 +69,4 @@ class Ranks(OfThisProcess):
                 f"rows are exchanged from the memory of the host, dense, and not as a tensor of "
                 f"{tensor.layout} on {tensor.device}: keep the model on the CPU"
             )
+        return tensor.to(getattr(torch, self.kernel.dtype.name))

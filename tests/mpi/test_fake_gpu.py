@@ -214,7 +214,7 @@ def test_no_cupy_is_one_error(mpirun, schemes_folder):
     done = train(mpirun, schemes_folder, "kernel=cupy")
     assert done.returncode == 2
     assert done.stderr.count("kernel 'cupy' needs the Python package 'cupy'") == 1, done.stderr
-    assert "hint: pip install 'gcnmpi[cuda]'" in done.stderr
+    assert "hint: pip install '.[cuda]' in a checkout" in done.stderr
 
 
 def test_gpus_are_dealt_to_the_ranks_of_a_node():

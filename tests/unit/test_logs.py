@@ -86,7 +86,7 @@ def test_names_of_logs(monkeypatch):
     monkeypatch.delitem(sys.modules, "gcnmpi.run.logs.tensorboard", raising=False)
     with pytest.raises(UserError, match="needs the Python package 'tensorboardX") as caught:
         parse_logs("tensorboard")
-    assert caught.value.hint == "pip install 'gcnmpi[tensorboard]'"
+    assert caught.value.hint == "pip install '.[tensorboard]' in a checkout"
 
 
 def test_a_log_that_cannot_be_written_is_one_line_and_ends_the_writing(tmp_path):

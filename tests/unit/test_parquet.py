@@ -131,4 +131,4 @@ def test_without_pyarrow_one_line_names_the_extra(tmp_path, monkeypatch):
     os.chdir(tmp_path)
     message = run("import", "e.parquet", "g.graph", code=2).stderr
     assert "needs the Python package 'pyarrow'" in message
-    assert "pip install 'gcnmpi[parquet]'" in message
+    assert "pip install '.[parquet]' in a checkout" in message

@@ -22,6 +22,7 @@ from products import N, assignments, random_graph
 import gcnmpi.torch
 from gcnmpi.core import rng
 from gcnmpi.mpi import comm as mpi
+from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix
 from partition.graph.metrics import measure, measure_mixed
 from partition.graph.store import Partition, open_graph, write_graph, write_partition
@@ -352,16 +353,171 @@ def check_bytes(case):
     assert case.sum(there.sent - before.sent) == case.sum(g.num_halo * row)
 
 
+def check_half_precision(case):
+    """What autocast gives is exchanged in the dtype of the graph, and comes back as it was."""
+    g, whole = case.g, case.whole(4).to(torch.bfloat16)
+    for half in (torch.bfloat16, torch.float16):
+        h = case.own(whole).to(half).requires_grad_()
+        expanded, summed = g.expand(h), g.aggregate(h)
+        assert expanded.dtype == summed.dtype == half
+        assert torch.equal(expanded, case.local(whole).to(half))
+        expected = (case.matrix @ whole.to(case.dtype)).to(half)
+        assert torch.allclose(summed, expected[g.ids], rtol=0.02, atol=0.02)
+        assert g.dropout(h, 0.5, 1, 1).dtype == g.batch_norm(4)(h).dtype == half
+        assert g.batch_norm(4).eval()(h).dtype == half
+        loss = g.mean(summed.square().sum(1) + g.aggregate(expanded[: g.num_own]).sum(1))
+        assert loss.dtype == half
+        loss.backward()
+        assert h.grad.dtype == half
+    assert g.metrics(summed[:, :3]).keys() == {"train_accuracy", "val_accuracy"}
+    together = g.gather(case.own(whole))
+    if g.rank == 0:
+        assert torch.equal(together, whole.to(case.dtype))
+    torch.manual_seed(0)
+    net = torch.nn.Linear(3, 3)
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = g.expand(net(g.x.float()).to(torch.bfloat16))
+        g.mean(mixed[: g.num_own].float().sum(1)).backward()
+    g.all_reduce_gradients(net)
+    assert net.weight.grad.isfinite().all()
+
+
 def check_mistakes(case):
     """Tensors that cannot be exchanged."""
     g, h = case.g, case.own(case.whole(2))
     refused(ValueError, "own rows", g.expand, torch.cat((h, h[:0], torch.zeros(1, 2))))
     refused(ValueError, "own rows", g.aggregate, torch.tensor(1.0))
-    refused(TypeError, "opened with dtype", g.expand, h.to(torch.bfloat16))
+    other = torch.float32 if case.dtype == torch.float64 else torch.float64
+    refused(TypeError, "opened with dtype", g.expand, h.to(other))
     refused(TypeError, "memory of the host", g.expand, h.to("meta"))
     refused(TypeError, "memory of the host", g.expand, h.to_sparse())
     refused(TypeError, "state_dict", pickle.dumps, g)
     assert copy.deepcopy(g) is g
+
+
+def check_agreement(opened, comm):
+    """Ranks whose weights differ stop at the first call that compares them, all of them."""
+    features = opened().x.shape[1]
+
+    def model(seed=0):
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Linear(features, 4), torch.nn.Linear(4, 2))
+
+    def step(g, net, summed, lr=0.1):
+        optimizer = torch.optim.SGD(net.parameters(), lr)
+        optimizer.zero_grad()
+        out = g.aggregate(net(g.x))
+        loss = g.mean(out.square().sum(1) + out.sum(1) * (1 + g.ids % 5))
+        loss.backward()
+        if summed:
+            g.all_reduce_gradients(net)
+        optimizer.step()
+        return out
+
+    def stops(words, function, *arguments):
+        if comm.size > 1:
+            refused(UserError, words, function, *arguments)
+        else:
+            function(*arguments)
+
+    # A sum of gradients that was forgotten is noticed at the second step, or by metrics.
+    call, start = "call g.all_reduce_gradients(net) between", "start from the same ones"
+    g, net = opened(), model()
+    step(g, net, False)
+    stops(call, step, g, net, False)
+    g, net = opened(), model()
+    for _ in range(9):
+        step(g, net, True)
+    step(g, net, False)
+    with torch.no_grad():
+        stops(start, g.metrics, torch.zeros(g.num_own, 3))
+    # Other weights at the start, which a broadcast makes the same.
+    g, net = opened(), model(seed=comm.rank)
+    stops(call, step, g, net, True)
+    g.broadcast(net)
+    step(opened(), net, True)
+    # A second model, whose gradients nobody sums.
+    g, first, second = opened(), model(), model(1)
+    step(g, first, True)
+    step(g, second, False)
+    step(g, second, False)
+    stops(start, step, g, first, True)
+    # Whoever wants weights of a rank's own has them; so do vertices and entries.
+    g, net = opened(check_weights=False), model(seed=comm.rank)
+    for _ in range(3):
+        step(g, net, False)
+    g, net = opened(), model()
+    own = torch.nn.Parameter(torch.randn(g.num_own, 2))
+    arcs = torch.nn.Parameter(torch.randn(len(g.edge_weight)))
+    for _ in range(4):
+        by_arcs = torch.zeros(g.num_own).index_add(0, g.edge_index[1], arcs)
+        g.mean(g.aggregate(net(g.x) + own).sum(1) + by_arcs)
+    # A rank whose loss has no weights, and ranks that use other ones of several.
+    for _ in range(2):
+        g.mean(net(g.x).sum(1) if comm.rank else torch.zeros(g.num_own))
+    g, nets = opened(), [model(), torch.nn.Linear(features, 2)]
+    for _ in range(2):
+        g.mean(nets[comm.rank % 2](g.x).sum(1))
+    # Rounding is none, and numbers that are not finite are nobody's.
+    g, net = opened(), model()
+    with torch.no_grad():
+        net[0].weight *= 1 + comm.rank * 1e-7
+        net[1].weight[0, 0] = torch.nan
+    g.mean(net(g.x).sum(1))
+    stops("rank 1 has another weight or buffer '0.weight' than rank 0", g.check, net)
+
+
+def check_models(opened, comm):
+    """Modules that see one rank's rows are named, and every weight and buffer is compared."""
+    g, nn = opened(), torch.nn
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Dropout(0.5), nn.Dropout(0), nn.LayerNorm(3),
+        nn.ModuleDict({"inner": nn.Softmax(0)}), nn.Softmax(1), g.batch_norm(3),
+    )  # fmt: skip
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        lines = g.check(net)
+    assert [line.partition(" ")[0] for line in lines] == ["1:", "2:", "5.inner:"]
+    assert "BatchNorm1d" in lines[0]
+    assert "g.batch_norm" in lines[0]
+    assert "\n" not in "".join(lines)
+    assert [str(one.message) for one in told] == (lines if comm.rank == 0 else [])
+    assert g.check(nn.Linear(2, 2).bfloat16().requires_grad_(False)) == []
+    net[7].running_mean += comm.rank
+    if comm.size > 1:
+        refused(UserError, "'7.running_mean'", g.check, net)
+
+
+def check_compiled(opened, comm):
+    """torch.compile leaves what communicates to Python, forward and backward."""
+    g = opened()
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            torch.manual_seed(0)
+            self.one, self.two = torch.nn.Linear(g.x.shape[1], 4), torch.nn.Linear(4, 3)
+            self.norm = g.batch_norm(4)
+
+        def forward(self, x, epoch):
+            h = g.dropout(self.norm(self.one(x).relu()), 0.5, epoch, layer=1)
+            source, target = g.edge_index
+            h = torch.zeros_like(h).index_add(0, target, g.expand(h)[source])
+            out = g.aggregate(self.two(h))
+            return g.mean(out.square().sum(1)), out
+
+    plain, traced = Net(), Net()
+    compiled = torch.compile(traced, backend="eager")
+    for epoch in range(2):
+        for call, net in ((plain, plain), (compiled, traced)):
+            net.zero_grad()
+            loss, out = call(g.x, epoch)
+            loss.backward()
+            g.all_reduce_gradients(net)
+        assert g.metrics(out).keys() == {"train_accuracy", "val_accuracy"}
+        for one, other in zip(plain.parameters(), traced.parameters(), strict=True):
+            torch.testing.assert_close(one.grad, other.grad, rtol=1e-5, atol=1e-6)
 
 
 def refused(kind, words, function, *arguments):
@@ -381,6 +537,7 @@ CHECKS = (
     check_sums,
     check_metrics,
     check_bytes,
+    check_half_precision,
     check_mistakes,
 )
 
@@ -422,6 +579,16 @@ def main(comm) -> int:
                 check(case)
             check_rows(case, folder)
             done += 1
+
+    def opened(**options):
+        return gcnmpi.torch.open(
+            path.with_name(f"directed-{comm.size}.graph"), partition, **options
+        )
+
+    partition = "random" if comm.size > 1 else None
+    for check in (check_agreement, check_models, check_compiled):
+        check(opened, comm)
+        done += 1
     if comm.rank == 0:
         print(f"{done} cases agree")
     return 0

@@ -1,0 +1,167 @@
+"""Whether all ranks have the same weights: looked at now and then by the way, or exactly."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import torch
+
+from gcnmpi.mpi.comm import check_same
+from gcnmpi.torch.ranks import Ranks
+from gcnmpi.torch.replicas import check_equal
+from partition.errors import UserError
+
+SAME_START = "torch.manual_seed before it is made, or g.broadcast(net) after it"
+SUMMED = "g.all_reduce_gradients(net) between loss.backward() and optimizer.step()"
+AT_ONCE = 1 << 20  # weights that are looked at at once
+
+
+class Agreement:
+    """Compares the weights of ranks in reductions that are made anyway.
+
+    The weights are found behind the numbers that are summed: they are the leaves of their graph.
+    They are compared at the calls 1, 2, 4, 8 … of a kind, by two random projections, so that ranks
+    on unlike processors may round their updates differently.
+
+    Parameters
+    ----------
+    ranks : Ranks
+    own : lengths, or None
+        Of tensors that have a row for each of a rank's vertices or entries, and so are no weights
+        of all ranks. None: nothing is compared.
+    """
+
+    def __init__(self, ranks: Ranks, own: Iterable[int] | None) -> None:
+        self._ranks, self._own = ranks, frozenset(own or ())
+        self._known: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._calls: Counter[str] = Counter()
+        self._wanted = own is not None and ranks.comm.size > 1
+        self.summed = False  # whether gradients have been
+
+    def sum(self, numbers: Iterable[float], behind: torch.Tensor, kind: str) -> list[float]:
+        """Sum numbers over ranks; ``behind`` is a tensor that the weights lead to.
+
+        Raises
+        ------
+        UserError
+            On all ranks, if it is time to compare the weights, and they differ.
+        """
+        numbers = list(numbers)
+        if not self._wanted:
+            sums = np.array(numbers)
+            if numbers:
+                self._ranks.sum(sums)
+            return sums.tolist()
+        calls = self._calls[kind]
+        due = not calls & (calls + 1)
+        words = np.zeros(1 + 7 * due)  # a rank without weights says nothing
+        if due:
+            weights = self._weights(behind)
+            if weights:
+                words[:] = 1, *_spoken(weights)
+        else:
+            words[0] = behind.requires_grad or bool(self._known)
+        sums = np.array([*numbers, *words])
+        self._ranks.sum(sums)
+        heard = sums[len(numbers) :].tolist()
+        self._calls[kind] += heard[0] > 0
+        if due and heard[0] and _differ(*heard):
+            raise self._error()
+        return sums[: len(numbers)].tolist()
+
+    def _weights(self, behind: torch.Tensor) -> list[torch.Tensor]:
+        """All that were found so far, and still live."""
+        for leaf in _leaves(behind):
+            if leaf.ndim == 0 or len(leaf) not in self._own:
+                self._known[id(leaf)] = weakref.ref(leaf)
+        living = {key: reference() for key, reference in self._known.items()}
+        self._known = {k: r for k, r in self._known.items() if living[k] is not None}
+        return [weight for weight in living.values() if weight is not None]
+
+    def _error(self) -> UserError:
+        start = f"start from the same ones ({SAME_START}), and sum the gradients of all: {SUMMED}"
+        return _told(
+            "the model's weights are not the same on all ranks",
+            f"{start if self.summed else f'call {SUMMED}'}; g.check(net) names those that differ. "
+            "If ranks are to have weights of their own: open(…, check_weights=False)",
+        )
+
+
+def check_weights(ranks: Ranks, model: torch.nn.Module) -> None:
+    """Raise a UserError on all ranks, unless all have the same bits in parameters and buffers."""
+    named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    check_equal(ranks, list(named.values()))
+    digests = {f"weight or buffer {name!r}": _digest(tensor) for name, tensor in named.items()}
+    hint = f"start from the same weights ({SAME_START}), and call {SUMMED}"
+    check_same(ranks.comm, digests, hint)
+
+
+def _told(message: str, hint: str) -> UserError:
+    error = UserError(message, hint)
+    error.agreed = True  # type: ignore[attr-defined]
+    return error
+
+
+def _leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:
+    """The tensors with a gradient that a tensor was computed from, in the order of its graph."""
+    if tensor.grad_fn is None:
+        if tensor.requires_grad:
+            yield tensor
+        return
+    seen, left = {tensor.grad_fn}, [tensor.grad_fn]
+    while left:
+        node = left.pop()
+        leaf = getattr(node, "variable", None)
+        if isinstance(leaf, torch.Tensor):
+            yield leaf
+        following = [following for following, _ in node.next_functions if following is not None]
+        left += [node for node in dict.fromkeys(following) if node not in seen]
+        seen.update(following)
+
+
+def _spoken(weights: list[torch.Tensor]) -> list[float]:
+    """Seven numbers about weights, whose sums over ranks tell whether they differ.
+
+    Of what shapes they are, and its square; the square of the size that a difference may have; two
+    projections, and their squares.
+    """
+    shapes = zlib.crc32(repr([(tuple(w.shape), w.dtype) for w in weights]).encode()) & 0xFFFF
+    rounding = max(1e-6, *(torch.finfo(w.dtype).eps ** 0.5 for w in weights))
+    random = torch.Generator().manual_seed(0)
+    size, projections = 0.0, np.zeros(2)
+    for weight in weights:
+        flat = weight.detach().reshape(-1)
+        for piece in (torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat).split(
+            AT_ONCE
+        ):
+            numbers = piece.to("cpu", torch.float64)
+            directions = torch.randn(2, len(numbers), generator=random, dtype=torch.float64)
+            size += float(numbers @ numbers)
+            projections += (directions @ numbers).numpy()
+    first, second = projections.tolist()
+    return [shapes, shapes**2, rounding**2 * size, first, first**2, second, second**2]
+
+
+def _differ(count: float, shapes: float, shapes2: float, size: float, *moments: float) -> bool:
+    """Whether the ranks that have weights have other ones than each other.
+
+    Where shapes differ, ranks compute with different weights on purpose: nothing can be compared.
+    """
+    if count * shapes2 != shapes**2:
+        return False
+    spreads = [
+        moments[k + 1] / count - (moments[k] / count) ** 2 for k in range(0, len(moments), 2)
+    ]
+    return max(spreads) > size / count
+
+
+def _digest(tensor: torch.Tensor) -> str:
+    flat = tensor.detach().reshape(-1).contiguous()
+    if flat.is_floating_point():  # which NaN it is depends on the order of an addition
+        flat = flat.masked_fill(flat.isnan(), torch.nan)
+    return hashlib.blake2b(flat.view(torch.uint8).numpy().data, digest_size=16).hexdigest()
