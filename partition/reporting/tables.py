@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from partition import terminal
 from partition.errors import shown
 from partition.graph.store import Manifest
 
 MANY_PARTS = 64
 
 
-def console() -> Console:
+def console() -> terminal.Console:
     """Standard output; wide enough for every table where it is not a terminal."""
-    out = Console(highlight=False, markup=False, emoji=False)
+    out = terminal.console(markup=False)
     if not out.is_terminal:
         out.width = 200
     return out

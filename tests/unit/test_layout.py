@@ -40,7 +40,7 @@ GROUND = {
     "gcnmpi.propagation", "gcnmpi.schemes",
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
     "partition.records", "partition.registry", "partition.resident", "partition.startup",
-    "partition.tensor_files",
+    "partition.tensor_files", "partition.terminal",
     "partition.tensor_files.numbers", "partition.tensor_files.safetensors",
     "partition.tensor_files.torch_zip",
 }  # fmt: skip
