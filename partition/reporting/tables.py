@@ -164,7 +164,9 @@ def show_partition(facts: Mapping[str, Any]) -> None:
         out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
 
 
-def _show_totals(out: Console, figures: Mapping[str, Mapping[str, float]], title: str) -> None:
+def _show_totals(
+    out: terminal.Console, figures: Mapping[str, Mapping[str, float]], title: str
+) -> None:
     totals = Table(title=title, title_justify="left")
     totals.add_column("")
     for direction in figures:

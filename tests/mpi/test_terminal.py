@@ -1,4 +1,4 @@
-"""Codes for terminals: in no file and no pipe, whatever mpirun gives its ranks; but on terminals."""
+"""Codes for terminals: in no file and no pipe, whatever mpirun gives ranks; but on terminals."""
 
 import json
 import re
