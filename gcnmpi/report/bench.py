@@ -10,12 +10,12 @@ from types import TracebackType
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from gcnmpi.core.record import Writer
 from gcnmpi.mpi.comm import Comm, agreed
 from partition.records import append_record
+from partition.terminal import print_wide
 
 Record = Mapping[str, Any]
 
@@ -78,8 +78,7 @@ def print_records(records: list[Record]) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(*(show(row) for show in columns.values()))
-    # Lines longer than a terminal are better than columns cut off.
-    Console(width=1000, highlight=False, markup=False, force_terminal=False).print(table)
+    print_wide(table)
     if "bandwidth" in rows[0] and "share" in rows[0]:
         low, high = (f(row["bandwidth"] for row in rows) / 1e9 for f in (min, max))
         print(f"bandwidth of y += a·x in the same rounds: {low:.3g} to {high:.3g} GB/s")

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from partition.errors import shown
+from partition.terminal import console
 
 
 @dataclass(frozen=True)
@@ -39,15 +39,14 @@ def print_table(facts: Mapping[str, Any], checks: list[Check]) -> None:
     facts : mapping
         As ``gcnmpi verify --json`` gives them.
     """
-    # mpirun gives the program a terminal even where its own output goes to a file: no colours.
-    console = Console(highlight=False, force_terminal=False, color_system=None)
+    out = console()
     for line in _heading(facts):
-        console.print(shown(line), markup=False, soft_wrap=True)
+        out.print(shown(line), markup=False, soft_wrap=True)
     table = Table("check", "measured", "at most", "", "", box=box.SIMPLE_HEAD)
     for check in checks:
         figures = (f"{check.measured:.3g}", f"{check.tolerance:.3g}")
         table.add_row(check.name, *figures, "ok" if check.ok else "MISS", escape(check.note))
-    console.print(table)
+    out.print(table)
     missed = sum(not check.ok for check in checks)
     print(f"{missed} of {len(checks)} checks MISSED" if missed else f"{len(checks)} checks passed")
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
 from gcnmpi.core.config import Config
@@ -18,6 +17,7 @@ from gcnmpi.kernels import resolve
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Ranked, Setting, Skipped
 from partition.errors import shown
+from partition.terminal import console, print_wide
 
 WIDTH = 80
 
@@ -90,7 +90,7 @@ def print_plan(
         if line.advice:
             what = _short(candidate.scheme.name, candidate.options)
             advice.setdefault(line.advice, []).append(what)
-    Console(width=WIDTH, highlight=False, markup=False, force_terminal=False).print(table)
+    console(width=WIDTH, markup=False).print(table)
     for text, variants in advice.items():
         print(textwrap.fill(f"! {text}: {', '.join(dict.fromkeys(variants))}", WIDTH))
     if any(line.candidate.estimated for line in ranked[:top]):
@@ -125,7 +125,7 @@ def print_machine(machine: Machine, facts: Mapping[str, Any], path: Path) -> Non
         f"threads per rank {facts['threads']}, {facts['kernel']}, {facts['dtype']}; "
         "units: seconds and bytes"
     )
-    _console().print(table)
+    print_wide(table)
     print(path)
 
 
@@ -155,7 +155,7 @@ def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
             f"{line['memory'] / 1e9:.3g}",
             f"{line['predicted_memory'] / 1e9:.3g}",
         )
-    _console().print(table)
+    print_wide(table)
     for line in lines:
         if "skipped" in line:
             print(f"not {_variant(line['scheme'], line['options'])}: {line['skipped']}")
@@ -206,8 +206,3 @@ def _short(scheme: str, options: Mapping[str, Any]) -> str:
         yes_or_no = name if value else f"not {name}"
         words.append(yes_or_no if isinstance(value, bool) else str(value))
     return f"{scheme} {' '.join(words)}".rstrip()
-
-
-def _console() -> Console:
-    # Lines longer than a terminal are better than columns cut off.
-    return Console(width=1000, highlight=False, markup=False, force_terminal=False)

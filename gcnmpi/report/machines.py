@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
 from gcnmpi.cluster.doctor import Finding, Link, Seat
+from partition.terminal import print_wide
 
 
 def print_findings(
     seats: Sequence[Seat], links: Sequence[Link], findings: Sequence[Finding]
 ) -> None:
     """Print the ranks, the links, and the findings."""
-    console = Console(width=1000, highlight=False, markup=False, color_system=None)
     table = Table("rank", "host", "cores", "GPUs", "free memory", box=None, pad_edge=False)
     for seat in seats:
         gpus = ", ".join(seat.gpus) or "-"
@@ -22,13 +21,13 @@ def print_findings(
         table.add_row(str(seat.rank), seat.host, _ranges(seat.cores), gpus, free)
     first = seats[0]
     print(f"{len(seats)} ranks, {first.mpi}, gcnmpi {first.gcnmpi}")
-    console.print(table)
+    print_wide(table)
     if links:
         table = Table("from", "to", "one way", "MB/s", box=None, pad_edge=False)
         for link in links:
             time = f"{link.seconds * 1e6:.1f} µs"
             table.add_row(*_ends(link), time, f"{link.rate / 1e6:.0f}")
-        console.print(table)
+        print_wide(table)
     for finding in findings:
         print(f"{'PROBLEM' if finding.problem else 'advice'}: {finding.text}")
         print(f"  hint: {finding.advice}")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
 from gcnmpi.core.record import Epoch
 from partition.errors import shown
+from partition.terminal import console
 
 # Seconds between two lines in a log: at first, at most, and each one over the one before.
 _FIRST, _LAST, _GROWTH = 5.0, 300.0, 1.3
@@ -37,7 +38,7 @@ class Progress:
         self._clock, self._pause = clock, _FIRST
         self._first: tuple[int, float] | None = None  # epoch and time
         self._shown = 0.0
-        self._console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
+        self._console = console(sys.stderr, quiet=quiet, soft_wrap=True)
         self._bar: Bar | None = None
         self._console.print(shown(_heading(problem)), markup=False)
         for warning in problem.warnings:

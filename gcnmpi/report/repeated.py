@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gcnmpi.nn.metrics import is_better
 from gcnmpi.run.repeated import Outcome
 from partition.errors import shown
+from partition.terminal import print_wide
 
 
 def summaries(found: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -48,7 +48,7 @@ def print_repeated(found: Sequence[Outcome], as_json: bool = False) -> None:
         table.add_column(title, justify="left" if title == "run" else "right", no_wrap=True)
     for run in found:
         table.add_row(shown(run.name), str(run.epoch), _figure(run.val), _figure(run.test))
-    Console(width=1000, highlight=False, markup=False).print(table)
+    print_wide(table)
     metric = found[0].metric
     print(f"{metric} of {len(found)} runs, each in its epoch of the best validation {metric}")
     best = None

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from gcnmpi.core.record import RECORD, RunRecord, metric_of, read_run
@@ -19,6 +18,7 @@ from partition.charts.paper import check_figures, save_figures
 from partition.errors import UserError, shown
 from partition.figures import check_figure
 from partition.records import make_room_for
+from partition.terminal import print_wide
 
 FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 
@@ -133,8 +133,7 @@ def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> Non
             *(_fraction(row[name]) for name in ("val", "test", "best_val", "best_test")),
         )
     print(", ".join(f"{name} {_text(rows[0][name])}" for name in common))
-    # Lines longer than a terminal are better than columns cut off.
-    Console(width=1000, highlight=False, markup=False).print(table)
+    print_wide(table)
     print("MB/epoch: what all ranks sent in the exchanges of a training epoch; busiest: one rank")
     print(
         "val, test: after the last epoch; best val, its test: in the epoch of the best validation"

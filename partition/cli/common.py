@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from partition.errors import UserError, shown
 from partition.graph.graph import DIRECTIONS
 from partition.pipeline import adding
 from partition.records import to_json
 from partition.reporting import tables
+from partition.terminal import console, on_terminal
 
 GRAPH = click.Path(path_type=Path)
 
@@ -118,11 +118,11 @@ def collected_warnings() -> Iterator[list[str]]:
 def working(what: str) -> Iterator[Callable[[str], None]]:
     """A sign of life on standard error, told what is being done; in a log, lines by time."""
     began, now = time.monotonic(), [what]
-    if sys.stderr.isatty():
+    if on_terminal(sys.stderr):
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        with Progress(*columns, console=console(sys.stderr), transient=True) as display:
             task = display.add_task(what)
             yield lambda line: display.update(task, description=f"{what}: {line}")
         return
@@ -154,7 +154,7 @@ def advancing(
     clock : callable
         The time in seconds.
     """
-    if not sys.stderr.isatty():
+    if not on_terminal(sys.stderr):
         began, wait = clock(), pauses()
         due = began + next(wait)
 
@@ -171,7 +171,7 @@ def advancing(
     from rich.progress import Progress, TimeElapsedColumn
 
     columns = *Progress.get_default_columns(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console(sys.stderr), transient=True) as bar:
         tasks: dict[str, Any] = {}
 
         def tell(stage: str, done: float, total: float) -> None:

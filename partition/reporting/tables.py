@@ -6,18 +6,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 
+from partition import terminal
 from partition.errors import shown
 from partition.graph.store import Manifest
 
 MANY_PARTS = 64
 
 
-def console() -> Console:
+def console() -> terminal.Console:
     """Standard output; wide enough for every table where it is not a terminal."""
-    out = Console(highlight=False, markup=False, emoji=False)
+    out = terminal.console(markup=False)
     if not out.is_terminal:
         out.width = 200
     return out
@@ -164,7 +164,9 @@ def show_partition(facts: Mapping[str, Any]) -> None:
         out.print(f"… and {facts['k'] - MANY_PARTS} more parts (--json has them all)")
 
 
-def _show_totals(out: Console, figures: Mapping[str, Mapping[str, float]], title: str) -> None:
+def _show_totals(
+    out: terminal.Console, figures: Mapping[str, Mapping[str, float]], title: str
+) -> None:
     totals = Table(title=title, title_justify="left")
     totals.add_column("")
     for direction in figures:

@@ -45,7 +45,7 @@ GROUND = {
     "gcnmpi.propagation", "gcnmpi.schemes",
     "partition.commands", "partition.errors", "partition.figures", "partition.locks",
     "partition.records", "partition.registry", "partition.resident", "partition.startup",
-    "partition.tensor_files",
+    "partition.tensor_files", "partition.terminal",
     "partition.tensor_files.numbers", "partition.tensor_files.pickles",
     "partition.tensor_files.safetensors",
     "partition.tensor_files.torch_zip",
@@ -232,3 +232,14 @@ def test_cpp_files_are_short_and_say_what_they_are(path):
 
 def pyproject() -> dict:
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_one_module_decides_what_is_a_terminal():
+    """Under mpirun, what a stream says of itself is not true."""
+    asking = [
+        module_name(path)
+        for path in FILES
+        if "rich.console" in path.read_text(encoding="utf-8")
+        or ".isatty(" in path.read_text(encoding="utf-8")
+    ]
+    assert asking == ["partition.terminal"]

@@ -1,7 +1,13 @@
-"""Progress in a log: lines by time, with what is left."""
+"""Progress in a log: lines by time, with what is left; and what counts as a terminal."""
 
+import os
+import pty
+import subprocess
+import sys
 from itertools import pairwise
 from types import SimpleNamespace
+
+import pytest
 
 from gcnmpi.core.config import from_table
 from gcnmpi.core.record import Epoch
@@ -62,3 +68,63 @@ def test_the_metric_that_chooses_is_shown_and_no_other(capsys):
     assert shown_metrics(Epoch(1, 1.0, values, 0.1)) == ["train rmse 1235", "val rmse 0.500"]
     assert shown_metrics(Epoch(1, 1.0, {"val_accuracy": 0.5}, 0.1)) == ["val 0.500"]
     assert shown_metrics(Epoch(1, 1.0, {}, 0.1)) == []
+
+
+ASKED = "import sys; from partition.terminal import on_terminal; print(on_terminal(sys.stdout))"
+BOLD = "from partition.terminal import console; console().print('it', style='bold')"
+
+
+@pytest.fixture
+def in_terminal():
+    """What bash prints in a terminal; under the name of an Open MPI rank, whose launcher it is."""
+
+    def run(script: str, **environment: str) -> str:
+        ours, theirs = pty.openpty()
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "NO_C", "FORC"))}
+        variables = clean | {"TERM": "xterm", "PYTHON": sys.executable} | environment
+        process = subprocess.run(
+            ["bash", "-c", script], env=variables, stdout=theirs, stdin=theirs, stderr=theirs,
+            check=False, timeout=60,
+        )  # fmt: skip
+        os.close(theirs)
+        text = b""
+        while piece := _read(ours):
+            text += piece
+        os.close(ours)
+        assert process.returncode == 0, text
+        return text.decode().replace("\r\n", "\n")
+
+    return run
+
+
+def _read(file: int) -> bytes:
+    try:
+        return os.read(file, 1 << 16)
+    except OSError:  # nobody has the other end any more
+        return b""
+
+
+def test_a_terminal_that_open_mpi_gives_a_rank_is_one_only_if_its_launcher_has_one(in_terminal):
+    rank = f'OMPI_COMM_WORLD_RANK=0 "$PYTHON" -c "{ASKED}"'
+    # A launcher whose own output is a file gives its rank the terminal all the same; a shell that
+    # is started for the rank is no launcher.
+    shell = f"OMPI_COMM_WORLD_RANK=0 bash -c '{rank}; true'"
+    script = f"""
+        {rank}
+        {shell}
+        exec 3>&1
+        ( {rank} >&3; true ) > /dev/null
+        ( {shell} >&3; true ) | cat
+        "$PYTHON" -c "{ASKED}"
+        "$PYTHON" -c "{ASKED}" | cat
+        TERM=dumb "$PYTHON" -c "{ASKED}"
+    """
+    assert in_terminal(script).split() == [
+        "True", "True", "False", "False", "True", "False", "False"
+    ]  # fmt: skip
+
+
+def test_styles_are_for_terminals_unless_the_environment_says_otherwise(in_terminal):
+    bold = f'"$PYTHON" -c "{BOLD}"'
+    script = f"{bold}; NO_COLOR=1 {bold}; {bold} | cat; FORCE_COLOR=1 {bold} | cat"
+    assert in_terminal(script) == "\x1b[1mit\x1b[0m\nit\nit\n\x1b[1mit\x1b[0m\n"
