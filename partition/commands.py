@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import sys
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from partition.errors import EXIT_USER_ERROR, UserError, printing
+from partition.errors import EXIT_USER_ERROR, UserError, meant_keys, nearest, printing
 
 EXIT_INTERRUPTED = 130
 
@@ -80,16 +82,107 @@ class Commands(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """The command that is named, once its options are seen to be given once each."""
         name, command, rest = super().resolve_command(ctx, args)
+        ctx.meta[_WORDS] = list(rest)
         if command is not None:
             refuse_twice(command, ctx, rest)
         return name, command, rest
 
 
+class Assignments(click.Option):
+    """An option such as ``--set KEY=VALUE``, which may be repeated, and knows the keys.
+
+    Parameters
+    ----------
+    keys : callable
+        Gives the names of all keys; asked only where something is wrong.
+    """
+
+    def __init__(self, *args: Any, keys: Callable[[], Iterable[str]], **more: Any) -> None:
+        super().__init__(*args, **more | {"multiple": True})
+        self.keys = keys
+
+    @property
+    def spelled(self) -> str:
+        """The option as it is written."""
+        return max(self.opts, key=len)
+
+
 def as_user_error(error: click.ClickException, program: str) -> UserError:
-    """A mistake that click found, as all others are told."""
+    """A mistake that click found, as all others are told, with what may be meant."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else program
-    return UserError(error.format_message().rstrip("."), f"see {command} --help")
+    if context is None:
+        return UserError(error.format_message().rstrip("."), f"see {program} --help")
+    words = context.meta.get(_WORDS, [])
+    for option, text, value in _unassigned(context.command, words):
+        form = f"{option.spelled} {text!r} is not of the form {option.metavar}"
+        return UserError(form, f"{option.spelled} {text}={value}")
+    help_ = f"see {context.command_path} --help"
+    if isinstance(error, click.NoSuchOption):
+        name = error.option_name
+        meant = _meant_by(context.command, name, words)
+        return UserError(f"{context.command_path} has no option {name}", meant or help_)
+    return UserError(error.format_message().rstrip("."), _form_of(error, context) or help_)
+
+
+def _unassigned(
+    command: click.Command, words: Sequence[str]
+) -> Iterator[tuple[Assignments, str, str]]:
+    """Options with a key and no value, followed by the value as a word of its own."""
+    options = {opt: option for option in _assignments(command) for opt in option.opts}
+    for word, text, value in zip(words, words[1:], words[2:], strict=False):
+        if word in options and "=" not in text and not value.startswith("-"):
+            yield options[word], text, value
+
+
+def _assignments(command: click.Command) -> list[Assignments]:
+    found = [option for option in command.params if isinstance(option, Assignments)]
+    return sorted(found, key=lambda option: option.spelled != "--set")
+
+
+def _meant_by(command: click.Command, given: str, words: Sequence[str]) -> str | None:
+    """The option, or the key of an :class:`Assignments`, that an unknown option may stand for."""
+    name = given.lstrip("-").replace("-", "_")
+    options = {
+        opt.lstrip("-").replace("-", "_"): opt
+        for param in command.params
+        if isinstance(param, click.Option)
+        for opt in (*param.opts, *param.secondary_opts)
+        if opt.startswith("--")
+    }
+    for setting in _assignments(command):
+        keys = list(setting.keys())
+        meant = [key for key in meant_keys(name, keys) if key in keys]
+        near = nearest(name, [*options, *(key.rpartition(".")[2] for key in meant)])
+        if meant and near not in options:
+            value = _value_of(given, words)
+            return " or ".join(f"{setting.spelled} {key}={value}" for key in meant)
+    near = nearest(name, options)
+    return f"did you mean {options[near]}?" if near else None
+
+
+def _value_of(given: str, words: Sequence[str]) -> str:
+    """The value that a word is followed by."""
+    for word, following in itertools.zip_longest(words, words[1:], fillvalue="-"):
+        if word.startswith(f"{given}="):
+            return word.removeprefix(f"{given}=")
+        if word == given and not re.match(r"-(?![\d.])", following):
+            return following
+    return "VALUE"
+
+
+def _form_of(error: click.ClickException, context: click.Context) -> str | None:
+    """How an option is written whose value is missing or wrong, and what it is for."""
+    param = getattr(error, "param", None)
+    if isinstance(error, click.BadOptionUsage):
+        options = (each for each in context.command.params if error.option_name in each.opts)
+        param = next(options, None)
+    if not isinstance(param, click.Option) or param.is_flag:
+        return None
+    form = f"{max(param.opts, key=len)} {param.make_metavar(context)}"
+    return f"{form}: {textwrap.shorten(param.help, 100, placeholder=' …')}" if param.help else form
+
+
+_WORDS = "gcnmpi words"  # of the command, in the context
 
 
 def refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[str]) -> None:
@@ -102,11 +195,12 @@ def refuse_twice(command: click.Command, ctx: click.Context, words: Sequence[str
     """
     if isinstance(command, click.Group):
         return  # the words are those of its commands
-    inner = click.Context(command, info_name=command.name, parent=ctx, resilient_parsing=True)
+    inner = click.Context(command, info_name=command.name, parent=ctx)
     try:
         _, _, order = command.make_parser(inner).parse_args(list(words))
-    except click.ClickException:
-        return  # click tells what is wrong when it reads the words itself
+    except click.UsageError as error:
+        error.ctx = inner  # an option without its value has none
+        raise
     for option in (each for each in order if isinstance(each, click.Option)):
         harmless = option.multiple or option.count or (option.is_flag and not option.secondary_opts)
         if order.count(option) > 1 and not harmless:

@@ -123,3 +123,29 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     lower = {other.lower(): other for other in known}
     found = difflib.get_close_matches(name.lower(), lower, n=1, cutoff=0.66)
     return lower[found[0]] if found else None
+
+
+def meant_keys(name: str, known: Iterable[str]) -> list[str]:
+    """The keys ``section.key`` that a name may stand for: of the same ending, or else the nearest.
+
+    >>> known = ["dtype", "model.name", "train.epochs", "train.lr"]
+    >>> meant_keys("lr", known), meant_keys("model", known), meant_keys("train.epoch", known)
+    (['train.lr'], ['model.name'], ['train.epochs'])
+    """
+    known = list(known)
+    if name in known:
+        return [name]
+    section, _, last = name.rpartition(".")
+    here = {key.rpartition(".")[2]: key for key in known if key.rpartition(".")[0] == section}
+    if last and (same := [key for key in known if key.rpartition(".")[2] == last]):
+        return same
+    if near := nearest(last, here):
+        return [here[near]]
+    if section:
+        return [section] if section in known else []  # train.lr.x
+    if f"{name}.name" in known:
+        return [f"{name}.name"]
+    # A key of some section, or a section.
+    lasts = {key.rpartition(".")[2]: key for key in known}
+    lasts |= {part: part for part in (key.partition(".")[0] for key in known)}
+    return [lasts[close] for close in difflib.get_close_matches(last, lasts, 1, 0.75)]

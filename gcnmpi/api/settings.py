@@ -10,7 +10,7 @@ from typing import Any
 from gcnmpi.core.config import Config, key_fields, read_config
 from gcnmpi.core.own_code import handed_over
 from gcnmpi.mpi.comm import Comm, agreed
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, meant_keys
 
 Settings = str | os.PathLike | Mapping[str, Any] | None
 Network = str | Callable | None
@@ -33,7 +33,8 @@ def configured(
     comm : communicator
         Of the ranks that all do this.
     config : path or mapping, optional
-        A TOML file; or keys with their values, ``{"model.hidden": [64]}`` or
+        A TOML file, or the name of a configuration that comes along, such as "gcn"; or
+        keys with their values, ``{"model.hidden": [64]}`` or
         ``{"model": {"hidden": [64]}}``.
     model : str or function, optional
         The key ``model.name``; or a function ``build(model, features, classes)``.
@@ -65,7 +66,7 @@ def _configured(
     names = {name.replace(".", "_"): name for name, _, _ in key_fields()}
     for word, value in keywords.items():
         if word not in names:
-            raise unknown_name("keyword", word, names)
+            raise _unknown_keyword(word, value, names)
         values[names[word]] = value
     if model is not None:
         if "model.name" in values:
@@ -73,6 +74,22 @@ def _configured(
         is_name = isinstance(model, str)
         values["model.name"] = model if is_name else stack.enter_context(handed_over(model))
     return read_config(file, under, values=values)
+
+
+def _unknown_keyword(word: str, value: Any, names: Mapping[str, str]) -> UserError:
+    """The error for a keyword that is no key of the configuration, with those that may be meant."""
+    spelled = {name: keyword for keyword, name in names.items()}
+    section, _, last = word.partition("_")
+    dotted = f"{section}.{last}" if any(k.startswith(f"{section}.") for k in spelled) else word
+    meant = [spelled[key] for key in meant_keys(dotted, spelled) if key in spelled]
+    hint = "keys of the configuration with a _ for the dot: 'gcnmpi info' lists them"
+    if isinstance(value, Mapping):
+        hint = f"config={{{word!r}: {value!r}}}"
+    elif meant:
+        shown = value if isinstance(value, str | int | float | list | tuple) else "…"
+        words = [f"{keyword}={shown!r}" for keyword in meant]
+        hint = f"did you mean {' or '.join(words)}?"
+    return UserError(f"unknown keyword {word!r}", hint)
 
 
 def flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -66,7 +66,8 @@ def train(
         A network that comes along (``"sage"``), one in a file (``"my_file.py:build"``), or a
         function ``build(model, features, classes)`` that describes one.
     config : path or mapping, optional
-        A TOML file; or keys with their values, ``{"model.hidden": [64]}``.
+        A TOML file, or the name of a configuration that comes along, such as "gcn"; or
+        keys with their values, ``{"model.hidden": [64]}``.
     out : path, optional
         Folder of the run; default: ``runs/GRAPH-PARTITION-DATE``.
     resume : str

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, configured, watched
+from gcnmpi.cli.common import Job, config_keys, configured, watched
 from gcnmpi.core.config import Config, load_config
 from gcnmpi.kernels import KERNELS
-from partition.commands import parse_bytes
+from partition.commands import Assignments, Commands, parse_bytes
 from partition.errors import UserError
 from partition.records import make_room_for
 
@@ -28,7 +28,7 @@ _partition = click.option(
 )
 
 
-@click.group(short_help="Measure products, epochs and exchanges.")
+@click.group(cls=Commands, short_help="Measure products, epochs and exchanges.")
 def bench() -> None:
     """Measure sparse products, epochs and exchanges; each round measures all variants in turn.
 
@@ -108,7 +108,8 @@ def spmm(
 @click.option(
     "--beside",
     metavar="KEY=VALUE",
-    multiple=True,
+    cls=Assignments,
+    keys=config_keys,
     help="Also measure the configuration with this change; may be repeated.",
 )
 @_rounds

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gcnmpi.core.config import Config
+from gcnmpi.core.config import Config, key_fields
+from gcnmpi.core.settings import config_path
 from gcnmpi.core.watch import watchdog
+from partition.commands import Assignments
 
 
 @dataclass(frozen=True)
@@ -72,14 +74,20 @@ def same_words(config: Config) -> Callable[[Any], None]:
     return check
 
 
-def configured(function: Callable) -> Callable:
-    """Add the options that make a configuration."""
+def config_keys() -> list[str]:
+    """The full names of the keys of the configuration."""
+    return [name for name, _, _ in key_fields()]
+
+
+def configured(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) -> Callable:
+    """Add the options that make a configuration, of keys that ``--set`` takes."""
     for add in (
         click.option(
             "--set",
             "settings",
             metavar="KEY=VALUE",
-            multiple=True,
+            cls=Assignments,
+            keys=keys,
             help="Override one key of the configuration; may be repeated.",
         ),
         click.option(
@@ -87,7 +95,8 @@ def configured(function: Callable) -> Callable:
             "config_file",
             metavar="FILE",
             type=click.Path(path_type=Path),
-            help="TOML file; 'gcnmpi info' lists the keys.",
+            callback=lambda context, option, given: given and config_path(given),
+            help="TOML file, or a name of 'gcnmpi config'; 'gcnmpi info' lists the keys.",
         ),
     ):
         function = add(function)
@@ -107,12 +116,12 @@ def of_split(split: int | None) -> tuple[str, ...]:
     return () if split is None else (f"train.split={split}",)
 
 
-def common(function: Callable) -> Callable:
-    """Add the arguments that every command on a graph takes."""
+def common(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) -> Callable:
+    """Add the arguments that every command on a graph takes; ``keys`` as of :func:`configured`."""
     partition = click.option(
         "--partition",
         metavar="NAME",
         help="Partition into as many parts as there are ranks; one rank needs none.",
     )
     graph = click.argument("graph", type=click.Path(path_type=Path))
-    return graph(partition(configured(function)))
+    return graph(partition(configured(function, keys)))

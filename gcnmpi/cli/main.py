@@ -9,7 +9,6 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -36,6 +35,7 @@ from gcnmpi.core.outputs import (
     check_training_files,
     features_path,
 )
+from gcnmpi.core.settings import shipped_configs
 from gcnmpi.core.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.kernels import KERNELS
 from gcnmpi.nn.metrics import METRICS
@@ -351,25 +351,21 @@ def _native_facts() -> dict[str, str]:
 def config(name: str | None) -> int:
     """Print the configuration NAME, to edit and give to --config; without NAME, list all.
 
+    --config NAME takes one as it is.
+
     \b
       gcnmpi config gcn > my.toml
       gcnmpi config tuned/physics-sage > my.toml
     """
-    folder = files("gcnmpi").joinpath("configs")
-    there = {
-        f"{prefix}{file.name.removesuffix('.toml')}": file.read_text(encoding="utf-8")
-        for prefix, place in (("", folder), ("tuned/", folder.joinpath("tuned")))
-        for file in place.iterdir()
-        if file.name.endswith(".toml")
-    }
+    there = shipped_configs()
     if name is None:
-        for each, text in sorted(there.items()):
-            about = text.splitlines()[0].removeprefix("# ")
+        for each, file in sorted(there.items()):
+            about = file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
             print(f"{each:22} {re.split('[:.] |[:.]$', about)[0]}")
     elif name.removesuffix(".toml") not in there:
         raise unknown_name("configuration", name, there)
     else:
-        print(there[name.removesuffix(".toml")], end="")
+        print(there[name.removesuffix(".toml")].read_text(encoding="utf-8"), end="")
     return 0
 
 

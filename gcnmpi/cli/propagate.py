@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, common, of_split, split_option, watched
+from gcnmpi.cli.common import Job, common, config_keys, of_split, split_option, watched
 from gcnmpi.core.outputs import check_distinct, check_suffix
 from gcnmpi.propagation import METHODS
 
 
+def _keys() -> list[str]:
+    """The options of all methods, and the keys of the configuration."""
+    options = (dataclasses.fields(METHODS.get(name).options) for name in METHODS)
+    return [*dict.fromkeys(option.name for each in options for option in each), *config_keys()]
+
+
 @click.command(short_help="PageRank, label propagation, spectra and embeddings of a graph.")
-@common
+@functools.partial(common, keys=_keys)
 @click.argument("method", metavar="METHOD")
 @split_option
 @click.option(

@@ -12,10 +12,11 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, common, same_words
+from gcnmpi.cli.common import Job, common, config_keys, same_words
 from gcnmpi.core.config import Config, read_config
 from gcnmpi.core.outputs import check_distinct
 from gcnmpi.core.watch import EXIT_REQUEUE
+from partition.commands import Assignments
 from partition.errors import UserError
 
 MOST_RUNS = 10_000
@@ -76,7 +77,8 @@ def repeat(
     "--try",
     "grid",
     metavar="KEY=V,V…",
-    multiple=True,
+    cls=Assignments,
+    keys=config_keys,
     required=True,
     help="Values of a key, separated by commas; a list in brackets is one value. May be repeated.",
 )

@@ -11,10 +11,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, get_type_hints
 
 from gcnmpi.core.model_config import MODELS, ModelConfig
@@ -23,6 +21,7 @@ from gcnmpi.core.settings import (
     checked,
     key,
     names_of,
+    read_toml,
     read_value,
     spelled,
     spelled_in_toml,
@@ -143,7 +142,7 @@ def load_config(
     Parameters
     ----------
     path : path, optional
-        TOML file; without it, the defaults.
+        TOML file, or the name of a configuration that comes along; without it, the defaults.
     settings : iterable of str
         ``"train.epochs=20"``; the value is TOML, or a bare word, or a list without brackets.
     over : iterable of str
@@ -180,7 +179,7 @@ def read_config(
         The schemes that will be tried, where it is not ``scheme.name`` alone: a key is refused
         that none of them reads.
     """
-    table = {} if path is None else _read_toml(path)
+    table = {} if path is None else read_toml(path)
     if network is not None:
         described = _network_of(network)
         for section in described:
@@ -202,7 +201,7 @@ def read_config(
 def _network_of(path: str | os.PathLike) -> dict[str, Any]:
     """The tables of a file that describe a network."""
     sections = ("model", "graph", "task")
-    table = {name: value for name, value in _read_toml(path).items() if name in sections}
+    table = {name: value for name, value in read_toml(path).items() if name in sections}
     if "model" not in table:
         raise UserError(f"{path} has no table [model]", 'such as [model], then name = "sage"')
     return table
@@ -251,15 +250,6 @@ def section_fields(section: type) -> list[dataclasses.Field]:
 def _meaning(entry: dataclasses.Field) -> str:
     choices = [*entry.metadata["also"], *entry.metadata["choices"]]
     return entry.metadata["doc"] + (f" ({', '.join(choices)})" if choices else "")
-
-
-def _read_toml(path: str | os.PathLike) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path} is not valid TOML: {error}") from error
 
 
 def _read_settings(settings: Iterable[str]) -> dict[str, Any]:

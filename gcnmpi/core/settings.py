@@ -5,15 +5,17 @@ The configuration itself, its keys and what they may be, is in :mod:`gcnmpi.core
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
+import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, get_args, get_origin
 
-from partition.errors import UserError, nearest, unknown_name
+from partition.errors import UserError, meant_keys, nearest, unknown_name
 
 
 def key(
@@ -137,6 +139,46 @@ def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
 _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}
 
 
+def read_toml(path: str | os.PathLike) -> dict[str, Any]:
+    """The tables of a TOML file, or of the shipped configuration of that name.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read, or is no TOML.
+    """
+    try:
+        return tomllib.loads(config_path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        name, there = os.fspath(path), shipped_configs()
+        short = name.removesuffix(".toml")
+        meant = short if short in there else nearest(short, there)
+        hint = f"--config {meant} takes the configuration that comes along"
+        if meant is not None and meant != short:
+            hint = f"did you mean {meant!r}? 'gcnmpi config' lists the configurations"
+        message = f"cannot read {name}: {error.strerror}"
+        raise UserError(message, hint if meant else None) from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not valid TOML: {error}") from error
+
+
+def config_path(given: str | os.PathLike) -> Path:
+    """The file of a configuration: a file there is, or the shipped configuration of that name."""
+    path = Path(given)
+    return path if path.is_file() else shipped_configs().get(os.fspath(given), path)
+
+
+def shipped_configs() -> dict[str, Path]:
+    """The configurations that come along, by name: "gcn", "tuned/cora-gat"."""
+    folder = files("gcnmpi").joinpath("configs")
+    return {
+        f"{prefix}{file.name.removesuffix('.toml')}": Path(str(file))
+        for prefix, place in (("", folder), ("tuned/", folder.joinpath("tuned")))
+        for file in place.iterdir()
+        if file.name.endswith(".toml")
+    }
+
+
 def names_of(table: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
     """The full names of the keys in nested tables."""
     for name, value in table.items():
@@ -149,17 +191,9 @@ def names_of(table: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
 def unknown_key(name: str, known: Iterable[str]) -> UserError:
     """The error for a key that is not in the configuration, with the one that may be meant."""
     known = list(known)
-    section, _, last = name.rpartition(".")
-    here = {key.rpartition(".")[2]: key for key in known if key.rpartition(".")[0] == section}
-    meant = [key for key in known if last and key.rpartition(".")[2] == last]
-    if not meant and (near := nearest(last, here)):
-        meant = [here[near]]
-    if not meant and section in known:
-        meant = [section]  # train.lr.x
-    if not meant and not section:  # a key of some section, or a section
-        sections = dict.fromkeys(key.partition(".")[0] for key in known)
-        lasts = {key.rpartition(".")[2]: key for key in known} | {s: s for s in sections}
-        meant = [lasts[near] for near in difflib.get_close_matches(last, lasts, 1, 0.75)]
+    section = name.rpartition(".")[0]
+    here = [key.rpartition(".")[2] for key in known if key.rpartition(".")[0] == section]
+    meant = meant_keys(name, known)
     hint = "'gcnmpi info' lists the keys"
     if meant:
         hint = f"did you mean {' or '.join(map(repr, meant))}?"

@@ -79,7 +79,10 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not key.isidentifier() or not equals:
-            raise UserError(f"--set {pair}: this is not OPTION=VALUE")
+            raise UserError(
+                f"--set {pair!r} is not of the form OPTION=VALUE",
+                "gcn-partition models lists options",
+            )
         if key in RESERVED:
             raise UserError(
                 f"--set {pair}: {key} has an option of its own, --{key.replace('_', '-')}"

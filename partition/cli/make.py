@@ -25,7 +25,7 @@ from partition.cli.common import (
     show_added,
     working,
 )
-from partition.commands import parse_bytes
+from partition.commands import Assignments, parse_bytes
 from partition.errors import UserError, unknown_name
 from partition.pipeline import adding, balance
 from partition.pipeline.estimates import Network
@@ -43,7 +43,15 @@ def weigh_option(command: Callable) -> Callable:
     text += ", ".join(f"{name} ({getattr(Objective, name):g})" for name in WEIGHTS)
     text += f"; max_send ({OBJECTIVES['mixed'].max_send:g}) in a mixed exchange. "
     text += "May be repeated; add then also refines."
-    return click.option("--weigh", metavar="NAME=WEIGHT", multiple=True, help=text)(command)
+    form = {"metavar": "NAME=WEIGHT", "cls": Assignments, "keys": lambda: WEIGHTS}
+    return click.option("--weigh", help=text, **form)(command)  # type: ignore[arg-type]
+
+
+def _options() -> list[str]:
+    """The options of all models, and of the tools that are installed."""
+    missing = TOOLS.available()
+    tools = [TOOLS.get(name) for name in TOOLS if missing[name] is None]
+    return list(dict.fromkeys(key for each in (*MODELS.values(), *tools) for key in each.options))
 
 
 @click.command(
@@ -95,7 +103,12 @@ Examples:
 @click.option("--tool", metavar="|".join(TOOLS), help="Tool.  [default: the model's first]")
 @click.option("--objective", metavar="cut|vol", help="What METIS minimises.  [default: cut]")
 @click.option(
-    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Option of model or tool."
+    "--set",
+    "settings",
+    metavar="OPTION=VALUE",
+    cls=Assignments,
+    keys=_options,
+    help="Option of model or tool.",
 )
 @click.option(
     "--refine",
@@ -280,7 +293,9 @@ def parse_objective(pairs: tuple[str, ...], exchange: str) -> Objective:
         try:
             weights[name] = float(text)
         except ValueError:
-            raise UserError(f"--weigh {pair}: this is not NAME=WEIGHT") from None
+            raise UserError(
+                f"--weigh {pair!r} is not of the form NAME=WEIGHT", f"{WEIGHTS[0]}=1"
+            ) from None
         if not 0 <= weights[name] < math.inf:
             raise UserError(f"--weigh {pair}: weights are not negative")
     objective = replace(OBJECTIVES[exchange], **weights)

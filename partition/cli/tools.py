@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from partition.backends.catalogue import MODELS
 from partition.cli.common import (
     GRAPH,
     direction_option,
@@ -17,6 +18,7 @@ from partition.cli.common import (
     show_added,
     working,
 )
+from partition.commands import Assignments
 from partition.pipeline import adding, balance, tool_files
 from partition.reporting.describe import describe_partition
 
@@ -79,7 +81,12 @@ The tool's part file comes back with gcn-partition import-parts.""",
 @click.option("-k", "--parts", "k", type=int, help="Number of parts, needed for shp.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of shp's mini-batches.")
 @click.option(
-    "--set", "settings", metavar="OPTION=VALUE", multiple=True, help="Option of the model."
+    "--set",
+    "settings",
+    metavar="OPTION=VALUE",
+    cls=Assignments,
+    keys=lambda: dict.fromkeys(key for model in MODELS.values() for key in model.options),
+    help="Option of the model.",
 )
 @click.option(
     "--balance",

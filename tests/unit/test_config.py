@@ -96,6 +96,22 @@ def test_they_are_printed_by_the_program():
     assert "did you mean 'cora'?" in run("coar").stderr
 
 
+def test_they_are_taken_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("gat", "tuned/cora-gat"):
+        assert load_config(name) == load_config((FOLDER / name).with_suffix(".toml"))
+        assert read_config(None, network=name)[0].model.name == "gat"
+    (tmp_path / "gat").write_text("[model]\nname = 'sage'\n")
+    assert load_config("gat").model.name == "sage"  # a file of one's own comes first
+    for name, hint in (("gta", "did you mean 'gat'?"), ("gcn.toml", "--config gcn ")):
+        with pytest.raises(UserError, match="No such file") as raised:
+            load_config(name)
+        assert hint in str(raised.value.hint)
+    words = ["submit", "no.graph", "--time", "2:00:00", "--config", "gcn", "--out", "gcn"]
+    with pytest.raises(UserError, match="there is no graph folder no.graph"):
+        cli.main(words, standalone_mode=False)
+
+
 def test_a_setting_overrides_the_file(tmp_path):
     file = tmp_path / "c.toml"
     file.write_text('dtype = "float64"\n[train]\nepochs = 3\nlr = 1\n[model]\nhidden = [4, 5]\n')

@@ -1,0 +1,116 @@
+"""Words that are nearly right: the error says the ones that are meant."""
+
+import pytest
+
+import gcnmpi
+from gcnmpi.cli.main import cli as gcnmpi_cli
+from partition.cli.main import cli as partition_cli
+from partition.errors import UserError, meant_keys
+
+PROGRAMS = {"gcnmpi": gcnmpi_cli, "gcn-partition": partition_cli}
+
+
+def complaint(line):
+    """What a program says to a line that it refuses before it opens a file."""
+    name, *words = line.split()
+    with pytest.raises(UserError) as raised:
+        PROGRAMS[name].main(words, prog_name=name, standalone_mode=False)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("gcnmpi train G --lr 0.01", "--set train.lr=0.01"),
+        ("gcnmpi train G --lr=0.01", "--set train.lr=0.01"),
+        ("gcnmpi train --epochs 10 G", "--set train.epochs=10"),
+        ("gcnmpi train G --weight-decay 5e-4", "--set train.weight_decay=5e-4"),
+        ("gcnmpi train G --train.lr 0.01", "--set train.lr=0.01"),
+        ("gcnmpi train G --model sage", "--set model.name=sage"),
+        ("gcnmpi train G --dtype float64", "--set dtype=float64"),
+        ("gcnmpi train G --epoch 10", "--set train.epochs=10"),
+        ("gcnmpi train G --lr", "--set train.lr=VALUE"),
+        ("gcnmpi train G --lr --quiet", "--set train.lr=VALUE"),
+        ("gcnmpi train G --name x", "--set model.name=x or --set task.name=x or"),
+        ("gcnmpi repeat G --out D --lr 0.01", "--set train.lr=0.01"),
+        ("gcnmpi sweep G --out D --lr 0.01", "--set train.lr=0.01"),
+        ("gcnmpi plan G -P 4 --dtype float64", "--set dtype=float64"),
+        ("gcnmpi bench epoch G --hidden 64,64", "--set model.hidden=64,64"),
+        ("gcnmpi submit G --epochs 10", "--set train.epochs=10"),
+        ("gcnmpi propagate G pagerank --damping 0.9", "--set damping=0.9"),
+        ("gcnmpi propagate G pagerank --dtype float64", "--set dtype=float64"),
+        ("gcn-partition add G --model hp -k 4 --preset quality", "--set preset=quality"),
+        ("gcn-partition add G --model hp -k 4 --presets quality", "--set preset=quality"),
+        # An option of the command that is nearly right comes before a key that is.
+        ("gcnmpi train G --partiton hp-4", "did you mean --partition?"),
+        ("gcn-partition import x G --undirectd", "did you mean --undirected?"),
+        ("gcnmpi train G --whatever", "see gcnmpi train --help"),
+    ],
+)
+def test_an_option_that_is_a_key_of_the_configuration(line, hint):
+    error = complaint(line)
+    assert "has no option --" in error.message
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("gcnmpi train G --set train.epochs 10", "--set train.epochs=10"),
+        ("gcnmpi train --set train.epochs 10 G", "--set train.epochs=10"),
+        ("gcnmpi train G --set train.lr=0.1 --set train.epochs 10", "--set train.epochs=10"),
+        ("gcnmpi train G --set train.epochs", "such as --set train.epochs=200"),
+        ("gcnmpi train G --set train.epochs --quiet", "such as --set train.epochs=200"),
+        ("gcnmpi sweep G --out D --try train.lr 0.1,0.01", "--try train.lr=0.1,0.01"),
+        ("gcnmpi bench epoch G --beside dtype float64", "--beside dtype=float64"),
+        ("gcnmpi propagate G pagerank --set damping 0.9", "--set damping=0.9"),
+        ("gcn-partition add G --model hp -k 4 --set preset quality", "--set preset=quality"),
+        ("gcn-partition refine G hp-4 --weigh total 0.5", "--weigh total=0.5"),
+    ],
+)
+def test_a_setting_without_its_equals_sign(line, says):
+    error = complaint(line)
+    assert "not of the form" in error.message
+    assert says in error.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("gcnmpi report runs --html", "--html PAGE.html: Write a page"),
+        ("gcnmpi report --html {0}", "--html PAGE.html: Write a page"),
+        ("gcnmpi report runs --plot", "--plot FILE: Draw loss"),
+        ("gcn-partition compare G --html", "--html PAGE.html: Write a page"),
+        ("gcnmpi infer G --weights w.npz --out", "--out Y.npy: File to write"),
+        ("gcnmpi train G --split one", "--split K: Split of the masks"),
+        ("gcnmpi infer G --out y.npy", "--weights W: Weights"),
+    ],
+)
+def test_an_option_without_a_value_that_it_takes(line, hint, tmp_path):
+    assert hint in complaint(line.format(tmp_path)).hint
+
+
+@pytest.mark.parametrize(
+    ("keywords", "says"),
+    [
+        ({"lr": 0.01}, "train_lr=0.01"),
+        ({"hidden": [64, 64]}, "model_hidden=[64, 64]"),
+        ({"train_epoch": 5}, "train_epochs=5"),
+        ({"train": {"lr": 0.01}}, "config={'train': {'lr': 0.01}}"),
+        ({"whatever": 1}, "gcnmpi info"),
+    ],
+)
+def test_keywords_that_are_nearly_keys(tmp_path, keywords, says):
+    with pytest.raises(UserError) as raised:
+        gcnmpi.train(tmp_path, **keywords)
+    assert says in raised.value.hint
+
+
+def test_the_nearest_keys():
+    known = ["dtype", "train.lr", "train.epochs", "model.name", "task.name"]
+    assert meant_keys("lr", known) == ["train.lr"]
+    assert meant_keys("name", known) == ["model.name", "task.name"]
+    assert meant_keys("modle.lr", known) == ["train.lr"]
+    assert meant_keys("train.epoch", known) == ["train.epochs"]
+    assert meant_keys("model", known) == ["model.name"]
+    assert meant_keys("nothing.of.this", known) == []
