@@ -5,6 +5,7 @@ No rank ever holds the whole graph. The partition vector is kept once a node.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,10 +15,26 @@ import scipy.sparse as sp
 from gcnmpi.core.config import GraphConfig
 from gcnmpi.core.resident import forget_pages
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed, maximum, node_array, once_a_node, redistribute, slice_of
+from gcnmpi.mpi.comm import (
+    Comm,
+    agreed,
+    maximum,
+    node_array,
+    once_a_node,
+    redistribute,
+    slice_of,
+    sum_in_place,
+)
 from partition.errors import UserError
+from partition.graph.content import (
+    ARC_FILES,
+    check_sums,
+    check_symmetry,
+    described_sum,
+    part_of_sum,
+    reverse_excess,
+)
 from partition.graph.graph import (
-    Graph,
     check_arcs,
     chunks,
     entry_values,
@@ -25,10 +42,13 @@ from partition.graph.graph import (
     row_sums,
     with_loops,
 )
+from partition.graph.hashing import MASK64
 from partition.graph.sparse_rows import SparseRows, check_rows
 from partition.graph.store import Partition, StoredGraph, read_partition
+from partition.records import NUMBERS, TEXTS, map_npy
 
 STEP = 1 << 20  # vertices that are looked at at once
+SUMMED_AT_ONCE = 1 << 22  # numbers whose pages are kept until they are in a checksum
 PERMUTED_AT_ONCE = 16  # the share of the columns that change places
 ENTRY_ON_ITS_WAY = 56  # bytes that an entry of sparse features takes until it is in its place
 
@@ -92,7 +112,7 @@ def own_rows(parts: np.ndarray, rank: int) -> np.ndarray:
 
 
 def load_entries(
-    comm: Comm, graph: Graph, parts: np.ndarray, direction: str, max_bytes: float
+    comm: Comm, stored: StoredGraph, parts: np.ndarray, direction: str, max_bytes: float
 ) -> Entries:
     """The entries of Ã's rows that this rank owns (without added self-loops).
 
@@ -103,7 +123,7 @@ def load_entries(
     max_bytes : float
         Bound of the send buffer.
     """
-    mine = own_arcs(comm, graph, direction)
+    mine = own_arcs(comm, stored, direction)
     arrays = [mine.row, mine.column]
     if mine.weight is not None:
         arrays.append(mine.weight)
@@ -123,7 +143,7 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
         ``self_loops`` and ``normalize``.
     """
     graph = source.stored.graph
-    entries = own_arcs(comm, graph, source.direction)
+    entries = own_arcs(comm, source.stored, source.direction)
     mine = slice_of(graph.n, comm.rank, comm.size)
     row, column, weight = entries.row, entries.column, entries.weight
     del entries
@@ -146,8 +166,15 @@ def load_m(comm: Comm, source: Source, options: GraphConfig, max_bytes: float) -
     return Entries(row, column, values)
 
 
-def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
-    """The arcs of this rank's contiguous 1/P of the rows on disk."""
+def own_arcs(comm: Comm, stored: StoredGraph, direction: str) -> Entries:
+    """The arcs of this rank's contiguous 1/P of the rows on disk.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if no graph has such arcs, or the manifest is not that of these.
+    """
+    graph, manifest = stored.graph, stored.manifest
     mine = slice_of(graph.n, comm.rank, comm.size)
     with agreed(comm):
         try:
@@ -157,10 +184,61 @@ def own_arcs(comm: Comm, graph: Graph, direction: str) -> Entries:
         indptr = np.asarray(graph.indptr[mine.start : mine.stop + 1])
         target = np.asarray(graph.indices[indptr[0] : indptr[-1]])
     source = np.repeat(np.arange(mine.start, mine.stop, dtype=target.dtype), np.diff(indptr))
+    weight = None
+    if graph.weights is not None:
+        weight = np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64)
+    excess = 0
+    if manifest.symmetric_pattern:
+        excess = reverse_excess(source, target, weight if manifest.symmetric_values else None)
+    check_content(comm, stored, ARC_FILES, excess)
     row, column = (target, source) if direction == "in" else (source, target)
-    if graph.weights is None:
-        return Entries(row, column, None)
-    return Entries(row, column, np.asarray(graph.weights[indptr[0] : indptr[-1]], np.float64))
+    return Entries(row, column, weight)
+
+
+def check_content(comm: Comm, stored: StoredGraph, names: Collection[str], excess: int = 0) -> None:
+    """Refuse files that do not hold what the manifest says: each rank reads 1/P, one reduction.
+
+    Parameters
+    ----------
+    names : collection of str
+        Of the files, without ``.npy``; those that the folder has, and has a checksum of.
+    excess : int
+        This rank's share of what is 0 for symmetric arcs.
+
+    Raises
+    ------
+    UserError
+        On all ranks.
+    """
+    path, expected = stored.path, stored.manifest.sums
+    with agreed(comm):
+        arrays = {
+            name: map_npy(path / f"{name}.npy", kinds=NUMBERS + TEXTS)
+            for name in sorted(expected)
+            if name in names
+        }
+    totals = [
+        _own_sum(array, slice_of(len(array), comm.rank, comm.size)) for array in arrays.values()
+    ]
+    sums = np.array([*totals, excess], np.uint64)
+    sum_in_place(comm, sums)
+    with agreed(comm):
+        *totals, excess = sums.tolist()
+        check_symmetry(path, excess)
+        found = {
+            name: described_sum(array, total)
+            for (name, array), total in zip(arrays.items(), totals, strict=True)
+        }
+        check_sums(path, found, expected)
+
+
+def _own_sum(array: np.ndarray, mine: slice) -> int:
+    """What some rows add to the checksum of a mapped array; their pages are not kept."""
+    step, total = max(1, SUMMED_AT_ONCE * len(array) // max(1, array.size)), 0
+    for start in range(mine.start, mine.stop, step):
+        total += part_of_sum(array, start, min(start + step, mine.stop))
+        forget_pages(array)
+    return total & MASK64
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,7 @@ def partition_ordering(comm: Comm, stored: StoredGraph, partition: Partition) ->
 
 def ordered_blocks(
     comm: Comm,
-    graph: Graph,
+    stored: StoredGraph,
     ordering: Ordering,
     cuts: np.ndarray,
     owners: np.ndarray,
@@ -128,7 +128,7 @@ def ordered_blocks(
     """
     if order == "none":
         return ordering
-    arcs = own_arcs(comm, graph, "out")
+    arcs = own_arcs(comm, stored, "out")
     block, row = _placed(arcs.row, ordering, cuts)
     other, column = _placed(arcs.column, ordering, cuts)
     inside = block == other
@@ -143,8 +143,8 @@ def ordered_blocks(
     if first is not None:
         vertices = vertices[first]
     places = np.arange(start, stop, dtype=vertices.dtype)
-    piece = original_rows(comm, vertices, places, graph.n, max_bytes)
-    return Ordering(graph.n, once_a_node(comm, piece, graph.n).array, ordering.bounds)
+    piece = original_rows(comm, vertices, places, ordering.n, max_bytes)
+    return Ordering(ordering.n, once_a_node(comm, piece, ordering.n).array, ordering.bounds)
 
 
 def choose_orderings(

@@ -13,7 +13,7 @@ import numpy as np
 from gcnmpi.core.config import Config
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.loading import Readable, own_arcs
+from gcnmpi.layout.loading import Readable, check_content, own_arcs
 from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
@@ -23,6 +23,7 @@ from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
+from partition.graph.content import FEATURE_FILES, TARGET_FILES
 from partition.graph.graph import UNLABELLED, row_sums
 
 PURPOSE = "propagate"  # of what is counted
@@ -179,7 +180,7 @@ class Space:
             On all ranks, if a weight is negative.
         """
         comm, n = self.comm, self.n
-        entries = own_arcs(comm, self.stored.graph, self.direction)
+        entries = own_arcs(comm, self.stored, self.direction)
         with agreed(comm):
             if entries.weight is not None and (entries.weight < 0).any():
                 raise UserError(f"{self.stored.path} has an arc of negative weight")
@@ -199,6 +200,7 @@ class Space:
         UserError
             On all ranks, if they are not all finite.
         """
+        check_content(self.comm, self.stored, FEATURE_FILES)
         features: Readable = self.stored.graph.features  # type: ignore[assignment]
         if self.config.graph.feature_norm == "row":
             features = RowNormalised(features, self.dtype)  # type: ignore[arg-type]
@@ -211,6 +213,7 @@ class Space:
     def train_labels(self) -> np.ndarray:
         """Labels of own vertices that train, (own,) int32; −1 for all others."""
         graph = self.stored.graph
+        check_content(self.comm, self.stored, TARGET_FILES)
         labels = self.own(graph.labels)  # type: ignore[arg-type]
         if "train" in graph.masks:
             labels = np.where(self.own(graph.masks["train"]), labels, UNLABELLED)

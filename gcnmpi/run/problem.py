@@ -21,7 +21,7 @@ from gcnmpi.halo.transports import usable
 from gcnmpi.kernels import resolve
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array, Kernel
-from gcnmpi.layout.loading import load_sparse
+from gcnmpi.layout.loading import check_content, load_sparse
 from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
@@ -42,6 +42,7 @@ from gcnmpi.run.captured import resolved_graph
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
+from partition.graph.content import FEATURE_FILES, TARGET_FILES
 from partition.graph.graph import MASKS, UNLABELLED, of_split
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
@@ -265,6 +266,8 @@ def load_features(problem: Problem) -> Array | SparseInput:
     scheme = problem.scheme
     with agreed(problem.comm):
         features = _there(problem.stored, "features", problem.stored.graph.features, "random:16")
+    with problem.phases.as_one("load"):
+        check_content(problem.comm, problem.stored, FEATURE_FILES)
     normalised = problem.config.graph.feature_norm == "row"
     if problem.program.sparse and isinstance(features, SparseRows):
         return _sparse_features(problem, features, normalised)
@@ -327,6 +330,7 @@ def load_targets(problem: Problem, last: Place) -> Targets:
     with agreed(comm):
         stored = task_of(problem.config).labels(problem.stored)
     with problem.phases.as_one("load"):
+        check_content(comm, problem.stored, TARGET_FILES)
         labels = problem.scheme.load(last, stored)
         of_classes = labels.ndim == 1
         # Of classes (rows,), of numbers (rows, columns).

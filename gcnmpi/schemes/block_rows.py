@@ -55,16 +55,16 @@ def copy_of(count: int, copies: int, stage: int) -> int:
 
 def block_rows(comm: Comm, source: Source, copies: int, config: Config) -> Tiling:
     """The layout: blocks of parts, or of ranges of vertices, each ``copies`` times."""
-    graph = source.stored.graph
-    ordering = natural_ordering(graph.n)
+    stored = source.stored
+    ordering = natural_ordering(stored.graph.n)
     if source.partition is not None:
-        ordering = partition_ordering(comm, source.stored, source.partition)
+        ordering = partition_ordering(comm, stored, source.partition)
     count = comm.size // copies
     holders = np.arange(comm.size).reshape(count, 1, copies)
     cuts = ordering.cuts(count)
     loading = config.loading
     ordering = ordered_blocks(
-        comm, graph, ordering, cuts, holders[:, 0, 0], loading.order,
+        comm, stored, ordering, cuts, holders[:, 0, 0], loading.order,
         loading.max_buffer_mb * 2**20,
     )  # fmt: skip
     row, copy = divmod(comm.rank, copies)

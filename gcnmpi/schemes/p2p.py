@@ -56,13 +56,13 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     Without a partition on one rank.
     """
     comm, stored, direction = runtime.comm, source.stored, source.direction
-    graph, manifest = stored.graph, stored.manifest
+    manifest = stored.manifest
     max_bytes = config.loading.max_buffer_mb * 2**20
     with agreed(comm):
         facts = make_facts(source, config, demand)
     parts = loading.load_parts(comm, stored, source.partition)
 
-    entries = loading.load_entries(comm, graph, parts, direction, max_bytes)
+    entries = loading.load_entries(comm, stored, parts, direction, max_bytes)
     own = loading.own_rows(parts, comm.rank)
     if config.loading.order != "none":
         own = _ordered(own, entries, parts[entries.column] == comm.rank, config.loading.order)
@@ -79,7 +79,7 @@ def lay_out(runtime: Runtime, source: Source, config: Config, demand: Demand) ->
     if not facts.folds and not facts.one_tile:
         if not manifest.symmetric_values:
             other = "out" if direction == "in" else "in"
-            entries = loading.load_entries(comm, graph, parts, other, max_bytes)
+            entries = loading.load_entries(comm, stored, parts, other, max_bytes)
             entries = _local(plan, entries, config.graph.self_loops)
             pattern = EntryPattern.of(entries.row, entries.column, shape)
         backward = pattern.matrix(_values(entries, degree, config, transposed=True))

@@ -12,6 +12,7 @@ import torch
 from gcnmpi.core.config import Config, from_table
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.layout.loading import check_content
 from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
@@ -22,6 +23,7 @@ from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import Ranks
 from partition.errors import UserError
+from partition.graph.content import FEATURE_FILES, TARGET_FILES
 from partition.graph.graph import MASKS, UNLABELLED
 
 
@@ -126,6 +128,7 @@ def _load_features(g: Graph, comm: Comm, source: Source, config: Config) -> None
     features: Any = source.stored.graph.features
     if features is None:
         return
+    check_content(comm, source.stored, FEATURE_FILES)
     normalised = config.graph.feature_norm == "row"
     x = g.load(RowNormalised(features, np.dtype(config.dtype)) if normalised else features)
     with agreed(comm):
@@ -136,6 +139,7 @@ def _load_features(g: Graph, comm: Comm, source: Source, config: Config) -> None
 
 def _load_labels(g: Graph, comm: Comm, source: Source) -> None:
     graph, classes = source.stored.graph, source.stored.manifest.classes
+    check_content(comm, source.stored, TARGET_FILES)
     known = torch.ones(g.num_own, dtype=torch.bool)
     if graph.labels is not None:
         g.y = g.load(graph.labels).long()

@@ -1,8 +1,7 @@
-"""The JSON files of a graph folder, checked field by field, and the hashes in them."""
+"""The JSON files of a graph folder, checked field by field."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -13,18 +12,20 @@ from typing import IO, Any
 import numpy as np
 
 from partition.errors import UserError, shown
-from partition.graph.graph import DIRECTIONS, MASKS, Graph
+from partition.graph.content import FILES
+from partition.graph.graph import DIRECTIONS, MASKS
 from partition.graph.metrics import Metrics, NodeTraffic
-from partition.graph.sparse_rows import SparseRows
 from partition.records import atomic_file, open_regular, to_json
 
 FORMAT = "gcnmpi-graph"
-VERSION = 3
-READABLE = (1, 2, 3)  # version 1 has no data_id; 2 no targets, one split only, dense features
+VERSION = 4
+# Version 1 has no data_id; 2 no targets, one split only, dense features; 3 no sums.
+READABLE = (1, 2, 3, 4)
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
 # What a row of a history has where its partition was measured.
 STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
+AGAIN = "import the graph again"
 MAX_JSON = 1 << 28  # bytes of a file that is read whole
 
 
@@ -38,8 +39,11 @@ class Manifest:
         Content id of the structure: a hash of n, indptr, indices and weights. A partition
         carries the id of its graph.
     data_id : str
-        Content id of what belongs to the vertices: see :func:`data_id`. Empty where it is not
-        known, in folders of format version 1.
+        Content id of what belongs to the vertices: see :func:`partition.graph.content.data_id`.
+        Empty where it is not known, in folders of format version 1.
+    sums : mapping of str to str
+        Of each file of arrays, its type and checksum: see :func:`partition.graph.content.sums_of`.
+        Empty where they are not known, in folders of format versions 1 to 3.
     symmetric_pattern, symmetric_values : bool
         Whether A equals its transpose, as a pattern and with its values.
     direction : {"in", "out"}
@@ -78,6 +82,7 @@ class Manifest:
     targets: int = 0
     splits: int = 1
     feature_entries: int = 0
+    sums: Mapping[str, str] = field(default_factory=dict)
     format: str = FORMAT
     version: int = VERSION
 
@@ -132,47 +137,6 @@ class Partition:
     id: str = ""
 
 
-def content_id(graph: Graph) -> str:
-    """Hash of the structure of a graph: n, indptr, indices and weights; 32 hex digits."""
-    return _digest(graph.n, graph.indptr, graph.indices, graph.weights)
-
-
-def data_id(graph: Graph) -> str:
-    """Hash of what belongs to the vertices: features, labels, targets, masks, ids; 32 hex digits.
-
-    Which of them there are counts too, with their types and shapes, and the names of the classes.
-    """
-    arrays = vertex_arrays(graph)
-    facts: dict[str, Any] = {
-        name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()
-    } | {"class_names": list(graph.class_names or ())}
-    head = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-    return _digest(graph.n, head, *arrays.values())
-
-
-def parts_id(k: int, parts: np.ndarray) -> str:
-    """Hash of a partition: k and the part of each vertex, int32; 32 hex digits."""
-    return _digest(k, parts)
-
-
-def vertex_arrays(graph: Graph) -> dict[str, Any]:
-    """What belongs to the vertices of a graph, by the names of its files.
-
-    Features that are kept as CSR read like the array that they stand for.
-    """
-    named = {
-        "features": graph.features,
-        "labels": graph.labels if graph.classes else None,
-        "targets": graph.targets,
-        "ids": graph.ids,
-    } | {f"{name}_mask": graph.masks.get(name) for name in MASKS}
-    return {
-        name: a if isinstance(a, SparseRows) else np.ascontiguousarray(a)
-        for name, a in named.items()
-        if a is not None
-    }
-
-
 def read_manifest(path: Path) -> Manifest:
     """The manifest of the graph folder ``path``.
 
@@ -196,6 +160,11 @@ def read_manifest(path: Path) -> Manifest:
             "import the graph again",
         )
     _check_fields(file, facts, Manifest, _MANIFEST)
+    # What follows from each other.
+    if facts["directed"] == facts["symmetric_pattern"] or (
+        facts["symmetric_values"] and not facts["symmetric_pattern"]
+    ):
+        raise UserError(f"{file} is damaged: directed and symmetric_… contradict each other", AGAIN)
     lists = {key: tuple(facts.get(key, ())) for key in ("masks", "class_names")}
     if lists["class_names"] and len(lists["class_names"]) != facts["classes"]:
         raise UserError(
@@ -328,6 +297,10 @@ def _is_names(value: Any) -> bool:
     return isinstance(value, list) and all(type(name) is str for name in value)
 
 
+def _are_sums(value: Any) -> bool:  # they name files
+    return type(value) is dict and set(value) <= set(FILES) and all(map(_is_text, value.values()))
+
+
 def _are_figures(kind: type, figures: Mapping[str, Any], k: int) -> bool:
     """Whether they are the fields of a dataclass of counts: a number per part, or per node."""
     known = {entry.name: entry for entry in fields(kind)}
@@ -389,7 +362,7 @@ _MANIFEST: dict[str, Callable[[Any], bool]] = {
     "direction": _is_direction, "features": _is_count, "classes": _is_count, "masks": _is_masks,
     "source": _is_object, "data_id": _is_text, "targets": _is_count, "splits": _is_splits,
     "feature_entries": _is_count,
-    "class_names": _is_names,
+    "class_names": _is_names, "sums": _are_sums,
 }  # fmt: skip
 
 _PARTITION: dict[str, Callable[[Any], bool]] = {
@@ -404,14 +377,3 @@ _PARTITION: dict[str, Callable[[Any], bool]] = {
     "history": _is_history,
     "seconds": _is_number, "deterministic": _is_flag, "id": _is_text,
 }  # fmt: skip
-
-
-def _digest(number: int, *arrays: Any) -> str:
-    digest = hashlib.blake2b(np.int64(number).tobytes(), digest_size=16)
-    for array in arrays:
-        if array is None or not array.size:
-            continue
-        step = max(1, (1 << 24) // (array.nbytes // len(array)))
-        for start in range(0, len(array), step):
-            digest.update(array[start : start + step].tobytes())
-    return digest.hexdigest()

@@ -110,7 +110,12 @@ class SparseRows:
     def files(self) -> dict[str, np.ndarray]:
         """The arrays that a graph folder keeps, of all columns, by the names of their files."""
         first, last = int(self.indptr[0]), int(self.indptr[-1])
-        arrays = (np.asarray(self.indptr) - first, self.indices[first:last], self.data[first:last])
+        indptr = np.asarray(self.indptr)
+        arrays = (
+            indptr - first if first else indptr,
+            self.indices[first:last],
+            self.data[first:last],
+        )
         return dict(zip(FILES, arrays, strict=True))
 
     def picked(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

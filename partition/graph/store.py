@@ -26,6 +26,17 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, unknown_name
+from partition.graph.content import (
+    ARC_FILES,
+    check_sums,
+    check_symmetry,
+    content_id,
+    data_id,
+    excess_of,
+    file_arrays,
+    parts_id,
+    sums_of,
+)
 from partition.graph.graph import (
     MASKS,
     Graph,
@@ -40,19 +51,16 @@ from partition.graph.manifest import (
     PARTITION_VERSION,
     Manifest,
     Partition,
-    content_id,
-    data_id,
     dump_json,
-    parts_id,
     read_description,
     read_manifest,
-    vertex_arrays,
     write_json,
 )
 from partition.graph.sparse_rows import SparseRows, kept_form, read_features
 from partition.locks import folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
+CHECKED = (*ARC_FILES, "labels", "targets")  # what is read as a graph is opened
 WAIT = 60.0  # seconds, for others that hold a lock while they write
 
 
@@ -102,6 +110,7 @@ def write_graph(
     pattern, values = symmetry(graph)
     graph = replace(graph, features=kept_form(graph.features, keep_features))
     entries = graph.features.entries if isinstance(graph.features, SparseRows) else 0
+    arrays = file_arrays(graph)
     manifest = Manifest(
         id=content_id(graph),
         name=path.stem,
@@ -121,8 +130,8 @@ def write_graph(
         feature_entries=entries,
         targets=0 if graph.targets is None else int(graph.targets.shape[1]),
         splits=graph.splits,
+        sums=sums_of(arrays),
     )
-    arrays = _arrays(graph)
     _check_room(path, sum(array.nbytes for array in arrays.values()))
     before: list[str] = []
     with contextlib.ExitStack() as stack, atomic_folder(path, overwrite=overwrite) as temporary:
@@ -183,8 +192,9 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
     Parameters
     ----------
     check : bool
-        Read the arrays once, in bounded memory, and refuse numbers in them that no graph has.
-        Otherwise the caller does so for what it reads: :func:`partition.graph.graph.check_arcs`.
+        Read arcs, labels and targets, in bounded memory, and refuse numbers that no graph has, or
+        other than the manifest says. Otherwise the caller does so for what it reads:
+        :func:`partition.graph.graph.check_arcs`.
 
     Raises
     ------
@@ -220,6 +230,13 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
             f"says 0 to {nnz}",
             "import the graph again",
         )
+    arrays = file_arrays(graph)
+    if manifest.sums and manifest.sums.keys() != arrays.keys():
+        name = min(manifest.sums.keys() ^ arrays.keys())
+        raise UserError(
+            f"{path}/manifest.json is damaged: it contradicts itself about {name}.npy",
+            "import the graph again",
+        )
     if check:
         try:
             check_arcs(graph, 0, n)
@@ -227,6 +244,11 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
             check_targets(graph)
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
+        if manifest.sums:
+            read = {name: array for name, array in arrays.items() if name in CHECKED}
+            check_sums(path, sums_of(read), manifest.sums)
+        if manifest.symmetric_pattern:
+            check_symmetry(path, excess_of(graph, manifest.symmetric_values))
     return StoredGraph(path, manifest, graph)
 
 
@@ -396,17 +418,6 @@ def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> 
             train = np.bincount(partition.parts[training], minlength=partition.k).tolist()
         metrics = {key: {**facts, "train": train} for key, facts in partition.metrics.items()}
         write_partition(new, replace(partition, metrics=metrics))
-
-
-def _arrays(graph: Graph) -> dict[str, np.ndarray]:
-    arcs = {"indptr": graph.indptr, "indices": graph.indices, "weights": graph.weights}
-    named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
-    named |= vertex_arrays(graph)
-    features = named.get("features")
-    if isinstance(features, SparseRows):
-        del named["features"]
-        named |= features.files()
-    return named
 
 
 def _map_array(

@@ -3,6 +3,7 @@
 Most command lines run in one launch; one of each class of mistake runs as a user would start it.
 """
 
+import dataclasses
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from partition.cli.main import cli
 from partition.graph.graph import Graph
@@ -53,9 +55,29 @@ def change_manifest(path, **changes):
 
 
 def change_array(path, name, place, value):
+    """As in a folder of before there were checksums."""
     array = np.load(path / f"{name}.npy")
     array[place] = value
     np.save(path / f"{name}.npy", array)
+    change_manifest(path, sums=None)
+
+
+def flip_bit(path, name, byte=-3):
+    file = path / f"{name}.npy"
+    held = bytearray(file.read_bytes())
+    held[byte] ^= 4
+    file.write_bytes(held)
+
+
+def other_target(path):
+    """One that a graph could have."""
+    targets = np.load(path / "indices.npy").reshape(N, 4)
+    targets[np.flatnonzero(targets[:, 3] < N - 1)[0], 3] += 1
+    np.save(path / "indices.npy", targets.reshape(-1))
+
+
+def claim_symmetry(path, values=True):
+    change_manifest(path, directed=False, symmetric_pattern=True, symmetric_values=values)
 
 
 # Name of a damaged copy of the good graph → what is done to it.
@@ -77,6 +99,14 @@ DAMAGES = {
     "label-too-large": lambda p: change_array(p, "labels", 3, CLASSES),
     "label-negative": lambda p: change_array(p, "labels", 3, -5),
     "foreign-partition": lambda p: change_manifest(p, id="0" * 32),
+    "flipped-feature": lambda p: flip_bit(p, "features"),
+    "flipped-label": lambda p: flip_bit(p, "labels", -4),
+    "flipped-mask": lambda p: np.save(p / "train_mask.npy", np.arange(N) < 21),
+    "other-target": other_target,
+    "not-symmetric": claim_symmetry,
+    "not-symmetric-pattern": lambda p: claim_symmetry(p, values=False),
+    "contradiction": lambda p: change_manifest(p, symmetric_pattern=True),
+    "no-masks": lambda p: change_manifest(p, masks=[]),
     "part-too-large": lambda p: np.savez(
         p / "partitions" / "rp-3.npz", parts=np.full(N, 3, np.int32)
     ),
@@ -121,8 +151,38 @@ MISTAKES = {
             ("infinite-feature", "features are not all finite"),
             ("label-too-large", "a label outside"),
             ("label-negative", "a label outside"),
+            ("flipped-feature", "features.npy does not hold what", "gcn-partition check"),
+            ("flipped-label", "labels.npy does not hold what"),
+            ("flipped-mask", "train_mask.npy does not hold what"),
+            ("other-target", "indices.npy does not hold what"),
+            ("not-symmetric", "no reverse of equal weight", "gcn-partition check"),
+            ("not-symmetric-pattern", "no reverse of equal weight"),
+            ("contradiction", "manifest.json is damaged: directed and symmetric"),
+            ("no-masks", "contradicts itself about test_mask.npy"),
             ("foreign-partition", "another graph", "gcn-partition add"),
             ("part-too-large", "outside 0..2"),
+        )
+    },
+    **{
+        f"not-symmetric, {name}": train(
+            f"{{0}}/not-symmetric.graph --set scheme.name={name}", "no reverse of equal weight"
+        )
+        for name in ("bcast", "summa", "tensor3d")
+    },
+    "weights not symmetric": train(
+        "{0}/not-symmetric-weights.graph --partition rp-3", "no reverse of equal weight"
+    ),
+    "flipped feature, infer": Mistake(
+        "infer {0}/flipped-feature.graph --partition rp-3 --out {0}/y.npy --weights {0}/good.npz",
+        ("features.npy does not hold what",),
+    ),
+    **{
+        f"{name}, propagate": Mistake(
+            f"propagate {{0}}/{name}.graph {method} --partition rp-3 --out {{0}}/y.npy", (says,)
+        )
+        for name, method, says in (
+            ("flipped-feature", "sgc", "features.npy does not hold what"),
+            ("not-symmetric", "pagerank", "no reverse of equal weight"),
         )
     },
     "k is not P": train("{0}/good.graph --partition rp-4", "4 parts", "3 ranks", "mpirun -n 4"),
@@ -260,6 +320,10 @@ def folder(tmp_path_factory):
         ),
         2,
     )
+    weighted = _both_ways(directed_graph())
+    store(root / "not-symmetric-weights.graph", weighted, 3)
+    assert open_graph(root / "not-symmetric-weights.graph").manifest.symmetric_pattern
+    claim_symmetry(root / "not-symmetric-weights.graph")
     no_val = {"train": np.ones(N, bool), "val": np.zeros(N, bool)}
     store(root / "no-val.graph", directed_graph(masks=no_val), 3)
     (root / "folder.npy").mkdir()
@@ -268,6 +332,18 @@ def folder(tmp_path_factory):
     (root / "broken.toml").write_text("[model\n")
     _write_weights(root)
     return root
+
+
+def _both_ways(graph):
+    """Each arc and its reverse, of which one has another weight."""
+    there = graph.adjacency()
+    both = sp.csr_array(there + there.T)
+    both.sort_indices()
+    row = np.repeat(np.arange(N), np.diff(both.indptr))
+    weights = np.ones(both.nnz)
+    weights[np.flatnonzero(row != both.indices)[0]] = 2
+    indptr, indices = both.indptr.astype(np.int64), both.indices.astype(np.int32)
+    return dataclasses.replace(graph, indptr=indptr, indices=indices, weights=weights)
 
 
 def _write_weights(root):

@@ -9,8 +9,8 @@ from small_graphs import from_arcs
 
 from partition.cli.main import cli
 from partition.errors import UserError
+from partition.graph.content import data_id
 from partition.graph.graph import known_vertices, of_split, training_vertices
-from partition.graph.manifest import data_id
 from partition.graph.store import open_graph, write_graph
 from partition.importing.vertex_data import attach
 

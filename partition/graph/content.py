@@ -1,0 +1,203 @@
+"""What an array holds, as hashes: content ids of a graph, and checksums that ranks add up.
+
+An id is of all bytes in their order, so one process has to read them all. A checksum is a sum over
+all words of a file, so each of many can read a part of it, and any number of them finds the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.graph import MASKS, Graph, chunks
+from partition.graph.hashing import AT_ONCE, MASK64, key, mixed
+from partition.graph.sparse_rows import FILES as SPARSE_FILES
+from partition.graph.sparse_rows import SparseRows
+
+ARC_FILES = ("indptr", "indices", "weights")
+FEATURE_FILES = ("features", *SPARSE_FILES)
+TARGET_FILES = ("labels", "targets", *(f"{name}_mask" for name in MASKS))
+FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES, "ids")  # all that a graph folder can have
+ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
+STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
+
+
+def content_id(graph: Graph) -> str:
+    """Hash of the structure of a graph: n, indptr, indices and weights; 32 hex digits."""
+    return _digest(graph.n, graph.indptr, graph.indices, graph.weights)
+
+
+def data_id(graph: Graph) -> str:
+    """Hash of what belongs to the vertices: features, labels, targets, masks, ids; 32 hex digits.
+
+    Which of them there are counts too, with their types and shapes, and the names of the classes.
+    """
+    arrays = vertex_arrays(graph)
+    facts: dict[str, Any] = {
+        name: [array.dtype.str, list(array.shape)] for name, array in arrays.items()
+    } | {"class_names": list(graph.class_names or ())}
+    head = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+    return _digest(graph.n, head, *arrays.values())
+
+
+def parts_id(k: int, parts: np.ndarray) -> str:
+    """Hash of a partition: k and the part of each vertex, int32; 32 hex digits."""
+    return _digest(k, parts)
+
+
+def vertex_arrays(graph: Graph) -> dict[str, Any]:
+    """What belongs to the vertices of a graph, by the names of its files.
+
+    Features that are kept as CSR read like the array that they stand for.
+    """
+    named = {
+        "features": graph.features,
+        "labels": graph.labels if graph.classes else None,
+        "targets": graph.targets,
+        "ids": graph.ids,
+    } | {f"{name}_mask": graph.masks.get(name) for name in MASKS}
+    return {
+        name: a if isinstance(a, SparseRows) else np.ascontiguousarray(a)
+        for name, a in named.items()
+        if a is not None
+    }
+
+
+def file_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """The arrays of a graph as a folder keeps them, by the names of their files."""
+    arcs = {name: getattr(graph, name) for name in ARC_FILES}
+    named = {name: np.ascontiguousarray(a) for name, a in arcs.items() if a is not None}
+    named |= vertex_arrays(graph)
+    features = named.get("features")
+    if isinstance(features, SparseRows):
+        del named["features"]
+        named |= features.files()
+    return named
+
+
+def sums_of(arrays: Mapping[str, np.ndarray]) -> dict[str, str]:
+    """Type and checksum of each array, as a manifest has them."""
+    return {
+        name: described_sum(array, part_of_sum(array, 0, len(array)))
+        for name, array in arrays.items()
+    }
+
+
+def described_sum(array: np.ndarray, total: int) -> str:
+    """The type of an array and its checksum as text: ``<f4 0123456789abcdef``."""
+    return f"{array.dtype.str} {total & MASK64:016x}"
+
+
+def part_of_sum(array: np.ndarray, first: int, last: int) -> int:
+    """What the rows first … last − 1 of an array add to its checksum, which is a sum mod 2⁶⁴.
+
+    Words of at most 32 bits, each times an odd number of 64 bits that depends on its place: a word
+    that changes always changes the sum; any other change does but for one in 2³² or fewer (the
+    multilinear hashes of Lemire and Kaser 2014). It tells accidents from data, not forgeries.
+
+    Parameters
+    ----------
+    array : (n, …) array, C order
+        May be mapped; a piece at a time is read.
+    """
+    rows = array[first:last].reshape(-1)
+    if not rows.size:
+        return 0
+    width = rows.dtype.itemsize
+    words = rows.view(np.uint32 if width % 4 == 0 else f"u{width}")
+    begin = first * (len(words) // (last - first))
+    within = mixed(np.arange(AT_ONCE), ALPHA) | np.uint64(1)
+    total, product = 0, np.empty(AT_ONCE, np.uint64)
+    for block in range(begin // AT_ONCE, -(-(begin + len(words)) // AT_ONCE)):
+        start, stop = block * AT_ONCE - begin, (block + 1) * AT_ONCE - begin
+        skipped = max(0, -start)
+        piece = words[start + skipped : stop]
+        weighed = product[: len(piece)]
+        np.multiply(piece, within[skipped : skipped + len(piece)], out=weighed)
+        total += (key(BETA, block) | 1) * int(weighed.sum())
+    return total & MASK64
+
+
+def reverse_excess(row: np.ndarray, column: np.ndarray, weight: np.ndarray | None) -> int:
+    """A sum mod 2⁶⁴ over entries of a matrix, which is 0 over all of a symmetric one.
+
+    Each entry (i, j) with i < j adds a hash of (i, j, weight), each (j, i) subtracts the same: so
+    what has no reverse of equal weight remains. Of others it is 0 once in 2⁶⁴.
+
+    Parameters
+    ----------
+    row, column : (m,) integers
+    weight : (m,) float64, or None
+        None: the pattern is asked for.
+    """
+    total = 0
+    for start in range(0, len(row), AT_ONCE):
+        piece = slice(start, start + AT_ONCE)
+        i, j = row[piece], column[piece]
+        ends = np.minimum(i, j).astype(np.uint64) * np.uint64(STRIDE)
+        ends += np.maximum(i, j).astype(np.uint64)
+        hashes = mixed(ends, ALPHA)
+        if weight is not None:
+            # −0.0 and 0.0 are equal, and have other bits.
+            hashes ^= (weight[piece] + 0.0).view(np.uint64)
+            hashes = mixed(hashes, BETA)
+        sign = (i < j).astype(np.uint64)
+        sign -= i > j
+        total += int(np.dot(hashes, sign))
+    return total & MASK64
+
+
+def check_sums(path: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    """A UserError if a file of the folder ``path`` does not hold what its manifest says.
+
+    Parameters
+    ----------
+    found, expected : mapping of str to str
+        Of the files that were read; of all, empty where the manifest knows none.
+    """
+    for name, text in found.items():
+        if expected.get(name, text) != text:
+            raise UserError(
+                f"{path} is damaged: {name}.npy does not hold what the manifest says",
+                f"import the graph again; gcn-partition check {path} looks at everything in it",
+            )
+
+
+def check_symmetry(path: Path, excess: int) -> None:
+    """A UserError if a sum of :func:`reverse_excess` is not that of a symmetric matrix."""
+    if excess & MASK64:
+        raise UserError(
+            f"{path} is damaged: the manifest says that its arcs are symmetric, but one or more "
+            "have no reverse of equal weight",
+            f"import the graph again; gcn-partition check {path} looks at everything in it",
+        )
+
+
+def excess_of(graph: Graph, values: bool) -> int:
+    """The sum of :func:`reverse_excess` over all arcs of a graph; in bounded memory."""
+    total = 0
+    for first, last in chunks(graph.indptr):
+        begin, end = int(graph.indptr[first]), int(graph.indptr[last])
+        column = np.asarray(graph.indices[begin:end])
+        sizes = np.diff(graph.indptr[first : last + 1])
+        row = np.repeat(np.arange(first, last, dtype=column.dtype), sizes)
+        weight = graph.weights[begin:end] if values and graph.weights is not None else None
+        total += reverse_excess(row, column, weight)
+    return total & MASK64
+
+
+def _digest(number: int, *arrays: Any) -> str:
+    digest = hashlib.blake2b(np.int64(number).tobytes(), digest_size=16)
+    for array in arrays:
+        if array is None or not array.size:
+            continue
+        step = max(1, (1 << 24) // (array.nbytes // len(array)))
+        for start in range(0, len(array), step):
+            digest.update(array[start : start + step].tobytes())
+    return digest.hexdigest()
