@@ -66,7 +66,7 @@ class CosineOptions:
     section: ClassVar[str] = "train"
     period: int = key(
         0,
-        "cosine: epochs to the lowest learning rate, from which it rises again; 0: all after warm-up",
+        "cosine: epochs to the lowest learning rate, before it rises; 0: all after the warm-up",
         low=0,
         example=100,
     )

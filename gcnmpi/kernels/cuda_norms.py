@@ -96,8 +96,8 @@ extern "C" __global__ void moment_partials(
 
 // Of each column, as the host computes them: see NormOperations.
 extern "C" __global__ void move_moments(
-    const double* sums, double n, double momentum, double equal, T* mean, T* variance, double* moments,
-    I rows, I columns) {
+    const double* sums, double n, double momentum, double equal, T* mean, T* variance,
+    double* moments, I rows, I columns) {
   const I j = ROW;
   if (j >= rows) return;
   const double shift = sums[j] / n;

@@ -110,7 +110,7 @@ def written(folder, wanted, nranks, epochs):
 
 def differences(record, reference):
     """Largest ones of losses, logits and metrics, and whether undefined metrics are the same."""
-    assert record["error"] is None and reference["error"] is None, record["error"]
+    assert (record["error"], reference["error"]) == (None, None)
     found = {}
     for what in ("losses", "logits"):
         got, expected = np.array(record[what]), np.array(reference[what])

@@ -1,18 +1,26 @@
 """Networks compiled: the order of products, the steps of an epoch, constants, memory."""
 
+from dataclasses import replace
+from itertools import combinations
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from one_process import ORDERS, OneProcess, model_of, program_of
 
 from gcnmpi.core import rng
+from gcnmpi.core.config import from_table
 from gcnmpi.core.timing import Phases
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.scipy_ import SciPyKernel
 from gcnmpi.layout.place import Place
+from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.compile.buffers import IN_PLACE
+from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.instructions import kept
 from gcnmpi.nn.model import aggregate_constant
+from gcnmpi.nn.networks import NETWORKS
+from gcnmpi.nn.operators import Aggregate, MaxAggregate
 from gcnmpi.nn.program import Step
 from gcnmpi.planner.memory import matrices
 from partition.errors import UserError
@@ -327,16 +335,22 @@ LAYOUTS = {
 @pytest.mark.parametrize("name", list(SETTINGS))
 def test_nothing_is_overwritten_that_is_still_read(name, layout):
     program = program_of(SETTINGS[name], layout=LAYOUTS[layout], whole_rows=layout == "one")
-    layout_of, values, buffers = LAYOUTS[layout], program.values, program.buffers
+    check_memory(program, LAYOUTS[layout])
+
+
+def check_memory(program, layout_of):
+    """No step of a pass reads what another one has overwritten; what it writes fits there."""
+    values, buffers = program.values, program.buffers
     loss = Step("loss", program.operators[-1], 0, (program.logits,), program.logits_grad, -1)
-    training = [*program.forward, loss, *program.backward]
+    training = [*program.forward, loss, *program.backward] if program.forward else []
     for steps, where in (
         (training, program.training_buffers), (program.evaluation, program.evaluation_buffers),
     ):  # fmt: skip
         holds = {}
         for step in steps:
             for value in step.values:
-                assert value in program.kept or holds[where[value]] == value, (step, value)
+                kept = value in program.kept or value in program.sparse
+                assert kept or holds[where[value]] == value, (step, value)
             if step.writes < 0:
                 continue
             buffer, value = buffers[where[step.writes]], values[step.writes]
@@ -466,3 +480,131 @@ def test_attention_has_the_scratch_that_a_kernel_wants_and_that_is_forecast(name
     model.forward(1)
     model.output_grad[...] = 1
     model.backward(1)  # it fits
+
+
+# Biases in front of a batch norm.
+
+MEANS = (Aggregate, MaxAggregate)
+# Settings, which aggregations keep a constant, and the biases that have no effect.
+WITHOUT_EFFECT = [
+    ({"norm": "none"}, MEANS, []),
+    ({"norm": "layer"}, MEANS, []),
+    ({"norm": "batch"}, (), ["convs.0.bias"]),
+    ({"norm": "batch", "activation": "none"}, (), ["convs.0.bias"]),
+    (
+        {"norm": "batch", "hidden": [4, 4], "residual": "linear"}, (),
+        ["convs.0.bias", "convs.1.bias", "residuals.0.bias", "residuals.1.bias"],
+    ),
+    ({"norm": "batch", "linear_before": True}, (), ["convs.0.bias"]),
+    ({"norm": "batch", "linear_before": True}, MEANS, ["convs.0.bias", "lin_in.bias"]),
+    ({"norm": "batch", "linear_before": True, "dropout": 0.5}, MEANS, ["convs.0.bias"]),
+    (
+        {"norm": "batch", "hidden": [4, 4], "activation": "none"}, MEANS,
+        ["convs.0.bias", "convs.1.bias", "norms.0.module.bias"],
+    ),
+    (
+        {"norm": "batch", "hidden": [4, 4], "activation": "none", "jk": "sum"}, MEANS,
+        ["convs.0.bias", "convs.1.bias"],
+    ),
+    ({"name": "gat", "norm": "batch", "linear_before": True}, MEANS, ["convs.0.bias"]),
+    ({"name": "mlp", "norm": "batch"}, (), ["lins.0.bias"]),
+    (
+        {"name": "sage", "norm": "batch", "aggregation": "max", "linear_before": True}, MEANS,
+        ["convs.0.lin_l.bias", "lin_in.bias"],
+    ),
+    (
+        {"name": "gin", "norm": "batch"}, (),
+        ["convs.0.nn.lins.0.bias", "convs.0.nn.lins.1.bias", "convs.1.nn.lins.0.bias"],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("whole_rows", [True, False])
+@pytest.mark.parametrize(("settings", "means", "names"), WITHOUT_EFFECT)
+def test_a_bias_that_a_batch_norm_takes_off_has_no_gradient(settings, means, names, whole_rows):
+    model = from_table({"model": {"hidden": [4], **settings}}).model
+    network = network_of(model, 6, 3)
+    target = Target(ORDERS, lambda place: None, whole_rows, means=means)
+    program = compile_network(network, target, model)
+    found = [step.operator.bias for step in program.backward if step.name == "no_effect"]
+    assert sorted(found) == sorted(names)
+    summed = [step.operator.bias for step in program.backward if step.name == "column_sum"]
+    summed += [step.sums for step in program.backward if step.sums]
+    assert not {*found}.intersection(summed)
+
+
+# All configurations.
+
+OPTIONS = {
+    "hidden": [[4], [4, 4], [4, 6, 4]],
+    "norm": ["none", "layer", "batch", "l2"],
+    "activation": ["relu", "elu", "gelu", "prelu", "none"],
+    "residual": ["none", "identity", "linear"],
+    "jk": ["none", "sum", "cat", "max"],
+    "bias": [True, False],
+    "dropout": [0.0, 0.5],
+    "input_dropout": [0.0, 0.5],
+    "linear_before": [False, True],
+    "linear_after": [False, True],
+    "order": ["auto", "aggregate", "combine"],
+    "cache_input": [True, False],
+    "train_features": [False, True],
+    "aggregation": ["mean", "max"],
+    "root_weight": [True, False],
+    "train_eps": [False, True],
+    "heads": [1, 2],
+    "concat": [True, False],
+    "attention_dropout": [0.0, 0.5],
+    "hops": [2, 3],
+}
+COMMON = ("bias", "input_dropout", "order", "cache_input", "train_features")
+TARGETS = {
+    "rows": Target(ORDERS, LAYOUTS["one"]),
+    "grid": Target(ORDERS, LAYOUTS["one"], whole_rows=False),
+    "rotating": Target(("aggregate",), LAYOUTS["three"], whole_rows=False),
+    "batch": Target(ORDERS, lambda place: place.layer, narrows=True),
+}
+
+
+def covering(options, seed):
+    """Choices in which each pair of values of two options is, found greedily among random ones."""
+    random, names = np.random.default_rng(seed), list(options)
+    left = {
+        ((a, i), (b, j))
+        for a, b in combinations(names, 2)
+        for i in range(len(options[a]))
+        for j in range(len(options[b]))
+    }
+    while left:
+        first = min(left)
+        drawn = [
+            {name: int(random.integers(len(options[name]))) for name in names} | dict(first)
+            for _ in range(10)
+        ]
+        pairs = [left.intersection(combinations(choice.items(), 2)) for choice in drawn]
+        best = max(range(len(drawn)), key=lambda k: len(pairs[k]))
+        left -= pairs[best]
+        yield {name: options[name][at] for name, at in drawn[best].items()}
+
+
+@pytest.mark.parametrize("name", list(NETWORKS))
+def test_every_configuration_can_be_compiled(name):
+    own = {*COMMON, *(key.removeprefix("model.") for key in NETWORKS.keys(name))}
+    options = {key: values for key, values in OPTIONS.items() if key in own}
+    made = 0
+    for choice in covering(options, seed=3):
+        try:
+            model = from_table({"model": {"name": name, **choice}}).model
+            network = network_of(model, 4, 3)
+        except UserError:
+            continue  # options that do not go together
+        for target in TARGETS.values():
+            # A batch takes rows of H⁰, which is not trained there.
+            batch = replace(model, cache_input=False, train_features=False)
+            given = batch if target.narrows else model
+            if given.order not in ("auto", *target.orders):
+                continue
+            for trains in (True, False):
+                check_memory(compile_network(network, target, given, trains), target.layout)
+                made += 1
+    assert made > 20

@@ -205,6 +205,46 @@ def test_moments_make_a_batch_norm(kernel, random, rows):
     near(kernel, out, weight * rstd * (grad - grad.mean(axis=0) - hat * along), 300)
 
 
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 1e6, 1e-300])
+def test_a_column_of_equal_numbers_becomes_the_bias(kernel, random, value):
+    """Equal but for rounding errors; next to it one that differs by little more than these."""
+    rows, last = 50, np.finfo(kernel.dtype).eps
+    noise = 1 + 2 * last * random.integers(-1, 2, rows)
+    little = 1 + 2.0 ** (-18 if kernel.dtype == np.float32 else -35) * (np.arange(rows) % 2)
+    x = np.stack([value * noise, little], axis=1)
+    weight, bias, mean, variance = (normal(random, kernel, 2) for _ in range(4))
+    mine, w, b = (give(kernel, array) for array in (x, weight, bias))
+    running = [give(kernel, mean), give(kernel, variance)]
+    sums = kernel.from_host64(np.zeros((2, 2)))
+    kernel.column_moments(mine[:1], kernel.from_host64(np.zeros(2)), sums)
+    moments = kernel.from_host64(np.array(kernel.to_host(sums), np.float64))
+    kernel.column_moments(mine, moments[0], sums)
+    kernel.move_moments(sums, rows, 0.1, *running, moments)
+    spread = np.asarray(kernel.to_host(moments))[1]
+    assert spread[0] == 0 < spread[1]
+    near(kernel, running[1], [0.9 * variance[0], 0.9 * variance[1]], 4)
+    scale, shift, out = junk(kernel, 2), junk(kernel, 2), junk(kernel, rows, 2)
+    kernel.moment_factors(moments, 1e-5, True, w, b, scale, shift)
+    kernel.scale_columns(mine, scale, shift, out)
+    found = kernel.to_host(out)
+    assert (found[:, 0] == bias[0].astype(kernel.dtype)).all()
+    assert len(set(found[:, 1])) == 2
+    slopes = [junk(kernel, 2) for _ in range(3)]
+    kernel.moment_slopes(sums, rows, moments, 1e-5, w, *slopes)
+    assert [float(kernel.to_host(each)[0]) for each in slopes] == [0, 0, 0]
+
+
+def test_the_gradient_of_two_rows_keeps_its_digits(kernel):
+    x, grad, eps = np.array([[3.0], [7.0]]), np.array([[0.25], [0.75]]), 1e-5
+    moments = kernel.from_host64(np.array([[5.0], [1 / np.sqrt(4 + eps)]]))
+    sums = kernel.from_host64(np.array([[1.0], [1 / np.sqrt(4 + eps)]]))
+    vectors, out = [junk(kernel, 1) for _ in range(3)], junk(kernel, 2, 1)
+    kernel.moment_slopes(sums, 2, moments, eps, give(kernel, np.ones(1)), *vectors)
+    kernel.scale_columns_backward(give(kernel, grad), give(kernel, x), *vectors, out)
+    expected = np.array([[-0.25], [0.25]]) * eps / (4 + eps) ** 1.5
+    np.testing.assert_allclose(kernel.to_host(out), expected, rtol=1e-6)
+
+
 # Entry by entry.
 
 

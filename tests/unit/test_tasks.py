@@ -194,8 +194,17 @@ def test_classes_are_read_as_labels_in_pieces():
 
 # Learning rates, from torch.optim.lr_scheduler of torch 2.13, lr 0.5.
 VALUES = [0.1, 0.3, 0.3, 0.29, 0.30002, 0.31, *[0.2] * 16]
-FALLING = [0.48825356391083685, 0.45416407864998737, 0.4010684605501936, 0.3341640786499874, 0.26,
-          0.18583592135001265, 0.11893153944980649, 0.06583592135001265, 0.03174643608916315]
+FALLING = [
+    0.48825356391083685,
+    0.45416407864998737,
+    0.4010684605501936,
+    0.3341640786499874,
+    0.26,
+    0.18583592135001265,
+    0.11893153944980649,
+    0.06583592135001265,
+    0.03174643608916315,
+]
 RATES = {
     "constant": ({}, [0.5] * 5),
     "cosine": (
@@ -266,7 +275,8 @@ def test_f1_is_0_where_no_label_is_there_or_decided_on():
 
 
 def test_odds_that_are_equal_but_for_rounding_are_ties():
-    z = np.array([[0.1, 0.7, 0.2], [0.3, 0.9, 0.4], [1.1, 1.7, 1.2]]) + [[0.0], [1e3], [1 / 3]]
+    z = np.array([[0.1, 0.7, 0.2], [0.3, 0.9, 0.4], [1.1, 1.7, 1.2]])
+    z += np.array([[0.0], [1e3], [1 / 3]])
     y = np.array([0, 1, 2])
     assert scores.score("roc_auc", z, y) == 0.5
     assert scores.score("average_precision", z, y) == pytest.approx(1 / 3, rel=1e-15)

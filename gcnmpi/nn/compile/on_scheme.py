@@ -27,9 +27,7 @@ def batch_program(network: Network, config: Config, sparse: bool) -> Program:
     # A sampler of neighbours leaves every row one of them; but that of layers may leave none.
     drawn, loops = batches_of(config.train), config.graph.self_loops
     means = (MaxAggregate,) if loops and drawn and drawn.sampler == "neighbor" else ()
-    target = Target(
-        ("combine", "aggregate"), lambda place: place.layer, narrows=True, means=means
-    )
+    target = Target(("combine", "aggregate"), lambda place: place.layer, narrows=True, means=means)
     return compile_network(network, target, config.model, sparse=sparse)
 
 

@@ -165,7 +165,8 @@ def batch_norm_backward(binding: Binding, step: Step) -> Run:
         kernel.copy(sums[0], of_bias)
         kernel.copy(sums[1], of_weight)
         scheme.reduce(sums.reshape(-1))
-        kernel.moment_slopes(sums, n, moments, operator.eps, weight, *slopes)
+        into = slopes[0], slopes[1], slopes[2]
+        kernel.moment_slopes(sums, n, moments, operator.eps, weight, *into)
         a, b, c = slopes[0, columns], slopes[1, columns], slopes[2, columns]
         kernel.scale_columns_backward(grad, x, a, b, c, out)
 
