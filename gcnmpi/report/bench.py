@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from gcnmpi.core.record import Writer
+from gcnmpi.core.writer import Writer
 from gcnmpi.mpi.comm import Comm, agreed
 from partition.records import append_record
 
