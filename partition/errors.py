@@ -38,6 +38,19 @@ class UserError(Exception):
         return type(self), (self.message, self.hint)
 
 
+@contextlib.contextmanager
+def called(temporary: os.PathLike, path: os.PathLike) -> Iterator[None]:
+    """Have errors of what is written under a temporary name tell the path that it will get."""
+    try:
+        yield
+    except UserError as error:
+        names = shown(str(temporary)), shown(str(path))
+        error.message = error.message.replace(*names)
+        error.hint = error.hint and error.hint.replace(*names)
+        error.args = (error.message,)
+        raise
+
+
 def shown(text: str) -> str:
     r"""A text that may come from a file, with all that could steer a terminal written out.
 

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from partition.errors import UserError, shortened
+from partition.errors import UserError, called, shortened
 from partition.locks import check_outside_graphs, process_is_dead, process_space
 
 
@@ -145,7 +145,8 @@ def atomic_folder(path: str | os.PathLike, *, overwrite: bool = False) -> Iterat
         path.parent.mkdir(parents=True, exist_ok=True)
         sweep(path.parent)
         temporary.mkdir()
-        yield temporary
+        with called(temporary, path):
+            yield temporary
         sync_folder(temporary)
         if overwrite and os.path.lexists(path):
             os.rename(path, aside)

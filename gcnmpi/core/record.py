@@ -6,23 +6,22 @@ A run that was interrupted and resumed has one record: what a "resume" says take
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gcnmpi.core.writer import put_aside, writing
 from partition.errors import UserError, shown
 from partition.locks import check_outside_graphs
 from partition.records import atomic_file, read_records, to_json
 
 RECORD = "run.jsonl"
-PREVIOUS = "run.previous.jsonl"
 
 
 @dataclass(frozen=True)
@@ -270,7 +269,7 @@ def new_folder(parent: Path, name: str) -> Path:
     UserError
         If no folder can be made there.
     """
-    with _writing(parent / name):
+    with writing(parent / name):
         parent.mkdir(parents=True, exist_ok=True)
         for number in itertools.count(1):
             path = parent / (name if number == 1 else f"{name}-{number}")
@@ -291,7 +290,7 @@ def make_folder(out: Path) -> None:
         If no record could be written there.
     """
     check_outside_graphs(out / RECORD)
-    with _writing(out / RECORD):
+    with writing(out / RECORD):
         out.mkdir(parents=True, exist_ok=True)
 
 
@@ -305,9 +304,9 @@ def new_record(out: Path) -> Path:
     """
     path = out / RECORD
     make_folder(out)
-    with _writing(path):
+    with writing(path):
         if path.exists():
-            kept = _put_aside(path)
+            kept = put_aside(path)
             print(
                 f"note: the record of the run before in {out} is now {kept.name}", file=sys.stderr
             )
@@ -329,14 +328,14 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
     path = out / RECORD
     kept: list[Any] = []
     make_folder(out)
-    with _writing(path):
+    with writing(path):
         if path.exists():
             with open(path, "rb"):  # what cannot be read now may be whole
                 pass
             try:
                 kept = [_checked(path, record) for record in read_records(path)]
             except UserError:  # the checkpoint's copy of the epochs is as good
-                _put_aside(path)
+                put_aside(path)
     if not any(record.get("event") == "start" for record in kept):
         kept = [{"event": "start", **start}, *kept]
     there: dict[int, Epoch] = {}
@@ -349,85 +348,3 @@ def continued_record(out: Path, start: dict[str, Any], epochs: Sequence[Epoch]) 
     with atomic_file(path, "w") as file:
         file.writelines(json.dumps(record, default=to_json) + "\n" for record in kept)
     return path
-
-
-def _put_aside(path: Path) -> Path:
-    """Rename a record to ``run.previous.jsonl``; one that has this name gets a number."""
-    kept = path.with_name(PREVIOUS)
-    if kept.exists():
-        free = (path.with_name(f"run.previous-{number}.jsonl") for number in itertools.count(2))
-        kept.replace(next(other for other in free if not other.exists()))
-    return path.replace(kept)
-
-
-class Writer:
-    """Appends records to a file, each a whole line or not at all; without a path it does nothing.
-
-    One rank writes, and all must hear of it when it cannot: the first error is kept, and
-    :meth:`check` raises it where the ranks agree on errors.
-
-    Parameters
-    ----------
-    path : path or None
-    hint : str, optional
-        What whoever hears that it cannot be written is to do.
-    """
-
-    def __init__(self, path: str | os.PathLike | None, hint: str | None = None) -> None:
-        self._path, self._hint = path, hint
-        self._error: UserError | None = None
-        self._file: int | None = None
-        if path is not None:
-            with _writing(path, hint):
-                self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-
-    @property
-    def failed(self) -> bool:
-        """Whether a record could not be written; nothing is written after it."""
-        return self._error is not None
-
-    def __call__(self, event: str, **values: Any) -> None:
-        if self._file is None or self.failed:
-            return
-        line = json.dumps({"event": event, **values}, default=to_json) + "\n"
-        try:
-            with _writing(self._path, self._hint):
-                _append(self._file, line.encode())
-        except UserError as error:
-            self._error = error
-
-    def check(self) -> None:
-        """Raise the error of what could not be written."""
-        if self._error is not None:
-            raise self._error
-
-    def close(self) -> None:
-        """Close the file; some file systems say only then that it could not be written."""
-        if self._file is None:
-            return
-        file, self._file = self._file, None
-        try:
-            with _writing(self._path, self._hint):
-                os.close(file)
-        except UserError as error:
-            self._error = self._error or error
-
-
-def _append(file: int, data: bytes) -> None:
-    """Write all of it, or leave the file as it was."""
-    before, left = os.fstat(file).st_size, memoryview(data)
-    try:
-        while left:
-            left = left[os.write(file, left) :]
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.ftruncate(file, before)
-        raise
-
-
-@contextlib.contextmanager
-def _writing(path: str | os.PathLike | None, hint: str | None = None) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror or error}", hint) from error

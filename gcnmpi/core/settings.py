@@ -26,6 +26,7 @@ def key(
     also: tuple[str, ...] = (),
     low: float | None = None,
     below: float | None = None,
+    most: int | None = None,
     positive: bool = False,
     example: Any = None,
     joined: str = "",
@@ -34,7 +35,8 @@ def key(
     """A configuration key: default, one-line meaning and the values it may take.
 
     ``example`` is shown where a value is refused, in place of the default; the numbers of a list
-    are ``joined`` to the string that is meant; ``needs`` is the value of another key without which
+    are ``joined`` to the string that is meant; ``most`` is the largest number, or the length of the
+    longest list; ``needs`` is the value of another key without which
     this one has no effect, wherever the scheme has that one.
     """
     metadata = {
@@ -43,6 +45,7 @@ def key(
         "also": also,  # further choices
         "low": low,
         "below": below,
+        "most": most,
         "positive": positive,
         "example": default if example is None else example,
         "joined": joined,
@@ -110,6 +113,9 @@ def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     """
     if get_origin(hint) is tuple:
         items = value if isinstance(value, list | tuple) else [value]
+        if limits["most"] is not None and len(items) > limits["most"]:
+            raise UserError(f"{name} has at most {limits['most']} items, not {len(items)}")
+        limits = {**limits, "most": None}
         return tuple(checked(name, item, get_args(hint)[0], limits) for item in items)
     if limits["joined"] and isinstance(value, list):
         value = limits["joined"].join(map(str, value))
@@ -131,6 +137,8 @@ def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
         raise UserError(f"{name} is at least {limits['low']}, not {value}")
     if limits["below"] is not None and not value < limits["below"]:
         raise UserError(f"{name} is below {limits['below']}, not {value}")
+    if limits["most"] is not None and value > limits["most"]:
+        raise UserError(f"{name} is at most {limits['most']}, not {value}")
     if limits["positive"] and not value > 0:
         raise UserError(f"{name} is more than 0, not {value}")
     return value

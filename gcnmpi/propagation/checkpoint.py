@@ -29,7 +29,7 @@ from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint import flat, plain
 from gcnmpi.run.checkpoint_files import DamagedError
-from partition.errors import UserError
+from partition.errors import UserError, called
 from partition.records import map_npy, read_npz, sync_folder
 
 FORMAT, VERSION = "gcnmpi-propagation", 1
@@ -173,15 +173,16 @@ class Checkpoints:
         comm, name = self._comm, f"step-{self._number + 1:06d}"
         temporary, path = self._folder / f".{name}.tmp", self._folder / name
         try:
-            from_root(comm, lambda: files.make_folder(temporary))
-            pieces: list[Sequence[Any]] = []
-            for array, own in rows.items():
-                self._write(temporary / f"{array}.npy", own)
-                with agreed(comm):
-                    piece = _piece(temporary / f"{array}.npy", comm.rank, comm.size)
-                pieces += comm.allgather(piece)
-            facts = {**self._facts, "stage": stage, "step": step}
-            from_root(comm, lambda: _finish(temporary, path, facts, small or {}, pieces))
+            with called(temporary, path):
+                from_root(comm, lambda: files.make_folder(temporary))
+                pieces: list[Sequence[Any]] = []
+                for array, own in rows.items():
+                    self._write(temporary / f"{array}.npy", own)
+                    with agreed(comm):
+                        piece = _piece(temporary / f"{array}.npy", comm.rank, comm.size)
+                    pieces += comm.allgather(piece)
+                facts = {**self._facts, "stage": stage, "step": step}
+                from_root(comm, lambda: _finish(temporary, path, facts, small or {}, pieces))
         except UserError:
             if comm.rank == 0:
                 shutil.rmtree(temporary, ignore_errors=True)

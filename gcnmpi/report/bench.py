@@ -12,7 +12,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from gcnmpi.core.record import Writer
+from gcnmpi.core.writer import Writer
 from gcnmpi.mpi.comm import Comm, agreed
 from partition.records import append_record
 from partition.terminal import print_wide

@@ -36,7 +36,7 @@ from gcnmpi.nn.model import Model
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.problem import Problem, ends
-from partition.errors import UserError
+from partition.errors import UserError, called
 from partition.records import map_npy
 
 # What may differ between a checkpoint and the run that goes on from it: what changes no more than
@@ -95,18 +95,20 @@ def save(
         On all ranks, if it cannot be written; earlier checkpoints are unchanged.
     """
     comm, folder = problem.comm, out / files.FOLDER
-    temporary = folder / f".{files.name_of(history.last, facts.get('batch', 0))}.tmp"
+    name = files.name_of(history.last, facts.get("batch", 0))
+    temporary = folder / f".{name}.tmp"
     whole = {name: model.whole(flat) for name, flat in arrays.items()}
     try:
-        from_root(comm, lambda: files.make_folder(temporary))
-        pieces = []
-        if problem.config.model.train_features:
-            for name, flat in arrays.items():
-                pieces.append(_write_features(problem, temporary, name, model, flat))
-        every = comm.gather(pieces) or []
-        facts = _facts(problem, model) | {"epoch": history.last, **facts}
-        more = [piece for rank in every for piece in rank]
-        return from_root(comm, lambda: files.finish(temporary, whole, history, facts, more))
+        with called(temporary, folder / name):
+            from_root(comm, lambda: files.make_folder(temporary))
+            pieces = []
+            if problem.config.model.train_features:
+                for array, flat in arrays.items():
+                    pieces.append(_write_features(problem, temporary, array, model, flat))
+            every = comm.gather(pieces) or []
+            facts = _facts(problem, model) | {"epoch": history.last, **facts}
+            more = [piece for rank in every for piece in rank]
+            return from_root(comm, lambda: files.finish(temporary, whole, history, facts, more))
     except UserError:
         if comm.rank == 0:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -19,7 +19,6 @@ from gcnmpi import __version__
 from gcnmpi.core.config import TrainConfig
 from gcnmpi.core.record import (
     Epoch,
-    Writer,
     continued_record,
     epochs_until,
     is_finished,
@@ -27,6 +26,7 @@ from gcnmpi.core.record import (
 )
 from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.core.writer import Writer
 from gcnmpi.halo.messages import relative_errors
 from gcnmpi.mpi.comm import Comm, agreed, versions
 from gcnmpi.mpi.hosts import host_names, slurm_job
@@ -97,7 +97,7 @@ def tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
 
 
 class Recorder:
-    """The record of a run, and logs of its epochs; :class:`gcnmpi.core.record.Writer` of both.
+    """The record of a run, and logs of its epochs; :class:`gcnmpi.core.writer.Writer` of both.
 
     Parameters
     ----------
@@ -137,6 +137,10 @@ class Recorder:
         self._writer.check()
         if self._error is not None:
             raise self._error
+
+    def restore(self) -> bool:
+        """As :meth:`gcnmpi.core.writer.Writer.restore`."""
+        return self._writer.restore()
 
     def close(self) -> None:
         """Close all files."""

@@ -128,7 +128,13 @@ def train(
             "versions": start["versions"],
         }
         with problem.phases.as_one("checkpoint"), problem.traffic.during("checkpoint"):
-            return checkpoint.save(problem, out, model, arrays, history, facts)  # type: ignore
+            moved = from_root(comm, write.restore)
+            path = checkpoint.save(problem, out, model, arrays, history, facts)  # type: ignore
+        if moved:  # with the folder went the lock that keeps others from writing to it
+            hint = f"the record and {path} are in a new one: the same command goes on from there"
+            with agreed(comm):
+                raise UserError(f"{out} was renamed or removed during the run", hint)
+        return path
 
     def interrupt() -> bool:
         """Whether an epoch of many batches is to be interrupted by a checkpoint."""
@@ -186,6 +192,8 @@ def train(
                     return Result(epochs, model, best, end, stopped=True)
         end = end_record(problem, step, evaluation, epochs, before, best)
         write("end", **end, samples=samples.taken)
+        with contextlib.suppress(UserError):  # it is complete, wherever it is
+            write.restore()
     return Result(epochs, model, best, end, keep=lambda: kept or (save() if out else None))
 
 

@@ -8,6 +8,8 @@ in which they are read. A range is then sorted and settled by itself, by the ste
 from __future__ import annotations
 
 import contextlib
+import math
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -141,7 +143,10 @@ def allocate_in(folder: Path) -> Allocate:
     def allocate(name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         if 0 in shape:
             return np.empty(shape, dtype)
-        return np.memmap(folder / name, dtype, "w+", shape=shape)
+        # Into a file with holes that a full disk cannot fill, nobody could write and live.
+        with open(folder / name, "wb") as file, contextlib.suppress(AttributeError):
+            os.posix_fallocate(file.fileno(), 0, math.prod(shape) * np.dtype(dtype).itemsize)
+        return np.memmap(folder / name, dtype, "r+", shape=shape)
 
     return allocate
 

@@ -349,6 +349,7 @@ def test_a_full_disk_is_one_error_and_the_checkpoint_before_is_whole(
         assert done.returncode == 2, (name, done.stderr)
         assert done.stderr.count("error: ") == 1, (name, done.stderr)
         assert "No space left on device" in done.stderr, name
+        assert ".tmp" not in done.stderr, name
         assert "Traceback" not in done.stderr, name
         checkpoints = tmp_path / name / "checkpoints"
         assert (sorted(os.listdir(checkpoints)) if checkpoints.exists() else []) == left, name

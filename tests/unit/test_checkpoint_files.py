@@ -15,7 +15,6 @@ from gcnmpi.core import watch
 from gcnmpi.core.launch import check_together
 from gcnmpi.core.record import (
     Epoch,
-    Writer,
     continued_record,
     new_folder,
     new_record,
@@ -23,6 +22,7 @@ from gcnmpi.core.record import (
     to_epoch,
 )
 from gcnmpi.core.watch import STOP_SIGNALS, stop_requests, watchdog
+from gcnmpi.core.writer import Writer
 from gcnmpi.run import checkpoint_files as files
 from partition.errors import UserError
 
@@ -384,6 +384,40 @@ def test_a_full_disk_leaves_whole_records_and_one_error(tmp_path):
     assert path.stat().st_size == size
     with pytest.raises(UserError, match="cannot write"):
         Writer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "moved"),
+    [("none", False), ("unlinked", False), ("replaced", False), ("renamed", True), ("other", None)],
+)
+def test_a_record_that_is_lost_is_written_again(tmp_path, capsys, change, moved):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    path = new_record(folder)
+    write = Writer(path)
+    write("start", ranks=2)
+    if change in ("unlinked", "replaced"):
+        path.unlink()
+    if change == "replaced":
+        path.write_text("{}\n")
+    if change in ("renamed", "other"):
+        folder.rename(tmp_path / "away")
+    if change == "other":
+        folder.mkdir()
+    if moved is None:
+        with pytest.raises(UserError, match=r"run was renamed or removed .* another folder"):
+            write.restore()
+        assert list(folder.iterdir()) == []
+        return
+    assert write.restore() is moved
+    write("epoch", epoch=1, loss=0.5, seconds=0.25)
+    write.close()
+    assert read_run(folder).start["ranks"] == 2
+    assert len(read_run(folder).epochs) == 1
+    said = capsys.readouterr().err
+    assert (f"{path} was renamed, removed or replaced" in said) is (change != "none")
+    kept = folder / "run.previous.jsonl"
+    assert (kept.read_text() if kept.exists() else "") == ("{}\n" if change == "replaced" else "")
 
 
 def test_a_new_folder_is_nobody_elses(tmp_path):

@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from gcnmpi.core.record import Epoch, Writer
+from gcnmpi.core.record import Epoch
+from gcnmpi.core.writer import Writer
 from gcnmpi.run.logs import LOGS, parse_logs
 from gcnmpi.run.run_record import Recorder
 from partition.errors import UserError

@@ -148,3 +148,10 @@ def test_too_little_memory_is_one_line(tmp_path, monkeypatch):
     run("import", "e.txt", "g.graph", "--memory", "0.4G", "--vertices", 9)
     assert open_graph("g.graph").graph.n == 9
     assert sorted(path.name for path in tmp_path.iterdir()) == ["e.mtx", "e.txt", "g.graph"]
+
+
+def test_the_disk_has_room_for_an_array_before_anything_is_written_to_it(tmp_path):
+    array = on_disk.allocate_in(tmp_path)("x", (1000, 100), np.dtype(np.float64))
+    assert array.shape == (1000, 100)
+    assert not array.any()
+    assert (tmp_path / "x").stat().st_blocks * 512 >= array.nbytes  # else SIGBUS on a full disk

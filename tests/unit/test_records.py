@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 
 import pytest
@@ -10,6 +11,22 @@ import pytest
 from partition.errors import UserError
 from partition.records import atomic_file, atomic_folder, make_room_for, sweep, temporary_name
 from partition.startup import PYTHON
+
+
+def test_what_is_written_under_a_temporary_name_is_told_by_its_own(tmp_path):
+    path, (soft, hard) = tmp_path / "g.graph", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # as SIGXFSZ is ignored, EFBIG
+    try:
+        with (
+            pytest.raises(UserError) as caught,
+            atomic_folder(path) as folder,
+            atomic_file(folder / "features.npy") as file,
+        ):
+            file.write(bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert str(caught.value) == f"cannot write {path}/features.npy: File too large"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_appears_when_it_is_complete(tmp_path):

@@ -8,16 +8,23 @@ from gcnmpi.core.settings import key
 from partition.graph.graph import NORMALIZATIONS
 from partition.registry import Registry
 
+# Layers, and hops: each is compiled to steps of its own, in time that grows with their square, and
+# the deepest networks that have been published have about 1000.
+DEEPEST = 2000
+
 
 @dataclass(frozen=True, kw_only=True)
 class HiddenOptions:
     """Of networks with hidden layers."""
 
     section: ClassVar[str] = "model"
-    hidden: tuple[int, ...] = key((16,), "widths of the hidden layers", low=1, example=(64, 32))
-    layers: int = key(
-        0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0
+    hidden: tuple[int, ...] = key(
+        (16,), "widths of the hidden layers", low=1, most=DEEPEST, example=(64, 32)
     )
+    layers: int = key(
+        0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0,
+        most=DEEPEST,
+    )  # fmt: skip
     dropout: float = key(0.0, "dropout on the output of hidden layers", low=0, below=1, example=0.5)
     norm: str = key(
         "none",
@@ -106,8 +113,9 @@ class HopsOptions:
 
     section: ClassVar[str] = "model"
     hops: int = key(
-        0, "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3", low=0, example=10
-    )
+        0, "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3", low=0, most=DEEPEST,
+        example=10,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

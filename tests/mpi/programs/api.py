@@ -206,6 +206,32 @@ def check_signals(comm, graph, partition):
     assert epochs_of(run) == epochs_of(gcnmpi.Run(FOLDER / "api"))
 
 
+def check_lost_files(comm, graph, partition):
+    """A record that is deleted is written again; a folder that is renamed ends the run, once."""
+    out, away = FOLDER / "lost", FOLDER / "lost-away"
+    asked = {"config": SETTINGS, "out": out, "train_checkpoint_every": 2}
+
+    def lose(epoch):
+        if epoch["epoch"] == 1:
+            (out / "run.jsonl").unlink()
+        if epoch["epoch"] == 2:
+            assert not (out / "run.jsonl").exists()  # noticed at the next checkpoint
+        if epoch["epoch"] == 3:
+            assert len(gcnmpi.Run(out).record.epochs) == 3
+            out.rename(away)
+
+    text = raised(
+        comm, gcnmpi.UserError, lambda: gcnmpi.train(graph, partition, callbacks=[lose], **asked)
+    )
+    assert f"{out} was renamed or removed during the run" in text
+    assert "epoch-000004 are in a new one" in text
+    assert len(gcnmpi.Run(out).record.epochs) == 4
+    assert len(gcnmpi.Run(away).record.epochs) == 4
+    run = gcnmpi.train(graph, partition, **asked)
+    assert run.finished
+    assert epochs_of(run) == epochs_of(gcnmpi.Run(FOLDER / "api"))
+
+
 def check_graphs_are_made_once(comm, graph, partition):
     """Rank 0 makes folders and partitions; all see them, and its mistakes."""
     random = np.random.default_rng(0)

@@ -1,0 +1,156 @@
+"""Writing the record of a run: whole lines, to a file that may be removed or moved meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from partition.errors import UserError
+from partition.records import to_json
+
+PREVIOUS = "run.previous.jsonl"
+
+
+class Writer:
+    """Appends records to a file, each a whole line or not at all; without a path it does nothing.
+
+    One rank writes, and all must hear of it when it cannot: the first error is kept, and
+    :meth:`check` raises it where the ranks agree on errors.
+
+    Parameters
+    ----------
+    path : path or None
+    hint : str, optional
+        What whoever hears that it cannot be written is to do.
+    """
+
+    def __init__(self, path: str | os.PathLike | None, hint: str | None = None) -> None:
+        self._path, self._hint = path, hint
+        self._error: UserError | None = None
+        self._file: int | None = None
+        if path is not None:
+            with writing(path, hint):
+                self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+                self._folder = os.stat(Path(path).parent)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a record could not be written; nothing is written after it."""
+        return self._error is not None
+
+    def __call__(self, event: str, **values: Any) -> None:
+        if self._file is None or self.failed:
+            return
+        line = json.dumps({"event": event, **values}, default=to_json) + "\n"
+        try:
+            with writing(self._path, self._hint):
+                _append(self._file, line.encode())
+        except UserError as error:
+            self._error = error
+
+    def check(self) -> None:
+        """Raise the error of what could not be written."""
+        if self._error is not None:
+            raise self._error
+
+    def restore(self) -> bool:
+        """Write the record again if it is not there any more; whether its folder was not either.
+
+        Nothing is lost: this process has the file open, wherever it went. Another one that has
+        taken its place is put aside.
+
+        Raises
+        ------
+        UserError
+            If another folder is in the place of that of the record, or it cannot be written.
+        """
+        if self._file is None or self._path is None or self.failed:
+            return False
+        path = Path(self._path)
+        with writing(path, self._hint):
+            if _is_there(path, os.fstat(self._file)):
+                return False
+            moved = not path.parent.exists()
+            if not moved and not os.path.samestat(os.stat(path.parent), self._folder):
+                raise UserError(
+                    f"{path.parent} was renamed or removed during the run, and another folder is "
+                    "in its place",
+                    "nothing is written to it; go on from the checkpoints in the one that was "
+                    "renamed, with --resume PATH",
+                )
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if os.path.lexists(path):
+                put_aside(path)
+            before, size = self._file, os.fstat(self._file).st_size
+            self._file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o666)
+            for at in range(0, size, _PIECE):
+                _append(self._file, os.pread(before, _PIECE, at))
+            os.close(before)
+        print(
+            f"warning: {path} was renamed, removed or replaced during the run: it is written again",
+            file=sys.stderr,
+            flush=True,
+        )
+        return moved
+
+    def close(self) -> None:
+        """Close the file; some file systems say only then that it could not be written."""
+        if self._file is None:
+            return
+        file, self._file = self._file, None
+        try:
+            with writing(self._path, self._hint):
+                os.close(file)
+        except UserError as error:
+            self._error = self._error or error
+
+
+_PIECE = 1 << 20
+
+
+def _is_there(path: Path, file: os.stat_result) -> bool:
+    """Whether a path is that of an open file.
+
+    Some file systems give a file another number now and then, but never another size.
+    """
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(found, file) or found.st_size == file.st_size
+
+
+def _append(file: int, data: bytes) -> None:
+    """Write all of it, or leave the file as it was."""
+    before, left = os.fstat(file).st_size, memoryview(data)
+    try:
+        while left:
+            left = left[os.write(file, left) :]
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(file, before)
+        raise
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike | None, hint: str | None = None) -> Iterator[None]:
+    """Errors of the system as one of the user's, which names the file that cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}", hint) from error
+
+
+def put_aside(path: Path) -> Path:
+    """Rename a record to ``run.previous.jsonl``; one that has this name gets a number."""
+    kept = path.with_name(PREVIOUS)
+    if kept.exists():
+        free = (path.with_name(f"run.previous-{number}.jsonl") for number in itertools.count(2))
+        kept.replace(next(other for other in free if not other.exists()))
+    return path.replace(kept)
