@@ -116,12 +116,24 @@ def launched(tmp_path_factory) -> Iterator[Callable[..., subprocess.Popen]]:
         process.communicate()
 
 
+SILENT = """#!/bin/sh
+said=$(mktemp)
+"$@" 2>"$said"
+code=$?
+cat "$said" >&2
+[ $code = 0 ] && [ -s "$said" ] && echo "this is not silent: $*" >&2 && code=1
+rm "$said"
+exit $code
+"""
+
+
 @pytest.fixture
 def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     """``shell(script, timeout=60)`` → the completed process of bash in ``tmp_path``.
 
     Each command is echoed to stderr, and the first that fails ends the script. ``mpirun``,
-    ``gcnmpi``, ``gcn-partition`` and ``python`` are those of this environment.
+    ``gcnmpi``, ``gcn-partition`` and ``python`` are those of this environment. ``silent COMMAND``
+    fails if the command writes anything to stderr.
     """
     commands = tmp_path / ".commands"
     commands.mkdir()
@@ -133,6 +145,8 @@ def shell(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
     for name, words in programs.items():
         (commands / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
         (commands / name).chmod(0o755)
+    (commands / "silent").write_text(SILENT)
+    (commands / "silent").chmod(0o755)
     path = os.pathsep.join([str(commands), os.environ.get("PATH", "")])
 
     def run(script: str, timeout: float = 60) -> subprocess.CompletedProcess:

@@ -5,6 +5,7 @@ empty folder with configs/ (whose trainings are cut short) and planetoid/data/ (
 Cora) beside it. Blocks of other kinds are illustrations. The commands ./scripts/… are left out: CI
 calls them, and a test that ran the tests would never end. Python that needs torch runs where torch
 is installed. What begins with the name of a file, "# story.py", is saved; later commands run it.
+Programs in Python write nothing to the standard error, on one rank and on several.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ def as_script(page: Path) -> str:
     pieces = []
     for language, text in blocks(page):
         if language == "bash" and not text.startswith("./scripts/"):
-            pieces.append(text)
+            pieces.append(re.sub(r"^(?=(mpirun -n \d+ )?python )", "silent ", text, flags=re.M))
         elif language == "python" and ("torch" not in text or importlib.util.find_spec("torch")):
             named = re.match(r"# (\w+\.py)\n", text)
             file = named[1] if named else ".block.py"
             pieces.append(f"cat > {file} <<'END_OF_BLOCK'\n{text}END_OF_BLOCK\n")
-            pieces += [] if named else [f"python {file}\n"]
+            pieces += [] if named else [f"silent python {file}\n"]
     return "".join(pieces)
 
 

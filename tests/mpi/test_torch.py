@@ -66,11 +66,14 @@ def test_the_scripts_run(shell, tmp_path):
     made = sbm(300, 3, degree=8, intra=0.9, features=6, noise=0.3, train=0.3, val=0.2, seed=0)
     write_graph(graph, made, source={})
     add_partition(graph, "gp", 2)
+    start = "silent mpirun -n 2 python"
     lines = [
-        f"mpirun -n 2 python {EXAMPLES / name}.py {graph} --partition gp-2 --epochs 20 {more}"
+        f"{start} {EXAMPLES / name}.py {graph} --partition gp-2 --epochs 20 {more}"
         for name, more in (*((name, "") for name in NAMES if name != "gatv2"), SAVED)
     ]
-    lines.append(f"python {EXAMPLES / 'inference'}.py {graph} w.pt logits.npy")
+    lines.append(f"silent python {EXAMPLES / 'inference'}.py {graph} w.pt logits.npy")
+    (tmp_path / "page.py").write_text(program_of_the_page(graph))
+    lines.append(f"{start} page.py")
     done = shell("\n".join(lines), timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("epoch 20: loss") == 4
@@ -120,6 +123,14 @@ def test_nothing_else_imports_pytorch():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def program_of_the_page(graph: Path) -> str:
+    """The training of docs/pytorch.md, all of it at the level of the module, on two ranks."""
+    text = (EXAMPLES.parent / "docs" / "pytorch.md").read_text(encoding="utf-8")
+    program = text.partition("```python\n")[2].partition("```")[0]
+    assert '"cora.graph", ' in program
+    return program.replace('"cora.graph", ', f'"{graph}", "gp-2", ')
 
 
 def one_way(folder: Path) -> Path:

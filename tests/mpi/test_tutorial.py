@@ -28,7 +28,7 @@ def cells(kind: str) -> list[str]:
 
 def test_the_cells_run_one_after_the_other(shell, tmp_path):
     (tmp_path / "tutorial.py").write_text("\n\n".join(cells("code")), encoding="utf-8")
-    done = shell("python tutorial.py", timeout=120)
+    done = shell("silent python tutorial.py", timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "equal to one serial process: True" in done.stdout
 
@@ -37,7 +37,7 @@ def test_it_runs_as_a_notebook(shell, tmp_path):
     pytest.importorskip("nbclient", reason="nbclient is not installed")
     pytest.importorskip("ipykernel", reason="ipykernel is not installed")
     (tmp_path / "execute.py").write_text(EXECUTE)
-    done = shell(f"python execute.py {NOTEBOOK}", timeout=180)
+    done = shell(f"silent python execute.py {NOTEBOOK}", timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "equal to one serial process: True" in done.stdout
 
