@@ -206,5 +206,6 @@ def _values(text: str) -> list[str]:
         raise UserError(f"--try {text!r} is not of the form KEY=V,V…", "train.lr=0.01,0.001")
     if key.strip() in ("train.seed", "train.split"):
         raise UserError(f"--try {key.strip()}: give --{key.strip().removeprefix('train.')}s")
-    words = re.split(r",(?![^\[]*\])", values)
-    return list(dict.fromkeys(f"{key.strip()}={word.strip()}" for word in words))
+    from gcnmpi.run.repeated import split_words  # which takes a while to import
+
+    return list(dict.fromkeys(f"{key.strip()}={word.strip()}" for word in split_words(values)))

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from gcnmpi import __version__
 from gcnmpi.core.config import keys
 from gcnmpi.nn.metrics import LOWER_IS_BETTER
+from gcnmpi.report.groups import FACTS, as_text, different_facts, different_keys, fact, spread
+from gcnmpi.report.run_curves import Entry, by_run, curves, entries_of
 from gcnmpi.report.run_facts import COMPUTING, RunFacts, total
 from gcnmpi.report.run_figures import (
-    by_run,
-    curves,
     memory_figures,
     time_figures,
     traffic_figures,
     work_figures,
 )
+from gcnmpi.run.checkpoint import flat
 from partition.charts.figures import Figure
 from partition.charts.page import Fact, Section, Table, write_page
 from partition.charts.scales import BYTES, SECONDS, number, with_unit
 
 DETAILED = 12  # runs that are shown one by one; a page of more would be large
-FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "metric")
 
 
 def write_report(path: str | os.PathLike, runs: Sequence[RunFacts]) -> None:
@@ -44,8 +45,9 @@ def write_report(path: str | os.PathLike, runs: Sequence[RunFacts]) -> None:
         title = f"{len(runs)} training runs"
         subtitle = _common(runs)
         sections = [_comparison(runs)]
+        numbers = {id(run): entry.place + 1 for entry in entries_of(runs) for run in entry.runs}
         for place, run in enumerate(runs[:DETAILED]):
-            group = f"{place + 1}. {run.name}"
+            group = f"{numbers[id(run)]}. {run.name}"
             sections += _sections(run, f"run{place + 1}-", group, with_curves=False)
     write_page(path, title, subtitle, sections, f"Written by gcnmpi report, version {__version__}.")
 
@@ -62,39 +64,96 @@ def report_figures(runs: Sequence[RunFacts]) -> Iterator[Figure]:
 
 
 def _comparison(runs: Sequence[RunFacts]) -> Section:
-    metrics = list(dict.fromkeys(run.metric for run in runs))
-    different = [name for name in FACTS if len({str(run.start.get(name)) for run in runs}) > 1]
+    entries = entries_of(runs)
+    grouped = len(entries) < len(runs)
+    text = "" if len(runs) <= DETAILED else f"Only the first {DETAILED} are shown one by one below."
+    tables = [_means(entries)] if grouped else []
+    tables.append(_runs(runs, entries, marked=not grouped))
+    return Section(
+        "comparison", "Comparison", text, figures=[*curves(runs), *by_run(runs)], tables=tables
+    )
+
+
+def _means(entries: Sequence[Entry]) -> Table:
+    """Runs that differ by chance only, with mean and deviation."""
+    starts = [entry.runs[0].start for entry in entries]
+    facts, keys = different_facts(starts), different_keys(starts)
     head = [
-        "run", "no.", *different, "epochs", "s/epoch", "MB/epoch", "MB busiest rank",
+        "entry", *facts, *keys, "runs", "s/epoch", "loss", "deviation", "best validation",
+        "deviation", "its test", "deviation",
+    ]  # fmt: skip
+    rows = []
+    for place, (entry, start) in enumerate(zip(entries, starts, strict=True)):
+        metric, of = entry.runs[0].metric, entry.runs
+        rows.append([
+            entry.name, *(_cell(fact(start, name)) for name in facts),
+            *(_cell(values[place]) for values in keys.values()),
+            len(of), float(np.mean([run.seconds for run in of])),
+            *spread([run.epochs[-1]["loss"] for run in of]),
+            *spread([run.best.get(f"val_{metric}") for run in of]),
+            *spread([run.best.get(f"test_{metric}") for run in of]),
+        ])  # fmt: skip
+    low = len(facts) + len(keys) + 2
+    return Table(
+        "Means over seeds and splits", head, rows,
+        "Runs that differ in seed and split only are one entry: mean and standard deviation (of a "
+        "sample). Best validation, its test: in the epoch of the best validation metric of each "
+        "run. ✓: the best of one graph and metric. Choose by the validation metric.",
+        {low: "low", low + 1: "low", low + 3: [_better(entry.runs[0]) for entry in entries]},
+        [_scope(entry.runs[0]) for entry in entries], sorts=True,
+    )  # fmt: skip
+
+
+def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> Table:
+    """A row for each run, with the number of its entry."""
+    starts = [run.start for run in runs]
+    facts, keys = different_facts(starts), different_keys(starts)
+    numbers = {id(run): entry.place + 1 for entry in entries for run in entry.runs}
+    head = [
+        "run", "no.", *facts, *keys, "epochs", "s/epoch", "MB/epoch", "MB busiest rank",
         "peak GB per rank", "loss", "best validation", "its test",
     ]  # fmt: skip
     rows = []
     for place, run in enumerate(runs):
         last, best = run.epochs[-1], run.best
         rows.append([
-            run.name + ("" if run.end else " (not finished)"), place + 1,
-            *(run.start.get(name) if name == "ranks" else _text(run.start.get(name))
-              for name in different),
+            run.name + ("" if run.end else " (not finished)"), numbers[id(run)],
+            *(_cell(fact(run.start, name)) for name in facts),
+            *(_cell(values[place]) for values in keys.values()),
             len(run.epochs), run.seconds,
             None if run.sent is None else float(run.sent.sum()) / 1e6,
             None if run.sent is None else float(run.sent.max()) / 1e6,
             None if run.peak is None else float(run.peak.max()) / 1e9,
             last["loss"], best.get(f"val_{run.metric}"), best.get(f"test_{run.metric}"),
         ])  # fmt: skip
-    low = len(different) + 3
-    marks = {low + offset: "low" for offset in range(5)}
-    if len(metrics) == 1:
-        marks[low + 5] = "low" if metrics[0] in LOWER_IS_BETTER else "high"
+    low = len(facts) + len(keys) + 3
+    marks: dict[int, Any] = {}
+    if marked:
+        marks = {low + offset: "low" for offset in range(5)}
+        marks[low + 5] = [_better(run) for run in runs]
+    metrics = ", ".join(dict.fromkeys(run.metric for run in runs))
     note = (
         "MB/epoch: what all ranks send in the exchanges of an epoch of training. Loss: of the last "
-        f"epoch. Best validation, its test: {', '.join(metrics)} in the epoch of the best "
-        "validation metric. ✓: the best of a column."
+        f"epoch. Best validation, its test: {metrics} in the epoch of the best validation metric."
+        + (" ✓: the best of one graph and metric." if marked else "")
     )
-    text = "" if len(runs) <= DETAILED else f"Only the first {DETAILED} are shown one by one below."
-    figures = [*curves(runs), *by_run(runs)]
-    formats = {low: ".4g", low + 1: ".3f", low + 2: ".3f", low + 3: ".3f", low + 4: ".4f"}
-    table = Table("Runs", head, rows, note, marks, formats, sorts=True)
-    return Section("comparison", "Comparison", text, figures=figures, tables=[table])
+    return Table("Runs", head, rows, note, marks, [_scope(run) for run in runs], sorts=True)
+
+
+def _scope(run: RunFacts) -> tuple[str, ...]:
+    """Runs of one graph and metric can be compared."""
+    return str(run.start.get("graph")), str(run.start.get("graph_id")), run.metric
+
+
+def _better(run: RunFacts) -> str:
+    return "low" if run.metric in LOWER_IS_BETTER else "high"
+
+
+def _cell(value: Any) -> Any:
+    """A number as one, which is aligned and sorted as such; all else as ``--set`` takes it."""
+    if value is None:
+        return "–"
+    return value if isinstance(value, int | float) and type(value) is not bool else as_text(value)
 
 
 def _sections(run: RunFacts, key: str, group: str, with_curves: bool) -> Iterator[Section]:
@@ -140,15 +199,18 @@ def _overview(run: RunFacts) -> list[Fact]:
     if best:
         value = best.get(f"val_{run.metric}")
         facts.append(
-            Fact(f"validation {metric}", number(value), f"best, epoch {number(best['epoch'])}")
+            Fact(f"validation {metric}", _score(value), f"best, epoch {number(best['epoch'])}")
         )
         if best.get(f"test_{run.metric}") is not None:
-            test = number(best[f"test_{run.metric}"])
+            test = _score(best[f"test_{run.metric}"])
             facts.append(Fact(f"test {metric}", test, "in the epoch of the best validation"))
     if run.sent is not None and run.ranks > 1:
         busiest = with_unit(float(run.sent.max()), BYTES)
         total_sent = with_unit(float(run.sent.sum()), BYTES)
-        facts.append(Fact("sent per epoch", total_sent, f"busiest rank {busiest}"))
+        options = run.start.get("scheme_options") or {}
+        exchange = options.get("exchange") if run.start.get("scheme") == "p2p" else None
+        told = f", exchange of {_EXCHANGES.get(exchange, exchange)}" if exchange else ""
+        facts.append(Fact("sent per epoch", total_sent, f"busiest rank {busiest}{told}"))
     if run.phases and run.ranks > 1 and (work := total(run.phases, COMPUTING)).any():
         excess = f"{work.max() / work.mean() - 1:.0%}"
         facts.append(Fact("slowest rank", f"+{excess}", "computing, above the average rank"))
@@ -157,6 +219,14 @@ def _overview(run: RunFacts) -> list[Fact]:
     if run.peak is not None:
         facts.append(Fact("peak memory", with_unit(float(run.peak.max()), BYTES), "largest rank"))
     return facts
+
+
+_EXCHANGES = {"mixed": "rows and partial sums (mixed)"}
+
+
+def _score(value: float | None) -> str:
+    """A metric, always with as many digits."""
+    return number(value) if value is None or abs(value) >= 100 else f"{value:.4f}"
 
 
 def _counted(run: RunFacts) -> str:
@@ -210,8 +280,8 @@ def _environment(run: RunFacts) -> list[Table]:
     shown += [f"{device}: {number(count)} ranks" for device, count in devices.most_common(8)]
     more = len(hosts) - 64
     shown += [f"and {more} other hosts"] if more > 0 else []
-    usual = {name: _value(default) for name, default, _ in keys()}
-    chosen = [(name, _value(value)) for name, value in _flat(start.get("config") or {})]
+    usual = {name: as_text(default) for name, default, _ in keys()}
+    chosen = [(name, as_text(value)) for name, value in flat(start.get("config") or {})]
     other = [(name, value) for name, value in chosen if usual.get(name) != value]
     tables = [
         Table("Run", (), facts),
@@ -221,20 +291,6 @@ def _environment(run: RunFacts) -> list[Table]:
         Table("Whole configuration", (), chosen, folded=True),
     ]
     return [table for table in tables if table.rows]
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The keys of a configuration with their values, under their full names."""
-    for name, value in config.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _value(value: Any) -> str:
-    """As ``--set`` takes it."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _what(run: RunFacts) -> str:

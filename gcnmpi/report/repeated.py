@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from gcnmpi.nn.metrics import is_better
+from gcnmpi.report.groups import spread
 from gcnmpi.run.repeated import Outcome
 from partition.errors import shown
 from partition.terminal import print_wide
@@ -49,15 +49,17 @@ def print_repeated(found: Sequence[Outcome], as_json: bool = False) -> None:
     for run in found:
         table.add_row(shown(run.name), str(run.epoch), _figure(run.val), _figure(run.test))
     print_wide(table)
-    metric = found[0].metric
-    print(f"{metric} of {len(found)} runs, each in its epoch of the best validation {metric}")
-    best = None
+    metrics = " or ".join(dict.fromkeys(run.metric for run in found))
+    print(f"{metrics} of {len(found)} runs, each in its epoch of the best validation {metrics}")
+    best: dict[str, dict[str, Any]] = {}  # of the points that are chosen by one metric
     for point in points:
-        if best is None or is_better(metric, point["val_mean"], best["val_mean"]):
-            best = point
+        metric, before = point["metric"], best.get(point["metric"], {}).get("val_mean")
+        if metric not in best or is_better(metric, point["val_mean"], before):
+            best[metric] = point
     for point in points:
         named = f"{shown(point['point'])}: " if point["point"] else ""
-        mark = "  (best validation)" if len(points) > 1 and point is best else ""
+        alone = sum(other["metric"] == point["metric"] for other in points) == 1
+        mark = "  (best validation)" if not alone and point is best[point["metric"]] else ""
         values = "  ".join(
             f"{mask} {_figure(point[f'{mask}_mean'])} ± {_figure(point[f'{mask}_deviation'])}"
             for mask in ("val", "test")
@@ -66,12 +68,7 @@ def print_repeated(found: Sequence[Outcome], as_json: bool = False) -> None:
 
 
 def _spread(mask: str, values: Sequence[float | None]) -> dict[str, float | None]:
-    known = [value for value in values if value is not None]
-    whole = bool(known) and len(known) == len(values)
-    return {
-        f"{mask}_mean": statistics.fmean(known) if whole else None,
-        f"{mask}_deviation": statistics.stdev(known) if whole and len(known) > 1 else None,
-    }
+    return dict(zip((f"{mask}_mean", f"{mask}_deviation"), spread(values), strict=True))
 
 
 def _figure(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Figures of runs: their curves together, and of one run where its time, bytes and memory go."""
+"""Figures of one run: where its time, bytes and memory go."""
 
 from __future__ import annotations
 
@@ -7,112 +7,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from gcnmpi.core.timing import EPOCH_PHASES
-from gcnmpi.report.run_facts import COMPUTING, WAITING, RunFacts, total
+from gcnmpi.report.run_facts import (
+    COMPUTING,
+    PHASE_COLOURS,
+    PHASE_NAMES,
+    WAITING,
+    RunFacts,
+    total,
+)
 from partition.charts.figures import (
-    COLUMNS,
     Bars,
-    Binned,
     Figure,
     HeatMap,
     Lines,
     Points,
     Series,
-    binned,
     groups_of,
     named,
 )
-from partition.charts.palette import COLOURS
 from partition.charts.scales import BYTES, SECONDS, number, unit_of, with_unit
 
 CELLS = 64  # rows and columns of the bytes between ranks
-CURVES = 3 * COLOURS  # runs that are told apart in one figure
-# Computing in blues and greens, waiting in warm colours, what is beside the epochs in grey.
-PHASE_COLOURS = {
-    "spmm": 0, "gemm": 4, "loss": 2, "update": 8, "other": 9, "pack": 6, "wait": 5, "reduce": 1,
-    "eval": 7, "checkpoint": 10, "sample": 3,
-}  # fmt: skip
-PHASE_NAMES = {
-    "spmm": "sparse products", "gemm": "dense products", "loss": "loss", "update": "update",
-    "other": "other", "pack": "packing", "wait": "waiting for rows", "reduce": "reduction",
-    "eval": "evaluation", "checkpoint": "checkpoints", "sample": "sampling",
-}  # fmt: skip
-
-
-def curves(runs: Sequence[RunFacts], prefix: str = "") -> list[Figure]:
-    """Loss, metrics and seconds over the epochs; of several runs the validation metric only."""
-    runs = runs[:CURVES]
-    figures: list[Figure] = []
-    loss = [(_name(run, runs, "loss"), *run.curve("loss"), i) for i, run in enumerate(runs)]
-    what = f"The loss of the training vertices {_of(runs)}, in each epoch before its update"
-    figures += _curve(prefix + "loss", "Training loss", what, "loss", loss, log=True)
-    metrics = list(dict.fromkeys(run.metric for run in runs))
-    for metric in metrics:
-        label, scored = metric.replace("_", " "), [run for run in runs if run.metric == metric]
-        if len(runs) == 1:
-            masks = (("val", "validation"), ("test", "test"), ("train", "training"))
-            lines = [
-                (name, *scored[0].curve(f"{mask}_{metric}"), i)
-                for i, (mask, name) in enumerate(masks)
-            ]
-            title, what = label.capitalize(), f"{label.capitalize()} after each epoch"
-        else:
-            title = f"Validation {label}"
-            what = f"{title} {_of(runs)}, after each epoch"
-            lines = [
-                (run.name, *run.curve(f"val_{metric}"), i)
-                for i, run in enumerate(runs)
-                if run in scored
-            ]
-        figures += _curve(prefix + _slug(metric), title, what, label, lines)
-    spent = [(_name(run, runs, "epoch"), *run.curve("seconds"), i) for i, run in enumerate(runs)]
-    most = max(value or 0.0 for _, _, values, _ in spent for value in values)
-    size, unit = unit_of(most, SECONDS)
-    spent = [(n, x, [None if v is None else v / size for v in y], i) for n, x, y, i in spent]
-    what = f"Forward pass, backward pass and update {_of(runs)}, on the slowest rank"
-    figures += _curve(
-        prefix + "seconds", "Time of an epoch", what, f"time of an epoch ({unit})", spent
-    )
-    return figures
-
-
-def by_run(runs: Sequence[RunFacts]) -> list[Figure]:
-    """What an epoch of each run takes and sends."""
-    runs = runs[:COLUMNS]
-    names = [run.name for run in runs]
-    ticks = [str(place + 1) for place in range(len(runs))]
-    figures: list[Figure] = []
-    if all(run.phases for run in runs):
-        means = {
-            phase: np.array([total(run.phases, [phase]).mean() for run in runs])
-            for phase in EPOCH_PHASES
-        }
-        size, unit = unit_of(float(np.sum(list(means.values()), axis=0).max()), SECONDS)
-        stacks = {
-            PHASE_NAMES[phase]: (values / size).tolist()
-            for phase, values in means.items()
-            if values.any()
-        }
-        figures.append(Bars(
-            "time-by-run", "Where the time goes, by run",
-            "Time per epoch in each phase, mean over ranks. Runs are numbered as in the table.",
-            "run", f"time per epoch ({unit})", names, ticks, stacks,
-            [PHASE_COLOURS[phase] for phase, values in means.items() if values.any()],
-        ))  # fmt: skip
-    sent = [run.sent for run in runs if run.sent is not None]
-    if len(sent) == len(runs) and any(values.any() for values in sent):
-        for key, title, values in (
-            ("bytes-by-run", "Bytes sent, by run", [float(one.sum()) for one in sent]),
-            ("busiest-by-run", "Bytes of the busiest rank", [float(one.max()) for one in sent]),
-        ):
-            size, unit = unit_of(max(values), BYTES)
-            about = "What all ranks together send in the exchanges of an epoch of training."
-            if key == "busiest-by-run":
-                about = "What the rank that sends most sends in an epoch of training."
-            figures.append(Bars(
-                key, title, about, "run", f"sent per epoch ({unit})", names, ticks,
-                {"sent": [value / size for value in values]}, [0],
-            ))  # fmt: skip
-    return figures
 
 
 def time_figures(run: RunFacts, prefix: str) -> list[Figure]:
@@ -224,51 +139,6 @@ def memory_figures(run: RunFacts, prefix: str) -> list[Figure]:
     )]  # fmt: skip
 
 
-def _curve(
-    key: str,
-    title: str,
-    about: str,
-    label: str,
-    lines: Sequence[tuple[str, Sequence[int], Sequence[float | None], int]],
-    log: bool = False,
-) -> list[Figure]:
-    """One figure of curves, of which long ones are thinned; none where nothing is known."""
-    series, longest, least, most = [], None, np.inf, -np.inf
-    for name, xs, ys, place in lines:
-        points = binned(xs, ys)
-        if not len(points.mean):
-            continue
-        thinned = bool((points.last > points.first).any())
-        low, high = (points.low, points.high) if thinned else (points.low[:0], points.high[:0])
-        series.append(Series(
-            name, points.x.tolist(), points.mean.tolist(), low.tolist(), high.tolist(),
-            colour=place % COLOURS, dash=place // COLOURS % 3,
-        ))  # fmt: skip
-        least, most = min(least, points.low.min()), max(most, points.high.max())
-        longest = points if longest is None else longest
-        if thinned:
-            width = int(points.last[0] - points.first[0]) + 1
-            if "Thinned" not in about:
-                about += f". Thinned to bins of {width} epochs (line: mean, band: range)"
-    if longest is None:
-        return []
-    if len(series) == 1 and log:
-        first, last = longest.mean[0], longest.mean[-1]
-        about += f". From {number(first, 3)} to {number(last, 3)}"
-    logs = log and least > 0 and most / least > 20
-    return [Lines(
-        key, title, f"{about}.", "epoch", label + (", log scale" if logs else ""), series,
-        _columns(longest), log_y=logs,
-    )]  # fmt: skip
-
-
-def _columns(points: Binned) -> list[str]:
-    return [
-        f"epoch {int(first)}" if first == last else f"epochs {int(first)} to {int(last)}"
-        for first, last in zip(points.first, points.last, strict=True)
-    ]
-
-
 def _rank_bars(
     run: RunFacts,
     key: str,
@@ -378,15 +248,3 @@ def _spread(values: np.ndarray, units: Sequence[tuple[float, str]] = ()) -> str:
 
 def _span(after: int, epoch: int) -> str:
     return f"epoch {epoch}" if epoch == after + 1 else f"epochs {after + 1} to {epoch}"
-
-
-def _name(run: RunFacts, runs: Sequence[RunFacts], what: str) -> str:
-    return what if len(runs) == 1 else run.name
-
-
-def _of(runs: Sequence[RunFacts]) -> str:
-    return "of the run" if len(runs) == 1 else "of each run"
-
-
-def _slug(name: str) -> str:
-    return "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in name)

@@ -13,14 +13,22 @@ from rich.table import Table
 
 from gcnmpi.core.record import RECORD, RunRecord, metric_of, read_run
 from gcnmpi.report.curves import plot_curves
+from gcnmpi.report.groups import (
+    FACTS,
+    as_text,
+    different_facts,
+    different_keys,
+    fact,
+    groups,
+    short_names,
+    spread,
+)
 from gcnmpi.report.run_facts import facts_of
 from partition.charts.paper import check_figures, save_figures
 from partition.errors import UserError, shown
 from partition.figures import check_figure
 from partition.records import make_room_for
 from partition.terminal import print_wide
-
-FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
 
 
 def print_runs(
@@ -32,9 +40,10 @@ def print_runs(
     page: Path | None = None,
     figures: Path | None = None,
 ) -> None:
-    """Print one line a run: what it sent, how long it took, how good it is.
+    """Print one line a run: how it differs, what it sent, how long it took, how good it is.
 
-    What all runs have in common is said once, above the table.
+    What all runs have in common is said once, above the table. Runs that differ in their seed or
+    split only are shown together below it, too, with means and standard deviations.
 
     Parameters
     ----------
@@ -83,16 +92,18 @@ def print_runs(
         return
     if not found:
         raise UserError(f"no finished run below {', '.join(map(str, paths))}")
-    names = _short_names([run for run, _, _ in found])
-    rows = [row for _, row, _ in found]
+    names = short_names([run for run, _, _ in found])
+    starts = [record.start for _, _, record in found]
+    rows = _together([row for _, row, _ in found], starts)
     if as_json:
         print(json.dumps(rows))
     elif as_csv:
         writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        for row in rows:
+            writer.writerow({k: as_text(v) if isinstance(v, list) else v for k, v in row.items()})
     else:
-        _print_table(names, rows)
+        _print_table(names, rows, starts)
     if plot is not None:
         epochs = [record.epochs for _, _, record in found]
         metrics = list(dict.fromkeys(row["metric"] for row in rows))
@@ -103,7 +114,7 @@ def _draw(runs: Sequence[tuple[Path, RunRecord]], page: Path | None, folder: Pat
     """The page and the figures of runs."""
     from gcnmpi.report.page import report_figures, write_report  # which take a while to import
 
-    names = _short_names([run for run, _ in runs])
+    names = short_names([run for run, _ in runs])
     facts = [
         facts_of(shown(name), str(run), record)
         for name, (run, record) in zip(names, runs, strict=True)
@@ -114,48 +125,90 @@ def _draw(runs: Sequence[tuple[Path, RunRecord]], page: Path | None, folder: Pat
         save_figures(report_figures(facts), folder)
 
 
-def _print_table(names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
-    common = [name for name in FACTS if len({row[name] for row in rows}) == 1]
-    table = Table(box=None, pad_edge=False)
-    different = [name for name in FACTS if name not in common]
-    for title in ("run", *different):
-        table.add_column(title, no_wrap=True)
+def _together(
+    rows: Sequence[Mapping[str, Any]], starts: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Rows with the keys that differ, and with means over runs that differ by chance only."""
+    keys, more = different_keys(starts), [dict(row) for row in rows]
+    for number, places in enumerate(groups(starts), 1):
+        means = {"group": number, "group_runs": len(places)}
+        for name in ("best_val", "best_test"):
+            values = spread([rows[place][name] for place in places])
+            means |= dict(zip((f"{name}_mean", f"{name}_deviation"), values, strict=True))
+        for place in places:
+            more[place] |= means | {name: of[place] for name, of in keys.items()}
+    return more
+
+
+def _print_table(
+    names: Sequence[str],
+    rows: Sequence[Mapping[str, Any]],
+    starts: Sequence[Mapping[str, Any]],
+) -> None:
+    different = [*different_facts(starts), *different_keys(starts)]
+    table = _table("run", *different)
     for title in ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test", "best val", "its test"):
         table.add_column(title, justify="right", no_wrap=True)
     for name, row in zip(names, rows, strict=True):
         table.add_row(
             shown(name),
-            *(_text(row[fact]) for fact in different),
+            *(_text(row[name]) for name in different),
             f"{row['bytes_per_epoch'] / 1e6:.3f}",
             f"{row['max_bytes_per_epoch'] / 1e6:.3f}",
             f"{row['seconds_per_epoch']:.4f}",
             f"{row['loss']:.4f}",
             *(_fraction(row[name]) for name in ("val", "test", "best_val", "best_test")),
         )
-    print(", ".join(f"{name} {_text(rows[0][name])}" for name in common))
+    common = [name for name in FACTS if name not in different]
+    print(", ".join(f"{name} {_text(fact(starts[0], name))}" for name in common))
     print_wide(table)
     print("MB/epoch: what all ranks sent in the exchanges of a training epoch; busiest: one rank")
     print(
         "val, test: after the last epoch; best val, its test: in the epoch of the best validation"
     )
+    if any(row["group_runs"] > 1 for row in rows):
+        _print_means(rows, starts)
+
+
+def _print_means(rows: Sequence[Mapping[str, Any]], starts: Sequence[Mapping[str, Any]]) -> None:
+    """A line for each group of runs."""
+    firsts = [places[0] for places in groups(starts)]
+    each = [starts[place] for place in firsts]
+    different = [*different_facts(each), *different_keys(each)]
+    table = _table(*different)
+    for title in ("runs", "best val", "its test"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in (rows[place] for place in firsts):
+        table.add_row(
+            *(_text(row[name]) for name in different),
+            str(row["group_runs"]),
+            *(
+                f"{_fraction(row[f'{name}_mean'])} ± {_fraction(row[f'{name}_deviation'])}"
+                for name in ("best_val", "best_test")
+            ),
+        )
+    print("\nmean ± standard deviation of runs that differ in seed or split only:")
+    print_wide(table)
+
+
+def _table(*titles: str) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for title in titles:
+        table.add_column(title, no_wrap=True)
+    return table
 
 
 def _runs(paths: Sequence[Path]) -> list[tuple[Path, bool]]:
-    """The runs at, or else below, the paths, and whether each was named itself."""
-    found: dict[Path, bool] = {}
+    """The runs at, or else below, the paths, each once, and whether each was named itself."""
+    found: dict[Path, tuple[Path, bool]] = {}
     for path in paths:
         below: list[Path] = []
         if path.is_dir() and not (path / RECORD).exists():
             below = sorted(record.parent for record in path.rglob(RECORD))
         for run in below or [path]:
-            found[run] = not below
-    return list(found.items())
-
-
-def _short_names(runs: Sequence[Path]) -> list[str]:
-    """The folders' own names, where those tell the runs apart."""
-    names = [run.parent.name if run.name == RECORD else run.name for run in runs]
-    return names if len(set(names)) == len(names) and all(names) else [str(run) for run in runs]
+            folder = (run.parent if run.name == RECORD else run).resolve()
+            found[folder] = run, not below
+    return list(found.values())
 
 
 def _row(run: Path, record: RunRecord) -> dict[str, Any]:
@@ -199,7 +252,7 @@ def _a_rank(end: Mapping[str, Any], name: str) -> list[float]:
 
 
 def _text(value: Any) -> str:
-    return "-" if value is None else shown(str(value))
+    return "-" if value is None else shown(as_text(value))
 
 
 def _fraction(value: float | None) -> str:

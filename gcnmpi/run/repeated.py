@@ -1,7 +1,8 @@
 """Several runs of one launch, one after the other: seeds, splits, and points of a grid of keys.
 
 Every run has a folder of its own, with its record and checkpoints. A run that is complete is not
-run again, and one that was interrupted goes on: so do all of them together.
+run again, and one that was interrupted goes on: so do all of them together. A run that is there
+under another name, of another command into the same folder, keeps it.
 """
 
 from __future__ import annotations
@@ -9,21 +10,25 @@ from __future__ import annotations
 import gc
 import itertools
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.outputs import Training
-from gcnmpi.core.record import Epoch, RunRecord, metric_of, read_run
+from gcnmpi.core.record import RECORD, Epoch, RunRecord, metric_of, read_run
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
+from gcnmpi.nn.describe import graph_of
 from gcnmpi.run import trainer
+from gcnmpi.run.checkpoint import FREE, differences, flat, plain
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.preflight import check_training
 from gcnmpi.run.problem import open_problem
 from partition.errors import UserError
-from partition.records import atomic_file
+from partition.graph.manifest import read_manifest
+from partition.records import atomic_file, read_records
 
 SUMMARY = "summary.json"
 
@@ -72,7 +77,7 @@ def plan(
     seeds: Sequence[int],
     splits: Sequence[int] | None,
 ) -> list[Planned]:
-    """All runs, in the order in which they are run.
+    """All runs, in the order in which they are run, each once however often it is spelled.
 
     Parameters
     ----------
@@ -81,15 +86,16 @@ def plan(
     splits : sequence of int, optional
         The one that is configured where None.
     """
-    runs = []
+    runs: dict[str, Planned] = {}
     some: Sequence[int | None] = [None] if splits is None else splits
     for (point, make), split, seed in itertools.product(configs.items(), some, seeds):
         of_split = [] if split is None else [f"train.split={split}"]
         config = make([f"train.seed={seed}", *of_split])
         name = f"seed-{seed}" if split is None else f"split-{split}-seed-{seed}"
         folder = f"{point.replace('/', '_')}/{name}" if point else name
-        runs.append(Planned(folder, point, seed, config.train.split, config))
-    return runs
+        planned = Planned(folder, point, seed, config.train.split, config)
+        runs.setdefault(repr(config), planned)
+    return list(runs.values())
 
 
 def run_all(
@@ -122,7 +128,8 @@ def run_all(
         As training does, with the name of the run.
     """
     found: list[Outcome] = []
-    for planned in runs:
+    names = from_root(comm, lambda: _names(graph, partition, runs, out))
+    for planned in (replace(run, name=name) for run, name in zip(runs, names, strict=True)):
         if found and maximum(comm, stop()):
             return None
         folder = out / planned.name
@@ -148,6 +155,42 @@ def run_all(
         found.append(_outcome(planned, record))
     from_root(comm, lambda: _write(out, found))
     return found
+
+
+def _names(graph: Path, partition: str | None, runs: Sequence[Planned], out: Path) -> list[str]:
+    """The folders of runs: those that they are in already, under whatever names."""
+    here = {"graph_id": read_manifest(graph).id, "partition": partition}
+    there: dict[str, list[tuple[str, Any]]] = {}
+    for path in sorted(out.rglob(RECORD)):
+        start = next(iter(read_records(path)), None)
+        if isinstance(start, dict) and here.items() <= start.items():
+            config, name = start.get("config") or {}, str(path.parent.relative_to(out))
+            there.setdefault(_same(config, name.rpartition("/")[0]), []).append((name, config))
+    names = []
+    for run in runs:
+        config = replace(run.config, graph=graph_of(run.config))  # as records have it
+        known = there.get(_same(plain(asdict(config)), run.point), [])
+        same = [name for name, before in known if not list(differences(before, config))]
+        names.append(run.name if run.name in same or not same else same[0])
+    return names
+
+
+def _same(config: Mapping[str, Any], point: str) -> str:
+    """A text that is the same for runs that are one: of all keys but those that may change when a
+    run goes on, unless they are what the runs are to differ in.
+    """
+    values = {name: value for name, value in flat(config) if not name.startswith(FREE)}
+    tried = [word for word in split_words(point) if word.startswith(FREE)]
+    return json.dumps([values, sorted(tried)], sort_keys=True)
+
+
+def split_words(text: str) -> list[str]:
+    """Words between commas; commas in brackets do not separate.
+
+    >>> split_words("64,[64,64]")
+    ['64', '[64,64]']
+    """
+    return re.split(r",(?![^\[]*\])", text)
 
 
 def _outcome(planned: Planned, record: RunRecord) -> Outcome:

@@ -25,6 +25,8 @@ class Series:
         Of the palette.
     dash : int
         0: solid, 1: dashed, 2: dotted.
+    marked : (x, y), optional
+        A point with a ring around it: see ``Lines.ring``.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Series:
     high: Sequence[float] = ()
     colour: int = 0
     dash: int = 0
+    marked: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,10 @@ class Lines(_Common):
         Whether points are marked.
     x_ticks : sequence of float
         Where the horizontal axis has ticks; empty: at round numbers.
+    from_zero : bool
+        Whether the vertical axis begins at 0, unless all values are near each other.
+    ring : str
+        What the marked points of its series are.
     """
 
     series: Sequence[Series] = ()
@@ -78,6 +85,22 @@ class Lines(_Common):
     log_y: bool = False
     marks: bool = False
     x_ticks: Sequence[float] = ()
+    from_zero: bool = True
+    ring: str = ""
+
+    @property
+    def logarithmic(self) -> tuple[bool, bool]:
+        """Which axes are: of those that are to be, those that have positive values only."""
+        xs = (v for one in self.series for v in one.x)
+        ys = (v for one in self.series for v in (*one.y, *one.low, *one.high))
+        return self.log_x and all(v > 0 for v in xs), self.log_y and all(v > 0 for v in ys)
+
+    @property
+    def titles(self) -> tuple[str, str]:
+        """What is written at the axes; logarithmic ones say so."""
+        labels = zip((self.x_label, self.y_label), self.logarithmic, strict=True)
+        x, y = (f"{label}, log scale" if log else label for label, log in labels)
+        return x, y
 
 
 @dataclass(frozen=True)
@@ -104,6 +127,8 @@ class Bars(_Common):
         Of the parts.
     mark : (str, float), optional
         A line across all bars, and what it is.
+    own_colours : sequence of int
+        Of the bars, where each has one of its own, as its curve has in other figures.
     """
 
     columns: Sequence[str] = ()
@@ -111,6 +136,7 @@ class Bars(_Common):
     stacks: dict[str, Sequence[float]] = field(default_factory=dict)
     colours: Sequence[int] = ()
     mark: tuple[str, float] | None = None
+    own_colours: Sequence[int] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import itertools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ import numpy as np
 from markupsafe import Markup
 
 from partition.charts.figures import Bars, Figure, HeatMap, Lines, Points
-from partition.charts.scales import number, spread
+from partition.charts.scales import column, number, spread
 from partition.charts.svg import draw
 from partition.records import atomic_file
 
@@ -46,9 +47,11 @@ class Table:
     rows : sequence of sequences
         Texts, and numbers, which are aligned to the right and can be sorted; None: there is none.
     best : mapping of int to {"low", "high"}
-        Columns whose lowest or highest number is marked.
+        Columns whose lowest or highest number is marked; for each row where scopes differ in it.
+    scopes : sequence
+        For each row what it may be compared within, such as its graph; empty: all rows are.
     formats : mapping of int to str
-        Of the numbers of a column, such as ".2f".
+        Of the numbers of a column, such as ".2f"; those of others have as many digits as they need.
     sorts : bool
         Whether its rows can be sorted; on a phone, they stand one below the other.
     folded : bool
@@ -59,7 +62,8 @@ class Table:
     head: Sequence[str]
     rows: Sequence[Sequence[Any]]
     note: str = ""
-    best: Mapping[int, str] = field(default_factory=dict)
+    best: Mapping[int, str | Sequence[str]] = field(default_factory=dict)
+    scopes: Sequence[Any] = ()
     formats: Mapping[int, str] = field(default_factory=dict)
     sorts: bool = False
     folded: bool = False
@@ -118,6 +122,7 @@ def as_page(title: str, subtitle: str, sections: Sequence[Section], made_by: str
     )  # fmt: skip
     engine.filters |= {"draw": draw, "cell": _cell, "numeric": _is_number}
     engine.globals |= {"table_of": table_of, "legend_of": legend_of, "marked": _marked}
+    engine.globals |= {"columns_of": _columns}
     groups: dict[str, list[Section]] = {}
     for section in sections:
         groups.setdefault(section.group, []).append(section)
@@ -131,13 +136,17 @@ def legend_of(figure: Figure) -> list[tuple[str, str]]:
     """(class of the swatch, name) of what a figure shows, where there are several."""
     if isinstance(figure, Lines):
         found = [(f"f{one.colour} d{one.dash}", one.name) for one in figure.series]
-        return found if len(found) > 1 else []
+        ringed = any(one.marked is not None for one in figure.series)
+        return (found if len(found) > 1 else []) + ([("ring", figure.ring)] if ringed else [])
     if isinstance(figure, Points):
         found = [(f"f{one.colour}", one.name) for one in figure.series]
         return found if len(found) > 1 else []
     if isinstance(figure, Bars):
         pairs = zip(figure.colours, figure.stacks, strict=True)
         found = [(f"f{colour}", name) for colour, name in pairs]
+        if len(figure.own_colours):
+            pairs = zip(figure.own_colours, figure.columns, strict=True)
+            found = [(f"f{colour}", name) for colour, name in pairs]
         found += [("mark", figure.mark[0])] if figure.mark else []
         return found if len(found) > 1 else []
     return []
@@ -181,17 +190,33 @@ def table_of(figure: Figure) -> Table:
 def _marked(table: Table) -> set[tuple[int, int]]:
     """(row, column) of what is best in its column, where not all are as good."""
     found = set()
-    for column, which in table.best.items():
-        values = [row[column] for row in table.rows]
-        known = [value for value in values if _is_number(value) and math.isfinite(value)]
+    scopes: dict[Any, list[int]] = {}
+    for place, scope in enumerate(table.scopes or [None] * len(table.rows)):
+        scopes.setdefault(scope, []).append(place)
+    for (place_of, which), places in itertools.product(table.best.items(), scopes.values()):
+        values = {place: table.rows[place][place_of] for place in places}
+        known = [v for v in values.values() if _is_number(v) and math.isfinite(v)]
         if len(set(known)) > 1:
-            best = min(known) if which == "low" else max(known)
-            found |= {(place, column) for place, value in enumerate(values) if value == best}
+            wanted = which if isinstance(which, str) else which[places[0]]
+            best = min(known) if wanted == "low" else max(known)
+            found |= {(place, place_of) for place, value in values.items() if value == best}
+    return found
+
+
+def _columns(table: Table) -> list[tuple[bool, str | None]]:
+    """For each column whether it has numbers, and their format."""
+    found = []
+    for place in range(max(map(len, table.rows), default=0)):
+        cells = [row[place] for row in table.rows]
+        numeric = [cell for cell in cells if _is_number(cell)]
+        whole = bool(numeric) and all(cell is None or _is_number(cell) for cell in cells)
+        form = table.formats.get(place) or (column(numeric) if whole else None)
+        found.append((whole, form))
     return found
 
 
 def _cell(value: Any, form: str | None = None) -> str:
-    if form is not None and _is_number(value):
+    if form is not None and _is_number(value) and math.isfinite(value):
         return f"{value:{form}}"
     return number(value) if value is None or _is_number(value) else str(value)
 

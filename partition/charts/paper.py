@@ -53,8 +53,9 @@ def save_figures(figures: Iterable[Figure], folder: str | os.PathLike) -> list[P
 
 def _axis(drawn: Any, figure: Figure) -> Any:
     axis = drawn.add_subplot()
-    axis.set_xlabel(_text(figure.x_label))
-    axis.set_ylabel(_text(figure.y_label))
+    titles = figure.titles if isinstance(figure, Lines) else (figure.x_label, figure.y_label)
+    axis.set_xlabel(_text(titles[0]))
+    axis.set_ylabel(_text(titles[1]))
     axis.set_axisbelow(True)
     axis.spines[["top", "right"]].set_visible(False)
     return axis
@@ -71,12 +72,15 @@ def _lines(drawn: Any, figure: Lines) -> None:
             marker="o" if figure.marks or len(one.x) == 1 else "", markersize=4,
             label=_text(one.name),
         )  # fmt: skip
-    if figure.log_x:
+        if one.marked is not None:
+            axis.plot(*one.marked, "o", color=colour, markersize=6, markeredgecolor="black")
+    log_x, log_y = figure.logarithmic
+    if log_x:
         axis.set_xscale("log")
     if len(figure.x_ticks):
         axis.set_xticks(figure.x_ticks, [f"{tick:g}" for tick in figure.x_ticks])
         axis.minorticks_off()
-    if figure.log_y and all(v > 0 for one in figure.series for v in one.y):
+    if log_y:
         axis.set_yscale("log")
         known = [v for one in figure.series for v in (*one.y, *one.low, *one.high) if v > 0]
         marks = log_ticks(min(known), max(known))
@@ -101,7 +105,8 @@ def _bars(drawn: Any, figure: Bars) -> None:
     places, below = np.arange(len(figure.columns)), np.zeros(len(figure.columns))
     for colour, (name, values) in zip(figure.colours, figure.stacks.items(), strict=True):
         heights = np.nan_to_num(np.asarray(values, np.float64))
-        axis.bar(places, heights, 0.86, below, color=PAPER[colour], label=_text(name))
+        own = [PAPER[each] for each in figure.own_colours] or PAPER[colour]
+        axis.bar(places, heights, 0.86, below, color=own, label=_text(name))
         below = below + heights
     if figure.mark is not None:
         axis.axhline(figure.mark[1], color="0.2", linestyle="--", linewidth=1, label=figure.mark[0])

@@ -45,6 +45,27 @@ def number(value: float | None, digits: int = 4) -> str:
     return f"{value:.{digits - 1}g}"
 
 
+def column(values: Sequence[float | None]) -> str | None:
+    """The format in which all numbers of a column have as many decimals, so that their digits are
+    below each other: three digits of the smallest, no more than six of the largest. None where
+    they are too far apart for that.
+
+    >>> [f"{value:{column([0.5, 12.25, 9.0])}}" for value in (0.5, 12.25, 9.0)]
+    ['0.500', '12.250', '9.000']
+    >>> column([1, 20_000]), column([1e-7, 1.0]), column([None])
+    (',.0f', None, None)
+    """
+    known = [abs(value) for value in values if value is not None and math.isfinite(value)]
+    if not known or max(known) >= 1e9:
+        return None
+    if all(value == int(value) for value in known):
+        return ",.0f"
+    least, most = (math.floor(math.log10(f(value for value in known if value))) for f in (min, max))
+    if most - least > 5 or least < -5:
+        return None
+    return f",.{max(0, min(2 - least, 5 - most))}f"
+
+
 def ticks(least: float, most: float, count: int = 5) -> list[float]:
     """Round numbers from below ``least`` to above ``most``: steps of 1, 2 or 5 times a power of 10.
 

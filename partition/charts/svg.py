@@ -21,6 +21,7 @@ from partition.charts.scales import log_ticks, number, spread, ticks
 
 WIDTH, HEIGHT = 400, 248
 LEVELS = 10  # colours of a heat map
+WIDEST = 72  # bar or cell: a few of them need not fill a figure
 TOP, BOTTOM, RIGHT = 22, 40, 10
 CHARACTER = 6.1  # width of a digit
 
@@ -65,8 +66,8 @@ class _Frame:
 def _lines(figure: Lines) -> Markup:
     xs = [v for one in figure.series for v in one.x]
     ys = [v for one in figure.series for v in (*one.y, *one.low, *one.high)]
-    frame = _frame(xs, ys, figure.log_x, figure.log_y, figure.x_ticks)
-    pieces = [_grid(frame), _labels(figure)]
+    frame = _frame(xs, ys, figure.logarithmic, figure.x_ticks, figure.from_zero)
+    pieces = [_grid(frame), _labels(*figure.titles)]
     for one in figure.series:
         if len(one.low):
             there = _path(frame, one.x, one.high)
@@ -79,6 +80,8 @@ def _lines(figure: Lines) -> Markup:
         pieces.append(path.format(one.colour, one.dash, _path(frame, one.x, one.y)))
         if figure.marks or len(one.x) == 1:
             pieces += [_dot(frame, one.colour, x, y) for x, y in zip(one.x, one.y, strict=True)]
+        if one.marked is not None:
+            pieces.append(_dot(frame, one.colour, *one.marked, "ring"))
     first = figure.series[0] if figure.series else None
     tip = None
     if first is not None:
@@ -95,7 +98,7 @@ def _points(figure: Points) -> Markup:
     xs = [v for one in figure.series for v in one.x]
     ys = [v for one in figure.series for v in one.y]
     frame = _frame(ticks(0.0, max(xs, default=1.0)), [0.0, *ys])
-    pieces = [_grid(frame), _labels(figure)]
+    pieces = [_grid(frame), _labels(figure.x_label, figure.y_label)]
     for one, names in zip(figure.series, figure.labels, strict=True):
         for x, y, name in zip(one.x, one.y, names, strict=True):
             text = f"{name}: {figure.x_label} {number(x)}, {figure.y_label} {number(y)}"
@@ -112,18 +115,22 @@ def _bars(figure: Bars) -> Markup:
     heights = np.nan_to_num(parts).cumsum(axis=0)
     most = max(float(heights.max(initial=0)), figure.mark[1] if figure.mark else 0.0)
     frame = _frame([0, count], [0, most or 1])
-    gap = 0.16 if count <= 64 else 0.0
-    width = (frame.x(1) - frame.x(0)) * (1 - gap) if count else 0
-    pieces = [_grid(frame, x=False), _labels(figure)]
+    slot = frame.x(1) - frame.x(0)
+    gap = max(0.16 if count <= 64 else 0.0, 1 - WIDEST / slot)
+    width = slot * (1 - gap)
+    pieces = [_grid(frame, x=False), _labels(figure.x_label, figure.y_label)]
     below = np.zeros(count)
     for colour, top in zip(figure.colours, heights, strict=True):
-        path = "".join(
-            f"M{_r(frame.x(place + gap / 2))} {_r(frame.y(low))}h{_r(width)}"
-            f"V{_r(frame.y(high))}h{_r(-width)}z"
-            for place, (low, high) in enumerate(zip(below, top, strict=True))
-            if high > low
-        )
-        pieces.append(Markup('<path class="f{}" d="{}"/>').format(colour, path))
+        paths: dict[int, str] = {}
+        for place, (low, high) in enumerate(zip(below, top, strict=True)):
+            own = figure.own_colours[place] if len(figure.own_colours) else colour
+            paths[own] = paths.get(own, "") + (
+                f"M{_r(frame.x(place + gap / 2))} {_r(frame.y(low))}h{_r(width)}"
+                f"V{_r(frame.y(high))}h{_r(-width)}z"
+                if high > low
+                else ""
+            )
+        pieces += [Markup('<path class="f{}" d="{}"/>').format(*pair) for pair in paths.items()]
         below = top
     if figure.mark is not None:
         height = _r(frame.y(figure.mark[1]))
@@ -139,9 +146,9 @@ def _bars(figure: Bars) -> Markup:
 def _heat_map(figure: HeatMap) -> Markup:
     rows, columns = figure.values.shape
     left = 14 + CHARACTER * max(map(len, figure.row_ticks), default=1)
-    side = WIDTH - left - RIGHT
     edges = np.array(figure.edges or range(columns + 1), np.float64)
     square = not len(figure.edges)
+    side = min(WIDTH - left - RIGHT, WIDEST * columns if square and columns else math.inf)
     height = side * min(1.0, rows / max(1, columns)) if square else min(230, max(60, 15 * rows))
     x = _Axis(edges[0], edges[-1], left, left + side)
     y = _Axis(0, rows, TOP, TOP + height)
@@ -150,7 +157,7 @@ def _heat_map(figure: HeatMap) -> Markup:
     low = min(0.0, low)
     scaled = (figure.values - low) / ((high - low) or 1) * LEVELS
     levels = np.where(np.isfinite(scaled), np.minimum(LEVELS - 1, scaled), -1).astype(int)
-    pieces = [_labels(figure, TOP + height + BOTTOM)]
+    pieces = [_labels(figure.x_label, figure.y_label, TOP + height + BOTTOM)]
     for level in range(LEVELS):
         # Each colour lies over the paler ones: where cells are thinner than a pixel, none shows
         # what is behind all of them.
@@ -172,7 +179,7 @@ def _heat_map(figure: HeatMap) -> Markup:
         names = {x(tick): number(tick) for tick in inside}
     pieces.append(_x_names(below, names))
     foot = TOP + height + BOTTOM
-    pieces.append(_scale(left, side, foot, low, high, figure.colour_label))
+    pieces.append(_scale(left, max(side, WIDTH / 2), foot, low, high, figure.colour_label))
     values = [[None if math.isnan(v) else v for v in row] for row in figure.values.tolist()]
     places = None if square else [_r(x(edge)) for edge in edges]
     axes = figure.columns, figure.rows
@@ -210,17 +217,17 @@ def _scale(left: float, side: float, top: float, low: float, high: float, label:
 def _frame(
     xs: Sequence[float],
     ys: Sequence[float],
-    log_x: bool = False,
-    log_y: bool = False,
+    log: tuple[bool, bool] = (False, False),
     x_ticks: Sequence[float] = (),
+    from_zero: bool = True,
 ) -> _Frame:
     """Axes around numbers; those of x end with the numbers, those of y at ticks.
 
-    That of y begins at 0 unless all numbers are near each other.
+    That of y begins at 0 if it is to, unless all numbers are near each other.
     """
+    log_x, log_y = log
     xs, ys = [float(v) for v in xs] or [0.0, 1.0], [float(v) for v in ys] or [0.0, 1.0]
-    log_y, log_x = log_y and min(ys) > 0, log_x and min(xs) > 0
-    ys = ys if log_y or min(ys) > 0.75 * max(ys) else [0.0, *ys]
+    ys = ys if log_y or not from_zero or min(ys) > 0.75 * max(ys) else [0.0, *ys]
     y_ticks = log_ticks(min(ys), max(ys)) if log_y else ticks(min(ys), max(ys))
     left = 14 + CHARACTER * max(len(number(tick)) for tick in y_ticks)
     least, most = min(xs), max(xs)
@@ -261,12 +268,12 @@ def _x_names(frame: _Frame, names: dict[float, str]) -> Markup:
     )
 
 
-def _labels(figure: Figure, bottom: float = HEIGHT) -> Markup:
+def _labels(across: str, up: str, bottom: float = HEIGHT) -> Markup:
     """What the axes are: the vertical one's above it, so that it can be read."""
     return Markup(
         '<text class="label" x="2" y="11">{}</text>'
         '<text class="label" x="{}" y="{}" text-anchor="end">{}</text>'
-    ).format(figure.y_label, WIDTH - RIGHT, _r(bottom - 8), figure.x_label)
+    ).format(up, WIDTH - RIGHT, _r(bottom - 8), across)
 
 
 def _path(frame: _Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
@@ -274,9 +281,11 @@ def _path(frame: _Frame, xs: Sequence[float], ys: Sequence[float]) -> str:
     return "M" + "L".join(points)
 
 
-def _dot(frame: _Frame, colour: int, x: float, y: float) -> Markup:
-    dot = Markup('<circle class="f{}" cx="{}" cy="{}" r="3"/>')
-    return dot.format(colour, _r(frame.x(x)), _r(frame.y(y)))
+def _dot(frame: _Frame, colour: int, x: float, y: float, kind: str = "point") -> Markup:
+    """A point of a curve, or a larger one with a ring around it."""
+    dot = Markup('<circle class="{} f{}" cx="{}" cy="{}" r="{}"/>')
+    size = 3 if kind == "point" else 4.5
+    return dot.format(kind, colour, _r(frame.x(x)), _r(frame.y(y)), size)
 
 
 def _nearest(xs: Sequence[float], ys: Sequence[float], x: float) -> float | None:

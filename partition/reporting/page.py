@@ -62,7 +62,7 @@ def comparison_figures(rows: Rows, parts: Mapping[str, Metrics]) -> Iterator[Fig
     yield from _trade(rows)
     yield from _sweeps(rows)
     for k in _ks(rows)[:SHOWN_K]:
-        yield from _of_k([row for row in rows if row["k"] == k], parts, k)
+        yield from _of_k([row for row in rows if row["k"] == k], parts, k, _kinds(rows))
 
 
 def _sections(rows: Rows, parts: Mapping[str, Metrics]) -> Iterator[Section]:
@@ -75,7 +75,10 @@ def _sections(rows: Rows, parts: Mapping[str, Metrics]) -> Iterator[Section]:
         of_k = [row for row in rows if row["k"] == k]
         text = "" if len(ks) <= SHOWN_K else f"Shown are the first {SHOWN_K} numbers of parts."
         yield Section(
-            f"k{k}", f"{k} parts", text if k == ks[0] else "", figures=list(_of_k(of_k, parts, k))
+            f"k{k}",
+            f"{k} parts",
+            text if k == ks[0] else "",
+            figures=list(_of_k(of_k, parts, k, _kinds(rows))),
         )
 
 
@@ -92,7 +95,14 @@ def _facts(rows: Rows) -> list[Fact]:
         ratio = best["relative"].get(key)
         beside = "" if ratio is None or key == "imbalance" else f", {ratio:.2f} of random rows"
         value = f"{best[key]:.3f}" if key == "imbalance" else number(best[key])
-        facts.append(Fact(f"{name}, k = {k}", value, f"{shown(best['name'])}{beside}"))
+        told = f"{shown(best['name'])}, exchange of rows{beside}"
+        facts.append(Fact(f"{name}, k = {k}", value, told))
+    mixed = [row for row in of_k if row["mixed"]]
+    for key, name in (("volume", "least volume"), ("max_send", "least busiest part")):
+        if mixed:
+            best = min(mixed, key=lambda row, key=key: row["mixed"][key])  # type: ignore[misc]
+            told = f"{shown(best['name'])}, mixed exchange: rows and partial sums"
+            facts.append(Fact(f"{name}, k = {k}", number(best["mixed"][key]), told))
     return facts
 
 
@@ -110,22 +120,24 @@ def _table(rows: Rows) -> Table:
             row["messages"], row["imbalance"], row["row_imbalance"],
             mixed.get("volume"), mixed.get("max_send"), row["seconds"],
         ])  # fmt: skip
-    one = len(_ks(rows)) == 1
-    best = dict.fromkeys((3, 5, 7, 10, 11), "low") if one else {}
     formats = {4: ".2f", 6: ".2f", 8: ".3f", 9: ".3f", 12: ".1f"}
+    # Within one number of parts.
+    best = dict.fromkeys((3, 5, 7, 10, 11), "low")
+    scopes = [row["k"] for row in rows]
     note = (
         "Volume: rows sent by all parts in one exchange; busiest: by the part that sends most. Of "
         "random: over the same number of random rows with as many parts. Mixed: rows and partial "
-        "sums of the mixed exchange. Imbalance: heaviest part over the average part, less 1."
+        "sums of the mixed exchange; all else is of the exchange of rows. Imbalance: heaviest part "
+        "over the average part, less 1. ✓: the least of as many parts."
     )
-    return Table("Partitions", head, cells, note, best, formats, sorts=True)
+    return Table("Partitions", head, cells, note, best, scopes, formats, sorts=True)
 
 
 def _trade(rows: Rows) -> Iterator[Figure]:
     """Total against maximum, both over random rows."""
     known = [row for row in rows if None not in (_both(row))]
-    labels = list(dict.fromkeys(row["model"] for row in known))
-    groups = [[row for row in known if row["model"] == label] for label in labels]
+    kinds = _kinds(rows)
+    groups = [[row for row in known if _kind(row["name"], row["k"]) == kind] for kind in kinds]
     if len(known) > 1:
         yield Points(
             "volume-and-busiest", "Volume against busiest part",
@@ -133,11 +145,11 @@ def _trade(rows: Rows) -> Iterator[Figure]:
             "busiest part, for which the others wait, sends less.",
             "volume / volume of random rows", "busiest part / that of random rows",
             [
-                Series(f"model {shown(label)}", [_both(row)[0] for row in group],
+                Series(shown(kind), [_both(row)[0] for row in group],
                        [_both(row)[1] for row in group], colour=place % COLOURS)
-                for place, (label, group) in enumerate(zip(labels, groups, strict=True))
+                for place, (kind, group) in enumerate(zip(kinds, groups, strict=True)) if group
             ],
-            [[shown(row["name"]) for row in group] for group in groups],
+            [[shown(row["name"]) for row in group] for group in groups if group],
         )  # fmt: skip
 
 
@@ -149,9 +161,9 @@ def _sweeps(rows: Rows) -> Iterator[Figure]:
     """Figures over the number of parts, where there are several."""
     if len(_ks(rows)) < 2:
         return
-    kinds: dict[str, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        kinds.setdefault(_kind(row["name"], row["k"]), []).append(row)
+    kinds = {
+        kind: [row for row in rows if _kind(row["name"], row["k"]) == kind] for kind in _kinds(rows)
+    }
     shown_kinds = list(kinds.items())[:LISTED]
     for key, file, title, label in SWEEPS:
         yield Lines(
@@ -168,18 +180,23 @@ def _sweeps(rows: Rows) -> Iterator[Figure]:
         )  # fmt: skip
 
 
-def _of_k(rows: Rows, parts: Mapping[str, Metrics], k: int) -> Iterator[Figure]:
-    """Partitions into as many parts, side by side."""
+def _of_k(
+    rows: Rows, parts: Mapping[str, Metrics], k: int, kinds: Sequence[str]
+) -> Iterator[Figure]:
+    """Partitions into as many parts, side by side; in the colours of their kinds."""
     rows = rows[:COLUMNS]
+    places = [kinds.index(_kind(row["name"], row["k"])) for row in rows]
     names = [shown(row["name"]) for row in rows]
-    ticks = names if len(names) <= 4 and max(map(len, names)) < 12 else _numbers(len(names))
+    short = len(names) <= 4 and max(map(len, names)) < 12
+    ticks = names if short else [str(place + 1) for place in range(len(names))]
+    names = names if short else [f"{place}. {name}" for place, name in enumerate(names, 1)]
     for key, file, title, label in SWEEPS[:3]:
         yield Bars(
             f"k{k}-{file.removeprefix('sweep-')}", title,
             f"{label.capitalize()}, for each partition into {k} parts"
-            + ("." if ticks is names else ": " + _key(names) + "."),
+            + ("." if short else ", numbered as in the legend."),
             "partition", label, names, ticks, {label: [row[key] for row in rows]}, [0],
-            _random(rows, key),
+            _random(rows, key), [place % COLOURS for place in places],
         )  # fmt: skip
     for key, title, label, about in (
         ("sends", "Rows sent by each part", "rows sent",
@@ -188,14 +205,14 @@ def _of_k(rows: Rows, parts: Mapping[str, Metrics], k: int) -> Iterator[Figure]:
          "Parts sorted by the entries that they multiply, relative to the average part."),
     ):  # fmt: skip
         series = []
-        for place, row in enumerate(rows[:LISTED]):
+        for place, name, row in list(zip(places, names, rows, strict=True))[:LISTED]:
             found = parts[row["name"]]
             values = np.sort(np.array(found.send_rows if key == "sends" else found.work, float))
             if key == "work":
                 values = values / (values.mean() or 1)
             chosen = np.unique(np.linspace(0, k - 1, min(k, 200)).astype(int))
             series.append(Series(
-                shown(row["name"]), (chosen + 1).tolist(), values[::-1][chosen].tolist(),
+                name, (chosen + 1).tolist(), values[::-1][chosen].tolist(),
                 colour=place % COLOURS, dash=place // COLOURS % 3,
             ))  # fmt: skip
         yield Lines(
@@ -220,13 +237,9 @@ def _kind(name: str, k: int) -> str:
     return re.sub(rf"-{k}(?=-|$)", "", name, count=1)
 
 
-def _key(names: Sequence[str]) -> str:
-    told = [f"{place + 1} {name}" for place, name in enumerate(names[:20])]
-    return ", ".join([*told, *(["…"] if len(names) > 20 else [])])
-
-
-def _numbers(count: int) -> list[str]:
-    return [str(place + 1) for place in range(count)]
+def _kinds(rows: Rows) -> list[str]:
+    """All of them, in order: their places say their colours."""
+    return list(dict.fromkeys(_kind(row["name"], row["k"]) for row in rows))
 
 
 def _ks(rows: Rows) -> list[int]:

@@ -202,11 +202,32 @@ def test_a_grid_of_keys(gcnmpi_lines, folder, tmp_path):
         ("--try", "train.lr=1", "--try", "train.lr=2"): "given twice",
     }
     good = line("sweep", "--try", "train.lr=0.1,0.01", "--try", "model.hidden=4,[4,4]", *few)
-    outcomes = gcnmpi_lines(2, [good, *(line("sweep", *words) for words in mistakes)])
-    assert outcomes[0] == [None, None]
-    for found, says in zip(outcomes[1:], mistakes.values(), strict=True):
+    # A run is there once, under whatever name: runs spelled otherwise, and of splits. What a run
+    # may change as it goes on tells it from others where that is what they are to differ in.
+    p = ["--out", tmp_path / "p", "--partition", "rp-2", "--quiet"]
+    launched = [
+        good,
+        ["repeat", folder, *p, *sets("train.epochs=3"), "--seeds", "0"],
+        ["repeat", folder, *p, *sets("train.epochs=3"), "--seeds", "0", "--splits", "all"],
+        ["sweep", folder, *p, "--try", "train.epochs=2,3", "--seeds", "0"],
+        ["sweep", folder, *p, "--try", "train.lr=0.1", "--try", "model.hidden=4,[4]", *few[:2],
+         "--seeds", "0"],
+        ["sweep", folder, *p, "--try", "model.hidden=[4]", "--try", "train.lr=1e-1", *few[:2],
+         "--seeds", "0"],
+    ]  # fmt: skip
+    outcomes = gcnmpi_lines(2, [*launched, *(line("sweep", *words) for words in mistakes)])
+    assert outcomes[: len(launched)] == [[None, None]] * len(launched)
+    for found, says in zip(outcomes[len(launched) :], mistakes.values(), strict=True):
         assert len(set(found)) == 1
         assert says in found[0]
+    names = {str(path.parent.relative_to(tmp_path / "p"))
+             for path in (tmp_path / "p").rglob("run.jsonl")}  # fmt: skip
+    assert names == {
+        "seed-0", "split-1-seed-0", "train.epochs=2/seed-0", "train.epochs=3/seed-0",
+        "train.lr=0.1,model.hidden=4/seed-0",
+    }  # fmt: skip
+    last = json.loads((tmp_path / "p" / "summary.json").read_text())
+    assert [run["name"] for run in last] == ["train.lr=0.1,model.hidden=4/seed-0"]
     facts = json.loads((tmp_path / "o" / "summary.json").read_text())
     assert len(facts) == 8
     assert {run["point"] for run in facts} == {

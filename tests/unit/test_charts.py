@@ -130,7 +130,7 @@ def test_a_page_is_one_file_whose_texts_are_texts():
     assert all(link.startswith("#") or link == "data:," for link in links)
     assert "url(" not in page
     assert "@import" not in page
-    assert 'class="number best" data-value="1.0">1 ✓</td>' in page
+    assert 'class="number best" data-value="1.0">1<span class="tick"> ✓</span></td>' in page
     assert re.search(r"script-src 'sha256-[A-Za-z0-9+/=]{44}'", page)
 
 

@@ -4,10 +4,13 @@ import csv
 import io
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
+from gcnmpi.report.repeated import print_repeated
 from gcnmpi.report.table import print_runs
+from gcnmpi.run.repeated import Outcome
 from partition.errors import UserError
 
 
@@ -43,10 +46,86 @@ def test_runs_of_one_name_are_shown_with_their_folders(tmp_path, capsys):
         (tmp_path / parent).mkdir()
     runs = [write_run(tmp_path / parent / "run") for parent in ("a", "b")]
     print_runs(runs, as_json=False)
-    out = capsys.readouterr().out
-    assert all(str(run) in out for run in runs)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["a/run", "b/run"]
     print_runs(runs, as_json=True)
     assert [row["bytes_per_epoch"] for row in json.loads(capsys.readouterr().out)] == [4e6, 4e6]
+
+
+def seeds(folder, lr, values, **start):
+    """Runs that differ in their seed only, and their test accuracies."""
+    for seed, value in enumerate(values):
+        table = {"dtype": "float64", "train": {"lr": lr, "seed": seed}}
+        accuracies = {"val_accuracy": value, "test_accuracy": value}
+        write_run(folder / f"lr={lr}" / f"seed-{seed}", config=table, epoch=accuracies, **start)
+
+
+def test_keys_that_differ_are_columns_and_seeds_have_a_mean(tmp_path, capsys):
+    seeds(tmp_path, 0.1, (0.25, 0.75))
+    seeds(tmp_path, 0.5, (0.5, 0.5))
+    print_runs([tmp_path])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1][:4] == ["run", "train.lr", "train.seed", "MB/epoch"]
+    assert lines[3][:3] == ["lr=0.1/seed-1", "0.1", "1"]
+    place = lines.index(
+        [
+            "mean",
+            "±",
+            "standard",
+            "deviation",
+            "of",
+            "runs",
+            "that",
+            "differ",
+            "in",
+            "seed",
+            "or",
+            "split",
+            "only:",
+        ]
+    )
+    assert lines[place + 1 :] == [
+        ["train.lr", "runs", "best", "val", "its", "test"],
+        ["0.1", "2", "0.500", "±", "0.354", "0.500", "±", "0.354"],
+        ["0.5", "2", "0.500", "±", "0.000", "0.500", "±", "0.000"],
+    ]
+    print_runs([tmp_path], as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["group"] for row in rows] == [1, 1, 2, 2]
+    assert rows[0]["train.lr"] == 0.1
+    assert rows[1]["best_test_mean"] == 0.5
+    assert rows[1]["best_test_deviation"] == pytest.approx(0.5**1.5)
+    print_runs([tmp_path], as_csv=True)
+    table = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["train.seed"] for row in table] == ["0", "1", "0", "1"]
+
+
+def test_seeds_of_other_graphs_are_other_groups(tmp_path, capsys):
+    seeds(tmp_path / "a", 0.1, (0.25, 0.75), graph_id="a")
+    seeds(tmp_path / "b", 0.1, (0.25, 0.75), graph_id="b")
+    print_runs([tmp_path], as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["group_runs"] for row in rows] == [2] * 4
+
+
+def test_a_run_that_is_named_twice_is_there_once(tmp_path, capsys, monkeypatch):
+    run = write_run(tmp_path / "run")
+    (tmp_path / "link").symlink_to(run)
+    monkeypatch.chdir(tmp_path)
+    print_runs([run, run / "run.jsonl", tmp_path / "link", tmp_path, Path("run")], as_json=True)
+    assert len(json.loads(capsys.readouterr().out)) == 1
+
+
+def test_points_are_compared_within_a_metric(capsys):
+    values = {"accuracy": (0.9, 0.8), "rmse": (3.0, 2.0)}
+    print_repeated([
+        Outcome(f"{metric}{i}", f"{metric}{i}", 0, 0, metric, 1, value, value)
+        for metric, pair in values.items() for i, value in enumerate(pair)
+    ])  # fmt: skip
+    out = capsys.readouterr().out
+    marked = [line.split(":")[0] for line in out.splitlines() if "(best validation)" in line]
+    assert marked == ["accuracy0", "rmse1"]
+    assert "accuracy or rmse of 4 runs" in out
 
 
 def test_a_run_that_did_not_finish_is_refused(tmp_path):

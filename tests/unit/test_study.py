@@ -124,7 +124,7 @@ def test_the_plot(rows, tmp_path):
         plot_comparison(rows, tmp_path / f"c.{ending}")
         assert (tmp_path / f"c.{ending}").stat().st_size > 1000
     text = (tmp_path / "c.svg").read_text()
-    for words in ("relative to random rows", "partition", "block+refined", "a, k = 2"):
+    for words in ("relative to random rows, log scale", "partition", "block+refined", "a, k = 2"):
         assert f"<!-- {words} -->" in text
     with pytest.raises(UserError, match=r"ends in \.png, \.pdf, \.svg"):
         plot_comparison(rows, tmp_path / "c.bmpp")

@@ -1,0 +1,89 @@
+"""How runs differ: the keys that do; and runs that differ by chance only, with their means."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gcnmpi.core.config import keys
+from gcnmpi.core.record import RECORD, metric_of
+from gcnmpi.run.checkpoint import flat
+
+Start = Mapping[str, Any]
+CHANCE = ("train.seed", "train.split")
+# Of the start of a record, beside the configuration; shown under these names, not under their keys.
+FACTS = ("graph", "partition", "ranks", "scheme", "kernel", "dtype", "metric")
+_SHOWN = ("scheme.name", "kernel", "dtype")
+
+
+def settings(start: Start) -> dict[str, Any]:
+    """Every key of a run's configuration; those that its version did not have are the defaults."""
+    usual = {name: json.loads(json.dumps(default)) for name, default, _ in keys()}
+    return usual | dict(flat(start.get("config") or {}))
+
+
+def fact(start: Start, name: str) -> Any:
+    """One of FACTS; None where the record does not say it."""
+    if name == "metric":
+        return metric_of(start)
+    return (start.get("config") or {}).get("dtype") if name == "dtype" else start.get(name)
+
+
+def as_text(value: Any) -> str:
+    """The value of a key as ``--set`` takes it."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def different_facts(starts: Sequence[Start]) -> list[str]:
+    """Those of FACTS that are not the same for all runs."""
+    return [name for name in FACTS if len({str(fact(start, name)) for start in starts}) > 1]
+
+
+def different_keys(starts: Sequence[Start]) -> dict[str, list[Any]]:
+    """The keys that are not the same for all runs, and the value of each run."""
+    every = [settings(start) for start in starts]
+    names: Sequence[str] = list(dict.fromkeys(name for one in every for name in one))
+    names = sorted((name for name in names if name not in _SHOWN), key=lambda n: n in CHANCE)
+    columns = {name: [one.get(name) for one in every] for name in names}
+    return {name: of for name, of in columns.items() if len(set(map(as_text, of))) > 1}
+
+
+def groups(starts: Sequence[Start]) -> list[list[int]]:
+    """The places of runs of one graph that differ in seed and split only, in order."""
+    found: dict[str, list[int]] = {}
+    for place, start in enumerate(starts):
+        same = {name: value for name, value in settings(start).items() if name not in CHANCE}
+        here = [start.get(name) for name in ("graph_id", "data_id", "direction")]
+        facts = [fact(start, name) for name in FACTS]
+        found.setdefault(json.dumps([same, here, facts], sort_keys=True), []).append(place)
+    return list(found.values())
+
+
+def spread(values: Sequence[float | None]) -> tuple[float | None, float | None]:
+    """Mean and standard deviation of a sample, divided by one less than their number.
+
+    >>> spread([1.0, 3.0]), spread([2.0]), spread([2.0, None])
+    ((2.0, 1.4142135623730951), (2.0, None), (None, None))
+    """
+    known = [value for value in values if value is not None]
+    if not known or len(known) < len(values):
+        return None, None
+    return statistics.fmean(known), statistics.stdev(known) if len(known) > 1 else None
+
+
+def short_names(runs: Sequence[Path]) -> list[str]:
+    """The folders' own names, or where those do not tell the runs apart what follows the first
+    folder that all are in.
+    """
+    folders = [run.parent if run.name == RECORD else run for run in runs]
+    names = [folder.name for folder in folders]
+    if len(set(names)) == len(names) and all(names):
+        return names
+    parts = [folder.resolve().parts for folder in folders]
+    common = 0
+    while all(len(one) > common + 1 and one[common] == parts[0][common] for one in parts):
+        common += 1
+    return [str(Path(*one[common:])) for one in parts]
