@@ -12,7 +12,14 @@ from typing import Any
 
 import click
 
-from partition.errors import EXIT_USER_ERROR, UserError, meant_keys, nearest, printing
+from partition.errors import (
+    EXIT_USER_ERROR,
+    UserError,
+    meant_keys,
+    memory_errors,
+    nearest,
+    printing,
+)
 
 EXIT_INTERRUPTED = 130
 
@@ -55,7 +62,7 @@ class Commands(click.Group):
         """Read the command line and run the command."""
         try:
             try:
-                with printing():
+                with memory_errors(), printing():
                     code = super().main(args, prog_name, complete_var, False, **more)
             except click.exceptions.NoArgsIsHelpError as error:
                 click.echo(error.format_message(), err=True)

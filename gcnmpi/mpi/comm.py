@@ -26,7 +26,7 @@ from gcnmpi.core.arrays import Array
 from gcnmpi.core.launch import check_together, launched, launched_rank, start_environment
 from gcnmpi.core.resident import forget_pages, return_large_arrays
 from gcnmpi.core.watch import end_within, watchdog, within
-from partition.errors import EXIT_USER_ERROR, UserError, installing, printing
+from partition.errors import EXIT_USER_ERROR, UserError, installing, memory_errors, printing
 
 try:
     import mpi4py
@@ -69,7 +69,7 @@ def run(main: Callable[[Comm], int], timeout: float = 0) -> NoReturn:
     code = 1
     try:
         check_together(comm.size, os.environ, versions()["mpi"])
-        with printing():
+        with memory_errors(), printing():
             code = main(comm)
     except UserError as error:
         if comm.size > 1 and not getattr(error, "agreed", False):
@@ -123,12 +123,15 @@ def finish(comm: Comm, code: int, timeout: float = 0) -> NoReturn:
 def agreed(comm: Comm) -> Iterator[None]:
     """Let all ranks leave a block together: if one raised a UserError in it, all raise that one.
 
+    A lack of memory is one.
+
     The block itself must not communicate. When several ranks fail, the lowest one's error is
     the one that is raised.
     """
     error: UserError | None = None
     try:
-        yield
+        with memory_errors():
+            yield
     except UserError as caught:
         error = caught
     first = minimum(comm, comm.size if error is None else comm.rank)

@@ -19,7 +19,7 @@ class HiddenOptions:
 
     section: ClassVar[str] = "model"
     hidden: tuple[int, ...] = key(
-        (16,), "widths of the hidden layers", low=1, most=DEEPEST, example=(64, 32)
+        (16,), "widths of the hidden layers", low=1, below=2**24, most=DEEPEST, example=(64, 32)
     )
     layers: int = key(
         0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0,
