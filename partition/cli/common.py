@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,28 @@ def emit(facts: Any, as_json: bool, show: Callable[[Any], None]) -> None:
         click.echo(json.dumps(facts, default=to_json))
     else:
         show(facts)
+
+
+def emit_each(
+    found: Sequence[dict[str, Any]],
+    as_json: bool,
+    show: Callable[[dict[str, Any]], None],
+    **common: Any,
+) -> None:
+    """Emit facts of one partition, or of the two of a pair: as JSON, an object with ``partitions``.
+
+    Parameters
+    ----------
+    common
+        What is said of all of them together.
+    """
+    together = dict(found[0]) if len(found) == 1 else {"partitions": found}
+
+    def show_all(_: Any) -> None:
+        for facts in found:
+            show(facts)
+
+    emit(together | common, as_json, show_all)
 
 
 def show_added(facts: dict[str, Any]) -> None:
@@ -92,7 +114,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 RESERVED = {
     "model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path", "balance",
-    "refine", "ranks_per_node", "mapping", "timeout", "memory",
+    "refine", "ranks_per_node", "mapping", "memory", "time_limit",
 }  # fmt: skip
 
 
@@ -115,14 +137,23 @@ def collected_warnings() -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[Callable[[str], None]]:
-    """A sign of life on standard error, told what is being done; in a log, lines by time."""
+def working(what: str, limit: float | None = None) -> Iterator[Callable[[str], None]]:
+    """A sign of life on standard error, told what is being done; in a log, lines by time.
+
+    Parameters
+    ----------
+    limit : float, optional
+        Seconds that it may take, which are shown beside those that it has taken.
+    """
     began, now = time.monotonic(), [what]
+    most = "" if limit is None else f" of {duration(limit)} at most"
     if sys.stderr.isatty():
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        with Progress(*columns, console=Console(stderr=True), transient=True) as display:
+        console = Console(stderr=True)
+        with Progress(*columns, TextColumn(most), console=console, transient=True) as display:
+            console.show_cursor()  # a signal may end the program at once, and would leave it hidden
             task = display.add_task(what)
             yield lambda line: display.update(task, description=f"{what}: {line}")
         return
@@ -132,7 +163,7 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
         for pause in pauses():
             if ended.wait(pause):
                 return
-            click.echo(f"{now[0]}, {duration(time.monotonic() - began)}", err=True)
+            click.echo(f"{now[0]}, {duration(time.monotonic() - began)}{most}", err=True)
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
