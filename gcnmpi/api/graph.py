@@ -18,6 +18,7 @@ from gcnmpi.api.ranks import on_root
 from partition.errors import UserError
 from partition.graph import store
 from partition.graph.manifest import Manifest, Partition
+from partition.graph.pairs import member
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import StoredGraph
 
@@ -96,15 +97,21 @@ class Graph:
         """Names of the partitions in the folder, sorted."""
         return store.list_partitions(self.path)
 
-    def partition(self, name: str) -> Partition:
+    def partition(self, name: str, exchange: str = "rows") -> Partition:
         """A partition: ``parts`` (n,) int32, ``k``, its metrics and how it was made.
+
+        Parameters
+        ----------
+        name : str
+        exchange : {"rows", "mixed"}
+            Which one of a pair that ``auto`` has made.
 
         Raises
         ------
         UserError
             If there is none of that name, or it is damaged.
         """
-        return store.read_partition(self.path, name)
+        return store.read_partition(self.path, member(self.path, name, exchange))
 
     def add_partition(
         self,
@@ -122,7 +129,9 @@ class Graph:
         Parameters
         ----------
         model : str
-            ``gp``, ``hp``, ``mg``, ``rp``, ``block``, ``shp``; or ``auto``, which tries several.
+            ``gp``, ``hp``, ``mg``, ``rp``, ``block``, ``shp``; or ``auto``, which tries several,
+            and keeps the best for each exchange, ``NAME-rows`` and ``NAME-mixed``. The first is
+            returned; ``partition="auto-4"`` of a run takes the one that suits it.
         k : int
             Number of parts: one for each rank.
         name : str, optional
@@ -145,21 +154,21 @@ class Graph:
 
         def make() -> str:
             from partition.backends.catalogue import AUTO, MODELS
-            from partition.pipeline.adding import add_partition, existing_partition
+            from partition.pipeline.adding import add_partition, existing_partitions
             from partition.pipeline.portfolio import add_best
             from partition.refinement.objective import OBJECTIVES
 
             called = name or (f"{model}-{k}" if if_missing else None)
             if if_missing:
-                there = existing_partition(self.path, called, k, overwrite)
-                if there is not None:
-                    return there.name
+                there = existing_partitions(self.path, called, k, overwrite)
+                if there:
+                    return there[0].name
             shared: dict[str, Any] = {"name": called, "overwrite": overwrite, **options}
             if refine:
                 exchange = MODELS[model].exchange if model in MODELS else "rows"
                 shared["objective" if model == AUTO else "refine"] = OBJECTIVES[exchange]
             if model == AUTO:
-                return add_best(self.path, k, **shared).name
+                return add_best(self.path, k, **shared)[0].name
             return add_partition(self.path, model, k, **shared).name
 
         return self.partition(on_root(make))

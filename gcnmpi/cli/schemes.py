@@ -75,6 +75,7 @@ def plan(
     received bytes and messages of a training epoch, and memory. If a scheme needs a partition into
     P parts and GRAPH has none, random rows are assumed.
     """
+    from gcnmpi.planner.auto import other_exchange
     from gcnmpi.planner.ranking import Setting, rank_schemes
     from gcnmpi.report.costs import print_plan
 
@@ -89,6 +90,10 @@ def plan(
     if not ranked:
         raise UserError(f"no scheme can run on {ranks} ranks", skipped[0].reason if skipped else "")
     print_plan(setting, ranks, facts, ranked, skipped, as_json=as_json, top=top)
+    first = ranked[0].candidate
+    options = setting.stored, first.partition, setting.direction, first.scheme
+    for line in other_exchange(*options):
+        click.echo(f"warning: {line}", err=True)
     return 0
 
 

@@ -25,6 +25,7 @@ from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError
+from partition.graph.pairs import member
 from partition.graph.store import open_graph, read_partition
 
 ROUND_TRIPS, LARGE, LARGE_TRIPS = 100, 1 << 22, 4
@@ -329,7 +330,7 @@ def _need(
 ) -> int:
     """Bytes that training takes on the rank that needs most, by the cost model."""
     stored = open_graph(graph)
-    partition = None if name is None else read_partition(graph, name, parts=False)
+    partition = None if name is None else read_partition(graph, member(graph, name), parts=False)
     parts = SCHEMES.get(config.scheme.name).parts(config.scheme, size)
     setting = Setting(stored, config, Machine(), per_node)
     return setting.memory(Candidate(config.scheme, {}, parts, partition), size)

@@ -21,8 +21,9 @@ from gcnmpi.cluster.jobs import in_queue, slurm
 from gcnmpi.core.config import load_config
 from gcnmpi.core.watch import EXIT_REQUEUE
 from gcnmpi.schemes import SCHEMES
-from partition.backends.catalogue import check_model
+from partition.backends.catalogue import AUTO, check_model
 from partition.errors import UserError
+from partition.graph.pairs import member
 from partition.graph.store import has_partition, open_graph, read_partition
 from partition.locks import check_outside_graphs, folder_lock
 from partition.records import atomic_file
@@ -232,24 +233,26 @@ def _parts(request: Request) -> int | None:
     if name is None:
         return None
     if not _is_missing(request):
-        return read_partition(request.graph, name, parts=False).k
+        return read_partition(request.graph, member(request.graph, name), parts=False).k
     return int(_model(name)[1])
 
 
 def _is_missing(request: Request) -> bool:
     """Whether there is a partition to be made."""
-    return request.partition is not None and not has_partition(request.graph, request.partition)
+    name = request.partition
+    return name is not None and not has_partition(request.graph, member(request.graph, name))
 
 
 def _model(name: str | None) -> tuple[str, str, list[str]]:
     """Model, number of parts and more options of a partition that is to be made, by its name."""
-    match = re.fullmatch(r"([a-z]+)-([1-9]\d*)(?:-s(\d+))?(?:-e(\d+(?:\.\d+)?))?", name or "")
-    if match is None:
+    pattern = r"([a-z]+)-([1-9]\d*)(?:-s(\d+))?(?:-e(\d+(?:\.\d+)?))?(?:-(rows|mixed))?"
+    match = re.fullmatch(pattern, name or "")
+    if match is None or (match[5] and match[1] != AUTO):
         raise UserError(
             f"the graph has no partition {name!r}, and the name does not say how to make it",
             "make it with gcn-partition add, or name it as that would: hp-16, hp-16-s1-e0.03",
         )
-    numbers = {"--seed": match[3], "--imbalance": match[4]}
+    numbers = {"--seed": match[3], "--imbalance": match[4], "--exchange": match[5]}
     more = [word for option, value in numbers.items() if value for word in (option, value)]
     return match[1], match[2], more
 

@@ -6,6 +6,7 @@ ranks on a node give the same choice, on all ranks and in every run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gcnmpi.core.config import Config, SchemeConfig
@@ -15,7 +16,9 @@ from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import MIXING
-from partition.graph.store import Partition, StoredGraph
+from partition.graph.metrics import Metrics
+from partition.graph.pairs import pair_names
+from partition.graph.store import Partition, StoredGraph, has_partition
 
 # A mixed exchange has to shorten the epoch to this share; predictions are not better than that.
 GAIN = 0.99
@@ -59,18 +62,83 @@ def resolved_grid(
     return min(grids, key=seconds)
 
 
+def resolved_partition(
+    stored: StoredGraph,
+    found: Sequence[Partition],
+    config: Config,
+    size: int,
+    ranks_per_node: int,
+    whole_rows: bool = False,
+) -> Partition:
+    """Of the partitions that one name stands for, the one for the exchange that a run will use.
+
+    Parameters
+    ----------
+    found : sequence of Partition
+        One; or those of a pair, for rows and for the mixed exchange.
+    whole_rows : bool
+        Whether whole rows will be sent, whatever the configuration says.
+    """
+    if len(found) == 1 or whole_rows:
+        return found[0]
+    rows, mixed = found
+    scheme = resolved_exchange(stored, mixed, config, size, ranks_per_node, rows)
+    return mixed if scheme.name in MIXING and scheme.exchange == "mixed" else rows
+
+
+def other_exchange(
+    stored: StoredGraph,
+    partition: Partition | None,
+    direction: str,
+    scheme: SchemeConfig,
+    whole_rows: bool = False,
+) -> list[str]:
+    """A warning, with numbers, if rows are sent with a partition made for the mixed exchange.
+
+    Parameters
+    ----------
+    scheme : SchemeConfig
+        With its exchange resolved.
+    whole_rows : bool
+        As for :func:`resolved_partition`.
+    """
+    mixes = scheme.exchange == "mixed" and not whole_rows
+    if partition is None or partition.exchange != "mixed" or scheme.name not in MIXING or mixes:
+        return []
+    path, k = stored.path, partition.k
+    rows, mixed = (
+        Metrics(**figures[direction]) for figures in (partition.metrics, partition.mixed)
+    )
+    other = partition.name.removesuffix("-mixed") + "-rows"
+    take = f"take --partition {other}"
+    if not has_partition(path, other):
+        made = pair_names(f"auto-{k}")["rows"]
+        take = f"gcn-partition add {path} --model auto --exchange rows -k {k}, then {made}"
+    return [
+        f"partition {partition.name!r} was made for the mixed exchange, but this run sends whole "
+        f"rows: {rows.volume:,} at an imbalance of {rows.imbalance:.2f}, not {mixed.volume:,} at "
+        f"{mixed.imbalance:.2f}; {take}"
+    ]
+
+
 def resolved_exchange(
     stored: StoredGraph,
     partition: Partition | None,
     config: Config,
     size: int,
     ranks_per_node: int,
+    for_rows: Partition | None = None,
 ) -> SchemeConfig:
     """The options with ``exchange = "auto"`` replaced by what makes an epoch shorter.
 
     By the cost model on the machine of ``scheme.machine``. Without it, a network of 1 Gbit/s has
     to gain, and one of 100 Gbit/s must hardly lose: what is saved there is little, and what is lost
     on a slow network is much.
+
+    Parameters
+    ----------
+    for_rows : Partition, optional
+        The one that rows would be sent with; default: the same.
 
     Raises
     ------
@@ -85,6 +153,8 @@ def resolved_exchange(
     found = setting.exchanges(Candidate(wanted, {}, size, partition), size)
     if not found:
         return replace(wanted, exchange="rows")
+    if for_rows is not None:
+        found[0] = replace(found[0], partition=for_rows)
     cases = [setting.case(each, size) for each in found]
 
     def share(machine: Machine) -> float:

@@ -42,6 +42,7 @@ from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
 from partition.graph.batch_cache import kept_pairs, observe, rows_within
 from partition.graph.batch_metrics import Drawn, draw_batch, measure_batch
 from partition.graph.graph import of_split, row_sizes, training_vertices
+from partition.graph.pairs import member
 from partition.graph.sampling import Sampler, sides
 from partition.graph.store import StoredGraph, read_partition
 
@@ -120,7 +121,7 @@ def draw_batches(
     wanted, clusters = batches_of(config.train), None
     assert wanted is not None
     if wanted.clusters:
-        clusters = read_partition(stored.path, wanted.clusters).parts
+        clusters = read_partition(stored.path, member(stored.path, wanted.clusters)).parts
     sampler = sampler_of(config.train, graph.n, len(seeds), clusters)
     check_batches(config, sampler.fanouts, batch_program(network, config, False))
     side, some = sides(graph, direction, sampler.side), min(DRAWN, sampler.batches)

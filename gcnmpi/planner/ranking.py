@@ -28,6 +28,7 @@ from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import MIXING, make_facts, why_not_mixed
 from partition.errors import UserError
 from partition.graph.graph import row_sizes
+from partition.graph.pairs import members
 from partition.graph.store import Partition, StoredGraph, list_partitions, read_partition
 
 MOST_DOUBLINGS = 6  # of the number of ranks that advice looks at
@@ -268,7 +269,8 @@ def candidates(
         If a partition is not there, or has a number of parts that no scheme needs.
     """
     path = setting.stored.path
-    names = partitions or list_partitions(path)
+    wanted = [each for name in partitions for each in members(path, name)]
+    names = wanted or list_partitions(path)
     stored = [read_partition(path, name, parts=False) for name in names]
     found: list[Candidate] = []
     skipped: list[Skipped] = []
@@ -288,7 +290,7 @@ def candidates(
                 reason = f"needs a partition into {parts} parts: gcn-partition add … -k {parts}"
                 skipped.append(Skipped(name, options, reason))
     used = {candidate.partition.name for candidate in found if candidate.partition}
-    for partition in stored if partitions else []:
+    for partition in stored if wanted else []:
         if partition.name not in used:
             raise UserError(
                 f"partition {partition.name!r} has {partition.k} parts: no scheme takes that "

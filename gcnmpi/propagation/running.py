@@ -27,7 +27,7 @@ from gcnmpi.propagation.memory import check_memory, demand_of
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.preflight import make_room
-from gcnmpi.run.problem import find_source, make_kernel, open_split, other_direction
+from gcnmpi.run.problem import find_source, make_kernel, misused, open_split
 from gcnmpi.run.writing import on_root, write
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry
@@ -222,7 +222,7 @@ def open_space(
     return_freed_memory()
     space = Space(runtime, source, config, scheme, tell)
     tell(_heading(space, source, kernel.name, asked.name))
-    return space, (*other_direction(source), *warnings)
+    return space, (*misused(source, config), *warnings)
 
 
 def _check(graph: str | os.PathLike, asked: Asked) -> None:

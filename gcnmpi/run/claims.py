@@ -8,6 +8,7 @@ from pathlib import Path
 from gcnmpi.core.record import make_folder, new_folder
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.mpi.hosts import place_on_node
+from partition.graph.pairs import members
 from partition.graph.store import partition_lock
 from partition.locks import folder_lock
 from partition.records import make_room_for
@@ -44,11 +45,10 @@ class Claims(contextlib.ExitStack):
         first = place_on_node(self._comm) == 0
         with agreed(self._comm):
             if first and path.is_dir():  # that there is none is told by who reads it
-                if partition is None:
-                    lock = folder_lock(path, self._purpose, exclusive=False)
-                else:
-                    lock = partition_lock(path, partition, self._purpose, exclusive=False)
-                self.enter_context(lock)
+                self.enter_context(folder_lock(path, self._purpose, exclusive=False))
+                for name in [] if partition is None else members(path, partition):
+                    lock = partition_lock(path, name, self._purpose, exclusive=False)
+                    self.enter_context(lock)
 
     def folder(self, path: Path) -> Path:
         """Make the folder of a run and keep other runs out of it.

@@ -31,6 +31,7 @@ from gcnmpi.schemes.forecast import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
 from partition.graph.batch_cache import observed
+from partition.graph.pairs import member
 from partition.graph.store import read_partition
 
 
@@ -326,7 +327,7 @@ def _clusters(problem: Problem) -> np.ndarray | None:
     if not batches.clusters:
         return None
     with agreed(problem.comm):
-        finer = read_partition(stored.path, batches.clusters, parts=False)
+        finer = read_partition(stored.path, member(stored.path, batches.clusters), parts=False)
     return load_parts(problem.comm, stored, finer)
 
 

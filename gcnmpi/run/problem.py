@@ -36,7 +36,12 @@ from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.nn.tasks.interface import Targets, Task
-from gcnmpi.planner.auto import resolved_exchange, resolved_grid
+from gcnmpi.planner.auto import (
+    other_exchange,
+    resolved_exchange,
+    resolved_grid,
+    resolved_partition,
+)
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.schemes import SCHEMES
@@ -44,6 +49,7 @@ from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES, TARGET_FILES
 from partition.graph.graph import MASKS, UNLABELLED, of_split
+from partition.graph.pairs import members
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
 
@@ -132,7 +138,7 @@ def open_problem(
         config, found = resolved_graph(comm, config)
     before(source, config)
     kernel, warnings = make_kernel(comm, config)
-    warnings = [*other_direction(source), *warnings, *found]
+    warnings = [*misused(source, config), *warnings, *found]
     reduction = usable_reduction(comm, kernel, config.comm.nccl)
     transport, warning = usable(comm, kernel, config.scheme.transport)
     if warning is not None:
@@ -153,9 +159,20 @@ def open_problem(
 
 
 def find_source(
-    comm: Comm, graph: str | os.PathLike, partition: str | None, config: Config
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    config: Config,
+    whole_rows: bool = False,
 ) -> tuple[Source, Config]:
     """A graph folder and its partition, which all ranks find alike; nothing is loaded.
+
+    Parameters
+    ----------
+    partition : str, optional
+        Its name; or that of a pair, of which the one is taken that suits the run.
+    whole_rows : bool
+        Whether whole rows will be sent, whatever the configuration says.
 
     Returns
     -------
@@ -170,7 +187,7 @@ def find_source(
     """
     path, per_node = Path(graph), most_ranks_a_node(comm)
     found, manifest, first, scheme_config = from_root(
-        comm, lambda: _check(path, partition, comm.size, per_node, config)
+        comm, lambda: _check(path, partition, comm.size, per_node, config, whole_rows)
     )
     # Every rank maps the arrays itself; on another host, the path may lead to another file.
     with agreed(comm):
@@ -188,6 +205,18 @@ def find_source(
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
     return Source(stored, found, resolved_direction(stored, config)), config
+
+
+def misused(source: Source, config: Config, whole_rows: bool = False) -> list[str]:
+    """Warnings if the partition was made for the other direction of M, or for the mixed exchange.
+
+    Parameters
+    ----------
+    whole_rows : bool
+        As for :func:`find_source`.
+    """
+    what = source.stored, source.partition, source.direction, config.scheme
+    return other_direction(source) + other_exchange(*what, whole_rows)
 
 
 def other_direction(source: Source) -> list[str]:
@@ -392,7 +421,7 @@ def make_sum(problem: Problem, count: int) -> HostSum | DeviceSum | NoSum:
 
 
 def _check(
-    path: Path, name: str | None, size: int, ranks_per_node: int, config: Config
+    path: Path, name: str | None, size: int, ranks_per_node: int, config: Config, whole_rows: bool
 ) -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
     """What rank 0 tells the others of the folder: never its arrays, which would travel whole.
 
@@ -402,7 +431,9 @@ def _check(
     manifest = stored.manifest
     if size > manifest.n:
         raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
-    partition = None if name is None else read_partition(path, name, parts=False)
+    names = [] if name is None else members(path, name)
+    pair = [read_partition(path, each, parts=False) for each in names]
+    partition = pair[0] if pair else None
     if partition is not None and config.scheme.permutation != "auto":
         raise UserError(
             "scheme.permutation and --partition both give an order of the vertices",
@@ -423,5 +454,7 @@ def _check(
             hint = f"start it with mpirun -n {partition.k}, or {hint}"
         raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
     resolved = dataclasses.replace(config, scheme=scheme)
+    if pair:
+        partition = resolved_partition(stored, pair, resolved, size, ranks_per_node, whole_rows)
     scheme = resolved_exchange(stored, partition, resolved, size, ranks_per_node)
     return partition, manifest, config, scheme

@@ -17,7 +17,7 @@ from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.script import world
-from gcnmpi.run.problem import find_source, make_kernel, other_direction
+from gcnmpi.run.problem import find_source, make_kernel, misused
 from gcnmpi.schemes.p2p import lay_out
 from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.moves import Moves
@@ -53,7 +53,8 @@ def open(
     graph : path
         The folder, ``NAME.graph``.
     partition : str, optional
-        Name of a partition in it, with as many parts as there are ranks; none for one rank.
+        Name of a partition in it, with as many parts as there are ranks; none for one rank. Of a
+        pair that ``auto`` has made, the one for rows, unless ``exchange`` is "mixed".
     direction : {"auto", "in", "out"}
         Row of M that an arc belongs to; "in": that of its target, as in PyTorch Geometric; "auto":
         as imported.
@@ -97,11 +98,13 @@ def open(
             scheme={"exchange": exchange},
             train={"seed": seed, "split": split},
         )  # fmt: skip
-    source, config = find_source(comm, graph, partition, config)
+    # g.expand sends whole rows; what only calls g.aggregate may say that it is for mixed ones.
+    whole_rows = exchange != "mixed"
+    source, config = find_source(comm, graph, partition, config, whole_rows)
     kernel, told = make_kernel(comm, config)
     torch.set_num_threads(kernel.threads)
     if comm.rank == 0:
-        for line in (*other_direction(source), *told):
+        for line in (*misused(source, config, whole_rows), *told):
             warnings.warn(line, stacklevel=2)
     runtime = Runtime(comm, kernel, Phases(), Traffic())
     laid = lay_out(runtime, source, config, Demand())

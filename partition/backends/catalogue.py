@@ -77,7 +77,7 @@ MODELS = {
     "mg": Model(
         medium_grain_model, ("mtkahypar", "kahypar"),
         "the medium-grain hypergraph, whose objective is the volume of a mixed exchange",
-        exchange="mixed",
+        exchange="mixed",  # as partition.graph.manifest.MADE_FOR_MIXED has it
     ),
     "shp": Model(
         stochastic_model, ("mtkahypar", "kahypar"), "hypergraphs of sampled mini-batches, merged",

@@ -11,6 +11,7 @@ import ctypes
 import errno
 import json
 import mmap
+import os
 import shutil
 import signal
 import subprocess
@@ -58,7 +59,7 @@ def run_apart(
         If it was stopped.
     """
     kind = f"{type(model).__module__}:{type(model).__name__}"
-    task = {"entry": entry, "model": kind, "k": k, "arguments": arguments}
+    task = {"entry": entry, "model": kind, "k": k, "arguments": arguments, "parent": os.getpid()}
     with _temporary_folder() as folder:
         _write_task(folder, task, model)
         command = [*PYTHON, "partition.backends.process", str(folder)]
@@ -73,7 +74,10 @@ def run_apart(
                 timeout=timeout,
             )
         except subprocess.TimeoutExpired as error:
-            raise TimeIsUp(f"the tool was stopped after {error.timeout:.0f} s") from error
+            raise TimeIsUp(
+                f"the tool was stopped after {error.timeout:.0f} s",
+                "a longer --time-limit, or a faster model, such as gp",
+            ) from error
         if (folder / "error.json").exists():
             raise UserError(**json.loads((folder / "error.json").read_text(encoding="utf-8")))
         if done.returncode:
@@ -164,6 +168,8 @@ def main(folder: Path) -> None:
     if sys.platform == "linux":  # do not outlive the parent
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     task = json.loads((folder / "task.json").read_text(encoding="utf-8"))
+    if os.getppid() != task["parent"]:  # which died before
+        return
     kind = _resolve(task["model"])
     model = kind(**{f.name: _mapped(folder / f"{f.name}.npy") for f in fields(kind)})
     try:

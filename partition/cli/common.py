@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,28 @@ def emit(facts: Any, as_json: bool, show: Callable[[Any], None]) -> None:
         click.echo(json.dumps(facts, default=to_json))
     else:
         show(facts)
+
+
+def emit_each(
+    found: Sequence[dict[str, Any]],
+    as_json: bool,
+    show: Callable[[dict[str, Any]], None],
+    **common: Any,
+) -> None:
+    """Emit facts of one partition, or of the two of a pair: as JSON, an object with ``partitions``.
+
+    Parameters
+    ----------
+    common
+        What is said of all of them together.
+    """
+    together = dict(found[0]) if len(found) == 1 else {"partitions": found}
+
+    def show_all(_: Any) -> None:
+        for facts in found:
+            show(facts)
+
+    emit(together | common, as_json, show_all)
 
 
 def show_added(facts: dict[str, Any]) -> None:
@@ -95,7 +117,7 @@ def parse_settings(pairs: tuple[str, ...]) -> dict[str, Any]:
 
 RESERVED = {
     "model", "k", "imbalance", "seed", "name", "tool", "direction", "overwrite", "path", "balance",
-    "refine", "ranks_per_node", "mapping", "timeout", "memory",
+    "refine", "ranks_per_node", "mapping", "memory", "time_limit",
 }  # fmt: skip
 
 
@@ -118,14 +140,23 @@ def collected_warnings() -> Iterator[list[str]]:
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[Callable[[str], None]]:
-    """A sign of life on standard error, told what is being done; in a log, lines by time."""
+def working(what: str, limit: float | None = None) -> Iterator[Callable[[str], None]]:
+    """A sign of life on standard error, told what is being done; in a log, lines by time.
+
+    Parameters
+    ----------
+    limit : float, optional
+        Seconds that it may take, which are shown beside those that it has taken.
+    """
     began, now = time.monotonic(), [what]
+    most = "" if limit is None else f" of {duration(limit)} at most"
     if on_terminal(sys.stderr):
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()
-        with Progress(*columns, console=console(sys.stderr), transient=True) as display:
+        shown = console(sys.stderr)
+        with Progress(*columns, TextColumn(most), console=shown, transient=True) as display:
+            shown.show_cursor()  # a signal may end the program at once, and would leave it hidden
             task = display.add_task(what)
             yield lambda line: display.update(task, description=f"{what}: {line}")
         return
@@ -135,7 +166,7 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
         for pause in pauses():
             if ended.wait(pause):
                 return
-            click.echo(f"{now[0]}, {duration(time.monotonic() - began)}", err=True)
+            click.echo(f"{now[0]}, {duration(time.monotonic() - began)}{most}", err=True)
 
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 
 from partition.backends import TOOLS
 from partition.charts.paper import check_figures, save_figures
-from partition.cli.common import GRAPH, direction_option, emit, json_option
+from partition.cli.common import GRAPH, direction_option, emit, emit_each, json_option
 from partition.cli.importing import attach, import_
 from partition.cli.make import add, refine
 from partition.cli.minibatches import simulate
@@ -21,25 +20,19 @@ from partition.commands import Commands, figures_option, page_option
 from partition.errors import UserError
 from partition.figures import check_figure
 from partition.graph import store
+from partition.graph.pairs import members
 from partition.pipeline import adding
 from partition.records import make_room_for
 from partition.reporting import comparison, tables
 from partition.reporting.describe import describe_graph, describe_partition
 from partition.reporting.plots import plot_comparison
+from partition.signals import end_in_order
 
 
 def main() -> None:
     """Entry point of ``gcn-partition`` and of ``python -m partition``."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) == signal.SIG_DFL:  # nohup ignores SIGHUP
-            signal.signal(number, _end)
+    end_in_order()
     cli.main(prog_name="gcn-partition")
-
-
-def _end(number: int, _: object) -> None:
-    """End as on Ctrl-C: temporary files are deleted and other processes stopped on the way out."""
-    signal.signal(number, signal.SIG_IGN)
-    raise SystemExit(128 + number)
 
 
 @click.group(
@@ -72,8 +65,9 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
         facts = describe_graph(store.open_graph(graph))
         emit(facts, as_json, tables.show_graph)
     else:
-        facts = describe_partition(store.read_partition(graph, name))
-        emit(facts, as_json, tables.show_partition)
+        found = [store.read_partition(graph, each) for each in members(graph, name)]
+        facts_of_each = [describe_partition(partition) for partition in found]
+        emit_each(facts_of_each, as_json, tables.show_partition)
 
 
 @cli.command("list")
@@ -136,8 +130,9 @@ def compare(
 def remove(graph: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Delete partitions."""
     store.open_graph(graph, check=False)
-    store.remove_partition(graph, *names)
-    emit({"removed": list(names)}, as_json, lambda facts: click.echo(f"removed {', '.join(names)}"))
+    removed = [each for name in names for each in members(graph, name)]
+    store.remove_partition(graph, *removed)
+    emit({"removed": removed}, as_json, lambda facts: click.echo(f"removed {', '.join(removed)}"))
 
 
 @cli.command()

@@ -18,6 +18,7 @@ from partition.cli.common import (
     collected_warnings,
     direction_option,
     emit,
+    emit_each,
     force_option,
     json_option,
     note,
@@ -27,13 +28,14 @@ from partition.cli.common import (
 )
 from partition.commands import Assignments, parse_bytes
 from partition.errors import UserError, unknown_name
+from partition.graph.manifest import EXCHANGES
 from partition.pipeline import adding, balance
 from partition.pipeline.estimates import Network
 from partition.pipeline.memory import MODELS_KNOWN
 from partition.pipeline.portfolio import AIMS, TIME_LIMIT, add_best
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import MAPPINGS, NODES_FIRST, choose_tool
-from partition.refinement.objective import EXCHANGES, OBJECTIVES, WEIGHTS, Objective
+from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
 from partition.reporting.describe import describe_partition
 
 
@@ -65,6 +67,7 @@ Examples:
   gcn-partition add G.graph --model mg -k 64 --refine
   gcn-partition add G.graph --model gp -k 64 --memory 8GB
   gcn-partition add G.graph --model auto -k 64 --time-limit 120
+  gcn-partition add G.graph --model auto --exchange rows -k 64
   gcn-partition add G.graph --model shp -k 8 --set batch=20000 --set theta=0.01
 `gcn-partition models` lists models, tools and their options."""
 )
@@ -74,7 +77,8 @@ Examples:
     metavar="|".join([*MODELS, AUTO]),
     required=True,
     help="; ".join(f"{name}: {model.help}" for name, model in MODELS.items())
-    + f"; {AUTO}: several of gp and hp, refined, within --time-limit; the best one is kept.",
+    + f"; {AUTO}: several of these, refined, within --time-limit; the best one for each exchange "
+    "is kept.",
 )
 @click.option("-k", "--parts", "k", type=int, required=True, help="Number of parts: one per rank.")
 @click.option(
@@ -136,7 +140,8 @@ Examples:
     "--time-limit",
     type=float,
     metavar="SECONDS",
-    help=f"For {AUTO}: time for all attempts.  [default: {TIME_LIMIT:g}]",
+    help="Time for all of it: tools are stopped, searches end with what they have.  "
+    f"[default: none; for {AUTO}: {TIME_LIMIT:g}]",
 )
 @click.option("--alpha", type=float, help="For auto: seconds per message.  [default: 5e-7]")
 @click.option("--beta", type=float, help="For auto: seconds per byte.  [default: 1e-10]")
@@ -144,8 +149,8 @@ Examples:
 @click.option(
     "--exchange",
     metavar="|".join(AIMS),
-    help="For auto: the exchange that the partition is for; auto: the shorter one.  "
-    "[default: auto]",
+    help="For auto: the exchange that a partition is for; auto: one for each, NAME-rows and "
+    "NAME-mixed.  [default: auto]",
 )
 @click.option(
     "--memory",
@@ -167,9 +172,11 @@ def add(
 ) -> None:  # fmt: skip
     """Partition a graph and store the result in its folder."""
     if if_missing:
-        there = adding.existing_partition(graph, arguments["name"], k, force)
-        if there is not None:
-            emit(describe_partition(there) | {"warnings": []}, as_json, show_added)
+        there = adding.existing_partitions(graph, arguments["name"], k, force)
+        if there:
+            emit_each(
+                [describe_partition(each) for each in there], as_json, show_added, warnings=[]
+            )
             return
     options = parse_settings(settings)
     if objective is not None:
@@ -182,7 +189,9 @@ def add(
     limit = None if memory is None else parse_bytes(memory)
     network = {"alpha": alpha, "beta": beta, "width": width}
     given: dict[str, Any] = {key: value for key, value in network.items() if value is not None}
-    with collected_warnings() as messages, working("partitioning") as report:
+    arguments["time_limit"] = TIME_LIMIT if model == AUTO and time_limit is None else time_limit
+    shown = working("partitioning", arguments["time_limit"])
+    with collected_warnings() as messages, shown as report:
         if model == AUTO:
             if tool or options:
                 raise UserError(f"--model {AUTO} chooses tools and their options itself")
@@ -192,23 +201,21 @@ def add(
                     f"models with a forecast: {', '.join(MODELS_KNOWN)}",
                 )
             made = add_best(
-                graph, k, time_limit=TIME_LIMIT if time_limit is None else time_limit,
-                network=Network(**given), exchange=exchange or "auto", objective=wanted,
+                graph, k, network=Network(**given), exchange=exchange or "auto", objective=wanted,
                 overwrite=force, report=report, **arguments,
             )  # fmt: skip
         else:
-            if given or time_limit is not None or exchange is not None:
+            if given or exchange is not None:
                 raise UserError(
-                    "--time-limit, --alpha, --beta, --width and --exchange are options of --model "
-                    "auto",
-                    "a time limit for refinement alone: gcn-partition refine",
+                    "--alpha, --beta, --width and --exchange are options of --model auto"
                 )
-            made = adding.add_partition(
-                graph, model, k, tool=tool, refine=wanted, overwrite=force, memory=limit,
-                report=note, working=report, **arguments, **options,
-            )  # fmt: skip
-    facts = describe_partition(made) | {"warnings": messages}
-    emit(facts, as_json, show_added)
+            made = [
+                adding.add_partition(
+                    graph, model, k, tool=tool, refine=wanted, overwrite=force, memory=limit,
+                    report=note, working=report, **arguments, **options,
+                )
+            ]  # fmt: skip
+    emit_each([describe_partition(each) for each in made], as_json, show_added, warnings=messages)
 
 
 def _refuse_unused(model: str, tool: str | None, refine: bool) -> None:
@@ -275,7 +282,7 @@ def refine(
     also one of another tool. The result is never worse.
     """
     objective = parse_objective(weigh, exchange)
-    with collected_warnings() as messages, working("refining"):
+    with collected_warnings() as messages, working("refining", arguments["time_limit"]):
         made = refine_partition(graph, start, objective=objective, overwrite=force, **arguments)
     facts = describe_partition(made) | {"warnings": messages}
     emit(facts, as_json, show_added)

@@ -23,6 +23,8 @@ VERSION = 4
 READABLE = (1, 2, 3, 4)
 PARTITION_FORMAT = "gcnmpi-partition"
 PARTITION_VERSION = 1
+EXCHANGES = ("rows", "mixed")  # what is sent: rows of H alone, or partial sums too
+MADE_FOR_MIXED = ("mg",)  # models whose objective is the volume of a mixed exchange
 # What a row of a history has where its partition was measured.
 STEP_FIGURES = ("volume", "max_send", "max_recv", "messages", "imbalance")
 AGAIN = "import the graph again"
@@ -135,6 +137,15 @@ class Partition:
     seconds: float = 0.0
     deterministic: bool = True
     id: str = ""
+
+    @property
+    def exchange(self) -> str:
+        """The exchange it was made for: what it was refined for, or what its model counts."""
+        kept = [row["exchange"] for row in self.history if row.get("chosen") and "exchange" in row]
+        refined = self.options.get("refine") or {}
+        said = (self.options.get("exchange"), refined.get("exchange"), *kept[-1:])
+        found = next((exchange for exchange in said if exchange in EXCHANGES), None)
+        return found or EXCHANGES[self.model in MADE_FOR_MIXED]
 
 
 def read_manifest(path: Path) -> Manifest:

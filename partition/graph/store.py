@@ -109,7 +109,6 @@ def write_graph(
     check_target(path, overwrite)
     pattern, values = symmetry(graph)
     graph = replace(graph, features=kept_form(graph.features, keep_features))
-    entries = graph.features.entries if isinstance(graph.features, SparseRows) else 0
     arrays = file_arrays(graph)
     manifest = Manifest(
         id=content_id(graph),
@@ -127,7 +126,7 @@ def write_graph(
         source=dict(source),
         data_id=data_id(graph),
         class_names=graph.class_names or (),
-        feature_entries=entries,
+        feature_entries=graph.features.entries if isinstance(graph.features, SparseRows) else 0,
         targets=0 if graph.targets is None else int(graph.targets.shape[1]),
         splits=graph.splits,
         sums=sums_of(arrays),
@@ -386,19 +385,23 @@ def has_partition(path: str | os.PathLike, name: str) -> bool:
 
 def remove_partition(path: str | os.PathLike, *names: str) -> None:
     """Delete partitions: all, or none and a UserError if one does not exist or is in use."""
-    files = [_partition_files(path, name) for name in names]
-    for name, (_, description) in zip(names, files, strict=True):
-        if not description.exists():
-            raise unknown_name(f"partition of {path}", name, list_partitions(path))
     with contextlib.ExitStack() as stack:
         for name in dict.fromkeys(names):
+            if not has_partition(path, name):
+                raise unknown_name(f"partition of {path}", name, list_partitions(path))
             stack.enter_context(partition_lock(path, name, "gcn-partition remove"))
-        try:
-            for vector, description in files:
-                description.unlink(missing_ok=True)
-                vector.unlink(missing_ok=True)
-        except OSError as error:
-            raise UserError(f"cannot remove {description}: {error.strerror}") from error
+        for name in names:
+            discard_partition(path, name)
+
+
+def discard_partition(path: str | os.PathLike, name: str) -> None:
+    """Delete a partition, if it is there, whose lock the caller holds."""
+    vector, description = _partition_files(path, name)
+    try:
+        description.unlink(missing_ok=True)
+        vector.unlink(missing_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot remove {description}: {error.strerror}") from error
 
 
 def _keep_partitions(old: Path, new: Path, graph: Graph, manifest: Manifest) -> None:

@@ -7,7 +7,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from partition.backends import TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, settled
+from partition.deadline import deadline_for
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import DIRECTIONS, Graph, row_sizes
 from partition.graph.metrics import (
     Metrics,
 )
+from partition.graph.pairs import members
 from partition.graph.store import (
     Manifest,
     Partition,
@@ -32,9 +34,16 @@ from partition.graph.store import (
 from partition.importing.partfile import read_parts
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import constraint_weights, part_loads
-from partition.pipeline.measuring import measure_both, measure_nodes, measured, mixed_record
+from partition.pipeline.measuring import (
+    measure_both,
+    measure_nodes,
+    measured,
+    measuring_share,
+    mixed_record,
+)
 from partition.pipeline.memory import within
 from partition.pipeline.solving import (
+    BEFORE_REFINING,
     MAPPINGS,
     NODES_FIRST,
     check_balance,
@@ -73,6 +82,7 @@ def add_partition(
     mapping: str = NODES_FIRST,
     overwrite: bool = False,
     memory: float | None = None,
+    time_limit: float | None = None,
     report: Callable[[str], None] = lambda line: None,
     working: Callable[[str], None] = lambda stage: None,
     **options: Any,
@@ -114,6 +124,9 @@ def add_partition(
     memory : float, optional
         Bytes that this process and the tool may take together: what is left open is chosen so that
         it fits, see :func:`partition.pipeline.memory.within`.
+    time_limit : float, optional
+        Seconds, about: tools are stopped, and searches end with what they have. If that changed
+        anything, the result is not recorded as deterministic.
     report : callable
         Told how much memory will be taken, and was, where ``memory`` is given.
     working : callable
@@ -130,13 +143,14 @@ def add_partition(
     ------
     UserError
         For a bad argument, before anything is computed; if it does not fit into ``memory``; if a
-        library is not installed; or if the tool fails. Nothing is written then.
+        library is not installed; or if the tool fails, or is stopped. Nothing is written then.
 
     Warns
     -----
     PartitionWarning
         If the balance asked for was not reached, with the reason where a row is too heavy.
     """
+    deadline = deadline_for(time_limit)
     # Everything the user may have got wrong, before minutes of work.
     stored = open_graph(path)
     direction = check_direction(direction or stored.manifest.direction)
@@ -163,14 +177,15 @@ def add_partition(
         )
         name = default_name(model, k, backend, settings) + numbers + name_of_nodes(ranks_per_node)
         name += REFINED if moved else ""
-    with new_partition(stored.path, name, "gcn-partition add", overwrite):
+    with new_partition(stored.path, (name,), "gcn-partition add", overwrite):
         start = time.perf_counter()
+        deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
         settings = settled(stored.graph, model, k, seed, direction, settings)
         parts = make_parts(
             stored.graph, model, k, imbalance=imbalance, seed=seed, tool=chosen,
             direction=direction, balance=balance, ranks_per_node=ranks_per_node, mapping=mapping,
             reassign=refine is None or refine.exchange == "rows", working=working,
-            **settings,
+            deadline=deadline if refine is None else deadline.part(BEFORE_REFINING), **settings,
         )  # fmt: skip
         history = []
         record = settings | ({} if balance == DEFAULT_BALANCE else {"balance": balance})
@@ -181,13 +196,14 @@ def add_partition(
             working("refining")
             parts = refined(
                 stored.graph, parts, k, refine, imbalance=imbalance, seed=seed, direction=direction,
-                balance=balance,
+                balance=balance, deadline=deadline,
             )  # fmt: skip
             record |= {"refine": asdict(refine)}
             refining = time.perf_counter() - made
         if ranks_per_node is not None:
             parts = mapped(stored.graph, parts, k, ranks_per_node, direction, seed)
             record |= {"ranks_per_node": ranks_per_node, "mapping": mapping}
+        record |= {} if time_limit is None else {"time_limit": time_limit}
         seconds = time.perf_counter() - start
 
         working("measuring rows")
@@ -215,7 +231,7 @@ def add_partition(
             nodes=measure_nodes(stored.graph, stored.manifest, parts, k, ranks_per_node),
             history=history,
             seconds=seconds,
-            deterministic=backend.deterministic(settings),
+            deterministic=backend.deterministic(settings) and not deadline.decided,
         )
         if backend.balanced or refine is not None:
             warn_of_imbalance(stored.graph, reached, imbalance, names)
@@ -251,7 +267,7 @@ def import_parts(
     """
     stored = open_graph(path)
     direction = check_direction(direction or stored.manifest.direction)
-    with new_partition(stored.path, name, "gcn-partition import-parts", overwrite):
+    with new_partition(stored.path, (name,), "gcn-partition import-parts", overwrite):
         parts = read_parts(file, stored.manifest.n, k, first)
         if k is None:
             k = int(parts.max(initial=0)) + 1
@@ -273,8 +289,8 @@ def import_parts(
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 
-def existing_partition(path: Path, name: str | None, k: int, overwrite: bool) -> Partition | None:
-    """The partition of that name and of this graph; None if there is none.
+def existing_partitions(path: Path, name: str | None, k: int, overwrite: bool) -> list[Partition]:
+    """The partition of that name and of this graph, or those of a pair; none if there is none.
 
     Raises
     ------
@@ -283,12 +299,14 @@ def existing_partition(path: Path, name: str | None, k: int, overwrite: bool) ->
     """
     if name is None or overwrite:
         raise UserError("--if-missing needs --name, and excludes --force")
-    found = read_partition(path, name) if has_partition(path, name) else None
-    if found is not None and found.k != k:
-        raise UserError(
-            f"{path} has a partition {name!r} into {found.k} parts, not {k}",
-            "give another --name, or remove it first",
-        )
+    names = [each for each in members(path, name) if has_partition(path, each)]
+    found = [read_partition(path, each) for each in names]
+    for partition in found:
+        if partition.k != k:
+            raise UserError(
+                f"{path} has a partition {partition.name!r} into {partition.k} parts, not {k}",
+                "give another --name, or remove it first",
+            )
     return found
 
 
@@ -375,21 +393,25 @@ def check_seed(seed: int) -> None:
 
 
 @contextlib.contextmanager
-def new_partition(path: Path, name: str, purpose: str, overwrite: bool) -> Iterator[None]:
-    """Keep a name for the partition that is being made.
+def new_partition(
+    path: Path, names: Sequence[str], purpose: str, overwrite: bool
+) -> Iterator[None]:
+    """Keep names for the partitions that are being made.
 
     Raises
     ------
     UserError
-        If the name is malformed, taken and not to be overwritten, or another process is making,
+        If a name is malformed, taken and not to be overwritten, or another process is making,
         removing or using a partition of that name; or if the folder cannot be written to.
     """
-    with partition_lock(path, name, purpose):
-        if has_partition(path, name) and not overwrite:
-            raise UserError(
-                f"{path} has a partition {name!r} already",
-                "give --name or --force, or remove it first",
-            )
+    with contextlib.ExitStack() as stack:
+        for name in names:
+            stack.enter_context(partition_lock(path, name, purpose))
+            if has_partition(path, name) and not overwrite:
+                raise UserError(
+                    f"{path} has a partition {name!r} already",
+                    "give --name or --force, or remove it first",
+                )
         yield
 
 

@@ -36,6 +36,10 @@ class Network:
         sent = np.asarray(metrics.send_rows, np.float64) * (4 * self.width)
         return float((self.alpha * messages + self.beta * sent).max())
 
+    def bytes_seconds(self, rows: int) -> float:
+        """What so many rows take, messages aside."""
+        return self.beta * 4 * self.width * rows
+
     def mixed_seconds(self, rows: Metrics, mixed: Metrics) -> float:
         """The same of a mixed exchange, and of what the busiest part multiplies more for it."""
         more = max(0, max(mixed.work) - max(rows.work))
@@ -66,6 +70,11 @@ def _vol_seconds(pins: float, k: int) -> float:
     return 0.5 + 0.3e-6 * pins * k
 
 
+def _mg_seconds(pins: float, k: int) -> float:
+    """The tool, and the short refinement after it."""
+    return 0.5 + 6e-6 * pins * math.log2(k) + 0.1 * mixed_seconds(pins, k)
+
+
 CANDIDATES = (
     Candidate("gp", "gp", _cut_seconds),
     Candidate("gp-mixed", "gp", _cut_seconds, exchange="mixed"),
@@ -81,7 +90,7 @@ CANDIDATES = (
         "hp-deterministic", "hp", lambda pins, k: 0.5 + 17e-6 * pins * math.log2(k),
         {"preset": "deterministic"},
     ),
-    Candidate("mg", "mg", lambda pins, k: 0.5 + 6e-6 * pins * math.log2(k), exchange="mixed"),
+    Candidate("mg", "mg", _mg_seconds, exchange="mixed"),
 )  # fmt: skip
 
 

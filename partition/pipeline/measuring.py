@@ -19,11 +19,17 @@ from partition.graph.metrics import (
     node_traffic,
 )
 from partition.graph.store import Manifest
+from partition.signals import at_once
 
 if TYPE_CHECKING:
     from partition.refinement.objective import Objective
 
+# What measuring takes, of rows and mixed, in both directions; and the most of a time limit that is
+# kept for it.
+SECONDS_PER_ARC, MOST_SHARE = 0.8e-6, 0.3
 
+
+@at_once()
 def measure_both(
     graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, mixed: bool = False
 ) -> dict[str, Metrics]:
@@ -54,6 +60,7 @@ def measured(objective: Objective) -> Callable[..., Metrics]:
     return measure_mixed if objective.exchange == "mixed" else measure
 
 
+@at_once()
 def measure_nodes(
     graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, ranks_per_node: int | None
 ) -> dict[str, Any]:
@@ -68,3 +75,10 @@ def measure_nodes(
             exchange = exchange_matrix(graph, parts, k, direction)
             traffic[direction] = node_traffic(exchange, ranks_per_node)
     return {direction: asdict(value) for direction, value in traffic.items()}
+
+
+def measuring_share(manifest: Manifest, time_limit: float | None) -> float:
+    """The share of a time limit that is kept for measuring what was made."""
+    if time_limit is None:
+        return 0.0
+    return min(MOST_SHARE, SECONDS_PER_ARC * manifest.nnz / time_limit)

@@ -1,11 +1,11 @@
-"""The portfolio: several cheap candidates, refined; the best of them is kept."""
+"""The portfolio: several cheap candidates, refined; the best of them for each exchange is kept."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -14,10 +14,19 @@ import numpy as np
 from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS, all_options
 from partition.backends.process import TimeIsUp
+from partition.deadline import Deadline, deadline_for
 from partition.errors import UserError, unknown_name
 from partition.graph.graph import Graph
+from partition.graph.manifest import EXCHANGES
 from partition.graph.metrics import Metrics, measure, measure_mixed
-from partition.graph.store import Partition, open_graph, write_partition
+from partition.graph.pairs import pair_names
+from partition.graph.store import (
+    Partition,
+    discard_partition,
+    has_partition,
+    open_graph,
+    write_partition,
+)
 from partition.pipeline.adding import (
     check_direction,
     check_imbalance,
@@ -42,16 +51,19 @@ from partition.pipeline.estimates import (
     mixed_seconds,
     refine_seconds,
 )
-from partition.pipeline.measuring import measure_both, measure_nodes
-from partition.pipeline.refining import check_effort
+from partition.pipeline.measuring import measure_both, measure_nodes, measuring_share
 from partition.pipeline.solving import NODES_FIRST, make_parts, mapped, refined
-from partition.refinement.objective import EXCHANGES, Objective
+from partition.refinement.objective import Objective
+from partition.signals import at_once
 
 TIME_LIMIT = 120.0
-AIMS = (AUTO, *EXCHANGES)  # the exchanges that a partition may be for
+AIMS = (AUTO, *EXCHANGES)  # the exchanges that partitions may be for; auto: both
 MARGIN = 0.9  # of the time limit is planned with
 GAINS = 0.95  # of the rows of the first candidate: mixed, it takes less, or no tool tries to
+# Seconds of an exchange: where rows travel for less, mixed ones would gain nothing that is noticed.
+SHORT = 5e-6
 TOOLS_SHARE = 0.3  # of that; the rest is for refinement
+TOOLS_END = 0.5  # of the time limit, after which no tool but the first one runs
 MEANINGLESS = 0.02  # effort that is not spent on a slow machine either
 LEAST_EFFORT = 0.1  # of a refinement; less is not worth it
 ROUNDS = 3  # of refinement, of the best candidate, where there is time
@@ -63,7 +75,7 @@ def add_best(
     path: str | os.PathLike,
     k: int,
     *,
-    time_limit: float = TIME_LIMIT,
+    time_limit: float | None = None,
     network: Network | None = None,
     exchange: str = "auto",
     objective: Objective | None = None,
@@ -76,27 +88,29 @@ def add_best(
     mapping: str = NODES_FIRST,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
-) -> Partition:
-    """Try the candidates that fit ``time_limit``, refine them, and store the best.
+) -> list[Partition]:
+    """Try the candidates that fit ``time_limit``, refine them, and store the best of each exchange.
 
-    The best is the one whose exchange is predicted to be shortest, as rows or mixed; of equals, the
-    one with the least volume.
+    The best is the one whose exchange is predicted to be shortest; of equals, the one with the
+    least volume.
     What fits is decided by estimates from the size of the graph and k, so the same command gives
-    the same partition. The clock stops tools and lowers the effort of refinements on a machine
-    that is too slow for the estimates; the partition then is not recorded as deterministic.
+    the same partitions. The clock stops tools, lowers the effort of refinements on a machine that
+    is too slow for the estimates, and ends those that take longer than expected; the partitions
+    then are not recorded as deterministic.
 
     Parameters
     ----------
-    time_limit : float
-        Seconds, about: the cheapest candidate, and a refinement once begun, are run to the end.
+    time_limit : float, optional
+        Seconds, about; default: ``TIME_LIMIT``.
     network : Network, optional
         What messages and bytes cost.
     exchange : {"auto", "rows", "mixed"}
-        The exchange that the partition is for; "auto": the shorter one of both.
+        The exchange that a partition is for; "auto": one for each, ``NAME-rows`` and ``NAME-mixed``
+        (:mod:`partition.graph.pairs`), but the first alone where the mixed exchange gains nothing.
     objective : Objective, optional
         Objective of the refinement, whatever the exchange.
     name : str, optional
-        Default: ``auto-K``.
+        Default: ``auto-K``, with the exchange behind it.
     report : callable
         Told what is being done.
 
@@ -104,9 +118,10 @@ def add_best(
 
     Returns
     -------
-    Partition
-        Its ``history`` has a row per candidate, with ``predicted`` seconds, ``chosen``, and a
-        ``note`` for those that were not tried, failed, or were cut short.
+    list of Partition
+        One or two, that for rows first. The ``history`` has a row per candidate, with
+        ``predicted`` seconds, ``chosen``, and a ``note`` for those that were not tried, failed, or
+        were cut short.
 
     Raises
     ------
@@ -118,6 +133,8 @@ def add_best(
     PartitionWarning
         If the balance asked for was not reached.
     """
+    limit = TIME_LIMIT if time_limit is None else time_limit
+    deadline = deadline_for(limit, paced=False)
     stored = open_graph(path)
     graph = stored.graph
     direction = check_direction(direction or stored.manifest.direction)
@@ -127,81 +144,112 @@ def add_best(
     check_imbalance(imbalance, graph, k, direction)
     check_seed(seed)
     check_nodes(ranks_per_node, mapping)
-    check_effort(1.0, time_limit)
     check_network(network)
     if exchange not in AIMS:
         raise unknown_name("exchange", exchange, AIMS)
     constraint_weights(graph, direction, constraints)
-    if name is None:
-        name = f"{AUTO}-{k}{name_of_numbers(imbalance, seed)}{name_of_nodes(ranks_per_node)}"
-    with new_partition(stored.path, name, "gcn-partition add", overwrite):
+    usual = f"{AUTO}-{k}{name_of_numbers(imbalance, seed)}{name_of_nodes(ranks_per_node)}"
+    names = pair_names(name or usual)
+    if exchange != AUTO:
+        names = {exchange: name or names[exchange]}
+    # A partition of the pair's own name would hide it.
+    hiding = [usual if name is None else name] if exchange == AUTO else []
+    reserved = [each for each in hiding if has_partition(stored.path, each)] + [*names.values()]
+    with new_partition(stored.path, reserved, "gcn-partition add", overwrite):
         run = _Run(
-            graph, k, time.perf_counter(), time_limit, objective, network, exchange, report,
+            graph, k, time.perf_counter(), limit,
+            deadline.part(1 - measuring_share(stored.manifest, limit)), objective, network,
+            tuple(names), report,
             {"imbalance": imbalance, "seed": seed, "direction": direction, "balance": balance},
             {"ranks_per_node": ranks_per_node, "mapping": mapping},
         )  # fmt: skip
         trials = run.all()
-        made = [(trial, trial.parts) for trial in trials if trial.parts is not None]
-        if not made:
+        if not any(trial.figures for trial in trials):
             raise trials[0].error or UserError("no candidate could be tried")
-        # Of candidates that are predicted to be as fast, the one that burdens the network least.
-        limit = AS_FAST * min(trial.row["predicted"] for trial, _ in made)
-        fast = [pair for pair in made if pair[0].row["predicted"] <= limit]
-        best, parts = min(fast, key=lambda pair: (pair[0].row["volume"], pair[0].row["predicted"]))
-        best.row["chosen"] = True
-        if ranks_per_node is not None:
-            parts = mapped(graph, parts, k, ranks_per_node, direction, seed)
-        seconds = time.perf_counter() - run.begun
-
-        candidate = best.candidate
-        tool = MODELS[candidate.model].tools[0]
-        record = {
-            "candidate": candidate.name,
-            **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
-            "refine": asdict(run.aim(candidate)) | {"effort": best.effort} if best.effort else None,
-            "network": asdict(network),
-            "exchange": exchange,
-            "time_limit": time_limit,
-        }
-        record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
-        record |= {} if ranks_per_node is None else run.nodes
-        metrics = measure_both(graph, stored.manifest, parts, k)
-        mixed = measure_both(graph, stored.manifest, parts, k, mixed=True)
-        partition = Partition(
-            name=name,
-            parts=parts,
-            k=k,
-            graph_id=stored.manifest.id,
-            model=AUTO,
-            tool=tool,
-            tool_version=version(TOOLS.get(tool).distribution or "gcnmpi"),
-            direction=direction,
-            seed=seed,
-            imbalance=imbalance,
-            options=record,
-            metrics={key: asdict(value) for key, value in metrics.items()},
-            mixed={key: asdict(value) for key, value in mixed.items()},
-            nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
-            history=[trial.row for trial in trials],
-            seconds=seconds,
-            deterministic=all(trial.deterministic for trial in trials),
-        )
-        reached = (mixed if best.row["exchange"] == "mixed" else metrics)[direction]
-        warn_of_imbalance(graph, reached, imbalance, constraints)
-        return write_partition(stored.path, partition, overwrite=overwrite)
+        chosen = run.best(trials)
+        made: list[Partition] = []
+        for aim, best in chosen.items():
+            parts = best.parts
+            assert parts is not None
+            if ranks_per_node is not None:
+                parts = mapped(graph, parts, k, ranks_per_node, direction, seed)
+            candidate = best.candidate
+            tool = MODELS[candidate.model].tools[0]
+            refine = asdict(run.aim(candidate)) | {"effort": best.effort} if best.effort else None
+            record = {
+                "candidate": candidate.name,
+                **all_options(graph, candidate.model, tool, TOOLS.get(tool), candidate.options),
+                "refine": refine,
+                "network": asdict(network),
+                "exchange": aim,
+                "time_limit": limit,
+            }
+            record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
+            record |= {} if ranks_per_node is None else run.nodes
+            metrics = measure_both(graph, stored.manifest, parts, k)
+            mixed = measure_both(graph, stored.manifest, parts, k, mixed=True)
+            partition = Partition(
+                name=names[aim],
+                parts=parts,
+                k=k,
+                graph_id=stored.manifest.id,
+                model=AUTO,
+                tool=tool,
+                tool_version=version(TOOLS.get(tool).distribution or "gcnmpi"),
+                direction=direction,
+                seed=seed,
+                imbalance=imbalance,
+                options=record,
+                metrics={key: asdict(value) for key, value in metrics.items()},
+                mixed={key: asdict(value) for key, value in mixed.items()},
+                nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
+                history=[
+                    trial.told(aim, trial is best)
+                    for trial in trials
+                    if run.competes(trial, aim) or not trial.figures
+                ],
+                seconds=time.perf_counter() - run.begun,
+                deterministic=all(t.deterministic for t in trials) and not deadline.decided,
+            )
+            reached = (mixed if aim == "mixed" else metrics)[direction]
+            warn_of_imbalance(graph, reached, imbalance, constraints)
+            made.append(write_partition(stored.path, partition, overwrite=overwrite))
+        for each in set(reserved) - {partition.name for partition in made}:
+            discard_partition(stored.path, each)
+        return made
 
 
 @dataclass
 class _Trial:
-    """What became of a candidate."""
+    """What became of a candidate.
+
+    Attributes
+    ----------
+    figures : mapping
+        By exchange, what was measured, and the predicted seconds.
+    """
 
     candidate: Candidate
-    row: dict[str, Any]
+    note: str = ""
+    seconds: float = 0.0
+    figures: dict[str, tuple[Metrics, float]] = field(default_factory=dict)
     parts: np.ndarray | None = None
     error: UserError | None = None
     effort: float = 0.0  # of its refinement
-    mixed_share: float = 1.0  # of the rows that it sends as rows, those that it sends mixed
     deterministic: bool = True
+
+    def told(self, aim: str, chosen: bool) -> dict[str, Any]:
+        """Its row in the history of a partition for that exchange."""
+        facts: dict[str, Any] = {"step": self.candidate.name, "seconds": self.seconds}
+        if aim in self.figures:
+            metrics, predicted = self.figures[aim]
+            facts |= step(self.candidate.name, self.seconds, metrics) | {"predicted": predicted}
+        return facts | {"chosen": chosen, "note": self.note}
+
+    def promise(self, aim: str) -> float:
+        """What is refined first: refinement evens out what parts send, so the volume counts too."""
+        metrics, _ = self.figures[aim]
+        return metrics.volume * max(metrics.send_rows)
 
 
 @dataclass
@@ -212,57 +260,98 @@ class _Run:
     k: int
     begun: float
     time_limit: float
+    deadline: Deadline
     objective: Objective
     network: Network
-    exchange: str
+    aims: tuple[str, ...]  # the exchanges that a partition is wanted for
     report: Callable[[str], None]
     common: dict[str, Any]
     nodes: dict[str, Any]
 
     def all(self) -> list[_Trial]:
-        """The candidates in order, each with a row for the history."""
+        """The candidates in order."""
         pins, k = float(self.graph.nnz + self.graph.n), max(self.k, 2)
         planned = MARGIN * self.time_limit
-        tools_end = self.begun + self.time_limit / 2
-        trials = [self._make(CANDIDATES[0], None)]
+        trials = [self._make(CANDIDATES[0], self.deadline)]
         # By estimates: what is tried, and how hard, does not depend on the clock.
-        cut = trials[0].row.get("volume", self.graph.n) / self.graph.n
+        cut = 1.0
+        for metrics, _ in trials[0].figures.values():
+            cut = metrics.volume / self.graph.n
         first = CANDIDATES[0].seconds(pins, k)
         useful = [c for c in CANDIDATES[1:] if not self._why_not(c, trials[0])]
         others = affordable(pins, k, TOOLS_SHARE * planned - first, cut, useful)
-        trials += [self._make(candidate, tools_end) for candidate in others]
+        tools = self.deadline.part(TOOLS_END)
+        trials += [self._make(candidate, tools) for candidate in others]
         expected = first + sum(c.seconds(pins, k) * locality(cut) for c in others)
-        budget = planned - expected
-        made = [trial for trial in trials if trial.parts is not None]
-        pace = sum(trial.row["seconds"] for trial in trials) / (1 + expected)
-
-        # Of equals, the one that is refined for the fewest rows first.
-        queue = sorted(made, key=lambda t: (self._promise(t), t.candidate.exchange == "rows"))
-        while queue:
-            trial = queue.pop(0)
-            mixed = self.aim(trial.candidate).exchange == "mixed"
-            cost = (mixed_seconds if mixed else refine_seconds)(pins, k, cut)
-            effort = min(1.0, budget / cost)
-            if effort < LEAST_EFFORT:
-                trial.row["note"] = trial.row["note"] or ("" if trial.effort else "not refined")
-                continue
-            budget -= effort * cost
-            self._refine(trial, effort, cost * (pace if pace > SLOW else 1.0))
-            if not queue:  # all have had their turn: once more for the best
-                best = min(made, key=self._promise)
-                queue = [best] if best.effort < ROUNDS - 0.5 else []
+        self._refine_all(trials, planned - expected, pins, k, cut, expected)
         for candidate in CANDIDATES:
             if candidate not in (CANDIDATES[0], *others):
                 seconds = candidate.seconds(pins, k) * locality(cut)
                 why = self._why_not(candidate, trials[0]) or f"about {seconds:.0f} s"
-                row = _row(candidate, f"not tried: {why}")
-                trials.append(_Trial(candidate, row))
+                trials.append(_Trial(candidate, f"not tried: {why}"))
         return trials
+
+    def best(self, trials: list[_Trial]) -> dict[str, _Trial]:
+        """The best one for each exchange; for rows alone where mixing gains nothing."""
+        found = {}
+        for aim in self.aims:
+            able = [t for t in trials if t.figures and self.competes(t, aim)]
+            if not able:
+                continue
+            # Of those that are predicted to be as fast, the one that burdens the network least.
+            limit = AS_FAST * min(trial.figures[aim][1] for trial in able)
+            fast = [trial for trial in able if trial.figures[aim][1] <= limit]
+            found[aim] = min(fast, key=lambda t: (t.figures[aim][0].volume, t.figures[aim][1]))
+        if len(found) > 1:
+            rows, mixed = found["rows"], found["mixed"]
+            if mixed is rows or mixed.figures["mixed"][1] >= rows.figures["rows"][1]:
+                del found["mixed"]
+        return found
+
+    def _refine_all(
+        self, trials: list[_Trial], budget: float, pins: float, k: int, cut: float, expected: float
+    ) -> None:
+        """The most promising of each exchange first, then the others, and the best ones again."""
+        made = [trial for trial in trials if trial.figures]
+        pace = sum(trial.seconds for trial in trials) / (1 + expected)
+        heads: list[_Trial] = []
+        for aim in self.aims:
+            mine = [trial for trial in made if self.aim(trial.candidate).exchange == aim]
+            # Of equals, the one that is refined for the fewest rows first.
+            mine.sort(key=lambda t: (t.promise(aim), t.candidate.exchange == "rows"))
+            heads += mine[:1]
+        rest = [trial for trial in made if all(trial is not head for head in heads)]
+        rest.sort(key=lambda t: (t.promise(self._aim(t)), t.candidate.exchange == "rows"))
+        shares = [budget / max(1, len(heads))] * len(heads) + [budget] * len(rest)
+        queue = list(zip([*heads, *rest], shares, strict=True))
+        while queue:
+            trial, most = queue.pop(0)
+            cost = (mixed_seconds if self._aim(trial) == "mixed" else refine_seconds)(pins, k, cut)
+            effort = min(1.0, min(most, budget) / cost)
+            if effort < LEAST_EFFORT:
+                trial.note = trial.note or ("" if trial.effort else "not refined")
+                continue
+            budget -= effort * cost
+            self._refine(trial, effort, cost * (pace if pace > SLOW else 1.0))
+            if not queue:  # all have had their turn: once more for the best
+                best = [
+                    min(mine, key=lambda t: t.promise(aim))
+                    for aim in self.aims
+                    if (mine := [trial for trial in made if self._aim(trial) == aim])
+                ]
+                queue = [(each, budget) for each in best if each.effort < ROUNDS - 0.5]
+
+    def competes(self, trial: _Trial, aim: str) -> bool:
+        """Whether it may be the best for an exchange: what is balanced for mixed ones is not."""
+        return aim == "mixed" or self._aim(trial) == aim
 
     def aim(self, candidate: Candidate) -> Objective:
         """The objective of a candidate's refinement."""
-        exchange = candidate.exchange if self.exchange == AUTO else self.exchange
+        exchange = candidate.exchange if len(self.aims) > 1 else self.aims[0]
         return replace(self.objective, exchange=exchange)
+
+    def _aim(self, trial: _Trial) -> str:
+        return self.aim(trial.candidate).exchange
 
     def _why_not(self, candidate: Candidate, first: _Trial) -> str:
         """Why a candidate for the mixed exchange is not tried, where that is so.
@@ -271,47 +360,53 @@ class _Run:
         """
         if candidate.exchange == "rows":
             return ""
-        if self.exchange == "mixed":  # all are refined for it
+        if self.aims == ("mixed",):  # all are refined for it
             again = (candidate.model, candidate.options) == (first.candidate.model, {})
             return f"the same as {first.candidate.name}" if again else ""
-        if self.exchange == "rows":
+        if self.aims == ("rows",):
             return "it is for the mixed exchange"
-        return "it is for the mixed exchange, which gains nothing" * (first.mixed_share > GAINS)
+        if not first.figures:
+            return ""
+        rows, mixed = first.figures["rows"][0], first.figures["mixed"][0]
+        if mixed.volume > GAINS * rows.volume:
+            return "it is for the mixed exchange, which gains nothing"
+        if self.network.bytes_seconds(max(rows.send_rows)) < SHORT:
+            return "it is for the mixed exchange, and rows take next to no time"
+        return ""
 
-    def _make(self, candidate: Candidate, end: float | None) -> _Trial:
-        """Run the tool, until ``end`` if there is one."""
+    def _make(self, candidate: Candidate, deadline: Deadline) -> _Trial:
+        """Run the tool, until the time is over."""
         self.report(candidate.name)
-        trial, begun = _Trial(candidate, _row(candidate)), time.perf_counter()
-        timeout = None if end is None else max(0.0, end - begun)
+        trial, begun = _Trial(candidate), time.perf_counter()
         try:
-            if timeout == 0:
+            if deadline.over():
                 raise TimeIsUp("no time was left")
             trial.parts = make_parts(
-                self.graph, candidate.model, self.k, timeout=timeout, **self.nodes,
+                self.graph, candidate.model, self.k, deadline=deadline, **self.nodes,
                 **candidate.options, **self._seeded(candidate.seed),
             )  # fmt: skip
         except UserError as error:
             trial.error, trial.deterministic = error, False
-            trial.row["note"] = error.message
+            trial.note = error.message
         self._measure(trial, begun)
         return trial
 
     def _refine(self, trial: _Trial, effort: float, cost: float) -> None:
         """Refine, with less effort where the machine has turned out too slow for it."""
-        begun, left = time.perf_counter(), self._left()
+        begun, left = time.perf_counter(), self.deadline.left()
         if effort * cost > left:
-            trial.deterministic, effort = False, max(0.0, left) / cost
-            trial.row["note"] = "a slow machine: refined with less effort"
+            trial.deterministic, effort = False, left / cost
+            trial.note = "a slow machine: refined with less effort"
         if effort < MEANINGLESS:
-            trial.row["note"] = "no time to refine"
+            trial.note = "no time to refine"
             return
         self.report(f"{trial.candidate.name}, refined")
         assert trial.parts is not None
-        # Without a time limit of its own, which would let the clock decide on moves.
         rounds = round(trial.effort + 0.5)
+        # The deadline stops it, but does not hurry it, which would let the clock decide on moves.
         trial.parts = refined(
             self.graph, trial.parts, self.k, self.aim(trial.candidate), effort=effort,
-            **self._seeded(rounds),
+            deadline=self.deadline, **self._seeded(rounds),
         )  # fmt: skip
         trial.effort += effort
         self._measure(trial, begun)
@@ -319,34 +414,14 @@ class _Run:
     def _seeded(self, further: int) -> dict[str, Any]:
         return self.common | {"seed": self.common["seed"] + further}
 
+    @at_once()
     def _measure(self, trial: _Trial, begun: float) -> None:
-        seconds = trial.row["seconds"] + time.perf_counter() - begun
-        trial.row["seconds"] = seconds
         if trial.parts is not None:
-            metrics, predicted = self._shortest(trial)
-            figures = step(trial.candidate.name, seconds, metrics)
-            trial.row |= figures | {"predicted": predicted}
-
-    def _shortest(self, trial: _Trial) -> tuple[Metrics, float]:
-        """The exchange that is predicted to be shortest, or the one asked for; and its seconds."""
-        assert trial.parts is not None
-        what = self.graph, trial.parts, self.k, self.common["direction"]
-        rows = measure(*what)
-        as_rows = rows, self.network.seconds(rows)
-        if self.exchange == "rows":
-            return as_rows
-        mixed = measure_mixed(*what)
-        trial.mixed_share = mixed.volume / max(1, rows.volume)
-        as_mixed = mixed, self.network.mixed_seconds(rows, mixed)
-        return as_mixed if self.exchange == "mixed" or as_mixed[1] < as_rows[1] else as_rows
-
-    def _promise(self, trial: _Trial) -> float:
-        """What is refined first: refinement evens out what parts send, so the volume counts too."""
-        return trial.row["volume"] * trial.row["max_send"]
-
-    def _left(self) -> float:
-        return self.begun + self.time_limit - time.perf_counter()
-
-
-def _row(candidate: Candidate, note: str = "") -> dict[str, Any]:
-    return {"step": candidate.name, "seconds": 0.0, "chosen": False, "note": note}
+            what = self.graph, trial.parts, self.k, self.common["direction"]
+            rows = measure(*what)
+            if "rows" in self.aims:
+                trial.figures["rows"] = rows, self.network.seconds(rows)
+            if "mixed" in self.aims:
+                mixed = measure_mixed(*what)
+                trial.figures["mixed"] = mixed, self.network.mixed_seconds(rows, mixed)
+        trial.seconds += time.perf_counter() - begun

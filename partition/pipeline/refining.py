@@ -8,7 +8,9 @@ import time
 from dataclasses import asdict
 from importlib.metadata import version
 
+from partition.deadline import deadline_for
 from partition.errors import UserError
+from partition.graph.pairs import member
 from partition.graph.store import Partition, open_graph, read_partition, write_partition
 from partition.pipeline.adding import (
     MIXED,
@@ -24,7 +26,7 @@ from partition.pipeline.adding import (
 )
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
 from partition.pipeline.balance import parse_balance
-from partition.pipeline.measuring import measure_both, measure_nodes, measured
+from partition.pipeline.measuring import measure_both, measure_nodes, measured, measuring_share
 from partition.pipeline.solving import mapped, refined
 from partition.refinement.objective import Objective
 
@@ -49,7 +51,8 @@ def refine_partition(
     Parameters
     ----------
     start : str
-        Name of any partition, imported ones too.
+        Name of any partition, imported ones too. Of a pair, the one for the exchange that is
+        refined for.
     name : str, optional
         Default: ``START+refined``, or ``START+mixed`` for a mixed exchange; ``-s1`` and
         ``-e0.03`` follow for another seed than 0 and another imbalance than that of ``start``.
@@ -81,15 +84,16 @@ def refine_partition(
     PartitionWarning
         If the balance asked for was not reached.
     """
+    objective, deadline = objective or Objective(), deadline_for(time_limit)
+    start = member(path, start, objective.exchange)
     stored, before = open_graph(path), read_partition(path, start)
     graph, k = stored.graph, before.k
     direction = check_direction(direction or before.direction)
-    objective = objective or Objective()
     usual = USUAL_IMBALANCE if before.imbalance is None else before.imbalance
     imbalance = usual if imbalance is None else imbalance
     check_imbalance(imbalance, graph, k, direction)
     check_seed(seed)
-    check_effort(effort, time_limit)
+    check_effort(effort)
     if name is None:
         differs = USUAL_IMBALANCE if imbalance == usual else imbalance
         name = (
@@ -97,15 +101,15 @@ def refine_partition(
             + (MIXED if objective.exchange == "mixed" else REFINED)
             + name_of_numbers(differs, seed)
         )
-    with new_partition(stored.path, name, "gcn-partition refine", overwrite):
+    with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
         balance = before.options.get("balance", DEFAULT_BALANCE)
 
         begun = time.perf_counter()
+        deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
         parts = refined(
             graph, before.parts, k, objective, imbalance=imbalance, seed=seed, direction=direction,
-            balance=balance, effort=effort, time_limit=time_limit,
+            balance=balance, effort=effort, deadline=deadline,
         )  # fmt: skip
-        cut = time_limit is not None and time.perf_counter() - begun >= time_limit
         record = {
             "start": {key: getattr(before, key) for key in STARTED_FROM},
             "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
@@ -139,7 +143,7 @@ def refine_partition(
                 step("refine", seconds, reached),
             ],
             seconds=seconds,
-            deterministic=before.deterministic and not cut,
+            deterministic=before.deterministic and not deadline.decided,
         )
         warn_of_imbalance(graph, reached, imbalance, parse_balance(balance))
         return write_partition(stored.path, partition, overwrite=overwrite)
@@ -151,9 +155,7 @@ STARTED_FROM = ("name", "id", "model", "tool", "tool_version", "direction", "see
 KEPT = ("balance", "ranks_per_node")
 
 
-def check_effort(effort: float, time_limit: float | None) -> None:
-    """A UserError unless both are positive."""
+def check_effort(effort: float) -> None:
+    """A UserError unless it is positive."""
     if not 0 < effort < math.inf:
         raise UserError(f"effort = {effort}: it multiplies the work, 1 is the default")
-    if time_limit is not None and not 0 < time_limit < math.inf:
-        raise UserError(f"time limit = {time_limit}: it is in seconds")

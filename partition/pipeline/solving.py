@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,8 @@ import numpy as np
 
 from partition.backends import HUGE, TOOLS, Tool
 from partition.backends.catalogue import MODELS, all_options, describe, unknown_model
-from partition.backends.process import in_files, run_apart
+from partition.backends.process import TimeIsUp, in_files, run_apart
+from partition.deadline import Deadline
 from partition.errors import UserError
 from partition.graph.graph import Graph
 from partition.graph.hashing import key
@@ -35,12 +35,15 @@ from partition.pipeline.balance import (
 )
 from partition.refinement.objective import OBJECTIVES, Objective
 from partition.resident import let_go
+from partition.signals import at_once
 
 NODES_FIRST = "nodes-first"
 MAPPINGS = (NODES_FIRST, "flat")
 UNSEEN = 3  # of the batches that partitions are compared by
 LONGER = 2  # effort of the second refinement for mini-batches, of the best of several starts
 REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
+# Of the time that is left: for a tool whose result is refined, or compared with others.
+BEFORE_REFINING, BEFORE_OTHERS = 0.7, 0.3
 
 
 def make_parts(
@@ -55,7 +58,7 @@ def make_parts(
     balance: str = DEFAULT_BALANCE,
     ranks_per_node: int | None = None,
     mapping: str = NODES_FIRST,
-    timeout: float | None = None,
+    deadline: Deadline | None = None,
     reassign: bool = True,
     working: Callable[[str], None] = lambda line: None,
     **options: Any,
@@ -66,8 +69,8 @@ def make_parts(
 
     Parameters
     ----------
-    timeout : float, optional
-        Seconds after which the tool is stopped.
+    deadline : Deadline, optional
+        When it is over, tools are stopped, and searches end with what they have.
     reassign : bool
         Whether models of a mixed exchange end with a short refinement for it; not needed where
         another one follows.
@@ -79,8 +82,9 @@ def make_parts(
     UserError
         If the tool fails, or what it returns is no partition into k parts.
     TimeIsUp
-        If it was stopped.
+        If it was stopped, and no other one has made a partition.
     """
+    deadline = deadline or Deadline()
     chosen, backend = choose_tool(model, tool)
     settings = all_options(graph, model, chosen, backend, options)
     constraints = check_balance(balance, chosen, backend)
@@ -88,11 +92,13 @@ def make_parts(
         return np.zeros(graph.n, dtype=np.int32)
 
     working(f"building {model}")
-    description = describe(graph, model, k, seed=seed, direction=direction, **settings)
+    with at_once():
+        description = describe(graph, model, k, seed=seed, direction=direction, **settings)
     weights = constraint_weights(graph, direction, constraints)
     if balance != DEFAULT_BALANCE:
         description = replace(description, weights=single_weight(weights))
-    deadline = None if timeout is None else time.perf_counter() + timeout
+    mixes, share_of = MODELS[model].exchange == "mixed" and reassign, MODELS[model].share
+    of_tool = deadline.part(BEFORE_OTHERS if share_of else BEFORE_REFINING if mixes else 1.0)
 
     def solve(piece: Any, parts_wanted: int, imbalance: float) -> np.ndarray:
         # No part can weigh less than the heaviest row: a tool asked for less may give up.
@@ -104,54 +110,73 @@ def make_parts(
         if backend.distribution is None:
             parts = _run_here(chosen, backend, piece, parts_wanted, arguments)
         else:
-            left = None if deadline is None else max(0.0, deadline - time.perf_counter())
-            entry = TOOLS.entries[chosen]
+            entry, left = TOOLS.entries[chosen], of_tool.timeout()
             let_go(graph.indptr, graph.indices, graph.weights)
             parts = run_apart(entry, piece, parts_wanted, timeout=left, **arguments)
         return _checked(chosen, parts, parts_wanted, weight)
 
-    parts = None
+    parts, stopped = None, None
     with contextlib.ExitStack() as stack:
         if backend.distribution is not None:  # the tool's process has the memory to itself
             description = stack.enter_context(in_files(description))
-        if ranks_per_node is not None and mapping == NODES_FIRST and backend.balanced:
-            parts = partition_nodes_first(description, k, ranks_per_node, solve, imbalance)
-        if parts is None:
-            parts = solve(description, k, imbalance)
+        try:
+            if ranks_per_node is not None and mapping == NODES_FIRST and backend.balanced:
+                parts = partition_nodes_first(description, k, ranks_per_node, solve, imbalance)
+            if parts is None:
+                parts = solve(description, k, imbalance)
+        except TimeIsUp as error:
+            deadline.decide()
+            if share_of is None:
+                raise
+            stopped = error  # other tools are tried
         del description
-    if len(constraints) > 1:
-        neighbours = graph_model(graph, direction)
-        parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
-    if MODELS[model].exchange == "mixed" and reassign:
+    if parts is not None and len(constraints) > 1:
+        with at_once():
+            neighbours = graph_model(graph, direction)
+            parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
+    if mixes:
+        assert parts is not None
         working("refining")
         # The assignment that the tool was shown is not the best one for what it made of it.
         parts = refined(
             graph, parts, k, OBJECTIVES["mixed"], imbalance=imbalance, seed=seed,
-            direction=direction, balance=balance, effort=REASSIGNED,
+            direction=direction, balance=balance, effort=REASSIGNED, deadline=deadline,
         )  # fmt: skip
-    share_of = MODELS[model].share
     if share_of is not None:
-        left = None if deadline is None else max(0.0, deadline - time.perf_counter())
+        share = share_of(graph.n, settings)
+        # For large batches rows matter, for small ones arcs.
+        others: list[tuple[str, str | None]] = [("hp", None)]
+        if share is not None:
+            others += [("gp", "metis")] + [("gp", "mtkahypar")] * (graph.nnz <= HUGE)
         wanted: dict[str, Any] = {"imbalance": imbalance, "seed": seed}
-        further: dict[str, Any] = wanted | {
-            "direction": direction, "balance": balance, "ranks_per_node": ranks_per_node,
-            "mapping": mapping, "timeout": left, "working": working,
-        }  # fmt: skip
-        rows, share = make_parts(graph, "hp", k, **further), share_of(graph.n, settings)
-        if share is None:
+        starts = [] if parts is None else [parts]
+        for other, tool in others:
+            try:
+                starts.append(make_parts(
+                    graph, other, k, tool=tool, direction=direction, balance=balance,
+                    ranks_per_node=ranks_per_node, mapping=mapping, working=working,
+                    deadline=deadline.part(BEFORE_OTHERS), **wanted,
+                ))  # fmt: skip
+            except TimeIsUp as error:
+                stopped = stopped or error
+        if not starts:
+            assert stopped is not None
+            raise stopped
+        working("refining")
+        if share is not None:
+            return _for_batches(graph, starts, k, direction, weights, share, deadline, wanted)
+        if len(starts) > 1 and not deadline.over():
             # By batches that neither of them has seen.
-            other = key(seed, UNSEEN)
-            judge = describe(graph, model, k, seed=other, direction=direction, **settings)
-            parts = min(parts, rows, key=lambda parts: connectivity(judge, parts, k))
-        else:
-            # For large batches rows matter, for small ones arcs.
-            tools = ("metis",) if graph.nnz > HUGE else ("metis", "mtkahypar")
-            cuts = [make_parts(graph, "gp", k, tool=tool, **further) for tool in tools]
-            starts = parts, rows, *cuts
-            parts = _for_batches(graph, starts, k, direction, weights, share, wanted)
+            with at_once():
+                unseen = key(seed, UNSEEN)
+                judge = describe(graph, model, k, seed=unseen, direction=direction, **settings)
+                return min(starts, key=lambda parts: connectivity(judge, parts, k))
+        parts = starts[0]
+    assert parts is not None
     return parts
 
 
+@at_once()
 def _for_batches(
     graph: Graph,
     starts: Sequence[np.ndarray],
@@ -159,6 +184,7 @@ def _for_batches(
     direction: str,
     weights: np.ndarray,
     share: float,
+    deadline: Deadline,
     wanted: Mapping[str, Any],
 ) -> np.ndarray:
     """Some partitions, refined for batches with that share of the vertices: the best, once more."""
@@ -168,9 +194,12 @@ def _for_batches(
     model = replace(hypergraph_model(graph, direction), weights=weights[0])
     extra = weights[1:].T if len(weights) > 1 else None
     wanted = {**wanted, "extra_weights": extra}
-    found = [refine_for_batches(model, parts, k, share, **wanted) for parts in starts]
+    found = []
+    for i, parts in enumerate(starts):  # the last one is as long as LONGER of these
+        part = deadline.part(1 / (len(starts) - i + LONGER))
+        found.append(refine_for_batches(model, parts, k, share, deadline=part, **wanted))
     best = min(found, key=lambda result: result[1])[0]
-    return refine_for_batches(model, best, k, share, effort=LONGER, **wanted)[0]
+    return refine_for_batches(model, best, k, share, effort=LONGER, deadline=deadline, **wanted)[0]
 
 
 def _run_here(name: str, tool: Tool, model: Any, k: int, arguments: dict[str, Any]) -> np.ndarray:
@@ -188,6 +217,7 @@ def _run_here(name: str, tool: Tool, model: Any, k: int, arguments: dict[str, An
         ) from error
 
 
+@at_once()
 def refined(
     graph: Graph,
     parts: np.ndarray,
@@ -199,12 +229,12 @@ def refined(
     direction: str = "in",
     balance: str = DEFAULT_BALANCE,
     effort: float = 1.0,
-    time_limit: float | None = None,
+    deadline: Deadline | None = None,
 ) -> np.ndarray:
     """The parts after a refinement for the exchange that the objective names: (n,) int32.
 
     Parameters are those of :func:`partition.pipeline.adding.add_partition`; ``effort`` and
-    ``time_limit`` those of :func:`~partition.refinement.search.refine`.
+    ``deadline`` those of :func:`~partition.refinement.search.refine`.
     """
     # The compiler behind them takes a second to import.
     from partition.refinement.mixed import refine_mixed
@@ -215,7 +245,7 @@ def refined(
     names = parse_balance(balance)
     wanted: dict[str, Any] = {
         "imbalance": imbalance, "objective": objective, "seed": seed, "effort": effort,
-        "time_limit": time_limit,
+        "deadline": deadline,
     }  # fmt: skip
     if objective.exchange == "mixed":
         fixed = fixed_weights(graph, direction, names).T
@@ -232,6 +262,7 @@ def refined(
     )  # fmt: skip
 
 
+@at_once()
 def mapped(
     graph: Graph, parts: np.ndarray, k: int, ranks_per_node: int, direction: str, seed: int
 ) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from partition.deadline import Deadline
 from partition.models.hypergraph import HypergraphModel
 from partition.refinement.core import (
     State,
@@ -43,6 +44,7 @@ def refine_for_batches(
     imbalance: float = 0.01,
     seed: int = 0,
     effort: int = 1,
+    deadline: Deadline | None = None,
     extra_weights: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     """Move rows between the parts so that batches communicate less, within the balance.
@@ -55,7 +57,7 @@ def refine_for_batches(
         Where to start from.
     share : float
         q, the probability that a vertex is in a batch; 0 < q ≤ 1.
-    imbalance, seed, extra_weights
+    imbalance, seed, deadline, extra_weights
         As for :func:`partition.refinement.search.refine`.
     effort : int
         How many times as many sweeps there are, and how many times as far heating may go.
@@ -72,9 +74,11 @@ def refine_for_batches(
     if k == 1 or not len(level.owners):
         return start, 0.0
     largest = int(np.diff(level.indptr).max())
-    search = _Search(k, imbalance, seed, share, largest, effort)
-    found = search.run(level, start)
-    return found, share**2 * search.volume(search.state(level, found, 0))
+    deadline = deadline or Deadline()
+    with deadline.flag() as stop:
+        search = _Search(k, imbalance, seed, share, largest, effort, deadline, stop)
+        found = search.run(level, start)
+        return found, share**2 * search.volume(search.state(level, found, 0))
 
 
 class _Search(Search):
@@ -83,9 +87,10 @@ class _Search(Search):
     hottest = HOTTEST
 
     def __init__(
-        self, k: int, imbalance: float, seed: int, share: float, most: int, longer: int
-    ) -> None:
-        super().__init__(Objective(max_send=0.0), k, imbalance, seed, 1.0, None)
+        self, k: int, imbalance: float, seed: int, share: float, most: int, longer: int,
+        deadline: Deadline, stop: np.ndarray,
+    ) -> None:  # fmt: skip
+        super().__init__(Objective(max_send=0.0), k, imbalance, seed, 1.0, deadline, stop)
         self._longer, self.tolerance = longer, longer * TOLERANCE
         # What so many readers cost, where one costs 1.
         counts = np.arange(most + 2)
@@ -222,6 +227,8 @@ def sweep(state, vertices, temperature, energy, cost, random):
     for p in range(k):
         set_prices(state, p, energy)
     for position in range(len(vertices)):
+        if state.stop[0]:
+            break
         other = position + below(random, len(vertices) - position)
         v = np.int64(vertices[other])
         vertices[other] = vertices[position]

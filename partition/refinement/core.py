@@ -36,8 +36,10 @@ NET = np.dtype(
 
 def compiled(function: Callable) -> Any:
     """Compile on the first call, and keep the code on disk where that is possible."""
-    # No division by zero is checked for; sums may be fused, not reordered.
+    # No division by zero is checked for; sums may be fused, not reordered. Threads that tell of the
+    # progress, and that the time is over, run meanwhile.
     settings: dict[str, Any] = {"error_model": "numpy", "fastmath": {"contract", "nsz"}}
+    settings["nogil"] = True
     try:
         return numba.njit(cache=True, **settings)(function)
     except RuntimeError:  # there is no folder to write to
@@ -71,6 +73,8 @@ class State(NamedTuple):
         empty where messages are not counted.
     send_price, recv_price : (k,) float64
         What one more row sent, or received, by a part costs.
+    stop : (1,) bool
+        Set when the time is over: sweeps end where they are.
     """
 
     net_ptr: np.ndarray
@@ -90,6 +94,7 @@ class State(NamedTuple):
     messages: np.ndarray
     send_price: np.ndarray
     recv_price: np.ndarray
+    stop: np.ndarray
 
 
 class Energy(NamedTuple):

@@ -182,12 +182,13 @@ def choose(state, v, desk, lost, energy, relieving, random):
 
 
 @compiled
-def sweep(state, vertices, temperature, energy, relieving, random, imbalance, every):
+def sweep(state, vertices, temperature, energy, relieving, random, imbalance, every, most):
     """Offer each vertex of a list, in random order, its best other part.
 
     As :func:`partition.refinement.moves.sweep`; with a negative temperature, only moves that gain
     more than its amount are made. All is counted anew when ``every`` entries have
-    been looked at since the last time, and at the end.
+    been looked at since the last time, and at the end. It ends early when ``most`` have been in
+    all, or ``state.stop`` is set.
     """
     k = len(state.sizes)
     desk = new_desk(k, state.sums.shape[1])
@@ -195,6 +196,8 @@ def sweep(state, vertices, temperature, energy, relieving, random, imbalance, ev
     for p in range(k):
         set_prices(state, p, energy)
     for position in range(len(vertices)):
+        if state.stop[0] or state.looks[0] > most:
+            break
         other = position + below(random, len(vertices) - position)
         v = np.int64(vertices[other])
         vertices[other] = vertices[position]

@@ -97,7 +97,13 @@ def contract(level: Level, labels: np.ndarray, clusters: int) -> Level:
 
 
 def new_state(
-    level: Level, parts: np.ndarray, k: int, limits: np.ndarray, *, messages: bool
+    level: Level,
+    parts: np.ndarray,
+    k: int,
+    limits: np.ndarray,
+    *,
+    messages: bool,
+    stop: np.ndarray | None = None,
 ) -> State:
     """The tables of :class:`partition.refinement.core.State` for a partition of a level."""
     sizes = np.diff(level.indptr)
@@ -124,6 +130,7 @@ def new_state(
         messages=np.zeros(1, np.int64),
         send_price=np.zeros(k),
         recv_price=np.zeros(k),
+        stop=np.zeros(1, np.bool_) if stop is None else stop,
     )
     fill(state)
     return state

@@ -53,9 +53,11 @@ class Matching(NamedTuple):
         Those of :class:`partition.refinement.core.State`.
     stamp, came, queue, mark, clock
         Scratch memory of searches.
-    looks : (2,) int64
-        Ends of entries looked at so far, a measure of time that is the same everywhere; and when
-        everything was last counted anew.
+    looks : (3,) int64
+        Ends of entries looked at so far, a measure of time that is the same everywhere; when
+        everything was last counted anew; and how many that took.
+    stop : (1,) bool
+        Set when the time is over: sweeps end where they are.
     """
 
     column_ptr: np.ndarray
@@ -87,6 +89,7 @@ class Matching(NamedTuple):
     mark: np.ndarray
     clock: np.ndarray
     looks: np.ndarray
+    stop: np.ndarray
 
 
 @compiled
@@ -202,6 +205,7 @@ def complete(ptr, others, parts, mate, other_mate, needed, closed, state):
 def settle(state, imbalance):
     """Count everything anew: matching, marks, volumes, work and loads."""
     parts, k = state.parts, len(state.sizes)
+    before = state.looks[0]
     complete(
         state.row_ptr, state.columns, parts, state.row_mate, state.column_mate,
         state.row_needed, state.sums, state,
@@ -238,6 +242,7 @@ def settle(state, imbalance):
                 state.work[j] += 1
     state.looks[0] += 3 * (len(state.rows) + len(parts))
     state.looks[1] = state.looks[0]
+    state.looks[2] = state.looks[0] - before
     for s in range(k):
         for r in range(k):
             state.send[s] += state.pairs[s, r]
@@ -375,6 +380,7 @@ def new_matching(
     fixed: np.ndarray,
     counted: Sequence[bool],
     imbalance: float,
+    stop: np.ndarray | None = None,
 ) -> Matching:
     """The tables of :class:`Matching`, settled.
 
@@ -420,7 +426,8 @@ def new_matching(
         queue=np.zeros(n + 1, np.int64),
         mark=np.zeros(k, np.int64),
         clock=np.zeros(1, np.int64),
-        looks=np.zeros(2, np.int64),
+        looks=np.zeros(3, np.int64),
+        stop=np.zeros(1, np.bool_) if stop is None else stop,
     )
     settle(state, imbalance)
     return state

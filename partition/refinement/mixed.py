@@ -12,11 +12,11 @@ if one were left half empty, all others would be full, and no vertex could move 
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
 
+from partition.deadline import Deadline
 from partition.graph.columns import columns
 from partition.graph.graph import Graph
 from partition.models.medium_grain import medium_grain_model
@@ -34,15 +34,18 @@ from partition.refinement.search import (
 
 CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
 ROUNDS = 12  # of them, at most
-LEFT = 0.6  # of a time limit, for annealing
+LEFT = 0.6  # of a time limit, after that
+BEFORE_LAST = 0.8  # of what is left then, for annealing
 LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
 FEWEST, MOST = 4, 200  # and sweeps
+RELIEVING = 0.25  # of as many looks, whatever the effort, each time that the balance is restored
 FLAT = 3  # of them that only make moves that gain, at most
 TOLERANCE = 0.04  # how much worse heating may make the partition, per unit of weight
 HOPELESS = 0.5  # of the cooling, after which a partition that is still worse will remain so
-SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes
+SETTLED = 12  # looks at each entry after which all is counted anew: three times what that takes,
+RELIEVED = 0.25  # and while the balance is restored; or this share of what it took the last time
 CELLS = 1 << 28  # vertices times parts beyond which there is no memory to match them
-LAST = 3  # further sweeps, each after the balance is restored
+LAST = 3  # further sweeps, each after the balance is restored, for an effort of 1
 GAIN = 1e-6  # what their moves gain at least: others would change the balance for nothing
 REPAIRS = 8  # rounds that restore the balance, at most
 # What a unit of weight beyond the limit costs, in rows that are sent for a unit of work:
@@ -63,7 +66,7 @@ def refine_mixed(
     objective: Objective | None = None,
     seed: int = 0,
     effort: float = 1.0,
-    time_limit: float | None = None,
+    deadline: Deadline | None = None,
     fixed: np.ndarray | None = None,
     counted: tuple[bool, ...] = (True,),
 ) -> np.ndarray:
@@ -91,6 +94,7 @@ def refine_mixed(
     if k == 1 or not graph.nnz:
         return start
     objective = objective or OBJECTIVES["mixed"]
+    deadline = deadline or Deadline()
     base = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
 
     def clusters(
@@ -102,36 +106,53 @@ def refine_mixed(
         return refine(
             replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:],
             imbalance=imbalance, objective=objective, seed=seed, effort=effort,
-            time_limit=None if time_limit is None else time_limit * share,
+            deadline=deadline.part(share),
         )  # fmt: skip
 
     if graph.n * k > CELLS:
         return clusters(start, None, seed, effort, 1.0)
-    matching = new_matching(*columns(graph, direction), start, k, base, counted, imbalance)
-    search = _Search(matching, objective, imbalance, seed)
-    for i in range(max(1, round(ROUNDS * min(1.0, effort)))):
-        kept, before = matching.parts.copy(), search.worth()
-        search.place(clusters(kept, matching.weights, seed + i, CLUSTERS, (1 - LEFT) / ROUNDS))
-        search.improve()
-        if search.worth() >= before:
-            search.place(kept)
-            break
-    search.relieve()
-    if search.excess() > search.rank[0]:  # several weights may leave no way back to the balance
-        search.place(search.best)
-    search.anneal(effort, None if time_limit is None else LEFT * time_limit)
-    for _ in range(LAST):
+    with deadline.flag() as stop:
+        entries = columns(graph, direction)
+        matching = new_matching(*entries, start, k, base, counted, imbalance, stop)
+        search = _Search(matching, objective, imbalance, seed, effort, deadline)
+        for i in range(max(1, round(ROUNDS * min(1.0, effort)))):
+            kept, before = matching.parts.copy(), search.worth()
+            # A twelfth of what is left after annealing; the earlier ones may take a little more.
+            share = (1 - LEFT) / ROUNDS
+            search.place(clusters(kept, matching.weights, seed + i, CLUSTERS, share))
+            search.improve()
+            if search.worth() >= before:
+                search.place(kept)
+                break
+            if deadline.over():
+                break
         search.relieve()
-        search.improve()
-    search.relieve()
-    return search.best
+        if search.excess() > search.rank[0]:  # several weights may leave no way back to balance
+            search.place(search.best)
+        search.anneal(deadline.part(BEFORE_LAST))
+        for _ in range(max(1, round(LAST * min(1.0, effort)))):
+            if deadline.over():
+                break
+            search.relieve()
+            search.improve()
+        search.relieve()
+        return search.best
 
 
 class _Search:
     """A matching, what it is improved by, and the best parts it has had."""
 
-    def __init__(self, state: Matching, objective: Objective, imbalance: float, seed: int) -> None:
+    def __init__(
+        self,
+        state: Matching,
+        objective: Objective,
+        imbalance: float,
+        seed: int,
+        effort: float,
+        deadline: Deadline,
+    ) -> None:
         self.state, self.objective, self.imbalance = state, objective, imbalance
+        self.effort, self.deadline = effort, deadline
         self.random = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
         self.best, self.rank = state.parts.copy(), self._rank()
 
@@ -140,20 +161,24 @@ class _Search:
         place(self.state, parts)
         self._settle()
 
-    def anneal(self, effort: float, time_limit: float | None) -> None:
+    def anneal(self, deadline: Deadline) -> None:
         """Up, in a quarter of the sweeps at most; slowly down, or faster where time is short."""
-        state, begun = self.state, time.monotonic()
+        state, effort = self.state, self.effort
         first, sweeps = int(state.looks[0]), 0
+        most = first + int(LOOKS * effort)
 
         def spent() -> float:
-            clock = 0.0 if time_limit is None else (time.monotonic() - begun) / time_limit
             looks = (int(state.looks[0]) - first) / (LOOKS * effort)
-            return max(clock, looks, sweeps / max(FEWEST, MOST * effort))
+            work = max(looks, sweeps / max(FEWEST, MOST * effort))
+            clock = deadline.spent() if deadline.paced else float(deadline.over())
+            if clock > work:
+                deadline.decide()
+            return max(clock, work)
 
         kept, before = state.parts.copy(), value(self.objective, state)
         temperature, ceiling = COLDEST, self._smooth() + TOLERANCE * self.objective.sum()
         while temperature < HOTTEST and spent() < 0.25:
-            self._sweep(temperature)
+            self._sweep(temperature, most)
             sweeps += 1
             if self._smooth() > ceiling:
                 break
@@ -161,7 +186,7 @@ class _Search:
         hot = spent()
         while spent() < 0.9:
             cooled = (spent() - hot) / (0.9 - hot)
-            self._sweep(temperature * (COLDEST / temperature) ** cooled)
+            self._sweep(temperature * (COLDEST / temperature) ** cooled, most)
             sweeps += 1
             if cooled > HOPELESS and self._smooth() > ceiling:
                 break
@@ -170,7 +195,7 @@ class _Search:
             self.place(kept)
         for _ in range(FLAT):
             if spent() < 1:
-                self._sweep(-GAIN)
+                self._sweep(-GAIN, most)
                 sweeps += 1
         self._settle()
 
@@ -180,18 +205,20 @@ class _Search:
         What is moved changes covers, and so the work of others: a little more is asked for each
         time.
         """
-        every = len(self.state.rows) // 4
+        looks = self.state.looks
+        most = looks[0] + int(RELIEVING * LOOKS)
         for asked in np.linspace(self.imbalance, 0, REPAIRS + 1)[:-1]:
-            if not self._rank()[0]:
+            if not self._rank()[0] or looks[0] > most or self.deadline.over():
                 return
             settle(self.state, float(asked))
+            every = int(RELIEVED * max(len(self.state.rows), looks[2]))
             # Cheap moves first.
             for pressure in (*(self._rows_for_work() * rate for rate in RELIEF), PRESSED):
                 heavy = np.asarray((self.state.loads > self.state.limits).any(axis=1))
                 vertices = np.flatnonzero(heavy[self.state.parts]).astype(np.int32)
-                if len(vertices):
+                if len(vertices) and not self.state.stop[0] and looks[0] <= most:
                     energy = energy_at(self.state, self.objective, pressure)
-                    numbers = (self.random, float(asked), every)
+                    numbers = (self.random, float(asked), every, most)
                     sweep(self.state, vertices, -GAIN, energy, True, *numbers)
             self._settle()
 
@@ -200,13 +227,13 @@ class _Search:
         self._sweep(-GAIN)
         self._settle()
 
-    def _sweep(self, temperature: float) -> None:
+    def _sweep(self, temperature: float, most: int = np.iinfo(np.int64).max) -> None:
         vertices = boundary(self.state)
         evenness = EVENNESS if temperature > 0 else 0.0
         energy = energy_at(self.state, self.objective, PRESSURE * self._rows_for_work(), evenness)
-        every = SETTLED * len(self.state.rows)
+        every = int(max(SETTLED * len(self.state.rows), 3 * self.state.looks[2]))
         unit = self.objective.sum()
-        numbers = (self.random, self.imbalance, every)
+        numbers = (self.random, self.imbalance, every, most)
         sweep(self.state, vertices, unit * temperature, energy, False, *numbers)
 
     def _settle(self) -> None:

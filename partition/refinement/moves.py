@@ -217,7 +217,7 @@ def sweep(state, vertices, temperature, energy, random):
     """Offer each vertex of a list, in random order, its best other part.
 
     A move that costs Δ is made with probability exp(−Δ / temperature); at 0, if Δ ≤ 0. The last
-    vertex of a part stays.
+    vertex of a part stays. It ends early when ``state.stop`` is set.
 
     Returns
     -------
@@ -232,6 +232,8 @@ def sweep(state, vertices, temperature, energy, random):
     for p in range(k):
         set_prices(state, p, energy)
     for position in range(len(vertices)):
+        if state.stop[0]:
+            break
         other = position + below(random, len(vertices) - position)
         v = np.int64(vertices[other])
         vertices[other] = vertices[position]

@@ -15,7 +15,6 @@ LARGE = 5_000_000  # and fewer pins in all where there are more than these
 FEWEST = 2
 TABLE_SHARE = 4  # a net of at least k / TABLE_SHARE pins has a table of its pins by part
 WEIGHTS = ("total", "max_send", "max_recv", "messages")
-EXCHANGES = ("rows", "mixed")
 
 
 @dataclass(frozen=True)

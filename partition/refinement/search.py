@@ -15,12 +15,11 @@ the hypergraph smaller, all of them are spent on single vertices.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from partition.deadline import Deadline
 from partition.models.hypergraph import HypergraphModel
 from partition.refinement.core import Energy, State, boundary
 from partition.refinement.levels import Level, cluster, contract, finest_level, new_state
@@ -52,7 +51,7 @@ def refine(
     objective: Objective | None = None,
     seed: int = 0,
     effort: float = 1.0,
-    time_limit: float | None = None,
+    deadline: Deadline | None = None,
     extra_weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Move rows between the parts so that the communication falls, within the balance.
@@ -71,12 +70,12 @@ def refine(
         raises the limit; a part that weighs more at the start only gets lighter.
     objective : Objective, optional
     seed : int
-        The same arguments give the same parts, unless the time limit ends the search.
+        The same arguments give the same parts, unless the clock decides.
     effort : float
         How often to go through all levels; below 1 once, with that share of the sweeps.
-    time_limit : float, optional
-        Seconds after which no further sweep begins, but for a few that restore the balance;
-        where they are short the search cools faster.
+    deadline : Deadline, optional
+        When it is over, sweeps end where they are, but for a few that restore the balance. Where
+        the time is short, and the deadline paces, the search cools faster.
     extra_weights : (n, m) integers, optional
         Further weights of the vertices, balanced like the model's own.
 
@@ -102,8 +101,10 @@ def refine(
     del model  # the level has what it needs of it
     if k == 1 or not len(level.owners):
         return start
-    search = Search(objective or Objective(), k, imbalance, seed, effort, time_limit)
-    return search.run(level, start)
+    deadline = deadline or Deadline()
+    with deadline.flag() as stop:
+        search = Search(objective or Objective(), k, imbalance, seed, effort, deadline, stop)
+        return search.run(level, start)
 
 
 def energy_at(
@@ -142,20 +143,8 @@ def value(objective: Objective, state: State | Matching, largest: Callable = np.
     )
 
 
-@dataclass(frozen=True)
-class _Clock:
-    """A span of time, possibly infinite."""
-
-    begun: float
-    seconds: float
-
-    def spent(self) -> float:
-        """How much of it is over: 0 at first, 1 at the end."""
-        return (time.monotonic() - self.begun) / self.seconds if self.seconds > 0 else 1.0
-
-
 class Search:
-    """The settings of one search, its random numbers and its clock."""
+    """The settings of one search, its random numbers and its deadline."""
 
     tolerance, hottest = TOLERANCE, HOTTEST
 
@@ -166,11 +155,12 @@ class Search:
         imbalance: float,
         seed: int,
         effort: float,
-        time_limit: float | None,
+        deadline: Deadline,
+        stop: np.ndarray,
     ) -> None:
         self.objective, self.k, self.imbalance, self.effort = objective, k, imbalance, effort
         self.random = np.random.default_rng(seed).integers(1, 2**63, 1, dtype=np.uint64)
-        self.end = np.inf if time_limit is None else time.monotonic() + time_limit
+        self.deadline, self.stop = deadline, stop
 
     def run(self, finest: Level, start: np.ndarray) -> np.ndarray:
         """Down to a coarse level and back; the start where that was for nothing."""
@@ -195,7 +185,7 @@ class Search:
         """Search on the coarser levels, then on this one; ``finer``: pins of those to come."""
         pins = len(level.pins)
         sweeps = sweeps_for(pins)
-        if len(level.weights) > COARSEST * self.k and time.monotonic() < self.end:
+        if len(level.weights) > COARSEST * self.k and not self.deadline.over():
             labels = np.empty(len(level.weights), np.int32)
             clusters = cluster(state, labels, self.grain, RATED, self.random)
             if clusters < SHRINK * len(level.weights):
@@ -216,37 +206,48 @@ class Search:
         self, level: Level, state: State, sweeps: int, depth: int = 0, share: float = 1.0
     ) -> State:
         """Search on this level, in a share of the time that is left."""
-        begun = time.monotonic()
-        clock = _Clock(begun, share * (self.end - begun))
+        part = self.deadline.part(share if self.deadline.paced else 1.0)
         return self._anneal(
-            state, level, depth, max(1, round(sweeps * min(1.0, self.effort))), clock
+            state, level, depth, max(1, round(sweeps * min(1.0, self.effort))), part
         )
 
-    def _anneal(self, state: State, level: Level, depth: int, sweeps: int, clock: _Clock) -> State:
+    def _anneal(self, state: State, level: Level, depth: int, sweeps: int, part: Deadline) -> State:
         """Heat, cool, and undo it if that was for nothing."""
         kept, before, feasible = state.parts.copy(), self._value(state), self._feasible(state)
         ceiling = self._value(state, smooth=True) + self.tolerance * self.objective.sum()
         # Up, in a quarter of the sweeps at most, as long as the partition bears it; not at all
         # where there are too few to come down again.
         temperature, step = COLDEST, (self.hottest / COLDEST) ** (4 / sweeps)
-        while sweeps >= HEATED and temperature < self.hottest and clock.spent() < 0.25:
+        while sweeps >= HEATED and temperature < self.hottest and not self._late(part, 0.25):
             self._sweep(state, temperature)
             if self._value(state, smooth=True) > ceiling:
                 break
             temperature *= step
         # Slowly down; faster where the time would not do.
         done = 1 / sweeps
-        while done < 1 and clock.spent() < 0.9:
+        while done < 1 and not self._late(part, 0.9):
             self._sweep(state, temperature * (COLDEST / temperature) ** done)
-            done = max(done + 1 / sweeps, clock.spent() / 0.9)
+            done += 1 / sweeps
+            if part.paced and part.spent() / 0.9 > done:
+                part.decide()
+                done = part.spent() / 0.9
         for _ in range(
             min(FLAT, max(1, sweeps // 3))
         ):  # late too where the coarser levels' slack is still in the parts
-            if clock.spent() < 1 or (depth == 0 and not self._feasible(state)):
+            if not part.over():
                 self._sweep(state, 0.0)
+            elif depth == 0 and not self._feasible(state):
+                self._sweep(state._replace(stop=np.zeros_like(self.stop)), 0.0)
 
         worse = self._value(state) > before and self._feasible(state) <= feasible
         return self.state(level, kept, depth) if worse else state
+
+    def _late(self, part: Deadline, share: float) -> bool:
+        """Whether so much of the time is over, where it paces; otherwise, whether all is."""
+        late = part.spent() >= share if part.paced else part.over()
+        if late:
+            part.decide()
+        return late
 
     def _sweep(self, state: State, temperature: float) -> None:
         """Offer each vertex of the boundary a move."""
@@ -267,7 +268,7 @@ class Search:
         slack = np.minimum(self.grain, SLACK * level.weights.mean(axis=0)) if depth else 0
         limits = (self.limits + slack).astype(np.int64)
         messages = self.objective.messages > 0
-        return new_state(level, parts, self.k, limits, messages=messages)
+        return new_state(level, parts, self.k, limits, messages=messages, stop=self.stop)
 
 
 def norm(volumes: np.ndarray) -> float:

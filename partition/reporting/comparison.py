@@ -9,6 +9,7 @@ from typing import Any
 
 from partition.errors import UserError
 from partition.graph.metrics import Metrics, NodeTraffic, measure
+from partition.graph.pairs import members
 from partition.graph.store import Partition, list_partitions, open_graph, read_partition
 from partition.pipeline.adding import check_direction
 from partition.pipeline.solving import make_parts
@@ -49,7 +50,8 @@ def compare(
     stored = open_graph(path)
     direction = check_direction(direction or stored.manifest.direction)
     existing = [read_partition(path, name, parts=False) for name in list_partitions(path)]
-    wanted = [read_partition(path, name, parts=False) for name in names] or existing
+    named = [each for name in names for each in members(path, name)]
+    wanted = [read_partition(path, name, parts=False) for name in named] or existing
     baselines: dict[int, tuple[str, dict[str, float]]] = {}
     for partition in existing:
         if partition.model == BASELINE and partition.tool == "random":

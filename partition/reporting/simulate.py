@@ -12,6 +12,7 @@ from partition.errors import UserError, unknown_name
 from partition.graph.batch_cache import kept_pairs, observe, rows_within
 from partition.graph.batch_metrics import draw_batch, measure_batch
 from partition.graph.graph import DIRECTIONS, Graph, training_vertices
+from partition.graph.pairs import member
 from partition.graph.sampling import (
     SAMPLERS,
     SIMULATION,
@@ -95,7 +96,7 @@ def simulate(
     purpose = TRAINING if as_trained else SIMULATION
     many = graph.n if seeds is None else len(seeds)
     drawn = make_sampler(sampler, many, batch, stream_seed(seed, purpose), fanouts)
-    partitions = [read_partition(path, name) for name in dict.fromkeys(names)]
+    partitions = [read_partition(path, member(path, name)) for name in dict.fromkeys(names)]
 
     parts = [(partition.parts, partition.k) for partition in partitions]
     manifest = stored.manifest

@@ -14,7 +14,7 @@ from partition.backends.catalogue import AUTO
 from partition.errors import UserError
 from partition.graph.store import Partition, has_partition, open_graph, read_partition
 from partition.pipeline.adding import add_partition, check_direction, name_of_numbers
-from partition.pipeline.portfolio import TIME_LIMIT, add_best
+from partition.pipeline.portfolio import add_best
 from partition.records import atomic_file
 from partition.refinement.objective import Objective
 from partition.reporting.comparison import BASELINE, TABLE, compare, means
@@ -168,22 +168,17 @@ def _make(
     direction: str,
 ) -> Partition:  # fmt: skip
     common: dict[str, Any] = {"imbalance": imbalance, "seed": seed, "direction": direction}
+    options = dict(recipe.options)
+    if "time_limit" in options:
+        if not _is_number(options["time_limit"]):
+            raise UserError(f"{recipe.label!r}: time_limit=SECONDS, a positive number")
+        common["time_limit"] = float(options.pop("time_limit"))
     if recipe.model == AUTO:
-        limits = {"time_limit": TIME_LIMIT} | dict(recipe.options)
-        if set(limits) != {"time_limit"} or not _is_number(limits["time_limit"]):
+        if options or recipe.refined:
             raise UserError(f"{recipe.label!r}: the one option of auto here is time_limit=SECONDS")
-        return add_best(
-            path,
-            k,
-            name=name,
-            time_limit=float(limits["time_limit"]),
-            exchange="rows",
-            **common,
-        )
+        return add_best(path, k, name=name, exchange="rows", **common)[0]
     refine = Objective() if recipe.refined else None
-    return add_partition(
-        path, recipe.model, k, name=name, refine=refine, **common, **recipe.options
-    )
+    return add_partition(path, recipe.model, k, name=name, refine=refine, **common, **options)
 
 
 def _is_number(text: str | float) -> bool:

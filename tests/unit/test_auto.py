@@ -7,13 +7,20 @@ import pytest
 
 from gcnmpi.core.config import from_table
 from gcnmpi.layout import runtime as layout
-from gcnmpi.planner.auto import resolved_exchange
+from gcnmpi.planner.auto import other_exchange, resolved_exchange, resolved_partition
 from gcnmpi.planner.machine import Machine, write_machine
 from gcnmpi.planner.ranking import Candidate, Setting, rank_schemes
 from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 from partition.graph.graph import Graph
-from partition.graph.store import open_graph, read_partition, write_graph
+from partition.graph.pairs import members
+from partition.graph.store import (
+    open_graph,
+    read_partition,
+    remove_partition,
+    write_graph,
+    write_partition,
+)
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.pipeline.adding import add_partition
@@ -88,6 +95,55 @@ def test_copies_mix_where_they_send_rows(stored):
     source = layout.Source(stored, read_partition(stored.path, "block-2"), "in")
     with pytest.raises(UserError, match="sends whole blocks"):
         make_facts(source, config, layout.Demand())
+
+
+@pytest.fixture
+def pair(stored):
+    """One partition as both of a pair, and as one for the mixed exchange that is alone."""
+    partition = read_partition(stored.path, "block-2")
+    for name, exchange in (("two-rows", "rows"), ("two-mixed", "mixed"), ("lone", "mixed")):
+        made = dataclasses.replace(partition, name=name, options={"exchange": exchange})
+        write_partition(stored.path, made)
+    yield [read_partition(stored.path, name) for name in members(stored.path, "two")]
+    remove_partition(stored.path, "two-rows", "two-mixed", "lone")
+
+
+def test_of_a_pair_the_one_is_taken_that_the_run_can_use(stored, pair):
+    def taken(machine="slow", model="gcn", whole_rows=False, **scheme):
+        scheme["machine"] = str(stored.path.with_name(machine))
+        config = from_table({"scheme": scheme, "model": {"name": model}})
+        return resolved_partition(stored, pair, config, 2, 1, whole_rows).name
+
+    assert taken() == taken("fast", exchange="mixed") == "two-mixed"
+    for how in ({"machine": "fast"}, {"model": "gat"}, {"exchange": "rows"}, {"name": "bcast"},
+                {"transport": "shared"}, {"whole_rows": True}):  # fmt: skip
+        assert taken(**how) == "two-rows", how
+    config = from_table({})
+    assert resolved_partition(stored, pair[1:], config, 2, 1, True).name == "two-mixed"
+    setting = Setting(stored, config, SLOW, 1)
+    ranked, _ = rank_schemes(setting, 2, schemes=["p2p"], partitions=["two"])
+    assert {line.candidate.partition.name for line in ranked} == {"two-rows", "two-mixed"}
+
+
+def test_a_partition_for_the_mixed_exchange_that_sends_rows_is_told_of(stored, pair):
+    rows, mixed = (from_table({"scheme": {"exchange": how}}).scheme for how in ("rows", "mixed"))
+    assert other_exchange(stored, pair[0], "in", rows) == []
+    assert other_exchange(stored, pair[1], "in", mixed) == []
+    assert other_exchange(stored, None, "in", rows) == []
+    told = other_exchange(stored, pair[1], "in", rows)
+    assert told == other_exchange(stored, pair[1], "in", mixed, whole_rows=True)
+    assert told == [
+        "partition 'two-mixed' was made for the mixed exchange, but this run sends whole rows: "
+        f"{HALF:,} at an imbalance of 0.00, not 1 at 0.50; take --partition two-rows"
+    ]
+    (told,) = other_exchange(stored, read_partition(stored.path, "lone"), "in", rows)
+    assert told.endswith(
+        f"gcn-partition add {stored.path} --model auto --exchange rows -k 2, then auto-2-rows"
+    )
+    assert (
+        other_exchange(stored, pair[1], "in", from_table({"scheme": {"name": "bcast"}}).scheme)
+        == []
+    )
 
 
 def test_a_plan_has_both(stored):

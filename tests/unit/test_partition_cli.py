@@ -414,6 +414,45 @@ def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path, number, code,
     assert list(temporary.iterdir()) == list((path / "partitions").iterdir()) == []
 
 
+COMPUTING = """
+import sys
+import numba
+from partition.cli.main import main
+from partition.refinement import search
+
+@numba.njit
+def spin(n):
+    x = n
+    while x:
+        x = x * 5 + 1 | 1
+    return x
+
+spin(0)
+search.refine = lambda *_, **__: print("computing", flush=True) or spin(1)
+sys.argv = ["gcn-partition", "refine", sys.argv[1], "rp-2"]
+main()
+"""
+
+
+def test_a_signal_ends_what_is_compiled_at_once(demo):
+    run("add", demo, "--model", "rp", "-k", 2)
+    command = [sys.executable, "-P", "-c", COMPUTING, str(demo)]
+    # A shell's background jobs ignore SIGINT.
+    free = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    for number in (signal.SIGTERM, signal.SIGINT):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, preexec_fn=free)
+        try:
+            assert process.stdout.readline() == b"computing\n"
+            process.send_signal(number)
+            assert process.wait(30) == -number
+        finally:
+            process.kill()
+            process.stdout.close()
+    # Its lock ended with it, and what it had not written is not there.
+    run("refine", demo, "rp-2", "--effort", "0.01")
+    assert [row["name"] for row in as_json("list", demo)] == ["rp-2", "rp-2+refined"]
+
+
 @pytest.mark.parametrize(
     "command", [[], ["import"], ["attach"], ["synth"], ["synth", "sbm"], ["synth", "rmat"],
                 ["synth", "bter"], ["info"], ["add"], ["list"], ["compare"], ["import-parts"],

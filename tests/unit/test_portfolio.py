@@ -8,11 +8,21 @@ import pytest
 from click.testing import CliRunner
 from small_graphs import from_arcs, random_graph
 
+from partition.backends.catalogue import MODELS
 from partition.backends.process import TimeIsUp, run_apart
 from partition.cli.main import cli
+from partition.deadline import Deadline
 from partition.errors import UserError
+from partition.graph.manifest import MADE_FOR_MIXED, Partition
 from partition.graph.metrics import measure
-from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
+from partition.graph.pairs import member, members
+from partition.graph.store import (
+    list_partitions,
+    open_graph,
+    read_partition,
+    write_graph,
+    write_partition,
+)
 from partition.importing.synthetic import rmat, sbm
 from partition.pipeline import portfolio, solving
 from partition.pipeline.adding import add_partition
@@ -23,7 +33,7 @@ from partition.pipeline.estimates import (
     mixed_seconds,
     refine_seconds,
 )
-from partition.pipeline.portfolio import AIMS, AS_FAST, add_best
+from partition.pipeline.portfolio import AS_FAST, add_best
 from partition.pipeline.refining import refine_partition
 from partition.refinement.objective import Objective
 
@@ -79,8 +89,8 @@ def test_predicted_time_by_hand():
 
 def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
     monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["gp-vol"]))
-    made = add_best(folder, 4, network=Network(width=8))
-    assert (made.name, made.model) == ("auto-4", "auto")
+    (made,) = add_best(folder, 4, network=Network(width=8), exchange="rows")
+    assert (made.name, made.model) == ("auto-4-rows", "auto")
     assert made.deterministic
     assert {row["step"] for row in made.history} == {"gp", "gp-vol"}
     (kept,) = [row for row in made.history if row["chosen"]]
@@ -92,42 +102,121 @@ def test_the_best_is_kept_and_all_are_told_of(folder, monkeypatch):
     assert kept["volume"] == metrics.volume
     assert kept["predicted"] == Network(width=8).seconds(metrics)
     assert all(key in row for row in made.history for key in FIGURES)
-    stored = read_partition(folder, "auto-4")
+    stored = read_partition(folder, "auto-4-rows")
     assert stored.history == made.history
     assert stored.options["network"] == {"alpha": 5e-7, "beta": 1e-10, "width": 8}
-    again = add_best(folder, 4, network=Network(width=8), name="again")
+    (again,) = add_best(folder, 4, network=Network(width=8), exchange="rows", name="again")
     np.testing.assert_array_equal(again.parts, made.parts)
 
 
-def test_a_partition_for_either_exchange(tmp_path, monkeypatch):
+@pytest.fixture
+def hubs(tmp_path, monkeypatch):
+    """A graph whose mixed exchange is much shorter, and two candidates."""
     monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
     path = tmp_path / "hubs.graph"
     write_graph(path, rmat(9, 3000, seed=2), source={})
-    network = Network(alpha=0, beta=1e-6)
-    made = {aim: add_best(path, 4, network=network, exchange=aim, name=aim) for aim in AIMS}
-    exchanges = {aim: {row.get("exchange") for row in made[aim].history} for aim in AIMS}
+    return path
+
+
+SLOW = Network(alpha=0, beta=1e-6)
+
+
+def test_a_partition_for_either_exchange(hubs):
+    made = {
+        aim: add_best(hubs, 4, network=SLOW, exchange=aim, name=aim)[0] for aim in ("rows", "mixed")
+    }
+    exchanges = {aim: {row.get("exchange") for row in made[aim].history} for aim in made}
     assert exchanges["mixed"] == {"mixed"}
     assert exchanges["rows"] == {"rows", None}  # and mg is not tried
     assert made["rows"].history[1]["note"] == "not tried: it is for the mixed exchange"
-    (kept,) = [row for row in made["auto"].history if row["chosen"]]
-    assert kept["exchange"] == "mixed"
-    mixed = made["auto"].mixed["in"]
-    rows = made["rows"].metrics["in"]
-    assert kept["max_send"] == max(mixed["send_rows"]) < max(rows["send_rows"])
-    assert made["auto"].options["exchange"] == "auto"
-    assert made["auto"].options["refine"]["exchange"] == kept["exchange"]
+    assert list_partitions(hubs) == ["mixed", "rows"]
+    assert {aim: partition.exchange for aim, partition in made.items()} == {
+        "rows": "rows", "mixed": "mixed",
+    }  # fmt: skip
     with pytest.raises(UserError, match="unknown exchange 'sums'"):
-        add_best(path, 4, exchange="sums", name="x")
+        add_best(hubs, 4, exchange="sums", name="x")
 
 
-def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, monkeypatch):
+def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
+    rows, mixed = add_best(hubs, 4, network=SLOW)
+    assert (rows.name, mixed.name) == ("auto-4-rows", "auto-4-mixed")
+    assert list_partitions(hubs) == ["auto-4-mixed", "auto-4-rows"]
+    assert (rows.exchange, mixed.exchange) == ("rows", "mixed")
+    for partition, of_rows in ((rows, True), (mixed, False)):
+        (kept,) = [row for row in partition.history if row["chosen"]]
+        figures = (partition.metrics if of_rows else partition.mixed)["in"]
+        assert kept["max_send"] == max(figures["send_rows"])
+        assert partition.options["refine"]["exchange"] == partition.options["exchange"]
+    # What is made for rows is balanced for rows, and sends fewer of them.
+    one, other = (
+        measure(open_graph(hubs).graph, rows.parts, 4),
+        measure(open_graph(hubs).graph, mixed.parts, 4),
+    )
+    assert one.imbalance < 0.02 < other.imbalance
+    assert one.volume < other.volume
+    assert max(mixed.mixed["in"]["send_rows"]) < max(one.send_rows)
+
+    # The name of the pair stands for both, or the one that suits.
+    assert members(hubs, "auto-4") == ["auto-4-rows", "auto-4-mixed"]
+    assert member(hubs, "auto-4", "mixed") == "auto-4-mixed"
+    assert "already" in run("add", hubs, "--model", "auto", "-k", 4, code=2).stderr
+    facts = json.loads(run("info", hubs, "auto-4", "--json").stdout)["partitions"]
+    assert [each["name"] for each in facts] == members(hubs, "auto-4")
+    there = ["add", hubs, "--model", "auto", "-k", 4, "--name", "auto-4", "--if-missing", "--json"]
+    assert [each["id"] for each in json.loads(run(*there).stdout)["partitions"]] == [
+        rows.id, mixed.id,
+    ]  # fmt: skip
+    compared = json.loads(run("compare", hubs, "auto-4", "--json").stdout)
+    assert {row["name"] for row in compared} == set(members(hubs, "auto-4"))
+    refined = refine_partition(hubs, "auto-4", objective=Objective(exchange="mixed"), effort=0.01)
+    assert refined.options["start"]["name"] == "auto-4-mixed"
+
+    # One that is called so itself is what the name means, until a new pair replaces it.
+    write_partition(hubs, replace(rows, name="auto-4"))
+    assert members(hubs, "auto-4") == ["auto-4"]
+    assert "already" in run("add", hubs, "--model", "auto", "-k", 4, code=2).stderr
+    run("remove", hubs, "auto-4-mixed+mixed")
+    add_best(hubs, 4, network=SLOW, overwrite=True)
+    assert list_partitions(hubs) == ["auto-4-mixed", "auto-4-rows"]
+    run("remove", hubs, "auto-4")
+    assert list_partitions(hubs) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "exchange"),
+    [
+        ({}, "rows"),
+        ({"model": "mg"}, "mixed"),
+        ({"model": "mg", "options": {"refine": {"exchange": "rows"}}}, "rows"),
+        ({"model": "gp", "options": {"refine": {"exchange": "mixed"}}}, "mixed"),
+        # As auto recorded it before it made pairs.
+        ({"options": {"exchange": "auto", "refine": {"exchange": "mixed"}}}, "mixed"),
+        ({"options": {"exchange": "auto", "refine": None}, "history": [
+            {"chosen": False, "exchange": "rows"}, {"chosen": True, "exchange": "mixed"},
+        ]}, "mixed"),
+    ],
+)  # fmt: skip
+def test_what_a_partition_was_made_for(facts, exchange):
+    plain = {"name": "p", "k": 1, "graph_id": "", "model": "gp", "tool": "", "tool_version": ""}
+    made = Partition(parts=np.zeros(1, np.int32), direction="in", **(plain | facts))
+    assert made.exchange == exchange
+    assert {name for name, model in MODELS.items() if model.exchange == "mixed"} == set(
+        MADE_FOR_MIXED
+    )
+
+
+def test_no_tool_tries_to_mix_where_nothing_is_gained(tmp_path, folder, monkeypatch):
     monkeypatch.setattr(portfolio, "CANDIDATES", (BY_NAME["gp"], BY_NAME["mg"]))
     path = tmp_path / "ring.graph"
     around = np.arange(300)
     write_graph(path, from_arcs(300, list(zip(around, np.roll(around, 1), strict=True))), source={})
-    first, other = add_best(path, 3).history
-    assert (first["exchange"], first["chosen"]) == ("rows", True)
+    (made,) = add_best(path, 3)
+    first, other = made.history
+    assert (made.name, first["exchange"], first["chosen"]) == ("auto-3-rows", "rows", True)
     assert other["note"].endswith("it is for the mixed exchange, which gains nothing")
+    assert members(path, "auto-3") == ["auto-3-rows"]  # for both exchanges
+    (made,) = add_best(folder, 4)  # of 200 vertices
+    assert made.history[1]["note"].endswith("and rows take next to no time")
 
 
 def test_work_that_a_mixed_exchange_adds_by_hand():
@@ -146,7 +235,7 @@ def test_what_is_stopped_or_fails_is_told_and_is_not_deterministic(folder, cheap
         return solving.make_parts(graph, model, *args, **kwargs)
 
     monkeypatch.setattr(portfolio, "make_parts", failing)
-    made = add_best(folder, 3)
+    (made,) = add_best(folder, 3)
     assert (made.tool, made.deterministic) == ("random", False)
     notes = {row["step"]: row["note"] for row in made.history}
     assert notes == {"gp": "the tool was stopped after 3 s", "rows": ""}
@@ -175,9 +264,19 @@ def test_interrupted_it_writes_nothing(folder, cheap, monkeypatch):
 
 def test_a_clock_that_runs_out(folder, cheap, monkeypatch):
     monkeypatch.setattr(portfolio, "affordable", lambda *args: list(portfolio.CANDIDATES[1:]))
-    made = add_best(folder, 4, time_limit=1e-6)  # the first candidate is made nevertheless
+    with pytest.raises(UserError, match="no time was left"):
+        add_best(folder, 4, time_limit=1e-6)
+    assert list_partitions(folder) == []
+
+    def slowly(*args, **kwargs):  # the first candidate takes all of the time
+        parts = solving.make_parts(*args, **kwargs)
+        monkeypatch.setattr(Deadline, "left", lambda self: 0.0)
+        return parts
+
+    monkeypatch.setattr(portfolio, "make_parts", slowly)
+    (made,) = add_best(folder, 4, exchange="rows")
     assert not made.deterministic
-    assert [row["note"] for row in made.history] == ["not refined", "no time was left"]
+    assert [row["note"] for row in made.history] == ["no time to refine", "no time was left"]
     assert made.options["refine"] is None
 
 
@@ -198,7 +297,7 @@ def test_a_tool_is_stopped_after_its_time(monkeypatch):
         (["--model", "auto", "-k", "2", "--tool", "metis"], "chooses tools"),
         (["--model", "auto", "-k", "2", "--ranks-per-node", "0"], "ranks per node = 0"),
         (["--model", "auto", "-k", "2", "--balance", "nz"], "unknown constraint"),
-        (["--model", "gp", "-k", "2", "--time-limit", "9"], "options of --model auto"),
+        (["--model", "gp", "-k", "2", "--time-limit", "-9"], "time limit = -9"),
         (["--model", "gp", "-k", "2", "--exchange", "rows"], "options of --model auto"),
         (["--model", "auto", "-k", "2", "--exchange", "row"], "did you mean 'rows'"),
         (["--model", "gp", "-k", "2", "--weigh", "maxsend=1"], "did you mean 'max_send'"),

@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from partition.deadline import Deadline
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.importing.synthetic import rmat, sbm
 from partition.models.hypergraph import hypergraph_model
-from partition.refinement import core
+from partition.refinement import core, moves
 from partition.refinement import search as refine_module
 from partition.refinement.levels import cluster, contract, finest_level, new_state
 from partition.refinement.moves import choose, new_desk, survey
 from partition.refinement.objective import TABLE_SHARE, Objective
-from partition.refinement.search import refine
+from partition.refinement.search import energy_at, refine
 
 pytestmark = pytest.mark.slow
 
@@ -255,11 +256,24 @@ def test_an_unbalanced_start_gets_lighter(communities):
     assert measure(communities, refined, 8).imbalance <= 0.031
 
 
-def test_time_limit(communities):
-    start = random_parts(communities.n, 8)
-    assert np.array_equal(
-        refine(hypergraph_model(communities), start, 8, imbalance=1, time_limit=0), start
-    )
+def test_a_deadline_ends_it_and_is_told_of(communities):
+    model, start = hypergraph_model(communities), random_parts(communities.n, 8)
+    for paced in (True, False):
+        over, endless = Deadline(0, paced=paced), Deadline(paced=paced)
+        assert np.array_equal(refine(model, start, 8, imbalance=1, deadline=over), start)
+        refine(model, start, 8, imbalance=1, effort=0.2, deadline=endless)
+        assert (over.decided, endless.decided) == (True, False)
+
+
+def test_a_sweep_ends_where_it_is_when_the_flag_is_set(communities):
+    level = finest_level(hypergraph_model(communities), None)
+    parts, limits = random_parts(communities.n, 4), np.array([10**9])
+    for stopped in (True, False):
+        stop = np.array([stopped])
+        state = new_state(level, parts, 4, limits, messages=False, stop=stop)
+        energy = energy_at(state, Objective(), 1.0)
+        vertices, random = np.arange(communities.n, dtype=np.int32), np.ones(1, np.uint64)
+        assert (moves.sweep(state, vertices, 0.0, energy, random) == 0) == stopped
 
 
 def test_trivial_cases():

@@ -168,3 +168,5 @@ def test_the_script(graphs, rows, tmp_path):
 def test_auto_in_a_study_takes_a_time_limit_only(graphs):
     with pytest.raises(UserError, match="time_limit=SECONDS"):
         study(graphs[1:], [parse_recipe("auto:seed=3")], [2])
+    with pytest.raises(UserError, match="a positive number"):
+        study(graphs[1:], [parse_recipe("hp:time_limit=soon")], [2])

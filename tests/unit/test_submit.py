@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from gcnmpi.cli.main import cli
 from gcnmpi.cluster.submit import PARTITION_SCRIPT, SCRIPT, Request, check, scripts, submit
 from partition.errors import UserError
-from partition.graph.store import write_graph
+from partition.graph.store import read_partition, write_graph, write_partition
 from partition.importing.synthetic import sbm
 from partition.locks import folder_lock
 from partition.pipeline.adding import add_partition
@@ -140,6 +140,12 @@ def test_a_partition_that_is_missing_is_a_job_before(request_for, tmp_path, slur
     assert "--model hp -k 4 --name hp-4 --if-missing" in made[PARTITION_SCRIPT]
     numbered = prepare(replace(request, partition="hp-4-s1-e0.03"))[PARTITION_SCRIPT]
     assert "--model hp -k 4 --seed 1 --imbalance 0.03 --name hp-4-s1-e0.03" in numbered
+    one = prepare(replace(request, partition="auto-4-mixed"))[PARTITION_SCRIPT]
+    assert "--model auto -k 4 --exchange mixed --name auto-4-mixed --if-missing" in one
+    write_partition(
+        request.graph, replace(read_partition(request.graph, "rp-4"), name="auto-4-rows")
+    )
+    assert PARTITION_SCRIPT not in prepare(replace(request, partition="auto-4"))
     count = tmp_path / "count"
     log = tmp_path / "log"
     # A site's own sbatch, with something to say around the answer.
