@@ -22,6 +22,7 @@ from partition.figures import check_figure
 from partition.graph import store
 from partition.graph.pairs import members
 from partition.pipeline import adding
+from partition.pipeline.checking import check_folder
 from partition.records import make_room_for
 from partition.reporting import comparison, tables
 from partition.reporting.describe import describe_graph, describe_partition
@@ -68,6 +69,21 @@ def info(graph: Path, name: str | None, as_json: bool) -> None:
         found = [store.read_partition(graph, each) for each in members(graph, name)]
         facts_of_each = [describe_partition(partition) for partition in found]
         emit_each(facts_of_each, as_json, tables.show_partition)
+
+
+@cli.command()
+@click.argument("graph", metavar="G.graph", type=GRAPH)
+@json_option
+def check(graph: Path, as_json: bool) -> None:
+    """Read all of a graph folder and its partitions, and compare it with what it says of itself."""
+    found = list(check_folder(graph))
+    emit([asdict(finding) for finding in found], as_json, tables.show_checks)
+    wrong = [finding for finding in found if finding.wrong is not None]
+    if wrong:
+        first, *others = wrong
+        more = f" (and {len(others)} more)" if others else ""
+        hint = "import the graph again, or make the partition again with gcn-partition add --force"
+        raise UserError(f"{graph}: {first.what}: {first.wrong}{more}", hint)
 
 
 @cli.command("list")

@@ -24,6 +24,7 @@ ARC_FILES = ("indptr", "indices", "weights")
 FEATURE_FILES = ("features", *SPARSE_FILES)
 TARGET_FILES = ("labels", "targets", *(f"{name}_mask" for name in MASKS))
 FILES = (*ARC_FILES, *FEATURE_FILES, *TARGET_FILES, "ids")  # all that a graph folder can have
+OPENED = (*ARC_FILES, "labels", "targets")
 ALPHA, BETA = key(0, 0x5355), key(0, 0x4D53)  # keys of their own
 STRIDE = 0xD1342543DE82EF95  # odd: makes one number of two
 
@@ -151,6 +152,31 @@ def reverse_excess(row: np.ndarray, column: np.ndarray, weight: np.ndarray | Non
         sign -= i > j
         total += int(np.dot(hashes, sign))
     return total & MASK64
+
+
+def check_opened(
+    path: Path, graph: Graph, sums: Mapping[str, str], symmetric: bool, values: bool
+) -> None:
+    """What the manifest says of arcs, labels and targets, which are read as a graph is opened.
+
+    Parameters
+    ----------
+    sums : mapping of str to str
+        The manifest's, of all files.
+    symmetric, values : bool
+        Whether the pattern of the arcs is symmetric, and with their weights.
+
+    Raises
+    ------
+    UserError
+        If they are others.
+    """
+    if sums:
+        arrays = file_arrays(graph).items()
+        read = {name: array for name, array in arrays if name in OPENED}
+        check_sums(path, sums_of(read), sums)
+    if symmetric:
+        check_symmetry(path, excess_of(graph, values))
 
 
 def check_sums(path: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:

@@ -27,12 +27,9 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph.content import (
-    ARC_FILES,
-    check_sums,
-    check_symmetry,
+    check_opened,
     content_id,
     data_id,
-    excess_of,
     file_arrays,
     parts_id,
     sums_of,
@@ -60,7 +57,6 @@ from partition.graph.sparse_rows import SparseRows, kept_form, read_features
 from partition.locks import folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
-CHECKED = (*ARC_FILES, "labels", "targets")  # what is read as a graph is opened
 WAIT = 60.0  # seconds, for others that hold a lock while they write
 
 
@@ -243,11 +239,9 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
             check_targets(graph)
         except UserError as error:
             raise UserError(f"{path} is damaged: {error.message}", error.hint) from None
-        if manifest.sums:
-            read = {name: array for name, array in arrays.items() if name in CHECKED}
-            check_sums(path, sums_of(read), manifest.sums)
-        if manifest.symmetric_pattern:
-            check_symmetry(path, excess_of(graph, manifest.symmetric_values))
+        check_opened(
+            path, graph, manifest.sums, manifest.symmetric_pattern, manifest.symmetric_values
+        )
     return StoredGraph(path, manifest, graph)
 
 

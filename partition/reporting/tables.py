@@ -67,6 +67,16 @@ def _features(manifest: Manifest) -> str:
     return f"{manifest.features:,} columns, kept sparse: {share:.2%} are not 0"
 
 
+def show_checks(findings: Sequence[Mapping[str, Any]]) -> None:
+    """What ``check`` prints: a row for each thing that was looked at."""
+    table = Table(box=box.SIMPLE_HEAD)
+    for head in ("checked", "found"):
+        table.add_column(head)
+    for finding in findings:
+        table.add_row(shown(finding["what"]), shown(finding["wrong"] or "in order"))
+    console().print(table)
+
+
 def show_data(facts: Mapping[str, Any]) -> None:
     """What ``import`` and ``attach`` print: what is in the folder now, for a check at a glance."""
     data, manifest = facts["summary"], facts["manifest"]

@@ -1,5 +1,6 @@
 """The graph folder: what goes in comes out, and what is damaged is refused by name."""
 
+import itertools
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -7,12 +8,14 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from small_graphs import from_arcs, random_graph
 from traced import takes_less_than
 
+from partition.cli.main import cli
 from partition.errors import UserError
+from partition.graph import content, store
 from partition.graph import graph as graph_module
-from partition.graph import store
 from partition.graph.graph import Graph
 from partition.graph.metrics import measure
 from partition.graph.store import (
@@ -29,6 +32,7 @@ from partition.graph.store import (
     write_partition,
 )
 from partition.pipeline.adding import add_partition
+from partition.pipeline.checking import check_folder
 
 
 def full_graph(n=12):
@@ -507,3 +511,133 @@ def test_parts_of_another_partition_are_refused(folder):
     (files / "p.npz").write_bytes((files / "q.npz").read_bytes())
     with pytest.raises(UserError, match=r"does not hold the parts that p\.json describes"):
         read_partition(folder, "p")
+
+
+def changed(folder, name, at, value):
+    array = np.load(folder / f"{name}.npy")
+    array[at] = value
+    np.save(folder / f"{name}.npy", array)
+
+
+def told_otherwise(file, **changes):
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+def undirected_graph():
+    return from_arcs(5, [(0, 1), (1, 0), (1, 2), (2, 1), (3, 3), (4, 0), (0, 4)])
+
+
+LIES = {
+    "flipped feature": (lambda f: changed(f, "features", (5, 1), 9.0), "features.npy does not"),
+    "flipped target": (lambda f: changed(f, "targets", (5, 1), 9.0), "targets.npy does not"),
+    "other weight": (lambda f: changed(f, "weights", 3, 9.0), "weights.npy does not"),
+    "other label": (lambda f: changed(f, "labels", 3, 0), "labels.npy does not"),
+    "other id": (lambda f: changed(f, "ids", 3, 1), "ids.npy does not"),
+    "an id twice": (lambda f: changed(f, "ids", 3, 0), "there twice"),
+    "masks that meet": (lambda f: changed(f, "test_mask", 0, True), "1 vertices in common"),
+    "not finite": (lambda f: changed(f, "features", 0, np.nan), "not all finite"),
+    "a file more": (lambda f: np.save(f / "val_mask.npy", np.zeros(12, bool)), "knows of none"),
+    "classes": (lambda f: told_otherwise(f / "manifest.json", classes=7), "says 7 classes"),
+    "old, flipped": (
+        lambda f: (
+            told_otherwise(f / "manifest.json", sums={}),
+            changed(f, "features", (5, 1), 9.0),
+        ),
+        "not those of data_id",
+    ),
+    "old, other arc": (
+        lambda f: (told_otherwise(f / "manifest.json", sums={}), changed(f, "weights", 3, 9.0)),
+        "not those that the manifest has the id of",
+    ),
+    "symmetric": (
+        lambda f: told_otherwise(
+            f / "manifest.json", directed=False, symmetric_pattern=True, symmetric_values=True
+        ),
+        "says symmetric_pattern = True",
+    ),
+    "metrics": (
+        lambda f: told_otherwise(
+            f / "partitions" / "p.json",
+            metrics=measured(f) | {"in": measured(f)["in"] | {"send": [9, 9, 9]}},
+        ),
+        "metrics of direction 'in': send",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_check_finds_what_a_folder_lies_about(folder, lie):
+    tell, says = LIES[lie]
+    write_partition(folder, partition_of(folder, metrics=measured(folder)))
+    assert [finding for finding in check_folder(folder) if finding.wrong] == []
+    tell(folder)
+    wrong = [finding.wrong for finding in check_folder(folder) if finding.wrong]
+    assert any(says in text for text in wrong), wrong
+
+
+def test_the_command_check(folder):
+    def run(*words):
+        return CliRunner().invoke(cli, ["check", str(folder), *words])
+
+    done = run()
+    assert done.exit_code == 0, done.output
+    assert "content ids" in done.stdout
+    changed(folder, "features", (5, 1), 9.0)
+    done = run()
+    assert done.exit_code == 2
+    (line, hint) = done.stderr.splitlines()
+    assert "features.npy does not hold what the manifest says (and 1 more)" in line
+    assert "import the graph again" in hint
+    assert [row["wrong"] is None for row in json.loads(run("--json").stdout)].count(False) == 2
+
+
+@pytest.mark.parametrize("lie", ["other weight", "other label", "flipped target"])
+def test_opening_compares_what_it_reads_with_the_checksums(folder, lie):
+    LIES[lie][0](folder)
+    with pytest.raises(UserError, match=LIES[lie][1]) as refused:
+        open_graph(folder)
+    assert f"gcn-partition check {folder}" in refused.value.hint
+
+
+@pytest.mark.parametrize("at_once", [1 << 15, 2])
+def test_symmetry_is_looked_at(tmp_path, monkeypatch, at_once):
+    monkeypatch.setattr(content, "AT_ONCE", at_once)
+    graph, path = undirected_graph(), tmp_path / "g.graph"
+    weights = np.arange(graph.nnz, dtype=float)
+    write_graph(path, graph, source={})
+    assert open_graph(path).manifest.symmetric_values
+    zeros = np.where(np.arange(graph.nnz) % 2, -0.0, 0.0)  # which are equal
+    write_graph(path, replace(graph, weights=zeros), source={}, overwrite=True)
+    assert open_graph(path).manifest.symmetric_values
+    write_graph(path, replace(graph, weights=weights), source={}, overwrite=True)
+    assert not open_graph(path).manifest.symmetric_values
+    told_otherwise(path / "manifest.json", symmetric_values=True)
+    with pytest.raises(UserError, match="no reverse of equal weight"):
+        open_graph(path)
+    write_graph(path, from_arcs(3, [(0, 1), (1, 2), (2, 0)]), source={}, overwrite=True)
+    told_otherwise(path / "manifest.json", directed=False, symmetric_pattern=True)
+    with pytest.raises(UserError, match="no reverse of equal weight"):
+        open_graph(path)
+
+
+@pytest.mark.parametrize("dtype", ["<f4", "<f8", "<i8", "?", "<u2", "<U3", ">f4"])
+@pytest.mark.parametrize("shape", [(0,), (7,), (90,), (40, 3)])
+def test_a_checksum_is_the_sum_of_those_of_its_pieces(monkeypatch, dtype, shape):
+    monkeypatch.setattr(content, "AT_ONCE", 16)
+    random = np.random.default_rng(0)
+    array = random.integers(0, 100, shape).astype(dtype)
+    n, whole = shape[0], content.part_of_sum(array, 0, shape[0])
+    for cuts in ([0, n], [0, n // 3, n // 2, n], list(range(n + 1))):
+        parts = [content.part_of_sum(array, *ends) for ends in itertools.pairwise(cuts)]
+        assert sum(parts) % 2**64 == whole
+    if n:
+        swapped = array.copy()
+        swapped[[0, n - 1]] = array[[n - 1, 0]]
+        assert (content.part_of_sum(swapped, 0, n) == whole) == np.array_equal(swapped, array)
+
+
+def test_two_flipped_signs_do_not_cancel():
+    features = np.ones((6, 4), np.float32)
+    whole = content.part_of_sum(features, 0, 6)
+    features[[1, 2], 3] *= -1
+    assert content.part_of_sum(features, 0, 6) != whole

@@ -1,0 +1,168 @@
+"""Everything that a graph folder says of itself, compared with what is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from partition.errors import UserError
+from partition.graph.content import FILES, check_sums, content_id, data_id, file_arrays, sums_of
+from partition.graph.graph import check_arcs, check_labels, check_targets, symmetry
+from partition.graph.sparse_rows import SparseRows, check_rows
+from partition.graph.store import (
+    Partition,
+    StoredGraph,
+    list_partitions,
+    open_graph,
+    read_partition,
+)
+from partition.pipeline.measuring import measure_both, measure_nodes
+
+AT_ONCE = 1 << 22  # numbers that are looked at at once
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was looked at, and what is wrong with it; None where nothing is."""
+
+    what: str
+    wrong: str | None
+
+
+def check_folder(path: Path) -> Iterator[Finding]:
+    """Read all of a graph folder and compare it with itself; a finding for each thing looked at.
+
+    Raises
+    ------
+    UserError
+        If it cannot be opened: an array is missing, or of another shape than the manifest says.
+    """
+    stored = open_graph(path, check=False)
+    yield Finding("manifest, shapes and types of the arrays", None)
+    for what, check in _CHECKS.items():
+        yield Finding(what, _said(lambda check=check: check(stored)))  # type: ignore[misc]
+    for name in list_partitions(path):
+        wrong = _said(lambda name=name: _partition(stored, name))  # type: ignore[misc]
+        yield Finding(f"partition {name}: parts, ids, metrics", wrong)
+
+
+def _said(check: Callable[[], str | None]) -> str | None:
+    try:
+        return check()
+    except UserError as error:
+        return error.message
+
+
+def _files(stored: StoredGraph) -> str | None:
+    there = {file.stem for file in stored.path.glob("*.npy")} & set(FILES)
+    more = sorted(there - file_arrays(stored.graph).keys())
+    return f"{more[0]}.npy is there, but the manifest knows of none" if more else None
+
+
+def _arcs(stored: StoredGraph) -> None:
+    check_arcs(stored.graph, 0, stored.graph.n)
+
+
+def _flags(stored: StoredGraph) -> str | None:
+    _arcs(stored)  # the counting below indexes by them
+    manifest, found = stored.manifest, symmetry(stored.graph)
+    for name, value in zip(("symmetric_pattern", "symmetric_values"), found, strict=True):
+        if getattr(manifest, name) != value:
+            return f"the manifest says {name} = {getattr(manifest, name)}, the arcs say {value}"
+    return None
+
+
+def _features(stored: StoredGraph) -> str | None:
+    features = stored.graph.features
+    if isinstance(features, SparseRows):
+        wrong = check_rows(features, 0, len(features))
+        if wrong is not None:
+            return wrong
+        features = features.data.reshape(-1, 1)
+    step = 1 if features is None else max(1, AT_ONCE // max(1, features.shape[1]))
+    for start in range(0, 0 if features is None else len(features), step):
+        if not np.isfinite(features[start : start + step]).all():  # type: ignore[index]
+            return "the features are not all finite"
+    return None
+
+
+def _labels(stored: StoredGraph) -> str | None:
+    graph, classes = stored.graph, stored.manifest.classes
+    check_labels(graph, classes)
+    check_targets(graph)
+    if graph.labels is not None and not stored.manifest.class_names and graph.n:
+        most = int(graph.labels.max()) + 1
+        if most != classes:
+            return f"the manifest says {classes} classes, the largest label is {most - 1}"
+    return None
+
+
+def _masks(stored: StoredGraph) -> str | None:
+    for (one, first), (other, second) in combinations(stored.graph.masks.items(), 2):
+        # Of one column and several, the one counts for all splits.
+        both = (first.reshape(len(first), -1) & second.reshape(len(second), -1)).any(axis=1)
+        if both.any():
+            return f"the masks {one} and {other} have {int(both.sum())} vertices in common"
+    return None
+
+
+def _ids(stored: StoredGraph) -> str | None:
+    ids = stored.graph.ids
+    if ids is not None and len(np.unique(ids)) < len(ids):
+        return "an id in ids.npy is there twice"
+    return None
+
+
+def _sums(stored: StoredGraph) -> None:
+    if stored.manifest.sums:
+        check_sums(stored.path, sums_of(file_arrays(stored.graph)), stored.manifest.sums)
+
+
+def _content(stored: StoredGraph) -> str | None:
+    manifest = stored.manifest
+    if content_id(stored.graph) != manifest.id:
+        return "indptr, indices or weights are not those that the manifest has the id of"
+    if manifest.data_id and data_id(stored.graph) != manifest.data_id:
+        return "features, labels, targets, masks, ids or names of classes are not those of data_id"
+    return None
+
+
+def _partition(stored: StoredGraph, name: str) -> str | None:
+    partition = read_partition(stored.path, name)
+    _arcs(stored)
+    for field, measured in _measured(stored, partition):
+        for direction, figures in getattr(partition, field).items():
+            for key, value in figures.items():
+                if measured[direction].get(key, value) != value:
+                    return f"{field} of direction {direction!r}: {key} is not that of the parts"
+    return None
+
+
+def _measured(stored: StoredGraph, partition: Partition) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of each kind of figures that the partition has, what is measured now."""
+    graph, manifest, parts, k = stored.graph, stored.manifest, partition.parts, partition.k
+    for field, mixed in (("metrics", False), ("mixed", True)):
+        if getattr(partition, field):
+            found = measure_both(graph, manifest, parts, k, mixed)
+            yield field, {direction: asdict(value) for direction, value in found.items()}
+    if partition.nodes:
+        per_node = partition.nodes["in"]["ranks_per_node"]
+        yield "nodes", measure_nodes(graph, manifest, parts, k, per_node)
+
+
+_CHECKS: dict[str, Callable[[StoredGraph], str | None]] = {
+    "files that the manifest does not name": _files,
+    "arcs: targets in range, increasing, each once; weights finite": _arcs,
+    "flags: directed, symmetric pattern, symmetric values": _flags,
+    "features: finite": _features,
+    "labels and targets: within their classes, not infinite": _labels,
+    "masks: no vertex in two": _masks,
+    "ids: each once": _ids,
+    "checksums of all files": _sums,
+    "content ids: id, data_id": _content,
+}
