@@ -155,8 +155,8 @@ def test_a_batch_norm_has_one_curve(records, nranks, name):
         assert counted == predicted
 
 
-def main(epochs=100, *ranks):
-    """The whole grid; usage: test_batch_norm.py [EPOCHS [RANKS …]]."""
+def main(epochs=100, batches=1, *ranks):
+    """The whole grid; usage: test_batch_norm.py [EPOCHS [BATCHES [RANKS …]]]; BATCHES 0: none."""
     program = Path(__file__).parent / "programs" / "network_cases.py"
     worst = {}
     with tempfile.TemporaryDirectory() as place:
@@ -164,7 +164,7 @@ def main(epochs=100, *ranks):
         make_graphs(folder)
         reference = None
         for nranks in ranks or RANKS:
-            wanted = cases(NETWORKS, KERNELS)
+            wanted = cases(NETWORKS, KERNELS, NETWORKS if batches else ())
             files = written(folder, wanted, nranks, epochs)
             words = ["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(nranks)]
             subprocess.run([*words, sys.executable, str(program), *map(str, files)], check=True)
