@@ -20,9 +20,8 @@ from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators import Aggregate
 from gcnmpi.proof.losses import labels_of, loss_of
-from gcnmpi.proof.rules import RULES, Backward, Pass
+from gcnmpi.proof.rules import RULES, Backward, Pass, reads_values
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.updates import UPDATES, Weights, clipped, rate
 from partition.graph.graph import UNLABELLED, Graph, aggregation_matrix
@@ -118,8 +117,7 @@ class Problem:
         ends = self.features.shape[1], width
         self.network = network or network_of(config.model, *ends)
         # What nobody reads is not asked for: M of a network without products with it.
-        reads = any(isinstance(operator, Aggregate) for operator in self.network.operators)
-        normalize = options.normalize if reads else "none"
+        normalize = options.normalize if reads_values(self.network.operators) else "none"
         self.matrix = aggregation_matrix(graph, direction, options.self_loops, normalize)
         parameters = self.network.parameters
         self.first_layer = {name for name, p in parameters.items() if p.layer == 1}

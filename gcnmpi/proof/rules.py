@@ -54,6 +54,11 @@ class Pass:
     trained_features: bool = False
 
 
+def reads_values(operators: Sequence[of.Operator]) -> bool:
+    """Whether any of them multiplies with M, and not only looks at its pattern."""
+    return any(isinstance(operator, of.Aggregate) for operator in operators)
+
+
 def keeps(run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray) -> Any:
     """1 / (1 − p) where an entry is kept and 0 where it is dropped, (rows, columns)."""
     if run.epoch is None or p == 0:

@@ -69,8 +69,9 @@ def test_mistakes_and_the_same_bits(gcnmpi_lines, folder):
     names = [(number, turn) for number in range(len(RUNS)) for turn in (0, 1)]
     lines += [line("good", *RUNS[number][turn], f"{number}{turn}") for number, turn in names]
     # Who reads no M asks for none; who was refused may do as he was told.
-    fine = (["model.name=mlp"], ["graph.normalize=row"])
-    lines += [line("negative", None, settings, settings[0]) for settings in fine]
+    fine = ("model.name=mlp", "graph.normalize=row")
+    bcast = MISTAKES[-1][2]
+    lines += [line("negative", None, [*bcast, setting], setting) for setting in fine]
     names += fine
     heard = gcnmpi_lines(4, lines, timeout=120)
     for (*_, says), (first, *others) in zip(MISTAKES, heard, strict=False):

@@ -221,6 +221,13 @@ def check_batch_norm(case):
             if value.is_floating_point():
                 case.close(ours.state_dict()[name], value, 100)
             assert value.shape == ours.state_dict()[name].shape
+        # Numbers that are equal but for rounding errors: the bias, to the bit, and no gradient.
+        equal = 1 + torch.finfo(case.dtype).eps * case.whole(width).round().clamp(-1, 1)
+        h = case.own(equal).requires_grad_()
+        out = copy.deepcopy(ours)(h)
+        assert (out == (ours.bias if affine else 0)).all()
+        (out * case.own(case.whole(width))).sum().backward()
+        assert not h.grad.any()
         twin = copy.deepcopy(ours).eval()
         case.close(twin(case.own(whole)), theirs.eval()(whole)[g.ids], 100)
         out = ours(case.own(whole).requires_grad_())
