@@ -146,8 +146,8 @@ def train(
 
     Without --config and --set: a GCN with one hidden layer of 16, 200 epochs of Adam.
 
-    After SIGUSR1, SIGTERM or a first Ctrl-C, the run finishes the epoch, writes a checkpoint and
-    ends with exit code 75. The same command then continues from the checkpoint.
+    After SIGUSR1, SIGTERM or a first Ctrl-C in an epoch, the run finishes it, writes a checkpoint
+    and ends with exit code 75. The same command then continues from the checkpoint.
     """
     config = load_config(config_file, settings, of_split(split))
     asked = Training(

@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
-import math
 import os
 import re
 import signal
@@ -114,13 +113,17 @@ def watchdog(
         return
     thread, over = threading.get_ident(), threading.Event()
 
+    def rearm() -> None:
+        faulthandler.dump_traceback_later(seconds + _LATER, exit=True, file=2)
+
     def look() -> None:
         with _Stacks(thread) as stacks:
-            place, since, alarm = None, time.monotonic(), -math.inf
+            place, since = None, time.monotonic()
+            alarm = since
             while not over.wait(1 / _LOOKS_A_SECOND):
                 if time.monotonic() - alarm > _LATER / 4:
                     alarm = time.monotonic()
-                    faulthandler.dump_traceback_later(seconds + _LATER, exit=True, file=2)
+                    rearm()
                 now = (said[0], *stacks.now())
                 if now != place:
                     place, since = now, time.monotonic()
@@ -131,6 +134,7 @@ def watchdog(
                     return
 
     watcher = threading.Thread(target=_named(look, rank, seconds), name="watchdog", daemon=True)
+    rearm()  # before it looks for the first time
     watcher.start()
     try:
         yield say

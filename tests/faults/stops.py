@@ -101,7 +101,7 @@ def _run(
 def _outcome(said: str) -> tuple[str, str]:
     """Where ranks stood, and how the run found out."""
     places = re.findall(r"rank (\d+) on .* has made no progress for .*, in (\S+?):\d+", said)
-    places += re.findall(r"in error: rank (\d+) on .*\n.*\n.*\n *File .* in (\w+)", said)
+    places += re.findall(r"in error: rank (\d+) on .*\n.*\n *File .* in (\w+)", said)
     ranks = ", ".join(f"{rank} in {place}" for rank, place in sorted(set(places)))
     if "Timeout (" in said:
         return f"{ranks} (in C)", "told from C"

@@ -4,6 +4,8 @@ import json
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -499,6 +501,23 @@ def test_the_watchdog_ends_a_process_that_stands_still(capsys):
     said = capsys.readouterr().err
     assert "rank 5 on" in said
     assert "has made no progress for 0.3 s" in said
+
+
+def test_the_watchdog_ends_a_process_that_lets_no_thread_run():
+    program = """
+import ctypes
+from gcnmpi.core.watch import watchdog
+
+def holds():
+    ctypes.PyDLL(None).sleep(60)
+
+with watchdog(0.5, rank=5):
+    holds()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "error: rank 5 on" in done.stderr
+    assert "in holds" in done.stderr
 
 
 def test_the_watchdog_reads_a_stack_that_changes_meanwhile(monkeypatch):
