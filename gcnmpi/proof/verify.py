@@ -419,6 +419,7 @@ def _facts(problem: Problem, result: Result) -> dict[str, Any]:
         "orders": result.end["orders"],
         "config": asdict(config),
         "warnings": list(problem.warnings),
+        "machine": list(problem.machine),
     }
 
 

@@ -94,10 +94,10 @@ def open(
             train={"seed": seed, "split": split},
         )  # fmt: skip
     source, config = find_source(comm, graph, partition, config)
-    kernel, told = make_kernel(comm, config)
+    kernel, told, machine = make_kernel(comm, config)
     torch.set_num_threads(kernel.threads)
     if comm.rank == 0:
-        for line in (*other_direction(source), *told):
+        for line in (*other_direction(source), *told, *machine):
             warnings.warn(line, stacklevel=2)
     runtime = Runtime(comm, kernel, Phases(), Traffic())
     laid = lay_out(runtime, source, config, Demand())
