@@ -27,6 +27,7 @@ from peers import PEERS
 
 from gcnmpi.bench.rounds import alternate, ratios, spread
 from gcnmpi.core.config import load_config
+from gcnmpi.kernels import AUTO, must_be_best
 from partition.errors import EXIT_USER_ERROR, UserError
 from partition.graph.store import open_graph
 from partition.records import append_record
@@ -95,6 +96,7 @@ def main(graphs, models, threads, cache, peers, pythons, rounds, epochs, out, **
         cached = {"on": (True,), "off": (False,), "both": (True, False)}[cache]
         if cache == "both" and network["network"] in NOTHING_KEPT:
             cached = (True,)
+        must_be_best(network["kernel"] or AUTO)
         for graph in graphs:
             check_graph(graph)
         for graph, model, count, keep in product(graphs, models, threads, cached):

@@ -23,6 +23,7 @@ import torch_geometric.nn
 from torch_geometric.utils import add_remaining_self_loops
 
 import gcnmpi.torch
+from gcnmpi.kernels import AUTO, must_be_best
 from gcnmpi.mpi.comm import maximum
 from gcnmpi.mpi.script import world
 from partition.graph.store import open_graph
@@ -109,6 +110,7 @@ def main():
 
     sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
     example = importlib.import_module(args.module)
+    must_be_best(AUTO)
     g = gcnmpi.torch.open(args.graph, args.partition, threads=args.threads, **example.OPTIONS)
     torch.manual_seed(0)
     runs = {"gcnmpi.torch": trained(g, example.Net(g, args.hidden))}

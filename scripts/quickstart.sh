@@ -7,15 +7,20 @@ set -euo pipefail
 work=${1:-runs/quickstart}
 graph=$work/sbm.graph
 mkdir -p "$work"
+began=$SECONDS
+step() { echo "== $* ($((SECONDS - began)) s)"; }
 
+step "making a graph of 20,000 vertices in $graph"
 gcn-partition synth sbm "$graph" --vertices 20000 --classes 8 --features 64 --seed 1 --force
+step "partitioning it in three ways for 4 ranks"
 for model in rp gp hp; do
   gcn-partition add "$graph" --model "$model" -k 4
 done
 gcn-partition compare "$graph"
 for model in rp gp hp; do
-  echo "training on 4 ranks with partition $model-4"
+  step "training on 4 ranks with partition $model-4"
   "${MPIRUN[@]}" -n 4 gcnmpi train "$graph" --partition "$model-4" --config configs/gcn.toml \
     --set train.epochs=50 --out "$work/$model-4" --quiet
 done
+step "comparing the runs"
 gcnmpi report "$work/rp-4" "$work/gp-4" "$work/hp-4"

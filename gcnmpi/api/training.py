@@ -116,8 +116,10 @@ def train(
             here["log"] = logs
             check_same(comm, here | {"number of callbacks": len(callbacks)}, ALIKE)
 
+            told = comm.rank == 0 and not progress
+
             def begin(problem: Problem) -> contextlib.AbstractContextManager[Callable]:
-                for warning in problem.warnings if comm.rank == 0 and not progress else ():
+                for warning in (*problem.warnings, *problem.machine) if told else ():
                     warnings.warn(warning, stacklevel=4)  # where this function was called
                 return _epochs(problem, guard, callbacks, progress)
 

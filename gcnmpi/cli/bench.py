@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 
 from gcnmpi.cli.common import Job, config_keys, configured, watched
 from gcnmpi.core.config import Config, load_config
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import AUTO, KERNELS, must_be_best
 from partition.commands import Assignments, Commands, parse_bytes
 from partition.errors import UserError
 from partition.records import make_room_for
@@ -84,6 +85,8 @@ def spmm(
     product, plus the time of the other bytes at the bandwidth.
     """
     config, numbers = load_config(config_file, settings), _numbers(widths)
+    if not kernels:
+        must_be_best(AUTO)
     names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]
     cache_bytes = None if cache is None else parse_bytes(cache, "--cache")
 
@@ -99,7 +102,7 @@ def spmm(
             )  # fmt: skip
         return 0
 
-    return _checked(job, out, config)
+    return _checked(job, out, replace(config, kernel=names[0]))
 
 
 @bench.command(short_help="Seconds per epoch of one or several configurations.")
@@ -185,7 +188,11 @@ def exchange(
 
 
 def _checked(job: Callable[[Any], int], out: Path | None, config: Config) -> Job:
-    """The job, started only if its records can be written, with the time-out of ranks."""
+    """The job, started only if its records can be written, with the time-out of ranks.
+
+    Refused where the kernel is one that was fallen back to.
+    """
+    must_be_best(config.kernel)
 
     def checked(comm: Any) -> int:
         from gcnmpi.mpi.comm import from_root

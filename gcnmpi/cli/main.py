@@ -37,7 +37,7 @@ from gcnmpi.core.outputs import (
 )
 from gcnmpi.core.settings import shipped_configs
 from gcnmpi.core.watch import EXIT_REQUEUE, watchdog
-from gcnmpi.kernels import KERNELS
+from gcnmpi.kernels import AUTO, KERNELS, resolve
 from gcnmpi.nn.metrics import METRICS
 from gcnmpi.propagation import EMBEDDINGS, METHODS
 from gcnmpi.run.logs import parse_logs
@@ -158,15 +158,20 @@ def train(
 
     def job(comm: Any) -> int:
         from gcnmpi.report.outcome import print_trained
-        from gcnmpi.report.progress import Progress
+        from gcnmpi.report.progress import Progress, print_warnings
         from gcnmpi.run.training import guarded, train_run
 
         began = time.monotonic()
         with guarded(comm, config, "gcnmpi train") as guard:
             check(comm)
 
+            machine: list[str] = []
+
             @contextlib.contextmanager
             def progress(problem: Any) -> Iterator[Callable[[Any], None]]:
+                machine.extend(problem.machine)
+                if quiet and comm.rank == 0:
+                    print_warnings(problem.warnings)
                 with Progress(problem, quiet=quiet or comm.rank != 0) as shown:
 
                     def on_epoch(epoch: Any) -> None:
@@ -178,6 +183,7 @@ def train(
             done = train_run(comm, asked, guard, progress)
         if comm.rank == 0:
             print_trained(asked, done, time.monotonic() - began, quiet=quiet)
+            print_warnings(() if quiet else machine)
         return EXIT_REQUEUE if done.stopped else 0
 
     return Job(job, config.comm.timeout)
@@ -330,6 +336,8 @@ def info(as_json: bool) -> int:
     for kind, entries in tables.items():
         names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
         print(f"{kind}s: {', '.join(names)}")
+    chosen, fallen = resolve(AUTO)
+    print(f"kernel = auto: {chosen}" + (f" ({fallen})" if fallen else ""))
     print(f"native kernel: {', '.join(native.values()) or 'none'}")
     print("\nconfiguration keys (TOML file, or --set key=value):")
     for name, default, text in keys():

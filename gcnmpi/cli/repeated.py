@@ -132,7 +132,7 @@ def _job(
 
     def job(comm: Any, stop: Callable[[], int], moved: Callable[[], None]) -> int:
         from gcnmpi.mpi.comm import from_root
-        from gcnmpi.report.progress import Progress
+        from gcnmpi.report.progress import Progress, print_warnings
         from gcnmpi.report.repeated import print_repeated
         from gcnmpi.run.repeated import plan, run_all
         from partition.graph.manifest import read_manifest
@@ -142,12 +142,16 @@ def _job(
             of_splits = list(range(from_root(comm, lambda: read_manifest(graph).splits)))
         runs = plan(points, numbers, of_splits)
         total = len(runs)
+        machine: dict[str, None] = {}
 
         def begin(planned: Any, problem: Any) -> Callable[[Any], None]:
             hidden = quiet or comm.rank != 0
             if not hidden:
                 text = f"run {runs.index(planned) + 1} of {total}: {planned.name}"
                 print(text, file=sys.stderr, flush=True)
+            elif comm.rank == 0 and planned is runs[0]:
+                print_warnings(problem.warnings)
+            machine.update(dict.fromkeys(problem.machine))
             progress = Progress(problem, quiet=hidden)
 
             def on_epoch(epoch: Any) -> None:
@@ -163,6 +167,7 @@ def _job(
             return EXIT_REQUEUE
         if comm.rank == 0:
             print_repeated(found, as_json)
+            print_warnings(() if quiet else machine)
         return 0
 
     def whole(comm: Any) -> int:

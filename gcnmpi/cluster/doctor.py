@@ -158,7 +158,9 @@ def _places(seats: Sequence[Seat]) -> list[Finding]:
         cores = Counter(core for seat in ranks for core in seat.cores)
         if len(ranks) > len(cores):
             text = f"{len(ranks)} ranks share {len(cores)} cores on {host}"
-            advice = "start fewer ranks per host, or do not bind them: mpirun --bind-to none"
+            advice = "start fewer ranks per host"
+            if len(cores) < ranks[0].host_cores:
+                advice += ", or do not bind them: mpirun --bind-to none"
             found.append(Finding(True, text, advice))
         elif len(ranks) > 1 and all(len(seat.cores) == 1 for seat in ranks):
             idle = ranks[0].host_cores - len(cores)

@@ -55,6 +55,7 @@ KERNELS = Registry(
     options={"cupy": (DeviceOptions, GpuOptions)},
 )
 AUTO = "auto"
+SLOWER = "using graphblas, which is slower, for attention many times"
 
 
 def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
@@ -79,8 +80,25 @@ def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
     except UserError as error:
         if name != AUTO:
             return name, None  # whoever asks for it is told
-        return "graphblas", f"the native kernel {error.message}; using graphblas"
+        return "graphblas", f"the native kernel {error.message}; {SLOWER}"
     if parallel or threads == 1:
         return "native", None
     serial = f"the native kernel was built without OpenMP: it has one thread, not {threads}"
-    return ("graphblas", f"{serial}; using graphblas") if name == AUTO else (name, serial)
+    return ("graphblas", f"{serial}; {SLOWER}") if name == AUTO else (name, serial)
+
+
+def must_be_best(name: str) -> None:
+    """Refuse to measure with what ``"auto"`` falls back to: nobody means to.
+
+    Raises
+    ------
+    UserError
+        If the native kernel was not built, and ``name`` leaves the choice.
+    """
+    kernel, warning = resolve(name)
+    if warning is not None:
+        raise UserError(
+            warning,
+            "install gcnmpi again, where there is a C++ compiler; or name the kernel that you want "
+            f"to measure: --set kernel={kernel} (bench spmm: --kernels, bench_peers.py: --kernel)",
+        )

@@ -49,12 +49,21 @@ def share_of_cores(comm: Comm) -> int:
     return max(1, min(share, int(asked)) if asked.isdecimal() else share)
 
 
-def most_crowded_node(comm: Comm, threads: int) -> tuple[str, int, int]:
-    """The node with most threads for its cores: its name, threads and cores of all its ranks."""
+def crowded_node(comm: Comm, threads: int) -> str | None:
+    """A warning if the ranks of a node use more threads than cores: of the worst node."""
     with of_node(comm) as node:
         wanted, allowed = zip(*node.allgather((threads, os.sched_getaffinity(0))), strict=True)
-    mine = (host_name(), sum(wanted), len(set().union(*allowed)))
-    return max(comm.allgather(mine), key=lambda found: found[1] / found[2])
+    mine = (host_name(), len(wanted), sum(wanted), len(set().union(*allowed)), os.cpu_count() or 1)
+    host, ranks, threads, cores, of_host = max(comm.allgather(mine), key=lambda it: it[2] / it[3])
+    if threads <= cores:
+        return None
+    ways = ["start fewer ranks", *(["set threads"] if threads > ranks else [])]
+    if cores < of_host:
+        ways.append("let the launcher bind ranks to more cores (--bind-to none)")
+    return (
+        f"the ranks on {host} use {threads} threads, but may run on {cores} of its {of_host} "
+        f"cores, and wait for each other: {', or '.join(ways)}"
+    )
 
 
 def most_ranks_a_node(comm: Comm) -> int:

@@ -407,6 +407,7 @@ def _facts(problem: Problem, result: Result) -> dict[str, Any]:
         "orders": result.end["orders"],
         "config": asdict(config),
         "warnings": list(problem.warnings),
+        "machine": list(problem.machine),
     }
 
 

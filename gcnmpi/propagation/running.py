@@ -204,7 +204,7 @@ def open_space(
         _check_scheme(config, method.rows)
     source, config = find_source(comm, graph, partition, config)
     before(source, config)
-    kernel, warnings = make_kernel(comm, config)
+    kernel, warnings, machine = make_kernel(comm, config)
     transport, warning = usable(comm, kernel, config.scheme.transport)
     if warning is not None:
         warnings.append(warning)
@@ -222,7 +222,7 @@ def open_space(
     return_freed_memory()
     space = Space(runtime, source, config, scheme, tell)
     tell(_heading(space, source, kernel.name, asked.name))
-    return space, (*misused(source, config), *warnings)
+    return space, (*misused(source, config), *warnings, *machine)
 
 
 def _check(graph: str | os.PathLike, asked: Asked) -> None:

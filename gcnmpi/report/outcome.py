@@ -12,7 +12,7 @@ from gcnmpi.core.record import RECORD, Epoch, RunRecord, to_epoch
 from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.nn.metrics import LOWER_IS_BETTER
 from gcnmpi.propagation.running import Propagated
-from gcnmpi.report.progress import shown_metrics
+from gcnmpi.report.progress import print_warnings, shown_metrics
 from gcnmpi.run.inference import Inference
 from gcnmpi.run.training import Trained
 
@@ -98,13 +98,12 @@ def print_inference(out: Path, done: Inference) -> None:
         print(f"network of {done.weights.path}: {_settings(done)}", file=sys.stderr)
     else:
         print(f"warning: {undescribed(done)}", file=sys.stderr)
-    print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}")
+    print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}", flush=True)
+    print_warnings(done.warnings)
 
 
 def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:
     """What was written, and what it moved."""
-    for warning in done.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
     for note in done.outcome.notes:
         if not quiet or note.startswith("warning"):
             print(note, file=sys.stderr)
@@ -119,7 +118,8 @@ def print_propagated(out: Path, done: Propagated, *, quiet: bool) -> None:
             f"{done.predicted.sent:,}; in sums {done.reduced.sent:,}",
             file=sys.stderr,
         )
-    print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}")
+    print(f"{out}: {' × '.join(map(str, done.shape))} {done.dtype}", flush=True)
+    print_warnings(done.warnings)
 
 
 def undescribed(done: Inference) -> str:

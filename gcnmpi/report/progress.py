@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -41,8 +41,8 @@ class Progress:
         self._console = console(sys.stderr, quiet=quiet, soft_wrap=True)
         self._bar: Bar | None = None
         self._console.print(shown(_heading(problem)), markup=False)
-        for warning in problem.warnings:
-            self._console.print(f"warning: {shown(warning)}", markup=False)
+        if not quiet:
+            print_warnings(problem.warnings)
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal and not self._quiet:
@@ -81,6 +81,12 @@ class Progress:
             return ""
         since, start = self._first
         return f"  {duration((now - start) / (epoch - since) * (self._total - epoch))} left"
+
+
+def print_warnings(warnings: Iterable[str]) -> None:
+    """What the user should know, a line each, on standard error."""
+    for warning in warnings:
+        print(f"warning: {shown(warning)}", file=sys.stderr, flush=True)
 
 
 def shown_metrics(epoch: Epoch) -> list[str]:

@@ -50,6 +50,8 @@ class Inference:
         Bytes that were forecast for the rank that needs most.
     values : array or None
         On rank 0, where nothing was to be written.
+    warnings : tuple of str
+        For the user.
     """
 
     weights: Weights
@@ -59,6 +61,7 @@ class Inference:
     dtype: np.dtype
     memory: int
     values: np.ndarray | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ def infer(
         write(comm, Path(out), rows, problem.stored.graph.ids, max_bytes)
     return Inference(
         done.weights, problem.config, problem.direction, rows.shape, rows.values.dtype, done.memory,
-        whole,
+        whole, done.problem.warnings,
     )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
-from gcnmpi.mpi.hosts import most_crowded_node, most_ranks_a_node, share_of_cores
+from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.nn.describe import graph_of, network_of
@@ -77,7 +77,9 @@ class Problem:
     summation : Summation or None
         What does so on devices, where it is "nccl" and there are several ranks that train.
     warnings : tuple of str
-        What the user should know, to be said once.
+        What the user should know, to be said once, at the start.
+    machine : tuple of str
+        The same about cores: to be said after the result, which is right nevertheless.
     """
 
     comm: Comm
@@ -95,6 +97,7 @@ class Problem:
     reduction: str
     summation: Summation | None
     warnings: tuple[str, ...]
+    machine: tuple[str, ...]
 
 
 def open_problem(
@@ -137,7 +140,7 @@ def open_problem(
     if trains:
         config, found = resolved_graph(comm, config)
     before(source, config)
-    kernel, warnings = make_kernel(comm, config)
+    kernel, warnings, machine = make_kernel(comm, config)
     warnings = [*misused(source, config), *warnings, *found]
     reduction = usable_reduction(comm, kernel, config.comm.nccl)
     transport, warning = usable(comm, kernel, config.scheme.transport)
@@ -155,6 +158,7 @@ def open_problem(
     return Problem(
         comm, source.stored, source.partition, source.direction, network, program, kernel.threads,
         config, kernel, scheme, phases, traffic, reduction, summation, tuple(warnings),
+        tuple(machine),
     )  # fmt: skip
 
 
@@ -237,22 +241,18 @@ def _as_read(config: Config, demand: Demand) -> Config:
     return dataclasses.replace(config, graph=dataclasses.replace(config.graph, normalize="none"))
 
 
-def make_kernel(comm: Comm, config: Config) -> tuple[Kernel, list[str]]:
-    """The kernel of this rank, with its threads resolved, and warnings about both.
+def make_kernel(comm: Comm, config: Config) -> tuple[Kernel, list[str], list[str]]:
+    """The kernel of this rank, with its threads resolved; warnings about it, and the machine.
 
     Libraries that compute with threads are held to as many.
     """
     threads = config.threads or share_of_cores(comm)
     _, warning = resolve(config.kernel, int(maximum(comm, threads)))
     warnings = [] if warning is None else [warning]
-    host, wanted, cores = most_crowded_node(comm, threads)
-    if wanted > cores:
-        warnings.append(
-            f"the ranks on {host} use {wanted} threads, but may run on {cores} cores: start fewer "
-            "ranks, set threads, or let the launcher bind ranks to more cores (--bind-to none)"
-        )
+    crowded = crowded_node(comm, threads)
     threadpool_limits(threads)
-    return kernel_of_rank(comm, config, threads), warnings
+    machine = [] if crowded is None else [crowded]
+    return kernel_of_rank(comm, config, threads), warnings, machine
 
 
 def ends(config: Config, manifest: Manifest) -> tuple[int, int]:

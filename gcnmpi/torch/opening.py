@@ -101,10 +101,10 @@ def open(
     # g.expand sends whole rows; what only calls g.aggregate may say that it is for mixed ones.
     whole_rows = exchange != "mixed"
     source, config = find_source(comm, graph, partition, config, whole_rows)
-    kernel, told = make_kernel(comm, config)
+    kernel, told, machine = make_kernel(comm, config)
     torch.set_num_threads(kernel.threads)
     if comm.rank == 0:
-        for line in (*misused(source, config, whole_rows), *told):
+        for line in (*misused(source, config, whole_rows), *told, *machine):
             warnings.warn(line, stacklevel=2)
     runtime = Runtime(comm, kernel, Phases(), Traffic())
     laid = lay_out(runtime, source, config, Demand())

@@ -228,10 +228,8 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
     arrays = file_arrays(graph)
     if manifest.sums and manifest.sums.keys() != arrays.keys():
         name = min(manifest.sums.keys() ^ arrays.keys())
-        raise UserError(
-            f"{path}/manifest.json is damaged: it contradicts itself about {name}.npy",
-            "import the graph again",
-        )
+        text = f"{path}/manifest.json is damaged: it contradicts itself about {name}.npy"
+        raise UserError(text, "import the graph again")
     if check:
         try:
             check_arcs(graph, 0, n)

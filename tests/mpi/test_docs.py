@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -130,6 +132,50 @@ def test_every_config_trains(gcnmpi_lines, tmp_path):
         assert mistakes == [None, None], config
         end = (tmp_path / config.stem / "run.jsonl").read_text().splitlines()[-1]
         assert json.loads(end)["finished"] is True
+
+
+FAKE_PYTHON = """#!/usr/bin/env bash
+case "$*" in
+  *"pip show"*) exit "$HAS_NONE" ;;
+  *"pip install"*)
+    printf '%s\\n' 'Collecting numpy>=1 (from x)' '  Requirement there' 'Building editable for x'
+    echo "installed: $*" >> "$0.log"; exit "$BREAKS" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("has_none", "breaks", "says", "code"),
+    [("1", "0", ["Collecting numpy>=1", "Building editable"], 0), ("0", "0", [], 0),
+     ("1", "1", ["Collecting numpy>=1"], 1)],
+)  # fmt: skip
+def test_the_scripts_take_an_environment_and_say_what_they_install(
+    tmp_path, has_none, breaks, says, code
+):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "activate").write_text(f'PATH="{tmp_path}/bin:$PATH"\n')
+    for name, text in (("python", FAKE_PYTHON), ("mpirun", "#!/bin/sh\n")):
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    told = {"VENV": str(tmp_path), "HAS_NONE": has_none, "BREAKS": breaks}
+    line = ["bash", "-c", '. scripts/environment.sh "" && echo "at $VENV"']
+    done = subprocess.run(
+        line, cwd=ROOT, env=os.environ | told, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert all(words in done.stdout for words in says), done.stdout
+    assert "Requirement" not in done.stdout
+    assert (f"at {tmp_path}" in done.stdout) == (code == 0)
+    assert (tmp_path / "bin" / "python.log").exists() == (has_none == "1")
+    assert (tmp_path / ".installed-gcnmpi").exists() == (has_none == "1" and not code)
+
+
+def test_an_environment_that_is_none_is_refused(tmp_path):
+    env = os.environ | {"VENV": str(tmp_path / "none")}
+    line = ["bash", "-c", '. scripts/environment.sh ""']
+    done = subprocess.run(line, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "is no virtual environment" in done.stderr
 
 
 def synthesise(graph: Path) -> None:

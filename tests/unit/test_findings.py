@@ -47,9 +47,12 @@ def test_what_is_wrong_with_one_rank(change, problem, says):
 
 def test_ranks_and_cores_of_a_host():
     crowded = [replace(SEAT, rank=rank, cores=(0, 1), host_cores=4) for rank in range(3)]
-    ((problem, text, _),) = told(crowded)
+    ((problem, text, advice),) = told(crowded)
     assert problem
     assert "3 ranks share 2 cores on a" in text
+    assert "--bind-to none" in advice
+    unbound = [replace(seat, host_cores=2) for seat in crowded]
+    assert [advice for *_, advice in told(unbound)] == ["start fewer ranks per host"]
     bound = [replace(SEAT, rank=rank, cores=(rank,), host_cores=16) for rank in range(2)]
     ((problem, text, _),) = told(bound)
     assert not problem

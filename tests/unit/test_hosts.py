@@ -18,6 +18,13 @@ class Node:
         return [cores] * self.ranks
 
 
+class Ranks:
+    """All ranks of one node."""
+
+    def allgather(self, mine):
+        return [mine]
+
+
 @pytest.mark.parametrize(
     ("ranks", "asked", "threads"),
     [(1, None, 8), (3, None, 2), (20, None, 1), (1, "4", 4), (4, "4", 2), (1, "0", 1), (1, "", 8)],
@@ -29,3 +36,23 @@ def test_a_rank_takes_its_share_and_no_more_than_was_asked_for(monkeypatch, rank
     if asked is not None:
         monkeypatch.setenv("SLURM_CPUS_PER_TASK", asked)
     assert hosts.share_of_cores(None) == threads
+
+
+@pytest.mark.parametrize(
+    ("ranks", "threads", "bound", "says", "never"),
+    [
+        (4, 2, False, "start fewer ranks, or set threads", "bind"),
+        (9, 1, False, "start fewer ranks", "set threads"),
+        (3, 2, True, "set threads, or let the launcher bind ranks to more cores", "no"),
+    ],
+)
+def test_the_hint_of_a_crowded_node_helps_there(monkeypatch, ranks, threads, bound, says, never):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1} if bound else set(range(7)))
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(hosts, "of_node", lambda comm: contextlib.nullcontext(Node(ranks)))
+    warning = hosts.crowded_node(Ranks(), threads)
+    advice = warning.partition(": ")[2]
+    assert f"use {ranks * threads} threads, but may run on {2 if bound else 7} of its 7" in warning
+    assert says in advice
+    assert never not in advice
+    assert hosts.crowded_node(Ranks(), 0) is None

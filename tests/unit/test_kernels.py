@@ -12,9 +12,11 @@ import pytest
 import scipy.sparse as sp
 
 import gcnmpi.kernels
+from gcnmpi.cli.bench import bench
+from gcnmpi.cli.main import info
 from gcnmpi.core import rng
 from gcnmpi.core.config import from_table
-from gcnmpi.kernels import KERNELS, resolve
+from gcnmpi.kernels import KERNELS, SLOWER, resolve
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
 from gcnmpi.kernels.losses import ENTRY_LOSSES, EntryLoss
 from gcnmpi.layout.place import Block
@@ -79,7 +81,7 @@ def test_both_kernels_can_be_used_here():
     assert set(USABLE) >= {"scipy", "graphblas"}
 
 
-def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch):
+def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch, capsys):
     if "native" in USABLE:
         assert resolve("auto") == ("native", None)
     monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
@@ -91,6 +93,14 @@ def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch):
     assert resolve("scipy") == ("scipy", None)
     with pytest.raises(UserError, match="install gcnmpi again"):
         KERNELS.get("native")
+    for words in (["epoch", "g.graph"], ["exchange", "g.graph"], ["spmm", "g.graph"]):
+        with pytest.raises(UserError, match="native kernel was not built") as refused:
+            bench.main(words, standalone_mode=False)
+        assert "--set kernel=graphblas" in refused.value.hint
+    for words in (["epoch", "g.graph", "--set", "kernel=scipy"], ["spmm", "--kernels", "scipy"]):
+        assert callable(bench.main(words, standalone_mode=False))
+    assert info.main([], standalone_mode=False) == 0
+    assert f"kernel = auto: graphblas ({warning})" in capsys.readouterr().out
 
 
 HALF = {
@@ -143,7 +153,7 @@ def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):
     monkeypatch.setattr(sys, "meta_path", [Broken, *sys.meta_path])
     said = "cannot be loaded: libgomp.so.1: cannot open shared object file"
     assert KERNELS.available()["native"] == said
-    assert resolve("auto") == ("graphblas", f"the native kernel {said}; using graphblas")
+    assert resolve("auto") == ("graphblas", f"the native kernel {said}; {SLOWER}")
 
 
 @pytest.mark.skipif("native" not in USABLE, reason="not built")
@@ -151,7 +161,7 @@ def test_without_openmp_the_native_kernel_is_for_one_thread(monkeypatch):
     monkeypatch.setattr(KERNELS.get("native"), "parallel", False)
     serial = "the native kernel was built without OpenMP: it has one thread, not 4"
     assert resolve("auto", 1) == ("native", None)
-    assert resolve("auto", 4) == ("graphblas", f"{serial}; using graphblas")
+    assert resolve("auto", 4) == ("graphblas", f"{serial}; {SLOWER}")
     assert resolve("native", 4) == ("native", serial)
     assert resolve("native") == ("native", None)
 

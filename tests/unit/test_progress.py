@@ -26,6 +26,7 @@ def progress(capsys, epochs, seconds, first=1):
         scheme=SimpleNamespace(name="p2p"),
         kernel=SimpleNamespace(name="scipy"),
         warnings=(),
+        machine=(),
     )
     with Progress(problem, quiet=False, clock=lambda: now[0]) as shown:
         for epoch in range(first, epochs + 1):

@@ -601,9 +601,9 @@ LIES = {
     "metrics": (
         lambda f: told_otherwise(
             f / "partitions" / "p.json",
-            metrics=measured(f) | {"in": measured(f)["in"] | {"send": [9, 9, 9]}},
+            metrics=measured(f) | {"in": measured(f)["in"] | {"send_rows": [9, 9, 9]}},
         ),
-        "metrics of direction 'in': send",
+        "metrics of direction 'in': send_rows",
     ),
 }
 
