@@ -50,7 +50,7 @@ def print_table(facts: Mapping[str, Any], checks: list[Check]) -> None:
     missed = sum(not check.ok for check in checks)
     print(f"{missed} of {len(checks)} checks MISSED" if missed else f"{len(checks)} checks passed")
     for warning in facts["machine"]:
-        console.print(f"warning: {shown(warning)}", markup=False, soft_wrap=True)
+        out.print(f"warning: {shown(warning)}", markup=False, soft_wrap=True)
 
 
 def print_json(facts: Mapping[str, Any], checks: list[Check]) -> None:
