@@ -123,10 +123,8 @@ def finish(comm: Comm, code: int, timeout: float = 0) -> NoReturn:
 def agreed(comm: Comm) -> Iterator[None]:
     """Let all ranks leave a block together: if one raised a UserError in it, all raise that one.
 
-    A lack of memory is one.
-
-    The block itself must not communicate. When several ranks fail, the lowest one's error is
-    the one that is raised.
+    A lack of memory is one. The block itself must not communicate. When several ranks fail, the
+    lowest one's error is the one that is raised.
     """
     error: UserError | None = None
     try:

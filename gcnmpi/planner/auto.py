@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gcnmpi.core.config import Config, SchemeConfig
+from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.tasks import outputs
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
@@ -84,6 +85,29 @@ def resolved_partition(
     rows, mixed = found
     scheme = resolved_exchange(stored, mixed, config, size, ranks_per_node, rows)
     return mixed if scheme.name in MIXING and scheme.exchange == "mixed" else rows
+
+
+def misused(source: Source, config: Config, whole_rows: bool = False) -> list[str]:
+    """Warnings if the partition was made for the other direction of M, or for the mixed exchange.
+
+    Parameters
+    ----------
+    whole_rows : bool
+        As for :func:`resolved_partition`.
+    """
+    what = source.stored, source.partition, source.direction, config.scheme
+    return other_direction(source) + other_exchange(*what, whole_rows)
+
+
+def other_direction(source: Source) -> list[str]:
+    """A warning if the partition was made for the other direction of M."""
+    found, direction = source.partition, source.direction
+    if found is None or found.direction == direction or not source.stored.manifest.directed:
+        return []
+    return [
+        f"partition {found.name!r} was made for direction {found.direction!r}, this run "
+        f"uses {direction!r}: it works, but sends more rows than needed"
+    ]
 
 
 def other_exchange(

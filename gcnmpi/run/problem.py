@@ -37,7 +37,7 @@ from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.nn.tasks.interface import Targets, Task
 from gcnmpi.planner.auto import (
-    other_exchange,
+    misused,
     resolved_exchange,
     resolved_grid,
     resolved_partition,
@@ -209,29 +209,6 @@ def find_source(
                 "put the graph where all hosts see the same one, or copy it to all of them",
             )
     return Source(stored, found, resolved_direction(stored, config)), config
-
-
-def misused(source: Source, config: Config, whole_rows: bool = False) -> list[str]:
-    """Warnings if the partition was made for the other direction of M, or for the mixed exchange.
-
-    Parameters
-    ----------
-    whole_rows : bool
-        As for :func:`find_source`.
-    """
-    what = source.stored, source.partition, source.direction, config.scheme
-    return other_direction(source) + other_exchange(*what, whole_rows)
-
-
-def other_direction(source: Source) -> list[str]:
-    """A warning if the partition was made for the other direction of M."""
-    found, direction = source.partition, source.direction
-    if found is None or found.direction == direction or not source.stored.manifest.directed:
-        return []
-    return [
-        f"partition {found.name!r} was made for direction {found.direction!r}, this run "
-        f"uses {direction!r}: it works, but sends more rows than needed"
-    ]
 
 
 def _as_read(config: Config, demand: Demand) -> Config:

@@ -17,7 +17,8 @@ from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.script import world
-from gcnmpi.run.problem import find_source, make_kernel, misused
+from gcnmpi.planner.auto import misused
+from gcnmpi.run.problem import find_source, make_kernel
 from gcnmpi.schemes.p2p import lay_out
 from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.moves import Moves

@@ -154,6 +154,14 @@ def reverse_excess(row: np.ndarray, column: np.ndarray, weight: np.ndarray | Non
     return total & MASK64
 
 
+def check_files(path: Path, graph: Graph, sums: Mapping[str, str]) -> None:
+    """A UserError unless the manifest has sums of just the files that it says there are, or none."""
+    files = file_arrays(graph).keys()
+    if sums and sums.keys() != files:
+        text = f"{path}/manifest.json is damaged: it contradicts itself about "
+        raise UserError(f"{text}{min(sums.keys() ^ files)}.npy", "import the graph again")
+
+
 def check_opened(
     path: Path, graph: Graph, sums: Mapping[str, str], symmetric: bool, values: bool
 ) -> None:

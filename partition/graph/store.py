@@ -27,6 +27,7 @@ import numpy as np
 
 from partition.errors import UserError, unknown_name
 from partition.graph.content import (
+    check_files,
     check_opened,
     content_id,
     data_id,
@@ -54,7 +55,7 @@ from partition.graph.manifest import (
     write_json,
 )
 from partition.graph.sparse_rows import SparseRows, kept_form, read_features
-from partition.locks import folder_lock
+from partition.locks import folder_inside, folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
@@ -225,11 +226,7 @@ def open_graph(path: str | os.PathLike, *, check: bool = True) -> StoredGraph:
             f"says 0 to {nnz}",
             "import the graph again",
         )
-    arrays = file_arrays(graph)
-    if manifest.sums and manifest.sums.keys() != arrays.keys():
-        name = min(manifest.sums.keys() ^ arrays.keys())
-        text = f"{path}/manifest.json is damaged: it contradicts itself about {name}.npy"
-        raise UserError(text, "import the graph again")
+    check_files(path, graph, manifest.sums)
     if check:
         try:
             check_arcs(graph, 0, n)
@@ -367,7 +364,7 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
 
 def list_partitions(path: str | os.PathLike) -> list[str]:
     """Names of the partitions of a graph folder, sorted."""
-    return sorted(file.stem for file in _partitions(path).glob("[!.]*.json"))
+    return sorted(file.stem for file in folder_inside(path, "partitions").glob("[!.]*.json"))
 
 
 def has_partition(path: str | os.PathLike, name: str) -> bool:
@@ -441,19 +438,8 @@ def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
             f"{name!r} is not a valid name for a partition",
             "use at most 200 letters, digits and any of _ . + = -",
         )
-    folder = _partitions(path)
+    folder = folder_inside(path, "partitions")
     return folder / f"{name}.npz", folder / f"{name}.json"
-
-
-def _partitions(path: str | os.PathLike) -> Path:
-    """The folder of the partitions, in the graph folder: nothing is read or written elsewhere."""
-    folder = Path(path) / "partitions"
-    real = Path(os.path.realpath(folder))
-    if folder.is_symlink() and not real.is_relative_to(os.path.realpath(path)):
-        raise UserError(
-            f"{folder} is a link that leads out of the graph folder", "put a folder in its place"
-        )
-    return folder
 
 
 def _read_parts(file: Path, n: int) -> np.ndarray:

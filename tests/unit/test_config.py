@@ -198,7 +198,7 @@ def test_settings_are_toml_or_as_people_write_them(setting, name, value):
         ("train.epochs=" + "9" * 5000, "train.epochs takes an integer"),
         (f"train.epochs=-{hex(10**4000)}", "train.epochs"),
         ("model.hidden=99999999999", "model.hidden is below 16777216, not 99999999999"),
-        ("model.hops=99999", "model.hops is below 10001"),
+        ("model.hops=99999", "model.hops is at most 2000"),
         ("train.betas=[0.9]", "train.betas takes two numbers below 1"),
         ("train.betas=[0.9, 1.0]", "train.betas takes two numbers below 1"),
         ("model.hidden=a", "takes an integer, not 'a'\n  hint: such as --set model.hidden=64,32"),

@@ -301,7 +301,7 @@ def test_a_tool_is_stopped_after_its_time(monkeypatch):
         (["--model", "gp", "-k", "2", "--exchange", "rows"], "options of --model auto"),
         (["--model", "auto", "-k", "2", "--exchange", "row"], "did you mean 'rows'"),
         (["--model", "gp", "-k", "2", "--weigh", "maxsend=1"], "did you mean 'max_send'"),
-        (["--model", "gp", "-k", "2", "--weigh", "total"], "not NAME=WEIGHT"),
+        (["--model", "gp", "-k", "2", "--weigh", "total"], "not of the form NAME=WEIGHT"),
         (["--model", "gp", "-k", "2", "--weigh", "total=-1"], "not negative"),
         (["--model", "gp", "-k", "2", "--weigh", "total=0", "--weigh", "max_send=0"], "all weig"),
     ],

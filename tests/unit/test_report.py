@@ -209,5 +209,5 @@ def test_the_plot_of_curves(tmp_path, capsys):
 def test_a_plot_without_matplotlib_is_refused_first(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UserError, match=r"gcnmpi\[plots\]"):
+    with pytest.raises(UserError, match=r"\.\[plots\]"):
         print_runs([tmp_path / "nowhere"], plot=tmp_path / "c.png")
