@@ -42,11 +42,20 @@ def different_facts(starts: Sequence[Start]) -> list[str]:
     return [name for name in FACTS if len({str(fact(start, name)) for start in starts}) > 1]
 
 
-def different_keys(starts: Sequence[Start]) -> dict[str, list[Any]]:
-    """The keys that are not the same for all runs, and the value of each run."""
+def different_keys(starts: Sequence[Start], chance: bool = True) -> dict[str, list[Any]]:
+    """The keys that are not the same for all runs, and the value of each run.
+
+    Parameters
+    ----------
+    chance : bool
+        Whether seed and split are among them: groups of runs have several of each.
+    """
     every = [settings(start) for start in starts]
     names: Sequence[str] = list(dict.fromkeys(name for one in every for name in one))
-    names = sorted((name for name in names if name not in _SHOWN), key=lambda n: n in CHANCE)
+    names = sorted(
+        (name for name in names if name not in (_SHOWN if chance else (*_SHOWN, *CHANCE))),
+        key=lambda n: n in CHANCE,
+    )
     columns = {name: [one.get(name) for one in every] for name in names}
     return {name: of for name, of in columns.items() if len(set(map(as_text, of))) > 1}
 

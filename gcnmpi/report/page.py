@@ -77,7 +77,7 @@ def _comparison(runs: Sequence[RunFacts]) -> Section:
 def _means(entries: Sequence[Entry]) -> Table:
     """Runs that differ by chance only, with mean and deviation."""
     starts = [entry.runs[0].start for entry in entries]
-    facts, keys = different_facts(starts), different_keys(starts)
+    facts, keys = different_facts(starts), different_keys(starts, chance=False)
     head = [
         "entry", *facts, *keys, "runs", "s/epoch", "loss", "deviation", "best validation",
         "deviation", "its test", "deviation",
@@ -94,13 +94,14 @@ def _means(entries: Sequence[Entry]) -> Table:
             *spread([run.best.get(f"test_{metric}") for run in of]),
         ])  # fmt: skip
     low = len(facts) + len(keys) + 2
+    formats = _settings(facts, keys, 1) | dict.fromkeys(range(low + 1, low + 7), ".4f")
     return Table(
         "Means over seeds and splits", head, rows,
         "Runs that differ in seed and split only are one entry: mean and standard deviation (of a "
         "sample). Best validation, its test: in the epoch of the best validation metric of each "
         "run. ✓: the best of one graph and metric. Choose by the validation metric.",
         {low: "low", low + 1: "low", low + 3: [_better(entry.runs[0]) for entry in entries]},
-        [_scope(entry.runs[0]) for entry in entries], sorts=True,
+        [_scope(entry.runs[0]) for entry in entries], formats, sorts=True,
     )  # fmt: skip
 
 
@@ -131,13 +132,21 @@ def _runs(runs: Sequence[RunFacts], entries: Sequence[Entry], marked: bool) -> T
     if marked:
         marks = {low + offset: "low" for offset in range(5)}
         marks[low + 5] = [_better(run) for run in runs]
+    formats = _settings(facts, keys, 2) | {low + 5: ".4f", low + 6: ".4f"}
     metrics = ", ".join(dict.fromkeys(run.metric for run in runs))
     note = (
         "MB/epoch: what all ranks send in the exchanges of an epoch of training. Loss: of the last "
         f"epoch. Best validation, its test: {metrics} in the epoch of the best validation metric."
         + (" ✓: the best of one graph and metric." if marked else "")
     )
-    return Table("Runs", head, rows, note, marks, [_scope(run) for run in runs], sorts=True)
+    return Table(
+        "Runs", head, rows, note, marks, [_scope(run) for run in runs], formats, sorts=True
+    )
+
+
+def _settings(facts: Sequence[str], keys: Mapping[str, Any], first: int) -> dict[int, str]:
+    """The formats of columns of settings: as they were given."""
+    return dict.fromkeys(range(first, first + len(facts) + len(keys)), "g")
 
 
 def _scope(run: RunFacts) -> tuple[str, ...]:

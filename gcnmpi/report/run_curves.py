@@ -47,7 +47,7 @@ def entries_of(runs: Sequence[RunFacts]) -> list[Entry]:
     if len(found) == 1:
         name = runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
         return [Entry(0, name, runs)]
-    keys = different_keys([runs[places[0]].start for places in found])
+    keys = different_keys([runs[places[0]].start for places in found], chance=False)
     entries = []
     for place, places in enumerate(found):
         name = runs[places[0]].name
@@ -71,7 +71,12 @@ def curves(runs: Sequence[RunFacts], prefix: str = "") -> list[Figure]:
             masks = (("val", "validation"), ("test", "test"), ("train", "training"))
             best = runs[0].best.get("epoch")
             lines = [
-                Curve(name, *runs[0].curve(f"{mask}_{metric}"), place, best=best)
+                Curve(
+                    name,
+                    *runs[0].curve(f"{mask}_{metric}"),
+                    place,
+                    best=best if mask == "val" else None,
+                )
                 for place, (mask, name) in enumerate(masks)
             ]
             title, what = label.capitalize(), f"{label.capitalize()} after each epoch"

@@ -174,7 +174,7 @@ def _print_means(rows: Sequence[Mapping[str, Any]], starts: Sequence[Mapping[str
     """A line for each group of runs."""
     firsts = [places[0] for places in groups(starts)]
     each = [starts[place] for place in firsts]
-    different = [*different_facts(each), *different_keys(each)]
+    different = [*different_facts(each), *different_keys(each, chance=False)]
     table = _table(*different)
     for title in ("runs", "best val", "its test"):
         table.add_column(title, justify="right", no_wrap=True)

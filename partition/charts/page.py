@@ -210,7 +210,7 @@ def _columns(table: Table) -> list[tuple[bool, str | None]]:
         cells = [row[place] for row in table.rows]
         numeric = [cell for cell in cells if _is_number(cell)]
         whole = bool(numeric) and all(cell is None or _is_number(cell) for cell in cells)
-        form = table.formats.get(place) or (column(numeric) if whole else None)
+        form = table.formats.get(place, column(numeric) if whole else None)
         found.append((whole, form))
     return found
 

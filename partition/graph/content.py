@@ -155,7 +155,7 @@ def reverse_excess(row: np.ndarray, column: np.ndarray, weight: np.ndarray | Non
 
 
 def check_files(path: Path, graph: Graph, sums: Mapping[str, str]) -> None:
-    """A UserError unless the manifest has sums of just the files that it says there are, or none."""
+    """A UserError unless the manifest has sums of just the files that there should be, or none."""
     files = file_arrays(graph).keys()
     if sums and sums.keys() != files:
         text = f"{path}/manifest.json is damaged: it contradicts itself about "

@@ -216,7 +216,14 @@ def _of_k(
                 colour=place % COLOURS, dash=place // COLOURS % 3,
             ))  # fmt: skip
         yield Lines(
-            f"k{k}-{key}", title, about, "part, by what it has", label, series, marks=k < 20
+            f"k{k}-{key}",
+            title,
+            about,
+            "part, by what it has",
+            label,
+            series,
+            marks=k < 20,
+            x_ticks=range(1, k + 1) if k < 10 else (),
         )
 
 

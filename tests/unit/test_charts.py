@@ -10,7 +10,7 @@ import pytest
 
 from partition.charts import figures, scales
 from partition.charts.figures import Bars, HeatMap, Lines, Points, Series, binned, groups_of
-from partition.charts.page import Section, Table, as_page, table_of
+from partition.charts.page import Section, Table, as_page, legend_of, table_of
 from partition.charts.palette import COLOURS, PAPER
 from partition.charts.paper import check_figures, save_figures
 from partition.charts.svg import draw
@@ -130,7 +130,7 @@ def test_a_page_is_one_file_whose_texts_are_texts():
     assert all(link.startswith("#") or link == "data:," for link in links)
     assert "url(" not in page
     assert "@import" not in page
-    assert 'class="number best" data-value="1.0">1<span class="tick"> ✓</span></td>' in page
+    assert 'class="number best" data-value="1.0"><b>1<span class="tick"> ✓</span></b></td>' in page
     assert re.search(r"script-src 'sha256-[A-Za-z0-9+/=]{44}'", page)
 
 
@@ -167,3 +167,66 @@ def test_figures_for_papers(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write"):
         check_figures(tmp_path / "file" / "below")
+
+
+def test_logarithmic_axes_say_so_and_only_those():
+    more = {"log_x": True, "log_y": True}
+    positive = Lines("k", "T", *LABELS, [curve([3.0, 0.1])], **more)
+    assert ">loss, log scale</text>" in draw(positive)
+    assert ">epoch, log scale</text>" in draw(positive)
+    zero = Lines("k", "T", *LABELS, [curve([3.0, 0.0])], **more)
+    assert zero.logarithmic == (True, False)
+    assert ">loss</text>" in draw(zero)
+
+
+def test_an_axis_is_around_its_values_where_it_need_not_begin_at_zero():
+    def least(**more):
+        drawn = draw(Lines("k", "T", *LABELS, [curve([0.6, 0.9])], **more))
+        texts = [e.text for e in ElementTree.fromstring(drawn) if e.get("text-anchor") == "end"]
+        return min(float(text) for text in texts if text.replace(".", "").isdigit())
+
+    assert least() == 0
+    assert least(from_zero=False) == 0.6
+
+
+def test_a_marked_point_has_a_ring_and_a_legend():
+    figure = Lines("k", "T", *LABELS, [curve([3.0, 2.0], marked=(2, 2.0))], ring="the best")
+    assert draw(figure).count('class="ring f0"') == 1
+    assert legend_of(figure) == [("ring", "the best")]
+
+
+def test_bars_of_their_own_colours_are_named_in_the_legend():
+    figure = Bars("k", "T", *LABELS, ["a", "b"], ["1", "2"], {"loss": [1, 2]}, [0],
+                  own_colours=[4, 7])  # fmt: skip
+    assert legend_of(figure) == [("f4", "a"), ("f7", "b")]
+    colours = [e.get("class") for e in ElementTree.fromstring(draw(figure)) if e.get("class")]
+    assert {"f4", "f7"} <= set(colours)
+    assert "f0" not in colours
+
+
+def test_few_bars_and_cells_do_not_fill_a_figure():
+    bars = draw(Bars("k", "T", *LABELS, ["a"], ["a"], {"loss": [1]}, [0]))
+    assert float(re.search(r"h([\d.]+)V", bars)[1]) <= 72
+    cells = draw(HeatMap("k", "T", *LABELS, np.ones((2, 2)), "ab", "ab", "ab", "ab"))
+    assert max(map(float, re.findall(r"h([\d.]+)v", cells))) <= 144
+
+
+def test_numbers_of_a_column_have_equal_decimals_and_one_alignment():
+    rows = [["a", None, 0.97, "x"], ["b", 12, 0.9569, "y"], ["c", 7000, 1.0, "z"]]
+    page = as_page("t", "s", [Section("s", "S", tables=[Table("T", list("abcd"), rows)])], "m")
+    cells = re.findall(r"<td( class=\"number\")?[^>]*>([^<]*)</td>", page)
+    assert [text for _, text in cells[1::3]] == ["0.970", "0.957", "1.000"]
+    assert [text for _, text in cells[0::3]] == ["–", "12", "7,000"]
+    assert [bool(number) for number, _ in cells] == [True, True, False] * 3
+    assert re.findall(r'<th scope="col"( class="number")?>', page) == ["", *[NUMBER] * 2, ""]
+
+
+NUMBER = ' class="number"'
+
+
+def test_the_best_is_marked_within_its_scope():
+    rows = [["a", 1.0], ["b", 2.0], ["c", 9.0], ["d", 5.0], ["e", 3.0]]
+    best = {1: ["low", "low", "high", "high", "low"]}
+    table = Table("T", ["", "n"], rows, best=best, scopes=["g", "g", "h", "h", "alone"])
+    page = as_page("t", "s", [Section("s", "S", tables=[table])], "m")
+    assert re.findall(r"<b>(\d)<", page) == ["1", "9"]

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from made_runs import make_run
 
 from gcnmpi.core.record import read_run
 from gcnmpi.report.page import DETAILED, report_figures, write_report
+from gcnmpi.report.run_curves import APART
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.report.table import print_runs
 from partition.errors import UserError
@@ -73,6 +75,53 @@ def test_several_runs_are_compared(tmp_path):
     page = (tmp_path / "many.html").read_text()
     assert f"Only the first {DETAILED}" in page
     assert f"n{DETAILED + 2}" in page
+
+
+def with_settings(folder, seed, lr, **more):
+    config = {"dtype": "float32", "train": {"epochs": 20, "seed": seed, "lr": lr}}
+    return make_run(folder, 20, 2, seed=seed, config=config, **more)
+
+
+def test_curves_and_bars_have_the_same_names_and_colours(tmp_path):
+    runs = [with_settings(tmp_path / f"r{i}", i, lr) for i, lr in enumerate((0.1, 0.1, 0.5))]
+    found = {f.key: f for f in report_figures([facts(run, run.name) for run in runs])}
+    names = ["1. train.lr=0.1 (2 runs)", "2. r2"]
+    for key in ("loss", "accuracy", "seconds"):
+        assert [one.name for one in found[key].series] == names
+    assert list(found["bytes-by-run"].columns) == list(found["time-by-run"].columns) == names
+    assert list(found["bytes-by-run"].own_colours) == [s.colour for s in found["loss"].series]
+    # Several runs are the median with a band, a run alone has its best epoch marked.
+    several, alone = found["accuracy"].series
+    assert len(several.low) == len(several.y)
+    assert several.marked is None
+    assert not len(alone.low)
+    assert alone.marked[0] == 20
+    assert not found["accuracy"].from_zero
+
+
+def test_more_curves_than_can_be_told_apart_are_a_median_and_the_best(tmp_path):
+    one = with_settings(tmp_path / "run", 0, 0.1)
+    runs = [facts(one, f"n{i}") for i in range(APART + 1)]
+    config = [r.start["config"] | {"train": {"lr": i}} for i, r in enumerate(runs)]
+    runs = [replace(r, start=r.start | {"config": c}) for r, c in zip(runs, config, strict=True)]
+    found = {figure.key: figure for figure in report_figures(runs)}
+    assert [s.name for s in found["loss"].series] == ["all runs"]
+    assert [s.name for s in found["accuracy"].series] == ["all runs", "1. n0"]
+    assert len(found["accuracy"].series[0].low)
+
+
+def test_the_best_is_marked_within_one_graph_and_over_seeds(tmp_path):
+    graphs = ("a", "a", "b", "b")
+    runs = [with_settings(tmp_path / f"r{i}", 0, 0.1 + i, graph=graph, graph_id=graph)
+            for i, graph in enumerate(graphs)]  # fmt: skip
+    for i, run in enumerate(runs):  # in "b", all are faster than in "a"
+        changed(run, lambda r, i=i: r | {"seconds": 1.0 / (i + 1)} if "seconds" in r else r)
+    page = page_of(tmp_path, *runs)
+    assert re.findall(r"<b>([\d.]+)<span", page)[:2] == ["0.500", "0.250"]
+    same = [with_settings(tmp_path / f"s{i}", i, 0.1) for i in range(3)]
+    page = page_of(tmp_path, *same)
+    assert "Means over seeds and splits" in page
+    assert "<b>" not in page
 
 
 def test_ranks_beyond_what_a_figure_shows_are_taken_together(tmp_path):

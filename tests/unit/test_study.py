@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,10 +13,11 @@ from small_graphs import random_graph
 
 from partition.cli.main import cli
 from partition.errors import UserError
-from partition.graph.store import list_partitions, read_partition, write_graph
+from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
-from partition.reporting.comparison import compare, geometric_mean
+from partition.reporting.comparison import compare, geometric_mean, metrics_of_parts
+from partition.reporting.page import comparison_figures, write_comparison
 from partition.reporting.plots import plot_comparison
 from partition.reporting.study import Recipe, parse_recipe, study, table, write_csv
 
@@ -170,3 +172,33 @@ def test_auto_in_a_study_takes_a_time_limit_only(graphs):
         study(graphs[1:], [parse_recipe("auto:seed=3")], [2])
     with pytest.raises(UserError, match="a positive number"):
         study(graphs[1:], [parse_recipe("hp:time_limit=soon")], [2])
+
+
+def test_the_page_names_exchanges_and_gives_a_kind_one_colour(tmp_path):
+    path = tmp_path / "g.graph"
+    write_graph(path, sbm(60, 3, degree=5, features=2, seed=0), source={})
+    for k, models in ((2, ("block", "rp")), (3, ("rp", "block"))):
+        for model in models:
+            add_partition(path, model, k)
+    rows = compare(path)
+    parts = metrics_of_parts(path, rows)
+    found = {figure.key: figure for figure in comparison_figures(rows, parts)}
+    colours = {one.name: one.colour for one in found["sweep-volume"].series}
+    assert len(set(colours.values())) == 2
+    for k in (2, 3):
+        bars, curves = found[f"k{k}-volume"], found[f"k{k}-sends"].series
+        assert list(bars.columns) == [one.name for one in curves]
+        assert list(bars.own_colours) == [one.colour for one in curves]
+        assert {name: colours[name.rpartition("-")[0]] for name in bars.columns} == dict(
+            zip(bars.columns, bars.own_colours, strict=True)
+        )
+    labels = ("parts k", "rows sent in one exchange")
+    assert found["sweep-volume"].titles == tuple(f"{label}, log scale" for label in labels)
+    write_comparison(tmp_path / "p.html", open_graph(path).manifest, rows, parts)
+    page = (tmp_path / "p.html").read_text()
+    tiles = re.findall(r'<dt>least ([a-z ]+), k = 3</dt>.*?small">([^<]+)<', page)
+    assert [name for name, _ in tiles] == [
+        "volume", "busiest part", "imbalance", "volume", "busiest part"
+    ]  # fmt: skip
+    assert all("exchange of rows" in note for _, note in tiles[:3])
+    assert all("mixed exchange" in note for _, note in tiles[3:])
