@@ -322,24 +322,26 @@ class _Run:
             heads += mine[:1]
         rest = [trial for trial in made if all(trial is not head for head in heads)]
         rest.sort(key=lambda t: (t.promise(self._aim(t)), t.candidate.exchange == "rows"))
-        shares = [budget / max(1, len(heads))] * len(heads) + [budget] * len(rest)
+        # Each head gets its share of the budget, and of the time where the machine is slow.
+        shares = [1 / (len(heads) - i) for i in range(len(heads))] + [1.0] * len(rest)
         queue = list(zip([*heads, *rest], shares, strict=True))
         while queue:
-            trial, most = queue.pop(0)
+            trial, share = queue.pop(0)
             cost = (mixed_seconds if self._aim(trial) == "mixed" else refine_seconds)(pins, k, cut)
-            effort = min(1.0, min(most, budget) / cost)
+            effort = min(1.0, share * budget / cost)
             if effort < LEAST_EFFORT:
                 trial.note = trial.note or ("" if trial.effort else "not refined")
                 continue
             budget -= effort * cost
-            self._refine(trial, effort, cost * (pace if pace > SLOW else 1.0))
+            part = self.deadline.part(share)
+            self._refine(trial, effort, cost * (pace if pace > SLOW else 1.0), part)
             if not queue:  # all have had their turn: once more for the best
                 best = [
                     min(mine, key=lambda t: t.promise(aim))
                     for aim in self.aims
                     if (mine := [trial for trial in made if self._aim(trial) == aim])
                 ]
-                queue = [(each, budget) for each in best if each.effort < ROUNDS - 0.5]
+                queue = [(each, 1.0) for each in best if each.effort < ROUNDS - 0.5]
 
     def competes(self, trial: _Trial, aim: str) -> bool:
         """Whether it may be the best for an exchange: what is balanced for mixed ones is not."""
@@ -391,9 +393,9 @@ class _Run:
         self._measure(trial, begun)
         return trial
 
-    def _refine(self, trial: _Trial, effort: float, cost: float) -> None:
+    def _refine(self, trial: _Trial, effort: float, cost: float, part: Deadline) -> None:
         """Refine, with less effort where the machine has turned out too slow for it."""
-        begun, left = time.perf_counter(), self.deadline.left()
+        begun, left = time.perf_counter(), part.left()
         if effort * cost > left:
             trial.deterministic, effort = False, left / cost
             trial.note = "a slow machine: refined with less effort"
@@ -406,7 +408,7 @@ class _Run:
         # The deadline stops it, but does not hurry it, which would let the clock decide on moves.
         trial.parts = refined(
             self.graph, trial.parts, self.k, self.aim(trial.candidate), effort=effort,
-            deadline=self.deadline, **self._seeded(rounds),
+            deadline=part, **self._seeded(rounds),
         )  # fmt: skip
         trial.effort += effort
         self._measure(trial, begun)

@@ -34,8 +34,9 @@ from partition.refinement.search import (
 
 CLUSTERS = 0.01  # effort of a round of the first step: it only goes downhill
 ROUNDS = 12  # of them, at most
-LEFT = 0.6  # of a time limit, after that
+ROUND = 0.2  # of the time that is left, for one of them at most
 BEFORE_LAST = 0.8  # of what is left then, for annealing
+AHEAD = 0.05  # of that time, by which the clock may be ahead of the work before it decides
 LOOKS = 1_200_000_000  # at ends of entries, while annealing: about a minute,
 FEWEST, MOST = 4, 200  # and sweeps
 RELIEVING = 0.25  # of as many looks, whatever the effort, each time that the balance is restored
@@ -98,28 +99,27 @@ def refine_mixed(
     base = np.zeros((graph.n, 1), np.int64) if fixed is None else np.asarray(fixed, np.int64)
 
     def clusters(
-        parts: np.ndarray, weights: np.ndarray | None, seed: int, effort: float, share: float
+        parts: np.ndarray, weights: np.ndarray | None, seed: int, effort: float
     ) -> np.ndarray:
         model = medium_grain_model(graph, direction, parts)
+        part = deadline.part(ROUND, paced=False)
         if weights is None:
-            weights = base + np.outer(model.weights, counted)
+            part, weights = deadline, base + np.outer(model.weights, counted)
         return refine(
             replace(model, weights=weights[:, 0]), parts, k, extra_weights=weights[:, 1:],
             imbalance=imbalance, objective=objective, seed=seed, effort=effort,
-            deadline=deadline.part(share),
+            deadline=part,
         )  # fmt: skip
 
     if graph.n * k > CELLS:
-        return clusters(start, None, seed, effort, 1.0)
+        return clusters(start, None, seed, effort)
     with deadline.flag() as stop:
         entries = columns(graph, direction)
         matching = new_matching(*entries, start, k, base, counted, imbalance, stop)
         search = _Search(matching, objective, imbalance, seed, effort, deadline)
         for i in range(max(1, round(ROUNDS * min(1.0, effort)))):
             kept, before = matching.parts.copy(), search.worth()
-            # A twelfth of what is left after annealing; the earlier ones may take a little more.
-            share = (1 - LEFT) / ROUNDS
-            search.place(clusters(kept, matching.weights, seed + i, CLUSTERS, share))
+            search.place(clusters(kept, matching.weights, seed + i, CLUSTERS))
             search.improve()
             if search.worth() >= before:
                 search.place(kept)
@@ -170,7 +170,7 @@ class _Search:
         def spent() -> float:
             looks = (int(state.looks[0]) - first) / (LOOKS * effort)
             work = max(looks, sweeps / max(FEWEST, MOST * effort))
-            clock = deadline.spent() if deadline.paced else float(deadline.over())
+            clock = deadline.spent() - AHEAD if deadline.paced else float(deadline.over())
             if clock > work:
                 deadline.decide()
             return max(clock, work)

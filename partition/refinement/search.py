@@ -172,6 +172,8 @@ class Search:
 
         state = self.state(finest, start, 0)
         before, heaviest = self._value(state), state.loads.max(axis=0)
+        # Compiled before shares of the time are given out: it makes no move.
+        self._sweep(state._replace(stop=np.ones_like(self.stop)), 0.0)
         for _ in range(max(1, round(self.effort))):
             state = self._descend(finest, state, 0)
         reached = state.loads.max(axis=0)

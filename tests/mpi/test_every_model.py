@@ -9,6 +9,7 @@ from partition.backends.catalogue import MODELS
 from partition.graph.store import list_partitions, open_graph, read_partition, write_graph
 from partition.importing.synthetic import rmat
 from partition.pipeline.adding import add_partition
+from partition.pipeline.estimates import Network
 from partition.pipeline.portfolio import add_best
 from partition.pipeline.refining import refine_partition
 
@@ -25,21 +26,37 @@ def folder(tmp_path_factory):
     add_partition(path, "gp", K, objective="vol", ranks_per_node=2)
     add_partition(path, "gp", K, balance="nnz,rows", name="balanced")
     refine_partition(path, f"rp-{K}")
-    add_best(path, K, time_limit=10)
+    add_best(path, K, time_limit=20, network=Network(beta=1e-6))
     return path
 
 
 @pytest.mark.parametrize("exchange", ["rows", "mixed"])
 def test_bytes_sent_are_what_the_metrics_say(folder, gcnmpi_lines, tmp_path, exchange):
     names = list_partitions(folder)
-    assert len(names) == len(MODELS) + 4
+    assert len(names) == len(MODELS) + 5
     settings = ["model.hidden=[5, 7]", "train.epochs=2", f"scheme.exchange={exchange}"]
     words = [word for each in settings for word in ("--set", each)]
     lines = [
         ["train", folder, "--quiet", *words, "--partition", name, "--out", tmp_path / name]
         for name in names
     ]
+    # Of a pair, the one is taken that the run can use; one that cannot be used well is told of.
+    gat = ["--set", "model.name=gat", "--set", "train.epochs=2"]
+    pair, other = f"auto-{K}", "rows" if exchange == "rows" else "mixed"
+    taken = {"pair": (pair, words, f"{pair}-{other}")}
+    if exchange == "rows":
+        taken |= {"attention": (pair, gat, f"{pair}-rows"),
+                  "told": (f"{pair}-mixed", gat, f"{pair}-mixed")}  # fmt: skip
+    lines += [
+        ["train", folder, "--quiet", *more, "--partition", name, "--out", tmp_path / case]
+        for case, (name, more, _) in taken.items()
+    ]
     assert gcnmpi_lines(K, lines, timeout=120) == [[None] * K] * len(lines)
+    for case, (_, _, expected) in taken.items():
+        start = json.loads((tmp_path / case / "run.jsonl").read_text().splitlines()[0])
+        told = [line for line in start["warnings"] if "was made for the mixed exchange" in line]
+        assert (start["partition"], len(told)) == (expected, case == "told")
+        assert all(f"take --partition {pair}-rows" in line for line in told)
     direction = open_graph(folder).manifest.direction
     for name in names:
         end = json.loads((tmp_path / name / "run.jsonl").read_text().splitlines()[-1])

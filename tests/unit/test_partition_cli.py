@@ -17,9 +17,10 @@ from click.testing import CliRunner
 from gcnmpi.cli.main import cli as gcnmpi_cli
 from partition.backends import process
 from partition.cli.main import cli
+from partition.deadline import Deadline
 from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, partition_lock, read_partition
-from partition.pipeline import adding
+from partition.pipeline import adding, solving
 from partition.reporting.tables import COMPARED, MIXED, show_comparison
 
 EDGES = "# a comment\n10 20\n20 30\n30 10\n30 30\n40 10\n10 20\n"
@@ -427,6 +428,32 @@ def test_a_signal_in_the_middle_of_a_tool_leaves_nothing(tmp_path, number, code,
     _, message = process.communicate(timeout=60)
     assert (process.returncode, message) == (code, said)
     assert list(temporary.iterdir()) == list((path / "partitions").iterdir()) == []
+
+
+@pytest.mark.parametrize("model", ["gp", "mg", "shp"])
+def test_every_model_keeps_a_time_limit(tmp_path, model):
+    path = tmp_path / "dense.graph"
+    run("synth", "sbm", path, "--vertices", 300, "--degree", 100, "--classes", 4)
+    facts = as_json("add", path, "--model", model, "-k", 4, "--time-limit", 600)
+    assert (facts["options"]["time_limit"], facts["deterministic"]) == (600, True)
+    words = ("add", path, "--model", model, "-k", 4, "--name", "x", "--time-limit", 1e-3)
+    refused = run(*words, code=2).stderr
+    assert "the tool was stopped after 0 s" in refused
+    assert "a longer --time-limit" in refused
+    assert [row["name"] for row in as_json("list", path)] == [f"{model}-4"]
+
+
+def test_what_a_time_limit_ends_keeps_what_it_has(demo, monkeypatch):
+    def slowly(*args, **kwargs):  # the tool takes all of the time
+        parts = solving.make_parts(*args, **kwargs)
+        monkeypatch.setattr(Deadline, "left", lambda self: 0.0)
+        return parts
+
+    monkeypatch.setattr(adding, "make_parts", slowly)
+    words = ("add", demo, "--model", "gp", "-k", 4, "--refine", "--time-limit", 600)
+    facts = as_json(*words)
+    assert not facts["deterministic"]
+    assert [row["volume"] for row in facts["history"]] == [facts["history"][0]["volume"]] * 2
 
 
 COMPUTING = """

@@ -8,16 +8,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_refine import FREE, partitioned, random_parts, score
 
+from partition.deadline import Deadline
 from partition.graph.columns import columns
 from partition.graph.metrics import measure_mixed
 from partition.importing.synthetic import rmat, sbm
 from partition.models.medium_grain import medium_grain_model
 from partition.pipeline.solving import refined
 from partition.refinement import core, exact, matching
+from partition.refinement import mixed as mixed_module
 from partition.refinement.levels import contract, finest_level, new_state
 from partition.refinement.mixed import refine_mixed
 from partition.refinement.moves import choose, new_desk, survey
-from partition.refinement.objective import Objective
+from partition.refinement.objective import OBJECTIVES, Objective
+from partition.refinement.search import energy_at
 
 pytestmark = pytest.mark.slow
 MIXED = Objective(exchange="mixed")
@@ -102,6 +105,47 @@ def test_a_matching_counts_what_the_metrics_do(case, direction, seed):
     assert state.messages[0] == expected.messages
     assert state.loads[:, 0].tolist() == expected.work
     assert state.sizes.tolist() == expected.rows
+
+
+def dense(n=400, degree=100):
+    """Communities, of as many neighbours as social graphs have that are slow to partition."""
+    return sbm(n, 4, degree=degree, intra=0.6, seed=2)
+
+
+def test_the_work_on_a_dense_graph_is_bounded_by_what_is_looked_at(monkeypatch):
+    graph, parts = dense(), np.arange(400) % 8
+    looks = []
+
+    class Counted(mixed_module._Search):
+        def relieve(self):
+            before, counted = int(self.state.looks[0]), int(self.state.looks[2])
+            super().relieve()
+            looks.append((int(self.state.looks[0]) - before) / counted)
+
+    monkeypatch.setattr(mixed_module, "_Search", Counted)
+    monkeypatch.setattr(mixed_module, "RELIEVING", 0.0)
+    refine_mixed(graph, parts, 8, effort=0.01)
+    # Where nothing may be looked at, all is counted anew a few times, and that is all.
+    assert 0 < max(looks) < 12
+
+
+def test_a_deadline_ends_the_search_with_what_it_has():
+    graph, parts = dense(), np.arange(400) % 8
+    for paced in (True, False):
+        over = Deadline(0, paced=paced)
+        refined = refine_mixed(graph, parts, 8, deadline=over)
+        assert over.decided
+        assert measure_mixed(graph, refined, 8).volume <= measure_mixed(graph, parts, 8).volume
+    state = matched(graph, parts, 8)
+    state.stop[0] = True
+    before, every = state.parts.copy(), np.iinfo(np.int64).max
+    energy, random = energy_at(state, OBJECTIVES["mixed"], 1.0), np.ones(1, np.uint64)
+    for stop, most in ((True, every), (False, int(state.looks[0]) - 1)):
+        state.stop[0] = stop
+        vertices = np.arange(400, dtype=np.int32)
+        moves = exact.sweep(state, vertices, 10.0, energy, False, random, 0.01, every, most)
+        assert moves == 0
+        assert np.array_equal(state.parts, before)
 
 
 @settings(max_examples=100, deadline=None)
