@@ -15,6 +15,7 @@ import click
 from gcnmpi.cli.common import Job, common, config_keys, same_words
 from gcnmpi.core.config import Config, read_config
 from gcnmpi.core.outputs import check_distinct
+from gcnmpi.core.settings import split_words
 from gcnmpi.core.watch import EXIT_REQUEUE
 from partition.commands import Assignments
 from partition.errors import UserError
@@ -211,6 +212,4 @@ def _values(text: str) -> list[str]:
         raise UserError(f"--try {text!r} is not of the form KEY=V,V…", "train.lr=0.01,0.001")
     if key.strip() in ("train.seed", "train.split"):
         raise UserError(f"--try {key.strip()}: give --{key.strip().removeprefix('train.')}s")
-    from gcnmpi.run.repeated import split_words  # which takes a while to import
-
     return list(dict.fromkeys(f"{key.strip()}={word.strip()}" for word in split_words(values)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import field
@@ -225,3 +226,12 @@ def _toml(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         return text
+
+
+def split_words(text: str) -> list[str]:
+    """Words between commas; commas in brackets do not separate.
+
+    >>> split_words("64,[64,64]")
+    ['64', '[64,64]']
+    """
+    return re.split(r",(?![^\[]*\])", text)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.core.timing import EPOCH_PHASES
-from gcnmpi.nn.metrics import LOWER_IS_BETTER
-from gcnmpi.report.groups import as_text, different_keys, groups
+from gcnmpi.nn.metrics import is_better
+from gcnmpi.report.groups import as_text, different_keys, groups, spread
 from gcnmpi.report.run_facts import PHASE_COLOURS, PHASE_NAMES, RunFacts, total
 from partition.charts.figures import COLUMNS, Bars, Binned, Figure, Lines, Series, binned
 from partition.charts.palette import COLOURS
@@ -17,6 +17,7 @@ from partition.charts.scales import BYTES, SECONDS, number, unit_of
 from partition.errors import shown
 
 APART = 12  # curves that are told apart in one figure
+GREY = 7  # of the palette
 
 
 @dataclass(frozen=True)
@@ -101,16 +102,16 @@ def _of_entries(
 ) -> list[Curve]:
     """A curve for each entry; of more than can be told apart, one of all runs and the best."""
     few = len(entries) <= APART
-    shown_ones = entries if few else [Entry(0, "all runs", [r for e in entries for r in e.runs])]
+    chosen = entries if few else [Entry(GREY, "all runs", [r for e in entries for r in e.runs])]
     if not few and metric is not None:
-        known = [(run.best.get(key), entry) for entry in entries for run in entry.runs[:1]]
-        known = [pair for pair in known if pair[0] is not None]
-        if known:
-            choose = min if metric in LOWER_IS_BETTER else max
-            best = choose(known, key=lambda pair: pair[0])[1]
-            shown_ones = [*shown_ones, Entry(5, best.name, best.runs)]
+        best, highest = None, None
+        for entry in entries:
+            mean, _ = spread([run.best.get(key) for run in entry.runs])
+            if is_better(metric, mean, highest):
+                best, highest = entry, mean
+        chosen = [*chosen, *([best] if best else [])]
     found = []
-    for entry in shown_ones:
+    for entry in chosen:
         called = name if len(entries) == 1 and len(entry.runs) == 1 else entry.name
         values: dict[int, list[float]] = {}
         for run in entry.runs:
@@ -118,12 +119,13 @@ def _of_entries(
                 if value is not None and np.isfinite(value):
                     values.setdefault(epoch, []).append(value / size)
         xs = sorted(values)
-        bands = [[f(values[x]) for x in xs] for f in (np.median, min, max)]
-        one = len(entry.runs) == 1
-        best_epoch = entry.runs[0].best.get("epoch") if one and key != "seconds" else None
-        found.append(
-            Curve(called, xs, bands[0], entry.place, *([] if one else bands[1:]), best=best_epoch)
-        )
+        median = [float(np.median(values[x])) for x in xs]
+        if len(entry.runs) == 1:
+            best_epoch = None if key == "seconds" else entry.runs[0].best.get("epoch")
+            found.append(Curve(called, xs, median, entry.place, best=best_epoch))
+        else:
+            low, high = ([f(values[x]) for x in xs] for f in (min, max))
+            found.append(Curve(called, xs, median, entry.place, low, high))
     return found
 
 
@@ -153,14 +155,17 @@ def by_run(runs: Sequence[RunFacts]) -> list[Figure]:
             "run", f"time per epoch ({unit})", names, ticks, stacks,
             [PHASE_COLOURS[phase] for phase, values in means.items() if values.any()],
         ))  # fmt: skip
-    if all(run.sent is not None for run in runs):
+    sent = {id(run): run.sent for run in runs if run.sent is not None}
+    if len(sent) == len({id(run) for run in runs}):
         for key, title, of, about in (
             ("bytes-by-run", "Bytes sent, by run", np.sum,
              "What all ranks together send in the exchanges of an epoch of training."),
             ("busiest-by-run", "Bytes of the busiest rank", np.max,
              "What the rank that sends most sends in an epoch of training."),
         ):  # fmt: skip
-            values = [float(np.mean([of(run.sent) for run in entry.runs])) for entry in entries]
+            values = [
+                float(np.mean([of(sent[id(run)]) for run in entry.runs])) for entry in entries
+            ]
             if not any(values):
                 continue
             size, unit = unit_of(max(values), BYTES)

@@ -131,7 +131,7 @@ def _together(
     """Rows with the keys that differ, and with means over runs that differ by chance only."""
     keys, more = different_keys(starts), [dict(row) for row in rows]
     for number, places in enumerate(groups(starts), 1):
-        means = {"group": number, "group_runs": len(places)}
+        means: dict[str, Any] = {"group": number, "group_runs": len(places)}
         for name in ("best_val", "best_test"):
             values = spread([rows[place][name] for place in places])
             means |= dict(zip((f"{name}_mean", f"{name}_deviation"), values, strict=True))

@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 import itertools
 import json
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 from gcnmpi.core.config import Config
 from gcnmpi.core.outputs import Training
 from gcnmpi.core.record import RECORD, Epoch, RunRecord, metric_of, read_run
+from gcnmpi.core.settings import split_words
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.nn.describe import graph_of
 from gcnmpi.run import trainer
@@ -182,15 +182,6 @@ def _same(config: Mapping[str, Any], point: str) -> str:
     values = {name: value for name, value in flat(config) if not name.startswith(FREE)}
     tried = [word for word in split_words(point) if word.startswith(FREE)]
     return json.dumps([values, sorted(tried)], sort_keys=True)
-
-
-def split_words(text: str) -> list[str]:
-    """Words between commas; commas in brackets do not separate.
-
-    >>> split_words("64,[64,64]")
-    ['64', '[64,64]']
-    """
-    return re.split(r",(?![^\[]*\])", text)
 
 
 def _outcome(planned: Planned, record: RunRecord) -> Outcome:

@@ -1,6 +1,7 @@
 """The table that compares finished runs."""
 
 import csv
+import doctest
 import io
 import json
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from gcnmpi.core import settings
+from gcnmpi.report import groups
 from gcnmpi.report.repeated import print_repeated
 from gcnmpi.report.table import print_runs
 from gcnmpi.run.repeated import Outcome
@@ -211,3 +214,10 @@ def test_a_plot_without_matplotlib_is_refused_first(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r"\.\[plots\]"):
         print_runs([tmp_path / "nowhere"], plot=tmp_path / "c.png")
+
+
+@pytest.mark.parametrize("module", [groups, settings], ids=lambda module: module.__name__)
+def test_examples(module):
+    failed, attempted = doctest.testmod(module)
+    assert attempted
+    assert not failed
