@@ -25,7 +25,13 @@ from gcnmpi.mpi import comm as mpi
 from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix
 from partition.graph.metrics import measure, measure_mixed
-from partition.graph.store import Partition, open_graph, write_graph, write_partition
+from partition.graph.store import (
+    Partition,
+    open_graph,
+    read_partition,
+    write_graph,
+    write_partition,
+)
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 2e-5}
 
@@ -571,15 +577,39 @@ def prepare(folder: Path, k: int) -> None:
                 for word, how in (("metrics", measure), ("mixed", measure_mixed))
             }
             number = parts.astype(np.int32)
-            write_partition(
-                path, Partition(name, number, k, identity, "test", "test", "1", "in", **found)
-            )
+            names = {name: "rows", OF_MIXED.get(name): "mixed"}
+            names |= {"pair-rows": "rows"} if name == "random" else {}
+            for called, exchange in names.items():
+                if called is not None:
+                    about = (called, number, k, identity, "test", "test", "1", "in")
+                    options = {"exchange": exchange}
+                    write_partition(path, Partition(*about, options=options, **found))
+
+
+# What parts are called once more, as made for the mixed exchange: alone, and in a pair.
+OF_MIXED = {"random": "lone", "uneven": "pair-mixed"}
+
+
+def check_pair(comm, path):
+    """Whole rows are sent: of a pair the one for rows is taken, and no other without a word."""
+    stored = {name: read_partition(path, name) for name in ("pair-rows", "pair-mixed")}
+    for options, taken in (({}, "pair-rows"), ({"exchange": "mixed"}, "pair-mixed")):
+        own = gcnmpi.torch.open(path, "pair", **options).ids
+        assert sorted(own.tolist()) == np.flatnonzero(stored[taken].parts == comm.rank).tolist()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gcnmpi.torch.open(path, "lone")
+    told = [str(w.message) for w in caught if "made for the mixed exchange" in str(w.message)]
+    assert len(told) == (comm.rank == 0)
+    assert all("--exchange rows" in line for line in told)
 
 
 def main(comm) -> int:
     folder, done = Path(sys.argv[1]), 0
     mpi.from_root(comm, lambda: prepare(folder, comm.size))
     warnings.simplefilter("ignore")  # of partitions for another direction, and of few cores
+    if comm.size > 1:
+        check_pair(comm, folder / f"directed-{comm.size}.graph")
     for kind, name in itertools.product(("directed", "symmetric"), ("random", "uneven", "empty")):
         path = folder / f"{kind}-{comm.size}.graph"
         partition = name if comm.size > 1 else None
