@@ -108,7 +108,7 @@ def test_they_are_taken_by_name(tmp_path, monkeypatch):
             load_config(name)
         assert hint in str(raised.value.hint)
     words = ["submit", "no.graph", "--time", "2:00:00", "--config", "gcn", "--out", "gcn"]
-    with pytest.raises(UserError, match="there is no graph folder no.graph"):
+    with pytest.raises(UserError, match="there is no graph folder"):
         cli.main(words, standalone_mode=False)
 
 
