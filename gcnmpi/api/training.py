@@ -21,6 +21,7 @@ from gcnmpi.core.watch import EXIT_REQUEUE
 from gcnmpi.mpi.comm import agreed, check_same, from_root
 from gcnmpi.mpi.script import told
 from gcnmpi.report.progress import Progress
+from gcnmpi.run.best import diverged
 from gcnmpi.run.logs import parse_logs
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.training import Guard, guarded, train_run
@@ -124,6 +125,9 @@ def train(
                 return _epochs(problem, guard, callbacks, progress)
 
             done = train_run(comm, asked, guard, begin)
+    rose = diverged(done.epochs, full.train.lr)
+    if rose is not None and comm.rank == 0:
+        warnings.warn(rose, stacklevel=2)
     if done.stopped:
         raise Stopped(0 if comm.rank else EXIT_REQUEUE)
     return Run(done.folder, from_root(comm, lambda: read_run(done.folder)))

@@ -26,6 +26,7 @@ RESULTS = (".npy", *RESULT_WRITERS)
 WEIGHTS = (".npz",)
 # In the folder of a run.
 LAST_WEIGHTS, BEST_WEIGHTS = "weights.npz", "best.npz"
+NETWORK = "network.py"  # the user's own network, if it is one
 
 
 @dataclass(frozen=True)

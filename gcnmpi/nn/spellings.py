@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -98,6 +99,59 @@ def fitted(state: Spelled, shapes: Mapping[str, tuple[int, ...]]) -> Spelled:
     return Spelled(found, called)
 
 
+def guessed(arrays: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+    """Keys of ``[model]`` that the names and shapes of arrays show; None without convolutions.
+
+    Neither the activation, nor what M is, nor anything else that has no array can be seen.
+    """
+    kind = next((k for k, needs in _KINDS.items() if all(n in arrays for n in needs)), None)
+    if kind is None:
+        return None
+    prefix, rest = _KINDS[kind][-1].split("0", 1)
+    count = 1 + max(int(name.split(".")[1]) for name in arrays if name.startswith(prefix))
+    layers = [arrays[name] for k in range(count) if (name := f"{prefix}{k}{rest}") in arrays]
+    hidden = [len(layer) for layer in layers]
+    found: dict[str, Any] = {"name": kind}
+    after, any_of = "lin.weight" in arrays, lambda text: any(text in name for name in arrays)
+    if kind in ("gat", "gatv2"):
+        scores = {"gat": "att_src", "gatv2": "att"}[kind]
+        first, last = (arrays.get(f"convs.{k}.{scores}", np.empty((1, 1))) for k in (0, count - 1))
+        bias = arrays.get("convs.0.bias", np.empty(hidden[0]))
+        found["heads"] = first.shape[1]
+        if not after:
+            found["out_heads"] = last.shape[1]
+        if len(bias) < hidden[0] and (count > 1 or after):  # the mean of the heads
+            found["concat"] = False
+            hidden = [width // first.shape[1] for width in hidden]
+    found["hidden"] = tuple(hidden if after else hidden[:-1])
+    if after:
+        several = arrays["lin.weight"].shape[-1] == sum(hidden) > hidden[-1]
+        found |= {"jk": "cat"} if several else {"linear_after": True}
+    if any_of("norms."):
+        found["norm"] = "batch" if any_of(".running_mean") else "layer"
+    if any_of("residuals."):
+        found["residual"] = "linear"
+    if any_of("lin_in."):
+        found["linear_before"] = True
+    if any_of("act.weight") or any_of("acts."):
+        found["activation"] = "prelu"
+    if not any(name.endswith(".bias") and "norms." not in name for name in arrays):
+        found["bias"] = False
+    epsilons = {float(array.reshape(-1)[0]) for name, array in arrays.items() if ".eps" in name}
+    if kind == "gin" and epsilons != {0.0} and epsilons:
+        found |= {"eps": epsilons.pop()} if len(epsilons) == 1 else {"train_eps": True}
+    return found
+
+
+# Of the first convolution of each network, the arrays; the last one has a row for each column of
+# its output.
+_KINDS = {
+    "gat": ("convs.0.att_src", "convs.0.lin.weight"),
+    "gatv2": ("convs.0.att", "convs.0.lin_l.weight"),
+    "sage": ("convs.0.lin_r.weight", "convs.0.lin_l.weight"),
+    "gin": ("convs.0.nn.lins.0.weight", "convs.0.nn.lins.1.weight"),
+    "gcn": ("convs.0.lin.weight",),
+}
 WRAPPERS = ("module.", "_orig_mod.", "model.", "gnn.")
 # Within a convolution: name → name here. Also how convolutions are told from other parts.
 OF_CONVOLUTIONS = {

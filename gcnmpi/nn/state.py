@@ -70,9 +70,32 @@ def to_parameters(
 
 
 def in_file(name: str, called: Mapping[str, str] | None) -> str:
-    """The name of an array, with what a file calls it."""
-    other = (called or {}).get(name, name)
+    """The name of an array in a file, or that it would have there, with the one that it has here.
+
+    What is missing is called as the same array of another layer, or as others of its layer are.
+
+    >>> in_file("convs.1.bias", {"convs.0.bias": "conv1.bias"})
+    'conv2.bias (convs.1.bias)'
+    """
+    called = called or {}
+    other = called.get(name) or _would_be(name, called)
     return name if other == name else f"{other} ({name})"
+
+
+def _would_be(name: str, called: Mapping[str, str]) -> str:
+    match = _NUMBERED.fullmatch(name)
+    if match is None:
+        return name
+    rest = ""
+    for here, there in called.items():
+        one, other = _NUMBERED.fullmatch(here), _NUMBERED.fullmatch(there)
+        if one is None or other is None or one[1] != match[1]:
+            continue
+        number = int(other[2]) - int(one[2]) + int(match[2])
+        if one[3] == match[3]:
+            return f"{other[1]}{number}.{other[3]}"
+        rest = rest or f"{other[1]}{number}.{match[3]}"
+    return rest or name
 
 
 def stored_shapes(network: Network) -> dict[str, tuple[int, ...]]:
@@ -105,12 +128,14 @@ def ends_of(
     return (found[unknown[0]], found[unknown[1]]) if len(found) == 2 else None
 
 
-def from_gcn(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def from_gcn(
+    state: Mapping[str, np.ndarray], called: Mapping[str, str] | None = None
+) -> dict[str, np.ndarray]:
     """Arrays of any stack of GCNConv layers, under the names of PyTorch Geometric's ``GCN``.
 
     Accepts what a ``state_dict`` of GCNConv layers holds and nothing else: for each layer
     ``NAMEk.lin.weight`` and, for all or none, ``NAMEk.bias``, with one NAME (such as ``convs.`` or
-    ``conv``) and numbers k that leave none out.
+    ``conv``) and numbers k that leave none out. ``called``: as of :func:`to_parameters`.
 
     Raises
     ------
@@ -124,9 +149,8 @@ def from_gcn(state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         kind = match[3] if match else ""
         if not match or array.ndim != (1 if kind == "bias" else 2) or array.dtype.kind != "f":
             raise UserError(
-                f"{name!r} is not a weight of a GCNConv layer",
-                "expected are convs.0.lin.weight (d_out, d_in), convs.0.bias (d_out) and so on: "
-                "weights of other networks do not fit",
+                f"{in_file(name, called)!r} is not a weight of a GCNConv layer",
+                "those are convs.0.lin.weight (d_out, d_in), convs.0.bias (d_out) and so on",
             )
         stacks.add(match[1])
         found.setdefault(int(match[2]), {})[kind] = array
@@ -182,4 +206,5 @@ def _groups(network: Network) -> dict[str, list[Parameter]]:
     return groups
 
 
+_NUMBERED = re.compile(r"(\D*?)(0|[1-9]\d{0,8})\.(.+)")  # "convs.", "1", "lin.weight"
 _COUNTER = ".num_batches_tracked"

@@ -13,6 +13,7 @@ from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.nn.metrics import LOWER_IS_BETTER
 from gcnmpi.propagation.running import Propagated
 from gcnmpi.report.progress import print_warnings, shown_metrics
+from gcnmpi.run.best import diverged
 from gcnmpi.run.inference import Inference
 from gcnmpi.run.training import Trained
 
@@ -25,7 +26,7 @@ def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool
     seconds : float
         Since the command was started.
     quiet : bool
-        Say nothing of a run that was trained to its end.
+        Say nothing of a run that was trained to its end, unless its loss rose.
     """
     if done.before is not None:
         _print_complete(asked, done.before)
@@ -34,6 +35,9 @@ def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool
         print(f"stopped as asked after epoch {len(done.epochs)}; {same} goes on", file=sys.stderr)
     elif not quiet:
         print_run(asked, done.folder, done.epochs, done.end, seconds)
+    warning = diverged(done.epochs, asked.config.train.lr)
+    if warning is not None:
+        print(f"warning: {warning}", file=sys.stderr)
 
 
 def print_run(

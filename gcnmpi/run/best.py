@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gcnmpi.core.record import Epoch
@@ -45,3 +46,17 @@ def stops_early(patience: int, best: Best, epoch: int) -> bool:
     so does a run that was resumed.
     """
     return patience > 0 and epoch - best.epoch >= patience
+
+
+FAR = 10.0  # times the loss of the first epoch
+
+
+def diverged(epochs: Sequence[Epoch], lr: float) -> str | None:
+    """What to say of a run whose loss rose far above where it began; None of any other."""
+    if not epochs or not 0 < FAR * epochs[0].loss < epochs[-1].loss:
+        return None
+    first, last = epochs[0], epochs[-1]
+    return (
+        f"the loss rose from {first.loss:,.4g} in epoch {first.epoch} to {last.loss:,.4g} in epoch "
+        f"{last.epoch}: the run diverged, lower train.lr, which is {lr:g}"
+    )

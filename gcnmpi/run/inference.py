@@ -109,7 +109,8 @@ def infer(
     out : path or None
         File to write, (n, width) of the run's dtype, or (n,) int64 for classes: an array
         (``.npy``), the array ``values`` (``.npz``), a line a vertex with commas (``.csv``), or
-        columns (``.parquet``): see :mod:`gcnmpi.run.results`.
+        columns (``.parquet``): see :mod:`gcnmpi.run.results`. Tables have the names of classes,
+        where the graph knows them; an ``.npz`` has them beside their numbers, in ``class_names``.
         None: rank 0 gets the array.
     what : {"logits", "probabilities", "embeddings", "classes"}
         Without ``layer``: logits; their softmax, of several labels their sigmoid; the output of the
@@ -134,7 +135,11 @@ def infer(
     if out is None:
         whole = on_root(comm, rows, max_bytes)
     else:
-        write(comm, Path(out), rows, problem.stored.graph.ids, max_bytes)
+        named: dict[str, Any] = {}
+        names = problem.stored.graph.class_names
+        if what == "classes" and names is not None and len(names) == done.weights.widths[-1]:
+            named = {"names": names, "arrays": {"class_names": np.array(names)}}
+        write(comm, Path(out), rows, problem.stored.graph.ids, max_bytes, **named)
     return Inference(
         done.weights, problem.config, problem.direction, rows.shape, rows.values.dtype, done.memory,
         whole, done.problem.warnings,
@@ -191,7 +196,7 @@ def compute(
         if layer is not None and what != "logits":
             raise UserError(f"--layer {layer} and --what {what} exclude each other")
         stored = open_graph(graph, check=False)
-        found = read_weights(weights, config, given)
+        found = read_weights(weights, config, given, stored.manifest.features)
         taken = as_trained(found, config, given, resolved_direction(stored, config))
         features = stored.manifest.features
         if not taken.model.train_features and features not in (0, found.widths[0] or features):

@@ -19,7 +19,7 @@ from gcnmpi.mpi.ahead import Ahead, Work, done_now
 from gcnmpi.mpi.comm import Request, agreed
 from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.mpi.reduction import start_sum
-from gcnmpi.nn.compile.on_scheme import batch_program, check_batches, hops_of
+from gcnmpi.nn.compile.on_scheme import batched, hops_of
 from gcnmpi.nn.instructions import products
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.sparse_input import SparseInput
@@ -110,13 +110,7 @@ class BatchStep(BaseStep):
         with agreed(comm):
             n = problem.stored.manifest.n
             self.sampler = sampler_of(config.train, n, seeds, clusters)
-            sparse = bool(problem.program.sparse)
-            self._program = (
-                batch_program(problem.network, config, sparse)
-                if self.sampler.layered
-                else problem.program
-            )
-            check_batches(config, self.sampler.fanouts, self._program)
+            self._program = batched(config, self.sampler, problem.network, problem.program)
             hops = hops_of(self._program)
         steps = (*self._program.forward, *self._program.backward)
         # The products that send rows: how wide these are, no batch changes.

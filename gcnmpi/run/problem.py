@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, share_of_cores
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
-from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.nn.compile.on_scheme import check_before, program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
 from gcnmpi.nn.network import Network
@@ -51,7 +52,14 @@ from partition.graph.content import FEATURE_FILES, TARGET_FILES
 from partition.graph.graph import MASKS, UNLABELLED, of_split
 from partition.graph.pairs import members
 from partition.graph.sparse_rows import SparseRows
-from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
+from partition.graph.store import (
+    Manifest,
+    Partition,
+    StoredGraph,
+    list_partitions,
+    open_graph,
+    read_partition,
+)
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,8 @@ def open_problem(
     with agreed(comm):
         network = network_of(config.model, *(widths or ends(config, source.stored.manifest)))
         program, demand = program_on(network, source, config, comm.size, trains)
+        if trains:
+            check_before(config, source.stored, network, program)
         scheme_entry: Entry = SCHEMES.get(config.scheme.name)
     found: list[str] = []
     if trains:
@@ -419,19 +429,32 @@ def _check(
     scheme = resolved_grid(stored, partition, config, size, ranks_per_node)
     needed = SCHEMES.get(scheme.name).parts(scheme, size)
     if partition is None and needed > 1:
-        raise UserError(
-            f"{size} ranks need a partition of {path} into {needed} parts",
-            f"gcn-partition add {path} --model hp -k {needed}, then --partition hp-{needed}",
-        )
+        message = f"{size} ranks need a partition of {path} into {needed} parts"
+        raise UserError(message, _fitting(path, needed))
     if partition is not None and needed and partition.k != needed:
-        takes = f"scheme {scheme.name!r} on {size} ranks takes {needed}"
-        hint = f"make a partition with -k {needed}"
-        if needed == size:
-            takes = f"this run has {size} ranks"
-            hint = f"start it with mpirun -n {partition.k}, or {hint}"
+        ranks = f"{size} rank{'s' * (size > 1)}"
+        takes, hint = f"this run has {ranks}", _fitting(path, needed)
+        start = f"mpirun -n {partition.k}"
+        if size == 1:
+            hint = f"one rank needs no partition: leave it out; or start {partition.k}: {start}"
+        elif needed == size:
+            hint = f"start it with {start}, or {hint}"
+        else:
+            takes = f"scheme {scheme.name!r} on {ranks} takes {needed}"
         raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
     resolved = dataclasses.replace(config, scheme=scheme)
     if pair:
         partition = resolved_partition(stored, pair, resolved, size, ranks_per_node, whole_rows)
     scheme = resolved_exchange(stored, partition, resolved, size, ranks_per_node)
     return partition, manifest, config, scheme
+
+
+def _fitting(path: Path, k: int) -> str:
+    """Which partitions of a graph have so many parts, and how one is made."""
+    names = []
+    for name in list_partitions(path):
+        with contextlib.suppress(UserError):  # a damaged one, or one of another graph
+            if read_partition(path, name, parts=False).k == k:
+                names.append(name)
+    make = f"make one: gcn-partition add {path} --model hp -k {k}"
+    return f"take {' or '.join(names[:5])}, or {make}" if names else make

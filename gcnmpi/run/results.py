@@ -32,6 +32,8 @@ class Results:
         What an ``.npz`` calls the values.
     arrays : mapping of str to array
         What else is in an ``.npz``.
+    names : tuple of str, optional
+        Names of classes, which tables have in place of the numbers in ``values``.
     """
 
     values: np.ndarray
@@ -40,6 +42,7 @@ class Results:
     column: str = "class"
     name: str = "values"
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -55,7 +58,8 @@ class Results:
             if self.picked is not None:
                 numbers = self.picked[start : start + len(rows)]
             names = numbers if self.ids is None else np.asarray(self.ids[numbers])
-            yield names, rows.reshape(len(rows), -1)
+            rows = rows.reshape(len(rows), -1)
+            yield names, rows if self.names is None else np.array(self.names)[rows]
 
 
 def write_npz(results: Results, path: Path) -> None:
@@ -75,6 +79,10 @@ def write_csv(results: Results, path: Path) -> None:
         if results.ids is not None:
             lines.writerow(["id", *results.columns])
         for names, rows in results.slices():
+            if rows.dtype.kind == "U":
+                first = [] if results.ids is None else [names.tolist()]
+                lines.writerows(zip(*first, *rows.T.tolist(), strict=True))
+                continue
             if results.ids is None:
                 np.savetxt(file, rows, number, ",")
                 continue

@@ -14,7 +14,7 @@ from typing import Any
 
 from gcnmpi.core.config import Config
 from gcnmpi.core.launch import launched
-from gcnmpi.core.outputs import BEST_WEIGHTS, LAST_WEIGHTS, Training, run_name
+from gcnmpi.core.outputs import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, Training, run_name
 from gcnmpi.core.own_code import is_own, load_network
 from gcnmpi.core.record import Epoch, RunRecord
 from gcnmpi.core.source import source_of
@@ -26,7 +26,6 @@ from gcnmpi.run.preflight import check_training
 from gcnmpi.run.problem import Problem, open_problem
 from partition.records import atomic_file
 
-NETWORK = "network.py"  # in the folder of a run: the user's own network, if it is one
 OnEpoch = Callable[[Epoch], bool | None]
 
 

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table, section_fields
-from gcnmpi.core.outputs import features_path
+from gcnmpi.core.outputs import NETWORK, features_path
 from gcnmpi.core.own_code import is_own, same_network
+from gcnmpi.core.settings import spelled as in_settings
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import write_rows
@@ -33,8 +34,8 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.networks import NETWORKS
-from gcnmpi.nn.spellings import fitted, spelled
-from gcnmpi.nn.state import ends_of, from_gcn, stored_shapes, to_parameters, to_state
+from gcnmpi.nn.spellings import fitted, guessed, spelled
+from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
 from gcnmpi.run.problem import Problem
 from partition.errors import UserError
 from partition.records import atomic_file, open_regular, zip_errors
@@ -130,7 +131,9 @@ def write_weights(
         archive.comment = json.dumps(facts).encode()
 
 
-def read_weights(path: str | os.PathLike, config: Config, given: Container[str] = ()) -> Weights:
+def read_weights(
+    path: str | os.PathLike, config: Config, given: Container[str] = (), features: int = 0
+) -> Weights:
     """Read a file of weights, of this program or of another one.
 
     Parameters
@@ -140,6 +143,9 @@ def read_weights(path: str | os.PathLike, config: Config, given: Container[str] 
     given : container of str
         Keys of the configuration that the user gave: with ``model.hidden``, the network has the
         layers that it says, and not those that a stack of GCNConv layers shows.
+    features : int
+        Columns of the graph's features, which decide where the arrays of another program do not
+        agree; 0: not known.
 
     Raises
     ------
@@ -152,7 +158,7 @@ def read_weights(path: str | os.PathLike, config: Config, given: Container[str] 
     called: Mapping[str, str] = {}
     with _of_file(path):
         if facts is None:
-            described, widths, state, called = _shown_by(state, config.model, given)
+            described, widths, state, called = _shown_by(state, config.model, given, features)
     if facts is not None:
         described, widths = _network(path, facts), _stored_widths(path, facts)
         if is_own(described["model.name"]):
@@ -170,7 +176,9 @@ def read_weights(path: str | os.PathLike, config: Config, given: Container[str] 
         # As the run computes: what float64 holds may be infinite in float32.
         with np.errstate(over="ignore"):
             if not np.isfinite(array.astype(config.dtype)).all():
-                raise UserError(f"{path}: {key} is not all finite numbers of {config.dtype}")
+                raise UserError(
+                    f"{path}: {in_file(key, called)} is not all finite numbers of {config.dtype}"
+                )
     return Weights(path, parameters, widths, described, facts is not None)
 
 
@@ -286,9 +294,14 @@ def _own_network(path: Path, stored: str, wanted: str | None) -> str:
     """
     file = stored.rpartition("@")[0]
     if wanted is None:
+        kept = path.parent / NETWORK
+        where = "wherever that is; from Python, model="
+        if kept.is_file():  # in the folder of a run
+            file = f"{kept}:{file.rpartition(':')[2]}"
+            where = f"from Python model={file!r}"
         raise UserError(
             f"{path} holds weights of {stored}, a network of a file, which has to be given",
-            f"if you trust it, --set model.name={file}, wherever that is; from Python, model=",
+            f"if you trust it, --set model.name={file}, {where}",
         )
     if not same_network(wanted, stored):
         raise UserError(
@@ -306,7 +319,7 @@ def _keys() -> Iterator[tuple[str, dataclasses.Field]]:
 
 
 def _shown_by(
-    state: Mapping[str, np.ndarray], model: ModelConfig, given: Container[str]
+    state: Mapping[str, np.ndarray], model: ModelConfig, given: Container[str], features: int
 ) -> tuple[dict[str, Any], tuple[int, ...], Mapping[str, np.ndarray], Mapping[str, str]]:
     """What the arrays of another program show of their network, its widths, arrays and their names.
 
@@ -320,22 +333,47 @@ def _shown_by(
         ends = ends_of(build, found.arrays)
         if ends is None:
             missing = [name for name in stored_shapes(build(1, 1)) if name not in found.arrays]
-            what = f": {missing[0]} is missing" if missing else ""
-            raise UserError(
-                f"the weights are not those of the configured {model.name}{what}",
-                "name the network in --network, with all that it differs in from the defaults",
-            )
+            what = f": {in_file(missing[0], found.called)} is missing" if missing else ""
+            message = f"the weights are not those of the configured {model.name}{what}"
+            raise UserError(message, _network_hint(found.arrays))
         network = build(*ends)
-        found = fitted(found, stored_shapes(network))
+        fits = fitted(found, stored_shapes(network))
+        if features and not _fits(fits.arrays, network):  # the graph's are the right ones
+            network = build(features, ends[1])
+            fits = fitted(found, stored_shapes(network))
         keys = [key[6:] for key in NETWORKS.keys(model.name) if key.startswith("model.")]
         of_it = [key for key in (*keys, "name", "bias") if key not in NOT_OF_A_NETWORK]
         described = {f"model.{key}": getattr(model, key) for key in of_it}
-        return described, network.widths, found.arrays, found.called
-    arrays = from_gcn(found.arrays)
+        return described, network.widths, fits.arrays, fits.called
+    try:
+        arrays = from_gcn(found.arrays, found.called)
+    except UserError as error:
+        raise UserError(error.message, _network_hint(found.arrays)) from error
     shapes = [array.shape for name, array in arrays.items() if name.endswith("lin.weight")]
     widths = (shapes[0][1], *(shape[0] for shape in shapes))
     described = {"model.hidden": widths[1:-1], "model.bias": "convs.0.bias" in arrays}
-    return described, widths, arrays, {}
+    return described, widths, arrays, found.called
+
+
+def _fits(arrays: Mapping[str, np.ndarray], network: Network) -> bool:
+    """Whether all arrays of a network are there, in its shapes."""
+    shapes = stored_shapes(network)
+    return all(name in arrays and arrays[name].shape == shape for name, shape in shapes.items())
+
+
+def _network_hint(arrays: Mapping[str, np.ndarray]) -> str:
+    """How the network of a file is given: as its arrays show it, or an example."""
+    guess = guessed(arrays)
+    if guess is None:
+        return (
+            "describe the network, such as --set model.name=sage --set model.hidden=64, or in a "
+            "TOML file for --network"
+        )
+    words = [f"--set model.{key}={in_settings(value)}" for key, value in guess.items()]
+    return (
+        f"by its arrays it may be {' '.join(words)}; add what has no array, such as "
+        "model.activation, or describe it in a TOML file for --network"
+    )
 
 
 @contextlib.contextmanager

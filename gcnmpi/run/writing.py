@@ -67,6 +67,7 @@ def write(
     column: str = "class",
     name: str = "values",
     arrays: Mapping[str, np.ndarray] | None = None,
+    names: tuple[str, ...] | None = None,
 ) -> None:
     """Write rows in their order, in slices, as the suffix of the path says.
 
@@ -80,6 +81,8 @@ def write(
         What a table calls rows of one number.
     name, arrays : str, mapping of str to array
         What an ``.npz`` calls them, and what else is in it.
+    names : tuple of str, optional
+        Names of classes, for tables, where the rows are their numbers.
 
     Raises
     ------
@@ -92,7 +95,7 @@ def write(
         return
 
     def convert() -> None:
-        found = Results(map_npy(whole), ids, rows.picked, column, name, arrays or {})
+        found = Results(map_npy(whole), ids, rows.picked, column, name, arrays or {}, names)
         RESULT_WRITERS.get(path.suffix)(found, path)
 
     try:

@@ -41,11 +41,23 @@ ONE_WAY = (
 )
 
 
+DIRECTED = (
+    "the graph is directed, and a vertex sums over the arcs that enter it; --undirected adds the "
+    "reverse of every arc, as is usual for citations and links"
+)
+
+
 def _vertex_data_options(command: Callable) -> Callable:
     """--features, --labels, --targets, the masks, and what says which vertex a row is of."""
     options = [
         click.option("--features", metavar="X|random:D", help="A file, or D random columns."),
         click.option("--labels", metavar="Y|random:C", help="A file, or C random classes."),
+        click.option(
+            "--label-column",
+            metavar="NAME",
+            help="Column of the table of --labels that has the labels, by its name in the header; "
+            "or of that of --features, whose other columns of numbers are the features.",
+        ),
         click.option(
             "--targets",
             metavar="FILE",
@@ -107,6 +119,7 @@ Examples:
   gcn-partition import planetoid/ind.cora cora.graph
   gcn-partition import ogbn_products products.graph --undirected
   gcn-partition import links.txt links.graph --undirected --features x.npy --labels y.csv
+  gcn-partition import links.csv links.graph --features people.csv --label-column kind
   gcn-partition import calls.csv calls.graph --columns source,target,-,weight --ids people.txt""",
 )
 @click.argument("source", type=FILE)
@@ -198,6 +211,8 @@ def import_(
         )
     if manifest.source["format"] == "ogb" and manifest.directed and not options["undirected"]:
         note(ONE_WAY)
+    elif manifest.directed and direction is None and not options["undirected"]:
+        note(DIRECTED)
     _show_data(out, manifest, as_json)
 
 
@@ -217,11 +232,12 @@ def attach(graph: Path, as_json: bool, **options: Any) -> None:
     Arcs and partitions stay as they are.
     """
     masks, split = _masks(options), _split(options)
-    given = any(options[name] is not None for name in ("features", "labels", "targets"))
+    named = ("features", "labels", "targets", "label_column")
+    given = any(options[name] is not None for name in named)
     if not masks and split is None and not given and options["keep_features"] == AUTOMATIC:
         hint = "give --features, --labels, --targets, a mask or --split"
         raise UserError("there is nothing to attach", hint)
-    manifest = assemble.attach_files(graph, masks=masks, split=split, **options)
+    manifest = assemble.attach_files(graph, masks=masks, split=split, report=note, **options)
     _show_data(graph, manifest, as_json)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from partition.errors import UserError, unknown_name
@@ -37,10 +39,15 @@ def keys_of(source: Source, drop_loops: bool) -> tuple[np.ndarray, np.ndarray | 
     return key, weights, nloops
 
 
+def copies_found(ncopies: int, rule: str, differ: int) -> dict[str, Any]:
+    """What the manifest says of duplicates."""
+    return {"found": ncopies, "rule": rule} | ({"differ": differ} if differ else {})
+
+
 def settle_duplicates(
     key: np.ndarray, weights: np.ndarray | None, rule: str
-) -> tuple[np.ndarray, np.ndarray | None, int, int | None]:
-    """Sorted keys, each once, their weights, and how many copies there were.
+) -> tuple[np.ndarray, np.ndarray | None, int, int, int | None]:
+    """Sorted keys, each once, their weights, how many copies there were, and with other weights.
 
     Where copies are an error, the first key that has one comes last.
     """
@@ -48,10 +55,14 @@ def settle_duplicates(
     first = _first_of_each(key)
     ncopies = len(key) - int(np.count_nonzero(first))
     if ncopies == 0:
-        return key, weights, 0, None
+        return key, weights, 0, 0, None
     if rule == "error":
-        return key, weights, ncopies, int(key[np.argmin(first)])
+        return key, weights, ncopies, 0, int(key[np.argmin(first)])
     start = np.flatnonzero(first)
+    differ = 0
+    if weights is not None:
+        of_first = np.repeat(weights[start], np.diff(start, append=len(key)) - 1)
+        differ = int(np.count_nonzero(weights[~first] != of_first))
     if rule == "sum" and weights is None:
         weights = np.diff(start, append=len(key)).astype(np.float64)
     elif weights is not None and rule == "sum":
@@ -61,7 +72,7 @@ def settle_duplicates(
             raise UserError("the weights of duplicate arcs add up to more than a float64 holds")
     elif weights is not None:
         weights = weights[start]
-    return key[start], weights, ncopies, None
+    return key[start], weights, ncopies, differ, None
 
 
 def listed_twice(copied: int, ncopies: int, n: int, ids: np.ndarray | None) -> UserError:

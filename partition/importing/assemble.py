@@ -19,15 +19,17 @@ from partition.importing import on_disk
 from partition.importing.arcs import (
     MAX_VERTICES,
     check_rules,
+    copies_found,
     keys_of,
     listed_twice,
     merge_reverse,
     settle_duplicates,
     with_reverse,
 )
+from partition.importing.places import SORTED
 from partition.importing.readers import LAYOUTS, Layout, Source, Tell, open_stream, read_source
 from partition.importing.splits import RandomSplit
-from partition.importing.vertex_data import SORTED, attach, check_ids_are_used, check_vertex_data
+from partition.importing.vertex_data import attach, check_ids_are_used, check_vertex_data
 
 __all__ = ["attach", "attach_files", "build_graph", "import_graph"]
 
@@ -47,6 +49,7 @@ def import_graph(
     targets: str | os.PathLike | None = None,
     masks: Mapping[str, str | os.PathLike] | None = None,
     mask_numbers: str | None = None,
+    label_column: str | None = None,
     split: RandomSplit | None = None,
     seed: int = 0,
     keep_features: str = "auto",
@@ -66,7 +69,7 @@ def import_graph(
         See :func:`partition.graph.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
-    features, labels, targets, masks, mask_numbers, split, seed
+    features, labels, targets, masks, mask_numbers, label_column, split, seed
         See :func:`attach`.
     memory : float, optional
         Bytes that the program may take: arcs are sorted in files beside ``out_path``, with the same
@@ -86,7 +89,9 @@ def import_graph(
         raise unknown_name("direction", direction, DIRECTIONS)
     layout = layout or Layout()
     ids = layout.ids
-    check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers, split)
+    check_vertex_data(
+        features, labels, targets, masks or {}, seed, ids, mask_numbers, split, label_column
+    )
     check_target(out_path, overwrite)
 
     in_order = replace(layout, ids=None) if str(ids) == SORTED else layout
@@ -104,6 +109,8 @@ def import_graph(
             stream = open_stream(source_path, format, in_order, allocate, tell)
             with _named(source_path):
                 graph, facts = on_disk.build_on_disk(stream, scratch, memory, **rules, tell=tell)
+        if layout.vertices is not None:
+            facts["vertices"] = layout.vertices
         if str(ids) == SORTED or "ids" not in LAYOUTS.get(facts["format"], ()):
             check_ids_are_used(ids, features, labels, targets, masks)
         graph = attach(
@@ -114,11 +121,14 @@ def import_graph(
             masks=masks,
             ids=ids,
             mask_numbers=mask_numbers,
+            label_column=label_column,
             split=split,
             seed=seed,
+            source=facts | {"ids_given": ids is not None and str(ids) != SORTED},
+            report=report,
         )
         facts = {"file": source_path.name} | facts
-        facts |= attached_facts(features, labels, targets, masks, ids, split, seed)
+        facts |= attached_facts(features, labels, targets, masks, ids, split, seed, label_column)
         return write_graph(
             out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
             keep_features=keep_features,
@@ -145,9 +155,11 @@ def attach_files(
     masks: Mapping[str, str | os.PathLike] | None = None,
     ids: str | os.PathLike | None = None,
     mask_numbers: str | None = None,
+    label_column: str | None = None,
     split: RandomSplit | None = None,
     seed: int = 0,
     keep_features: str = "auto",
+    report: Callable[[str], None] = lambda line: None,
 ) -> Manifest:
     """Add vertex data to a graph folder; arcs and partitions stay as they are.
 
@@ -155,7 +167,7 @@ def attach_files(
     ----------
     path : path
         The folder.
-    features, labels, targets, masks, ids, mask_numbers, split, seed
+    features, labels, targets, masks, ids, mask_numbers, label_column, split, seed, report
         See :func:`attach`.
     keep_features
         See :func:`partition.graph.store.write_graph`.
@@ -165,7 +177,9 @@ def attach_files(
     UserError
         As :func:`attach`; or if the folder cannot be written.
     """
-    check_vertex_data(features, labels, targets, masks or {}, seed, ids, mask_numbers, split)
+    check_vertex_data(
+        features, labels, targets, masks or {}, seed, ids, mask_numbers, split, label_column
+    )
     check_ids_are_used(ids, features, labels, targets, masks)
     stored = open_graph(path)
     if features is None and keep_features == "auto":  # they stay in the form that was chosen
@@ -178,8 +192,11 @@ def attach_files(
         masks=masks,
         ids=ids,
         mask_numbers=mask_numbers,
+        label_column=label_column,
         split=split,
         seed=seed,
+        source=stored.manifest.source,
+        report=report,
     )
     facts = dict(stored.manifest.source)
     before = facts.pop("attached", {})
@@ -187,7 +204,7 @@ def attach_files(
         facts.pop("split", None)
     if split is not None:
         before = {name: file for name, file in before.items() if name not in MASKS}
-    new = attached_facts(features, labels, targets, masks, ids, split, seed)
+    new = attached_facts(features, labels, targets, masks, ids, split, seed, label_column)
     if attached := before | new.pop("attached", {}):
         new["attached"] = attached
     return write_graph(
@@ -204,8 +221,11 @@ def attached_facts(
     ids: str | os.PathLike | None,
     split: RandomSplit | None,
     seed: int,
+    label_column: str | None = None,
 ) -> dict[str, Any]:
     """What the manifest says of vertex data: names of files, seed, and how masks were drawn."""
+    if label_column is not None and labels is None:
+        labels = features
     given = {"features": features, "labels": labels, "targets": targets}
     given |= dict(masks or {}) | {"ids": ids}
     attached = {name: Path(value).name for name, value in given.items() if value is not None}
@@ -246,7 +266,7 @@ def build_graph(
     facts : dict
         For the manifest: ``format``, ``arcs_read`` (entries of the file), ``symmetric_file``,
         ``self_loops`` and ``duplicates`` (``found`` and ``rule`` each; copies beyond the first
-        are duplicates), ``undirected``.
+        are duplicates, of which ``differ`` have another weight), ``undirected``.
 
     Raises
     ------
@@ -259,7 +279,7 @@ def build_graph(
     n = source.n
 
     key, weights, nloops = keys_of(source, drop_loops=self_loops == "drop")
-    key, weights, ncopies, copied = settle_duplicates(key, weights, duplicates)
+    key, weights, ncopies, differ, copied = settle_duplicates(key, weights, duplicates)
     if copied is not None:
         raise listed_twice(copied, ncopies, n, source.ids)
     if source.symmetric or undirected:
@@ -278,7 +298,7 @@ def build_graph(
         class_names=source.class_names,
         ids=source.ids,
     )
-    loops, copies = {"found": nloops, "rule": self_loops}, {"found": ncopies, "rule": duplicates}
+    loops, copies = {"found": nloops, "rule": self_loops}, copies_found(ncopies, duplicates, differ)
     facts = {
         "format": source.format,
         "arcs_read": len(source.source),

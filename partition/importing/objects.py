@@ -12,7 +12,7 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.importing.readers.columns import named_roles
-from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targets
+from partition.importing.readers.named_arrays import MASK_FIELDS, labels_or_targets, weights_name
 from partition.importing.readers.numbering import check_ids, number_vertices
 
 # Names of what belongs to a vertex in graphs of DGL, and ours.
@@ -30,9 +30,9 @@ def arrays_of(graph: Any) -> dict[str, Any]:
         Of NetworkX and igraph the vertices are in its order, called as there, and attributes of
         all vertices called ``x``, ``y``, ``train_mask`` … are taken, and ``weight`` of all edges;
         edges without a direction become two arcs. Of PyTorch Geometric, ``x``, ``y``,
-        ``edge_index``, ``edge_weight`` and the masks; of DGL, ``feat``, ``label``, the masks, and
-        ``weight``. A data frame has a row for each arc, in columns called source, target and
-        perhaps weight.
+        ``edge_index``, ``edge_weight`` (or an ``edge_attr`` of one column) and the masks; of DGL,
+        ``feat``, ``label``, the masks, and ``weight``. A data frame has a row for each arc, in
+        columns called source, target and perhaps weight.
 
     Raises
     ------
@@ -125,9 +125,12 @@ def _pyg(data: Any) -> dict[str, Any]:
             f"a {type(data).__name__} without an edge_index is no graph of one type of vertices"
         )
     wanted = ("x", "y", *MASK_FIELDS)
+    given = {name: fields.get(name) for name in ("edge_weight", "edge_attr")}
+    arcs = {name: _host(values) for name, values in given.items() if values is not None}
+    name = weights_name(arcs)
     return {
         "edge_index": fields["edge_index"],
-        "edge_weight": fields.get("edge_weight"),
+        "edge_weight": None if name is None else arcs[name].reshape(-1),
         "n": None if data.num_nodes is None else int(data.num_nodes),
     } | _vertex_data({name: fields.get(name) for name in wanted})
 

@@ -23,6 +23,7 @@ from partition.graph.graph import Graph, index_dtype
 from partition.importing.arcs import (
     MAX_VERTICES,
     check_rules,
+    copies_found,
     keys_of,
     listed_twice,
     merge_reverse,
@@ -73,7 +74,7 @@ def build_on_disk(
     numbering = _collect(stream, spool, memory)
     n = numbering.n
     most = _arcs_at_once(memory, n)
-    facts = {"loops": 0, "copies": 0}
+    facts = {"loops": 0, "copies": 0, "differ": 0}
 
     def numbered() -> Iterator[_Keys]:
         for source, target, weights in spool.pieces(most // 2):
@@ -91,8 +92,9 @@ def build_on_disk(
     ranges = _Ranges(counts, most, numbering)
     copied: int | None = None
     for key, weights in ranges.sorted_into(folder / "ranges", numbered(), spool, "sorting", tell):
-        key, weights, ncopies, twice = settle_duplicates(key, weights, duplicates)
+        key, weights, ncopies, differ, twice = settle_duplicates(key, weights, duplicates)
         facts["copies"] += ncopies
+        facts["differ"] += differ
         copied = twice if copied is None else copied
         settled.append(key, np.ones(len(key)) if weights is None and settled.weighted else weights)
     if copied is not None:
@@ -109,7 +111,7 @@ def build_on_disk(
         "arcs_read": spool.rows,
         "symmetric_file": False,
         "self_loops": loops,
-        "duplicates": {"found": facts["copies"], "rule": duplicates},
+        "duplicates": copies_found(facts["copies"], duplicates, facts["differ"]),
         "undirected": undirected,
     } | dict(stream.rest.get("notes", {}))
 

@@ -88,7 +88,7 @@ def show_data(facts: Mapping[str, Any]) -> None:
         found = manifest.source.get(key, {})
         if found.get("found"):
             rule = RULES.get(found["rule"], found["rule"])
-            table.add_row("", f"{found['found']:,} {key.replace('_', '-')} {rule}")
+            table.add_row("", f"{found['found']:,} {key.replace('_', '-')} {rule}{_other(found)}")
     if "columns" in manifest.source:
         table.add_row("columns", shown(manifest.source["columns"]))
     if data["ids"]:
@@ -128,6 +128,16 @@ def show_data(facts: Mapping[str, Any]) -> None:
         "masks", masks or ("none: all with a label train" if sizes or targets else "none")
     )
     console().print(table)
+
+
+def _other(found: Mapping[str, Any]) -> str:
+    """How duplicates with other weights were settled."""
+    if not found.get("differ") or found["rule"] != "merge":
+        return ""
+    return (
+        f", {found['differ']:,} with another weight: the first was kept; --duplicates sum adds "
+        "them up"
+    )
 
 
 RULES = {"keep": "kept", "drop": "dropped", "merge": "merged", "sum": "added up"}

@@ -185,8 +185,24 @@ MISTAKES = {
             ("not-symmetric", "pagerank", "no reverse of equal weight"),
         )
     },
-    "k is not P": train("{0}/good.graph --partition rp-4", "4 parts", "3 ranks", "mpirun -n 4"),
-    "no partition": train("{0}/good.graph", "3 ranks need a partition", "-k 3"),
+    "k is not P": train(
+        "{0}/good.graph --partition rp-4",
+        "4 parts",
+        "3 ranks",
+        "mpirun -n 4",
+        "or take rp-3, or",
+        "gcn-partition add",
+    ),
+    "no partition": train("{0}/good.graph", "3 ranks need a partition", "take rp-3", "-k 3"),
+    "no partition at all": train("{0}/bare.graph", "3 ranks need a partition", "hint: make one"),
+    # Found before the features, which are damaged.
+    "fan-outs": train(
+        "{0}/nan-feature.graph --partition rp-3 --set train.batches=neighbor,6,3",
+        "1 fan-outs, the network looks at neighbours 2 times",
+    ),
+    "size of a batch": train(
+        "{0}/nan-feature.graph --partition rp-3 --set train.batches=neighbor,six,3,3", "'six'"
+    ),
     "unknown partition": train("{0}/good.graph --partition rp3", "unknown partition", "'rp-3'"),
     "partition of none": train("{0}/bare.graph --partition hp-3", "nor any other"),
     "partition name": train(
@@ -549,7 +565,10 @@ def test_isolated_vertices_empty_parts_and_graphs_without_edges_train(gcnmpi_lin
     lines = [line(g, f"{g}-{p}", "--partition", p) for g, p in cases]
     assert gcnmpi_lines(3, lines) == [[None] * 3] * len(lines)
     lines = [line(g, g) for g in ("isolated", "edgeless")]
-    assert gcnmpi_lines(1, lines) == [[None]] * len(lines)
+    *heard, [many] = gcnmpi_lines(1, [*lines, line("edgeless", "many", "--partition", "rp-3")])
+    assert heard == [[None]] * len(lines)
+    assert "'rp-3' has 3 parts, and this run has 1 rank\n" in many  # mpirun was forgotten
+    assert "one rank needs no partition: leave it out; or start 3: mpirun -n 3" in many
     for graph, partition in cases:
         expected = _losses(tmp_path / graph)
         assert len(expected) == 6

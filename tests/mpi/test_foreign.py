@@ -165,6 +165,7 @@ def complaints(folder, gcnmpi_lines):
     write_state(folder / "extra.pt", state | {"convs.1.gate": np.ones(3)})
     wrong = state["residuals.1.weight"][:, :5].copy()
     write_state(folder / "wrong.pt", state | {"residuals.1.weight": wrong})
+    write_state(folder / "wide.pt", state | {"convs.0.lin_l.weight": np.ones((6, 9))})
     write_safetensors(folder / "good.safetensors", state)
     write_safetensors(
         folder / "nan.safetensors", state | {"convs.0.lin_l.bias": np.full(6, np.nan)}
@@ -174,8 +175,8 @@ def complaints(folder, gcnmpi_lines):
     toml = ["--network", FOREIGN / "sage.toml"]
     files = {
         name: ["--weights", folder / name, *toml]
-        for name in ("missing.pt", "first.pt", "extra.pt", "wrong.pt", "good.safetensors",
-                     "nan.safetensors", "evil.pt")
+        for name in ("missing.pt", "first.pt", "extra.pt", "wrong.pt", "wide.pt",
+                     "good.safetensors", "nan.safetensors", "evil.pt")
     } | {
         "whole": ["--weights", folder / "good.safetensors", "--network", folder / "whole.toml"],
         "no model": ["--weights", FOREIGN / "sage.pt", "--network", folder / "graph.toml"],
@@ -198,14 +199,18 @@ def complaints(folder, gcnmpi_lines):
 @pytest.mark.parametrize(
     ("name", "says"),
     {
-        "missing.pt": ["missing.pt", "norms.1.module.bias is missing", "(6,)"],
+        "missing.pt": ["missing.pt", "norms.1.bias (norms.1.module.bias) is missing", "(6,)"],
         "first.pt": ["convs.0.lin_l.weight is missing"],
         "extra.pt": ["'convs.1.gate' is not a parameter"],
         "wrong.pt": ["residuals.1.weight is float64 (6, 5)", "(6, 6)"],
         "nan.safetensors": ["convs.0.lin_l.bias is not all finite"],
         "evil.pt": ["evil.pt names os.system", "nothing of it was run"],
         "no model": ["graph.toml has no table [model]"],
-        "no network": ["is not a weight of a GCNConv layer"],
+        "no network": [
+            "is not a weight of a GCNConv layer",
+            "--set model.name=sage --set model.hidden=6,6 ",
+        ],
+        "wide.pt": ["convs.0.lin_l.weight is float64 (6, 9)", "the network's is (6, 5)"],
         "other network": ["sage.pt: convs.0.eps is missing"],
         "config": ["both have a table [model]"],
         "no rows": ["none.txt, line 2: 'seven' is no vertex"],

@@ -40,17 +40,18 @@ def oracle(source, undirected, duplicates, self_loops):
         listed[(max(i, j), min(i, j)) if source.symmetric else (i, j)].append(weight)
     copies = sum(len(values) - 1 for values in listed.values())
     if duplicates == "error" and copies:
-        return None, copies
+        return None, copies, 0
+    differ = sum(value != values[0] for values in listed.values() for value in values)
     once = {
         arc: sum(values) if duplicates == "sum" else values[0] for arc, values in listed.items()
     }
     if not (undirected or source.symmetric):
-        return once, copies
+        return once, copies, differ
     mirrored = {}
     for i, j in [*once, *[(j, i) for i, j in once]]:
         there = [once[arc] for arc in ((i, j), (j, i)) if arc in once]
         mirrored[i, j] = sum(there) / len(there)
-    return mirrored, copies
+    return mirrored, copies, differ
 
 
 @settings(max_examples=300, deadline=None)
@@ -72,7 +73,7 @@ def test_build_graph_equals_a_dict(
     weights = [data.draw(st.integers(-4, 4)) for _ in pairs] if weighted else None
     source = make_source(n, pairs, weights, symmetric=symmetric)
     given_arcs = source.source.copy(), source.target.copy()
-    expected, copies = oracle(source, undirected, duplicates, self_loops)
+    expected, copies, differ = oracle(source, undirected, duplicates, self_loops)
     rules = {"undirected": undirected, "duplicates": duplicates, "self_loops": self_loops}
     if expected is None:
         with pytest.raises(UserError, match=rf"listed more than once; there are {copies} such"):
@@ -86,7 +87,8 @@ def test_build_graph_equals_a_dict(
     assert (graph.weights is not None) == (weighted or (duplicates == "sum" and copies > 0))
     assert facts["arcs_read"] == len(pairs)
     assert facts["self_loops"] == {"found": sum(i == j for i, j in pairs), "rule": self_loops}
-    assert facts["duplicates"] == {"found": copies, "rule": duplicates}
+    found = facts["duplicates"]
+    assert found == {"found": copies, "rule": duplicates} | ({"differ": differ} if differ else {})
     assert (source.source == given_arcs[0]).all()
     assert (source.target == given_arcs[1]).all()
     if symmetric or undirected:
@@ -232,7 +234,7 @@ def test_import_graph(tmp_path):
         "arcs_read": 4,
         "symmetric_file": False,
         "self_loops": {"found": 1, "rule": "drop"},
-        "duplicates": {"found": 1, "rule": "merge"},
+        "duplicates": {"found": 1, "rule": "merge", "differ": 1},
         "undirected": True,
         "attached": {"labels": "random:2"},
         "seed": 4,

@@ -219,6 +219,120 @@ def test_a_column_of_ids_says_whose_row_it_is(place):
     assert "ids, or features?" in refused("--features", "x.csv")
 
 
+PEOPLE = "id,age,kind,name,income\n" + "".join(
+    f"{v},{20 + v},{'cat' if v % 2 else 'dog'},person {v},{v / 2}\n" for v in (3, 0, 5, 1, 4, 2)
+)
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize("option", [(), ("--labels", "people")])
+def test_features_and_labels_in_one_table(place, form, option):
+    file = place / f"people.{form}"
+    (place / "people.csv").write_text(PEOPLE)
+    if form == "parquet":
+        pq = pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pytest.importorskip("pyarrow.csv").read_csv("people.csv"), file)
+    option = [file if word == "people" else word for word in option]
+    done = run("import", "ring.txt", "g.graph", "--features", file, *option,
+               "--label-column", "kind")  # fmt: skip
+    assert "no features, but texts: 'name'" in done.stderr
+    graph = open_graph("g.graph").graph
+    np.testing.assert_array_equal(graph.features, [[20 + v, v / 2] for v in range(6)])
+    assert graph.labels.tolist() == [1, 0] * 3
+    assert graph.class_names == ("cat", "dog")
+    # Into a folder that there is, from a table with ordinary names.
+    (place / "named.csv").write_text("id,h,label,train_mask\n" + "".join(
+        f"{v},{v},{v % 3},{int(v < 2)}\n" for v in range(6)))  # fmt: skip
+    words = ("--features", "named.csv", "--labels", "named.csv", "--train-mask", "named.csv")
+    run("attach", "g.graph", *words)
+    graph = open_graph("g.graph").graph
+    assert graph.features.tolist() == [[v] for v in range(6)]
+    assert graph.labels.tolist() == [0, 1, 2] * 2
+    assert graph.masks["train"].tolist() == [True] * 2 + [False] * 4
+
+
+def test_tables_with_a_label_that_are_refused(place):
+    (place / "people.csv").write_text(PEOPLE)
+    (place / "bare.csv").write_text("0.5,1,cat\n1.5,2,dog\n")
+    said = refused("--features", "people.csv")
+    assert "line 2: the column 'kind' holds 'cat', not a number" in said
+    assert "--label-column kind" in said
+    said = refused("--features", "people.csv", "--label-column", "kinds")
+    assert "unknown column of people.csv 'kinds'" in said
+    assert "did you mean 'kind'?" in said
+    assert "--label-column NAME" in refused("--labels", "people.csv")
+    assert "is not 3 numbers" in refused("--features", "bare.csv")
+    for words in ((), ("--features", "random:3"), ("--labels", "random:3")):
+        assert "there is none" in refused("--label-column", "kind", *words)
+    assert "has no columns with names" in refused("--labels", "y.npy", "--label-column", "kind")
+
+
+def test_a_table_of_labels_may_leave_vertices_out(place):
+    (place / "y.csv").write_text("id,label\n4,b\n1,a\n5,b\n")
+    (place / "t.csv").write_text("id,a,b\n2,0,1\n3,1,0\n")
+    done = run("import", "ring.txt", "g.graph", "--labels", "y.csv", "--targets", "t.csv")
+    graph = open_graph("g.graph").graph
+    assert graph.labels.tolist() == [-1, 0, -1, -1, 1, 1]
+    assert np.isnan(graph.targets).all(axis=1).tolist() == [True, True, False, False, True, True]
+    assert "3 vertices without a label" in done.stdout
+    (place / "x.csv").write_text("id,h\n4,1\n1,2\n")
+    assert "there is none for vertex 0" in refused("--features", "x.csv")
+    (place / "y.csv").write_text("id,label\n4,b\n7,a\n")
+    assert "the graph has no vertex 7" in refused("--labels", "y.csv")
+
+
+def test_hints_do_not_name_what_was_given_or_is_of_no_use(place):
+    np.save("long.npy", np.ones((9, 1)))
+    assert "--vertices N or --ids FILE" in refused("--features", "long.npy")
+    said = refused("--features", "long.npy", "--vertices", "8")
+    assert "--vertices 8 was given" in said
+    assert "--vertices N" not in said
+    run("import", "ring.txt", "g.graph", "--vertices", "8")
+    assert (
+        "--vertices 8 was given"
+        in run("attach", "g.graph", "--features", "long.npy", code=2).stderr
+    )
+    sp.save_npz("a.npz", sp.eye(6, format="csr"))
+    assert "hint" not in refused("--features", "long.npy", source="a.npz")
+
+
+def test_duplicates_with_other_weights_are_told(place):
+    (place / "twice.txt").write_text("0 1 2\n0 1 3\n0 1 2\n1 2 1\n1 2 1\n2 0 1\n")
+    for more in ((), ("--memory", "4GB")):
+        done = run("import", "twice.txt", "g.graph", "--force", *more)
+        said = " ".join(done.stdout.split())
+        assert "3 duplicates merged, 1 with another weight: the first was kept; --dup" in said
+        assert open_graph("g.graph").graph.weights.tolist() == [2, 1, 1]
+    said = " ".join(run("import", "twice.txt", "h.graph", "--duplicates", "sum").stdout.split())
+    assert "3 duplicates added up" in said
+    assert "another weight" not in said
+
+
+def test_a_directed_graph_gets_a_word_about_undirected(place):
+    advice = "--undirected adds the reverse of every arc"
+    assert advice in run("import", "ring.txt", "g.graph").stderr
+    for words in (("--undirected",), ("--direction", "out"), ("--direction", "in")):
+        assert advice not in run("import", "ring.txt", "g.graph", "--force", *words).stderr
+
+
+def test_a_heterophilous_graph(place):
+    edges = np.array([[0, 1], [1, 2], [3, 1]])
+    arrays = {"node_features": np.arange(8.0).reshape(4, 2), "node_labels": np.array([0, 1, 1, 0])}
+    masks = {f"{name}_masks": np.zeros((3, 4), bool) for name in ("train", "val", "test")}
+    for k, mask in enumerate(masks.values()):
+        mask[range(3), [(k + split) % 4 for split in range(3)]] = True
+    np.savez("roman.npz", edges=edges, **arrays, **masks)
+    graph = imported(source="roman.npz")
+    assert (graph.n, graph.nnz, graph.splits) == (4, 6, 3)
+    assert not open_graph("g.graph").manifest.directed
+    np.testing.assert_array_equal(graph.features, arrays["node_features"])
+    assert graph.labels.tolist() == [0, 1, 1, 0]
+    for name, mask in masks.items():
+        np.testing.assert_array_equal(graph.masks[name.removesuffix("_masks")], mask.T)
+    np.savez("bad.npz", edges=edges.T, **arrays)
+    assert "edges is not (m, 2), but (2, 3)" in refused(source="bad.npz")
+
+
 def test_ids_permute_rows_of_formats_that_number_their_vertices(place):
     np.save("e.npy", np.array([[0, 1, 2], [1, 2, 0]]))
     (place / "m.mtx").write_text("%%MatrixMarket matrix coordinate pattern general\n3 3 1\n1 2\n")

@@ -98,6 +98,10 @@ def test_pyg_and_dgl_as_far_as_they_are_asked():
     assert arcs_of(found) == {(0, 1): 1.0, (1, 2): 3.0}
     assert (found.n, found.labels.tolist()) == (4, [0, 1, 1, 0])
     assert found.masks["val"].tolist() == [False, True, True, False]
+    for attr, weights in (([[1.0], [3]], {(0, 1): 1.0, (1, 2): 3.0}), (np.eye(2), None)):
+        fields |= {"edge_weight": None, "edge_attr": Tensor(attr)}
+        found = arcs_of(gcnmpi.graph.from_object(data))
+        assert found == (weights or dict.fromkeys(found, 1.0))
     hetero = named("HeteroData", "torch_geometric.data.hetero_data", to_dict=lambda self: {})
     with pytest.raises(UserError, match="no graph of one type"):
         gcnmpi.graph.from_object(hetero)

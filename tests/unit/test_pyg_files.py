@@ -84,6 +84,18 @@ def test_the_folder_of_a_dataset_is_imported(tmp_path, monkeypatch):
     assert stored.manifest.source["columns"] == "not read: edge_attr"
 
 
+def test_an_edge_attr_of_one_column_is_the_weights(tmp_path):
+    for attr in ([[0.5], [1], [2]], [0.5, 1, 2]):
+        path = saved(tmp_path / "data.pt", edge_weight=None, edge_attr=np.array(attr))
+        source = read_source(path)
+        assert source.weights.tolist() == [0.5, 1, 2]
+        assert source.notes["columns"] == "weight edge_attr"
+    source = read_source(saved(tmp_path / "both.pt", edge_attr=np.ones((3, 1))))
+    assert (source.weights.tolist(), source.notes["columns"]) == (
+        [0.5, 1, 2], "not read: edge_attr",
+    )  # fmt: skip
+
+
 def test_what_y_means(tmp_path):
     one = saved(tmp_path / "a.pt", y=np.array([[0], [1], [0], [-1]]))
     assert read_source(one).labels.tolist() == [0, 1, 0, -1]

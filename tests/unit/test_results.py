@@ -74,3 +74,22 @@ def test_what_is_written_can_be_attached(tmp_path):
         rows = read_features(tmp_path / name)
         np.testing.assert_array_equal(rows.values, VALUES)
         assert rows.ids.tolist() == TEXTS.tolist()
+
+
+@pytest.mark.parametrize("ids", [TEXTS, None])
+def test_tables_have_the_names_of_classes(tmp_path, ids):
+    names = ("a, b", "ü", "c")
+    made = Results(np.array([2, 0, 1, 1, 2, 0, 0]), ids, None, names=names)
+    words = ["c", "a, b", "ü", "ü", "c", "a, b", "a, b"]
+    write_csv(made, tmp_path / "y.csv")
+    with open(tmp_path / "y.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    if ids is not None:
+        assert lines.pop(0) == ["id", "class"]
+        assert [line.pop(0) for line in lines] == ids.tolist()
+    assert [line for (line,) in lines] == words
+    pq = pytest.importorskip("pyarrow.parquet")
+    from gcnmpi.run.results_parquet import write_parquet
+
+    write_parquet(made, tmp_path / "y.parquet")
+    assert pq.read_table(tmp_path / "y.parquet").column("class").to_pylist() == words

@@ -1,7 +1,9 @@
 """Parameters under the names and in the shapes of PyTorch Geometric, both ways."""
 
 import dataclasses
+import tomllib
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,9 +11,13 @@ import pytest
 from gcnmpi.core.config import from_table, load_config, read_config
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
-from gcnmpi.nn.state import ends_of, from_gcn, to_parameters, to_state
+from gcnmpi.nn.spellings import guessed, spelled
+from gcnmpi.nn.state import ends_of, from_gcn, in_file, to_parameters, to_state
 from gcnmpi.run.weights import as_trained, read_weights, write_weights
 from partition.errors import UserError
+from partition.tensor_files import read_tensors
+
+FOREIGN = Path(__file__).parents[1] / "foreign"
 
 # Shapes that differ, so that nothing fits by chance.
 MODELS = {
@@ -189,3 +195,25 @@ def test_other_names_are_taken_in_the_order_of_their_numbers(names):
 def test_weights_that_are_not_a_stack_of_convolutions(state, says):
     with pytest.raises(UserError, match=says):
         from_gcn(state)
+
+
+@pytest.mark.parametrize("file", sorted(FOREIGN.glob("*.pt")), ids=lambda file: file.stem)
+def test_names_and_shapes_show_the_network(file):
+    """All of it but what has no array."""
+    described = tomllib.loads(file.with_suffix(".toml").read_text())["model"]
+    unseen = {"hidden": tuple(described.pop("hidden"))}
+    expected = {k: v for k, v in described.items() if v not in ("none", "elu", "max")} | unseen
+    found = guessed(spelled(read_tensors(file)).arrays)
+    if described.get("jk") == "max":  # as a linear layer after the last one
+        assert found.pop("linear_after")
+    if found.get("linear_after"):
+        expected.pop("out_heads", None)
+    assert found == expected
+
+
+def test_missing_arrays_are_called_as_their_neighbours_in_the_file():
+    called = {"convs.0.lin.weight": "net.conv1.lin.weight", "convs.1.bias": "net.conv2.bias"}
+    assert in_file("convs.1.lin.weight", called) == "net.conv2.lin.weight (convs.1.lin.weight)"
+    assert in_file("convs.0.bias", called) == "net.conv1.bias (convs.0.bias)"
+    assert in_file("convs.1.att", called) == "net.conv2.att (convs.1.att)"
+    assert in_file("lin.weight", called) == "lin.weight"

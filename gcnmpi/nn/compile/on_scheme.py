@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from gcnmpi.core.config import Config
-from gcnmpi.core.train_config import batches_of
+from gcnmpi.core.train_config import batches_of, sampler_of
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
@@ -14,6 +16,8 @@ from gcnmpi.nn.program import Program
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
+from partition.graph.sampling import Sampler
+from partition.graph.store import StoredGraph, read_partition
 
 
 def batch_program(network: Network, config: Config, sparse: bool) -> Program:
@@ -82,6 +86,34 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
             "train.batches: weights of classes are those of all training vertices",
             "leave task.class_weights or train.batches out",
         )
+
+
+def check_before(config: Config, stored: StoredGraph, network: Network, program: Program) -> None:
+    """What :func:`batched` would refuse once the graph is loaded, from what the folder says.
+
+    Parameters
+    ----------
+    program : Program
+        As of :func:`program_on`.
+    """
+    batches = batches_of(config.train)
+    if batches is None:
+        return
+    clusters = None
+    if batches.clusters:
+        finer = read_partition(stored.path, batches.clusters, parts=False)
+        clusters = np.arange(finer.k)  # a vertex each: the sampler looks at their number
+    n = stored.manifest.n
+    batched(config, sampler_of(config.train, n, n, clusters), network, program)
+
+
+def batched(config: Config, sampler: Sampler, network: Network, program: Program) -> Program:
+    """The program of a batch, checked to be one that mini-batches can do."""
+    found = program
+    if sampler.layered:
+        found = batch_program(network, config, bool(program.sparse))
+    check_batches(config, sampler.fanouts, found)
+    return found
 
 
 def means_of(source: Source, config: Config) -> tuple[type[Operator], ...]:

@@ -1,4 +1,4 @@
-"""``.npz`` files: those of gnn-benchmark (Shchur et al., 2018) and of ``scipy.sparse.save_npz``.
+"""``.npz`` files: gnn-benchmark's (Shchur et al., 2018), heterophilous graphs, SciPy's matrices.
 
 gnn-benchmark: CSR adjacency, attributes, labels. Its relatives call the arrays ``adj_data`` or
 ``adj_matrix.data``, ``attr_data``, ``attr_matrix.data`` or ``feature_data``.
@@ -7,12 +7,14 @@ gnn-benchmark: CSR adjacency, attributes, labels. Its relatives call the arrays 
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from partition.errors import UserError
+from partition.graph.graph import MASKS
 from partition.importing.readers import Layout, Source
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.files import (
@@ -21,6 +23,7 @@ from partition.importing.readers.files import (
     finite_weights,
     quoted,
 )
+from partition.importing.readers.named_arrays import source_of
 from partition.importing.readers.sparse import csr_arrays, saved_csr
 from partition.records import NUMBERS, TEXTS, npz_names, read_npz
 
@@ -49,13 +52,16 @@ def read(path: Path, layout: Layout | None = None) -> Source:
     if "format" in names:
         matrix = saved_csr(read_npz(path, SAVED, kinds=NUMBERS + TEXTS), where)
         return Source(**arcs_of(matrix, where), format="npz")
+    if {"edges", "node_features"} <= names:
+        return _heterophilous(path, names)
     arrays = read_npz(path, WANTED)
     adjacency = _prefix(arrays, ADJACENCY)
     if adjacency is None:
         found = ", ".join(quoted(name) for name in sorted(names)[:12]) or "nothing"
         raise UserError(
             f"{path} has no array adj_indptr; it holds {found}",
-            "an npz is one of gnn-benchmark or of scipy.sparse.save_npz",
+            "an npz is one of gnn-benchmark, of the heterophilous graphs or of "
+            "scipy.sparse.save_npz",
         )
     arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data")
     features = _features(arrays, where)
@@ -68,6 +74,19 @@ def read(path: Path, layout: Layout | None = None) -> Source:
                 f"{path} has {what} of {len(array)} vertices, the graph has {arcs['n']}"
             )
     return Source(**arcs, features=features, labels=labels, class_names=class_names, format="npz")
+
+
+def _heterophilous(path: Path, names: set[str]) -> Source:
+    """A graph of Platonov et al. (2023): edges without a direction, each listed once; splits."""
+    masks = {f"{name}_masks": f"{name}_mask" for name in MASKS}
+    wanted = {"edges", "node_features", "node_labels", *masks} & names
+    arrays = read_npz(path, frozenset(wanted))
+    edges = arrays["edges"]
+    if edges.ndim != 2 or edges.shape[1] != 2:
+        raise UserError(f"{path}: edges is not (m, 2), but {edges.shape}")
+    fields = {"edge_index": edges.T, "x": arrays["node_features"], "y": arrays.get("node_labels")}
+    fields |= {masks[name]: array.T for name, array in arrays.items() if name in masks}
+    return replace(source_of(fields, str(path), "npz"), symmetric=True)
 
 
 WANTED = frozenset(

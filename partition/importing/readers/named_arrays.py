@@ -26,8 +26,8 @@ def source_of(fields: Mapping[str, Any], where: str, format: str) -> Source:
     ----------
     fields : mapping of str to array
         ``edge_index`` (2, E), and those that there are of ``x`` (n, d), ``y`` (n,) or (n, c),
-        ``edge_weight`` (E,) or (E, 1), ``train_mask`` and so on, (n,) or (n, splits) bool, and the
-        int ``num_nodes``. Others are noted as not read.
+        ``edge_weight`` (E,) or (E, 1), or in its place ``edge_attr``, ``train_mask`` and so on,
+        (n,) or (n, splits) bool, and the int ``num_nodes``. Others are noted as not read.
 
     Raises
     ------
@@ -59,16 +59,28 @@ def source_of(fields: Mapping[str, Any], where: str, format: str) -> Source:
         if mask is not None
     }
     weights = None
-    if (given := fields.get("edge_weight")) is not None:
+    of_arcs = weights_name(fields)
+    if of_arcs is not None:
+        given = fields[of_arcs]
         if given.size != len(source) or given.dtype.kind not in "biuf":
-            raise UserError(f"{where}: edge_weight is not a number for each of {len(source)} arcs")
-        weights = finite_weights(given.reshape(-1), f"{where}: edge_weight")
-    unread = sorted(str(name) for name in fields if name not in FIELDS)
-    notes = {"columns": f"not read: {', '.join(unread)}"} if unread else {}
+            raise UserError(f"{where}: {of_arcs} is not a number for each of {len(source)} arcs")
+        weights = finite_weights(given.reshape(-1), f"{where}: {of_arcs}")
+    unread = sorted(str(field) for field in fields if field not in (*FIELDS, of_arcs))
+    said = [f"weight {name}"] if of_arcs == "edge_attr" else []
+    said += [f"not read: {', '.join(unread)}"] if unread else []
+    notes = {"columns": "; ".join(said)} if said else {}
     return Source(
         n=n, source=source, target=target, weights=weights, masks=masks, format=format, notes=notes,
         **rest,
     )  # fmt: skip
+
+
+def weights_name(fields: Mapping[str, Any]) -> str | None:
+    """Which of the fields has the weights: ``edge_weight``, or an ``edge_attr`` of one column."""
+    if fields.get("edge_weight") is not None:
+        return "edge_weight"
+    shape = getattr(fields.get("edge_attr"), "shape", None)
+    return "edge_attr" if shape is not None and (len(shape) == 1 or shape[1:] == (1,)) else None
 
 
 def labels_or_targets(y: np.ndarray) -> tuple[str, np.ndarray]:

@@ -33,7 +33,7 @@ def read(path: Path, layout: Layout | None = None) -> Source:
     """Read a graph with its features, labels or targets, weights and masks.
 
     ``y`` of whole numbers in one column is a class, −1 for none; otherwise targets. ``edge_weight``
-    holds weights; ``edge_attr`` is not read.
+    holds weights, or an ``edge_attr`` of one column; another ``edge_attr`` is not read.
 
     Parameters
     ----------

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import UserError, unknown_name
 from partition.importing.readers import READERS
 from partition.importing.readers.files import (
     check_file,
@@ -40,8 +41,14 @@ TARGETS = ("targets", "target", "labels", "label", "y")
 MASKS = ("mask",)
 
 
-def read_features(path: str | os.PathLike) -> Rows:
+def read_features(path: str | os.PathLike, others: Container[str] = ()) -> Rows:
     """(n, d) float32: an array, a sparse matrix of SciPy's, or lines of d numbers.
+
+    Parameters
+    ----------
+    others : container of str
+        Columns of a table that are something else, in small letters. With some, columns of texts
+        are left out, too.
 
     Raises
     ------
@@ -52,10 +59,10 @@ def read_features(path: str | os.PathLike) -> Rows:
     with read_errors(path):
         kind = _kind(path)
         if kind == "text":
-            return read_feature_table(path)
+            return read_feature_table(path, others)
         if kind == "parquet":
-            rows = _numbers_of(_parquet(path), FEATURES, path)
-            return Rows(finite_features(rows.values, str(path)), rows.ids)
+            rows = _numbers_of(_parquet(path), FEATURES, path, others)
+            return replace(rows, values=finite_features(rows.values, str(path)))
         if kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS)
             if "indptr" in arrays or "format" in arrays:
@@ -64,9 +71,9 @@ def read_features(path: str | os.PathLike) -> Rows:
         return Rows(finite_features(_read_npy(path, kind), str(path)))
 
 
-def read_labels(path: str | os.PathLike) -> Rows:
-    """(n,) integers or texts: an array, or a class a line."""
-    return _read_vector(Path(path), LABELS)
+def read_labels(path: str | os.PathLike, column: str | None = None) -> Rows:
+    """(n,) integers or texts: an array, a class a line, or a column of a table by its name."""
+    return _read_vector(Path(path), LABELS, column)
 
 
 def read_targets(path: str | os.PathLike) -> Rows:
@@ -115,13 +122,18 @@ def read_mask(path: str | os.PathLike, name: str) -> Rows:
 
     Or an (n, splits) array of bool, or of 0 and 1.
     """
-    rows = _read_vector(Path(path), (*MASKS, name, f"{name}_mask", f"{name}_idx", "idx"))
+    rows = _read_vector(Path(path), mask_names(name))
     if rows.values.dtype.kind == "U":
         words = np.char.lower(rows.values)
         if not np.isin(words, ("true", "false")).all():
             return rows
         rows = Rows(words == "true", rows.ids)
     return rows
+
+
+def mask_names(name: str) -> tuple[str, ...]:
+    """What the array or column of a mask may be called."""
+    return (*MASKS, name, f"{name}_mask", f"{name}_idx", "idx")
 
 
 def mask_files(path: str | os.PathLike) -> list[Path]:
@@ -202,16 +214,18 @@ def _read_npy(path: Path, kind: str) -> np.ndarray:
     return array
 
 
-def _read_vector(path: Path, names: tuple[str, ...]) -> Rows:
+def _read_vector(path: Path, names: tuple[str, ...], column: str | None = None) -> Rows:
     with read_errors(path):
         kind = _kind(path)
         if kind == "text":
-            return read_column(path)
+            return read_column(path, names, column)
         if kind == "parquet":
-            return _chosen(_parquet(path), names, path)
+            return _chosen(_parquet(path), names, path, column)
         if kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS)
-            return Rows(_decoded(_choose(arrays, names, path), path))
+            return Rows(_decoded(_chosen(arrays, names, path, column), path))
+        if column is not None:
+            raise UserError(f"{path} has no columns with names, and so no {column!r}")
         return Rows(_decoded(_read_npy(path, kind), path))
 
 
@@ -222,18 +236,32 @@ def _parquet(path: Path) -> Mapping[str, Rows]:
     return read_table(path)
 
 
-def _numbers_of(columns: Mapping[str, Rows], names: tuple[str, ...], path: Path) -> Rows:
-    """The column of one of the names that holds lists, or all columns side by side."""
+def _numbers_of(
+    columns: Mapping[str, Rows], names: tuple[str, ...], path: Path, others: Container[str] = ()
+) -> Rows:
+    """The column of one of the names that holds lists, or all columns side by side.
+
+    ``others``: as of :func:`read_features`.
+    """
+    note = ""
+    if others:
+        columns = {name: rows for name, rows in columns.items() if name.lower() not in others}
+        texts = [name for name, rows in columns.items() if rows.values.dtype.kind == "U"]
+        columns = {name: rows for name, rows in columns.items() if name not in texts}
+        note = f"{path}: no features, but texts: {', '.join(map(quoted, texts))}" if texts else ""
     lists = [name for name, rows in columns.items() if rows.values.ndim == 2]
     if lists:
         return _chosen({name: columns[name] for name in lists}, names, path)
     for name, rows in columns.items():
         if rows.values.dtype.kind not in "biuf":
-            raise UserError(f"{path}: the column {quoted(name)} holds no numbers")
+            raise UserError(
+                f"{path}: the column {quoted(name)} holds no numbers",
+                f"if it is the label of a vertex, --label-column {name}",
+            )
     if not columns:
         raise UserError(f"{path} has no columns of numbers")
     values = np.stack([rows.values for rows in columns.values()], axis=1)
-    return Rows(values, next(iter(columns.values())).ids)
+    return Rows(values, next(iter(columns.values())).ids, note)
 
 
 def _decoded(array: np.ndarray, path: Path) -> np.ndarray:
@@ -251,8 +279,14 @@ def _choose(arrays: dict[str, np.ndarray], names: tuple[str, ...], path: Path) -
     return _chosen(arrays, names, path)
 
 
-def _chosen(arrays: Mapping[str, Any], names: tuple[str, ...], path: Path) -> Any:
-    """The same of anything that has names."""
+def _chosen(
+    arrays: Mapping[str, Any], names: tuple[str, ...], path: Path, column: str | None = None
+) -> Any:
+    """The same of anything that has names; or that of one name, ``column``."""
+    if column is not None:
+        if column not in arrays:
+            raise unknown_name(f"column of {path}", column, arrays)
+        return arrays[column]
     fitting = [name for name in arrays if name.lower() in names]
     if len(arrays) == 1:
         fitting = list(arrays)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from partition.errors import UserError
+from partition.errors import UserError, unknown_name
 from partition.importing.readers.files import check_memory, finite_features, quoted
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.text import (
+    LONGEST_LINE,
     check_text,
     first_lines,
     is_integer,
@@ -42,24 +43,33 @@ class Rows:
         Numbers, bool, or texts.
     ids : (n,) int64 or str, optional
         Which vertex each row is of, where the file says so.
+    note : str
+        What was not read, for the user.
     """
 
     values: np.ndarray
     ids: np.ndarray | None = None
+    note: str = ""
 
 
-def read_feature_table(path: Path) -> Rows:
+def read_feature_table(path: Path, others: Container[str] = ()) -> Rows:
     """(n, d) float32 from lines of numbers, under a header with the names or without.
 
     A first column that the header calls an id says which vertex each row is of.
+
+    Parameters
+    ----------
+    others : container of str
+        Columns that are something else, in small letters. With some, columns of texts are left
+        out, too.
 
     Raises
     ------
     UserError
         With the line that is not as many numbers as the others.
     """
-    rows = _number_table(path, "features", np.float32)
-    return Rows(finite_features(rows.values, str(path)), rows.ids)
+    rows = _number_table(path, "features", np.float32, others)
+    return replace(rows, values=finite_features(rows.values, str(path)))
 
 
 def read_target_table(path: Path) -> Rows:
@@ -67,7 +77,7 @@ def read_target_table(path: Path) -> Rows:
     return _number_table(path, "targets", np.float64)
 
 
-def _number_table(path: Path, what: str, dtype: DTypeLike) -> Rows:
+def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str] = ()) -> Rows:
     lines = first_lines(path, 2, LONGEST_ROW)
     if not lines:
         raise UserError(f"{path} holds no {what}", "one vertex a line: numbers")
@@ -79,13 +89,25 @@ def _number_table(path: Path, what: str, dtype: DTypeLike) -> Rows:
     else:
         sample = words_of(lines[1][1], separator) if len(lines) > 1 else []
         names = _plain(words[0])
-        if len(sample) != len(words) or not all(map(is_number, sample[names in ID_COLUMNS :])):
+        values = sample[names in ID_COLUMNS :]
+        given = sum(map(is_number, values))  # names may be numbers where all values are
+        headed = given == len(values) or (given > 0 and not any(map(is_number, words)))
+        if len(sample) != len(words) or not headed:
             raise UserError(
                 f"{path}, line {header}: {quoted(first.strip())} is not {len(words)} numbers",
                 "a vertex a line; a column of ids has a header line that begins with 'id'",
             )
     skip = int(names in ID_COLUMNS) if names is not None else 0
-    if len(words) == skip:
+    used = list(range(skip, len(words)))
+    note = ""
+    if header and not others:
+        _refuse_texts(path, lines[1][0], words, sample, used)
+    elif header:
+        rest = [i for i in used if words[i].lower() not in others]
+        used = [i for i in rest if is_number(sample[i])]
+        texts = [quoted(words[i]) for i in rest if i not in used]
+        note = f"{path}: no {what}, but texts: {', '.join(texts)}" if texts else ""
+    if not used:
         raise UserError(f"{path} has a column of ids, but no {what}")
     tables, ids = [], []
     for number, block in text_blocks(path, LONGEST_ROW):
@@ -99,19 +121,33 @@ def _number_table(path: Path, what: str, dtype: DTypeLike) -> Rows:
         try:
             table = np.loadtxt(
                 rows, np.float64, comments=None, delimiter=separator, quotechar='"', ndmin=2,
-                usecols=range(1, len(words)) if skip else None,
+                usecols=used if len(used) < len(words) else None,
             )  # fmt: skip
         except ValueError as error:
-            raise _bad_row(path, number, block, header, separator, len(words), skip) from error
-        if table.shape[1] != len(words) - skip:
-            raise _bad_row(path, number, block, header, separator, len(words), skip)
+            raise _bad_row(path, number, block, header, separator, len(words), used) from error
+        if table.shape[1] != len(used):
+            raise _bad_row(path, number, block, header, separator, len(words), used)
         with np.errstate(over="ignore"):
             tables.append(table.astype(dtype))
         ids += [words_of(row, separator)[0] for row in rows] if skip else []
     numbers = np.concatenate(tables)
     if not skip and header == 0:
         _refuse_counter(path, numbers, what)
-    return Rows(numbers, id_array(ids, path) if skip else None)
+    return Rows(numbers, id_array(ids, path) if skip else None, note)
+
+
+def _refuse_texts(
+    path: Path, line: int, names: list[str], words: list[str], used: Iterable[int]
+) -> None:
+    """Refuse a column of texts under its name: it may be the label."""
+    for i in used:
+        if not is_number(words[i]):
+            raise UserError(
+                f"{path}, line {line}: the column {quoted(names[i])} holds {quoted(words[i])}, "
+                "not a number",
+                f"if it is the label of a vertex, --label-column {names[i]}; a column of ids comes "
+                "first, and is called 'id'",
+            )
 
 
 def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
@@ -130,7 +166,13 @@ def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
 
 
 def _bad_row(
-    path: Path, first: int, block: str, header: int, separator: str | None, width: int, skip: int
+    path: Path,
+    first: int,
+    block: str,
+    header: int,
+    separator: str | None,
+    width: int,
+    used: Iterable[int],
 ) -> UserError:
     """Find the first row that is not as many numbers as the first has."""
     for number, line in enumerate(block.split("\n"), first):
@@ -140,38 +182,57 @@ def _bad_row(
         at = f"{path}, line {number}"
         if len(words) != width:
             return UserError(f"{at} has {len(words)} columns, the first line has {width}")
-        for word in words[skip:]:
+        for word in (words[i] for i in used):
             if not is_number(word):
                 return UserError(f"{at}: {quoted(word)} is not a number")
     return UserError(f"{path}, from line {first} on: there is something else than numbers")
 
 
-def read_column(path: Path) -> Rows:
+def read_column(path: Path, names: Container[str] = (), column: str | None = None) -> Rows:
     """(n,) int64 or texts: a value a line, or an id and a value under a header 'id,…'.
+
+    Parameters
+    ----------
+    names : container of str
+        What the column may be called, in small letters, of several under a header.
+    column : str, optional
+        What it is called.
 
     Raises
     ------
     UserError
-        With the line that has more columns, or bytes that are not UTF-8.
+        With the line that has more columns, or bytes that are not UTF-8; or if it is not clear
+        which column it is.
     """
-    lines = first_lines(path, 1)
+    longest = LONGEST_ROW if column is not None else LONGEST_LINE
+    lines = first_lines(path, 1, longest)
     if not lines:
         raise UserError(f"{path} is empty", "one value a line")
     header, first = lines[0]
     separator = separator_of(first)
     words = [first.strip().strip('"')] if separator is None else words_of(first, separator)
     width = len(words)
-    paired = width == 2 and _plain(words[0]) in ID_COLUMNS
-    if width > 2 or (width == 2 and not paired):
-        raise UserError(
-            f"{path}, line {header}: {quoted(first.strip())} has {width} columns",
-            "one value a line, or a header line 'id,…' and then an id and a value a line",
-        )
+    paired = width > 1 and _plain(words[0]) in ID_COLUMNS
+    at = width - 1
+    if column is not None:
+        if column not in words:
+            raise unknown_name(f"column of {path}", column, words)
+        at = words.index(column)
+    elif width > 2 or (width == 2 and not paired):
+        fitting = [i for i, word in enumerate(words) if word.lower() in names]
+        if len(fitting) != 1:
+            raise UserError(
+                f"{path}, line {header}: {quoted(first.strip())} has {width} columns",
+                "one value a line, or a header line 'id,…' and then an id and a value a line; "
+                "--label-column NAME takes labels from the column of that name in the header",
+            )
+        (at,) = fitting
+    headed = paired or width > 1 or column is not None
     kept: dict[str, str] = {}  # each text once: there are few classes
     values, ids = [], []
-    for start, block in text_blocks(path):
+    for start, block in text_blocks(path, longest):
         for number, line in enumerate(block.split("\n"), start):
-            if not line.strip() or line.lstrip().startswith("#") or (paired and number == header):
+            if not line.strip() or line.lstrip().startswith("#") or (headed and number == header):
                 continue
             words = [line.strip().strip('"')] if width == 1 else words_of(line, separator)
             if len(words) != width:
@@ -179,10 +240,10 @@ def read_column(path: Path) -> Rows:
                     f"{path}, line {number}: {quoted(line.strip())} has {len(words)} columns, "
                     f"the first line has {width}"
                 )
-            values.append(kept.setdefault(words[-1], words[-1]))
+            values.append(kept.setdefault(words[at], words[at]))
             if paired:
                 ids.append(words[0])
-    if not paired and _is_heading(values, kept):
+    if not headed and _is_heading(values, kept):
         del values[0]
     return Rows(text_array(values, path), id_array(ids, path) if paired else None)
 

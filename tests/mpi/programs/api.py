@@ -111,6 +111,16 @@ def never(epoch):
     raise AssertionError
 
 
+def check_a_run_that_diverges(comm, graph, partition):
+    """One warning, on rank 0, and a run none the less."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        gcnmpi.train(graph, partition, train_lr=1000, train_epochs=6, out=FOLDER / "diverged")
+    told = [str(warning.message) for warning in caught if "diverged" in str(warning.message)]
+    assert len(told) == (comm.rank == 0), told
+    assert all("in epoch 6: the run diverged, lower train.lr, which is 1000" in t for t in told)
+
+
 def check_networks_of_ones_own(comm, graph, partition):
     """As an object and as a file: trained alike, verified, planned, resumed and inferred."""
     file = FOLDER / "own.py"
@@ -135,6 +145,7 @@ def check_networks_of_ones_own(comm, graph, partition):
 
     text = raised(comm, gcnmpi.UserError, lambda: gcnmpi.infer(graph, run, partition=partition))
     assert "a network of a file, which has to be given" in text
+    assert f"model={kept!r}" in text  # the run has kept it
     logits = gcnmpi.infer(graph, run, model=name, partition=partition, dtype="float64")
     same = gcnmpi.infer(graph, weights, model=near, partition=partition, dtype="float64")
     np.testing.assert_array_equal(logits, same)
