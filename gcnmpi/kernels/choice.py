@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from gcnmpi.core.config import Config
 from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.kernels.interface import Kernel
 from gcnmpi.mpi.comm import Comm, agreed, maximum, sees_devices
-from gcnmpi.mpi.hosts import place_on_node
+from gcnmpi.mpi.hosts import crowded_node, place_on_node, share_of_cores
+
+
+def make_kernel(comm: Comm, config: Config) -> tuple[Kernel, list[str], list[str]]:
+    """The kernel of this rank, with its threads resolved; warnings about it, and the machine.
+
+    Libraries that compute with threads are held to as many.
+    """
+    threads = config.threads or share_of_cores(comm)
+    _, warning = resolve(config.kernel, int(maximum(comm, threads)))
+    warnings = [] if warning is None else [warning]
+    crowded = crowded_node(comm, threads)
+    threadpool_limits(threads)
+    machine = [] if crowded is None else [crowded]
+    return kernel_of_rank(comm, config, threads), warnings, machine
 
 
 def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:

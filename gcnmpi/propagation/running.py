@@ -18,6 +18,7 @@ from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.transports import usable
+from gcnmpi.kernels.choice import make_kernel
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
 from gcnmpi.planner.auto import misused
@@ -28,7 +29,7 @@ from gcnmpi.propagation.memory import check_memory, demand_of
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.preflight import make_room
-from gcnmpi.run.problem import find_source, make_kernel, open_split
+from gcnmpi.run.problem import find_source, open_split
 from gcnmpi.run.writing import on_root, write
 from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry

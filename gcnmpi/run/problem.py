@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from gcnmpi.core.arrays import Summation
 from gcnmpi.core.config import Config, SchemeConfig
@@ -19,15 +18,14 @@ from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.train_config import batches_of
 from gcnmpi.halo.transports import usable
-from gcnmpi.kernels import resolve
-from gcnmpi.kernels.choice import kernel_of_rank
+from gcnmpi.kernels.choice import make_kernel
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.loading import check_content, load_sparse
 from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
-from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
-from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, share_of_cores
+from gcnmpi.mpi.comm import Comm, agreed, from_root
+from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
 from gcnmpi.nn.compile.on_scheme import check_before, program_on
 from gcnmpi.nn.describe import graph_of, network_of
@@ -226,20 +224,6 @@ def _as_read(config: Config, demand: Demand) -> Config:
     if demand.products:
         return config
     return dataclasses.replace(config, graph=dataclasses.replace(config.graph, normalize="none"))
-
-
-def make_kernel(comm: Comm, config: Config) -> tuple[Kernel, list[str], list[str]]:
-    """The kernel of this rank, with its threads resolved; warnings about it, and the machine.
-
-    Libraries that compute with threads are held to as many.
-    """
-    threads = config.threads or share_of_cores(comm)
-    _, warning = resolve(config.kernel, int(maximum(comm, threads)))
-    warnings = [] if warning is None else [warning]
-    crowded = crowded_node(comm, threads)
-    threadpool_limits(threads)
-    machine = [] if crowded is None else [crowded]
-    return kernel_of_rank(comm, config, threads), warnings, machine
 
 
 def ends(config: Config, manifest: Manifest) -> tuple[int, int]:

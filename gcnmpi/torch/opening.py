@@ -12,13 +12,14 @@ import torch
 from gcnmpi.core.config import Config, from_table
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.kernels.choice import make_kernel
 from gcnmpi.layout.loading import check_content
 from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.script import world
 from gcnmpi.planner.auto import misused
-from gcnmpi.run.problem import find_source, make_kernel
+from gcnmpi.run.problem import find_source
 from gcnmpi.schemes.p2p import lay_out
 from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.moves import Moves
