@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from partition.errors import EXIT_USER_ERROR, UserError, printing
+from partition.errors import EXIT_USER_ERROR, UserError, memory_errors, printing
 
 EXIT_INTERRUPTED = 130
 
@@ -53,7 +53,7 @@ class Commands(click.Group):
         """Read the command line and run the command."""
         try:
             try:
-                with printing():
+                with memory_errors(), printing():
                     code = super().main(args, prog_name, complete_var, False, **more)
             except click.exceptions.NoArgsIsHelpError as error:
                 click.echo(error.format_message(), err=True)

@@ -61,6 +61,20 @@ def shortened(text: str, most: int = 60) -> str:
 
 
 @contextlib.contextmanager
+def memory_errors() -> Iterator[None]:
+    """Make a MemoryError in this block a UserError, whatever asked for the memory."""
+    try:
+        yield
+    except MemoryError as error:
+        reason = shortened(" ".join(str(error).split()), 200)
+        raise UserError(
+            "not enough memory" + (f": {reason[0].lower()}{reason[1:]}" if reason else ""),
+            "free some, or raise the limit of this job or of its processes (ulimit -v); "
+            "gcnmpi takes less on each of more ranks, gcn-partition import and add with --memory",
+        ) from error
+
+
+@contextlib.contextmanager
 def printing() -> Iterator[None]:
     """Write what is printed in this block to the standard output before leaving it.
 

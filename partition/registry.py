@@ -7,12 +7,13 @@ libraries are imported only by the file that needs them, so only when it is aske
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, shortened, unknown_name
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,22 @@ class Registry:
         try:
             return getattr(importlib.import_module(module), attribute)
         except ModuleNotFoundError as error:
-            if (error.name or "").split(".")[0] in ("partition", "gcnmpi"):
+            if _package(error.name or "") in OWN:
                 raise
             extra = self.extras.get(name)
             hint = f"pip install 'gcnmpi[{extra}]'" if extra else f"pip install {error.name}"
             message = f"{self.kind} {name!r} needs the Python package {error.name!r}"
             raise UserError(message, hint) from error
+        except Exception as error:  # of a library that is installed in part, or too new or too old
+            library = _foreign(error)
+            if library is None:
+                raise
+            reason = shortened((str(error).splitlines() or [""])[0], 200)
+            raise UserError(
+                f"{self.kind} {name!r} needs the Python package {library!r}, which cannot be "
+                f"imported: {type(error).__name__}: {reason}",
+                f"pip install --force-reinstall {library}, or versions that go together",
+            ) from error
 
     def keys(self, name: str) -> list[str]:
         """The keys of the configuration that an entry has and not every other one."""
@@ -96,3 +107,23 @@ class Registry:
 
     def __contains__(self, name: object) -> bool:
         return name in self.entries
+
+
+def _foreign(error: Exception) -> str | None:
+    """The package outside of this distribution whose import failed with an error, if it was one."""
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = [str(frame.f_globals.get("__name__", "")) for frame, _ in frames]
+    # The first of its modules behind the last of ours; or what lacks something that ours asks for.
+    own = max(i for i, name in enumerate(modules) if _package(name) in OWN)
+    missing = getattr(error, "name", None) if isinstance(error, ImportError) else None
+    lacking = getattr(error, "obj", None) if isinstance(error, AttributeError) else None
+    names = [*modules[own + 1 :], missing, getattr(lacking, "__name__", None)]
+    packages = (_package(name) for name in names if isinstance(name, str) and name)
+    return next((name for name in packages if name not in (*OWN, "importlib")), None)
+
+
+def _package(module: str) -> str:
+    return module.removeprefix("_frozen_").split(".")[0]
+
+
+OWN = ("partition", "gcnmpi")

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.api.ranks import on_root
+from partition.errors import UserError
 from partition.graph import store
 from partition.graph.manifest import Manifest, Partition
 from partition.graph.sparse_rows import SparseRows
@@ -288,13 +289,20 @@ def from_object(
     Raises
     ------
     UserError
-        On all ranks: if it is no such graph; or as :func:`from_arrays`.
+        On all ranks: if it is no such graph; if it is undirected, and ``undirected=False``; or as
+        :func:`from_arrays`.
     """
 
     def arrays() -> dict[str, Any]:
         from partition.importing.objects import arrays_of
 
         found = arrays_of(graph)
+        if found.get("undirected") and not options.get("undirected", True):
+            raise UserError(
+                "the graph is undirected: with undirected=False, one of the two arcs of each edge "
+                "would be missing",
+                "leave undirected out, or give a graph with directed edges",
+            )
         if split is not None:
             found.pop("masks", None)
         return found

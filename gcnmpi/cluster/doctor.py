@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -245,13 +244,11 @@ def _seat(rank: int, sees_folder: bool) -> Seat:
 
 
 def _cuda_devices() -> tuple[str, ...]:
-    if find_spec("cupy") is None:
-        return ()
-    import cupy
-
     try:
+        import cupy
+
         count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError:
+    except Exception:  # it is not installed, in part only, or there is no device
         return ()
     names = [cupy.cuda.runtime.getDeviceProperties(i)["name"] for i in range(count)]
     return tuple(name.decode() for name in names)

@@ -15,6 +15,9 @@ from typing import Any, get_args, get_origin
 
 from partition.errors import UserError, nearest, unknown_name
 
+# Integers are below this where their key says nothing else: what counts by them uses 32 bits or 64.
+INTEGERS = 2**31
+
 
 def key(
     default: Any,
@@ -126,12 +129,19 @@ def checked(name: str, value: Any, hint: Any, limits: Mapping[str, Any]) -> Any:
     if hint is float and not math.isfinite(value):
         raise UserError(f"{name} takes a finite number, not {value}")
     if limits["low"] is not None and not value >= limits["low"]:
-        raise UserError(f"{name} is at least {limits['low']}, not {value}")
-    if limits["below"] is not None and not value < limits["below"]:
-        raise UserError(f"{name} is below {limits['below']}, not {value}")
+        raise UserError(f"{name} is at least {limits['low']}, not {_shown(value)}")
+    below = INTEGERS if hint is int and limits["below"] is None else limits["below"]
+    if below is not None and not value < below:
+        raise UserError(f"{name} is below {below}, not {_shown(value)}")
     if limits["positive"] and not value > 0:
         raise UserError(f"{name} is more than 0, not {value}")
     return value
+
+
+def _shown(value: Any) -> str:
+    """A number, of which Python writes no more than some thousand digits."""
+    large = isinstance(value, int) and abs(value) >= 2**64
+    return f"a number of {value.bit_length()} bits" if large else str(value)
 
 
 _TYPE_NAMES = {str: "a string", int: "an integer", float: "a number", bool: "true or false"}

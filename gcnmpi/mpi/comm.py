@@ -25,7 +25,7 @@ import numpy as np
 from gcnmpi.core.arrays import Array
 from gcnmpi.core.launch import check_together, launched, start_environment
 from gcnmpi.core.resident import forget_pages, return_large_arrays
-from partition.errors import EXIT_USER_ERROR, UserError, printing
+from partition.errors import EXIT_USER_ERROR, UserError, memory_errors, printing
 
 try:
     import mpi4py
@@ -65,7 +65,7 @@ def run(main: Callable[[Comm], int]) -> NoReturn:
     code = 1
     try:
         check_together(comm.size, os.environ, versions()["mpi"])
-        with printing():
+        with memory_errors(), printing():
             code = main(comm)
     except UserError as error:
         if comm.size > 1 and not getattr(error, "agreed", False):
@@ -111,12 +111,15 @@ def finish(comm: Comm, code: int) -> NoReturn:
 def agreed(comm: Comm) -> Iterator[None]:
     """Let all ranks leave a block together: if one raised a UserError in it, all raise that one.
 
+    A lack of memory is one.
+
     The block itself must not communicate. When several ranks fail, the lowest one's error is
     the one that is raised.
     """
     error: UserError | None = None
     try:
-        yield
+        with memory_errors():
+            yield
     except UserError as caught:
         error = caught
     first = comm.allreduce(comm.size if error is None else comm.rank, MPI.MIN)

@@ -399,7 +399,7 @@ def parse_fanouts(text: str | Sequence[int]) -> tuple[int, ...]:
         counts = tuple(int(word) for word in words)
     except ValueError:
         counts = (0,)
-    if any(count < -1 or count == 0 for count in counts):
+    if any(not -1 <= count < 2**31 or count == 0 for count in counts):
         raise UserError(
             f"fan-outs {text!r}: they are numbers of neighbours, layer by layer",
             "such as 10,5; -1 takes all neighbours",

@@ -175,6 +175,14 @@ def test_settings_are_toml_or_as_people_write_them(setting, name, value):
         ("train.lr=inf", "train.lr takes a finite number"),
         ("train.seed=-1", "train.seed is at least 0"),
         ("train.seed=9223372036854775808", "train.seed is below"),
+        (
+            "train.epochs=99999999999999999999",
+            "train.epochs is below 2147483648, not a number of 67",
+        ),
+        ("train.epochs=" + "9" * 5000, "train.epochs takes an integer"),
+        (f"train.epochs=-{hex(10**4000)}", "train.epochs"),
+        ("model.hidden=99999999999", "model.hidden is below 16777216, not 99999999999"),
+        ("model.hops=99999", "model.hops is below 10001"),
         ("train.betas=[0.9]", "train.betas takes two numbers below 1"),
         ("train.betas=[0.9, 1.0]", "train.betas takes two numbers below 1"),
         ("model.hidden=a", "takes an integer, not 'a'\n  hint: such as --set model.hidden=64,32"),
@@ -194,6 +202,14 @@ def test_mistakes_name_the_key_and_the_nearest_one(setting, says):
     with pytest.raises(UserError) as caught:
         load_config(None, [setting])
     assert says in str(caught.value)
+
+
+def test_every_integer_has_a_bound():
+    integers = [name for name, _, hint in key_fields() if hint in (int, tuple[int, ...])]
+    assert len(integers) > 10
+    for name in integers:
+        with pytest.raises(UserError, match=rf"{name} is below \d+, not 9223372036854775808"):
+            load_config(None, [f"{name}={2**63}"])
 
 
 def test_a_setting_below_a_value_of_the_file(tmp_path):

@@ -4,12 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import gcnmpi.kernels
 from gcnmpi.core import rng
 from gcnmpi.core.config import from_table
 from gcnmpi.kernels import KERNELS, resolve
@@ -20,6 +22,7 @@ from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.proof.steps import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
+from partition.registry import Registry
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 
@@ -88,6 +91,42 @@ def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch):
     assert resolve("scipy") == ("scipy", None)
     with pytest.raises(UserError, match="install gcnmpi again"):
         KERNELS.get("native")
+
+
+HALF = {
+    "empty": ("", "AttributeError: module 'halflib' has no attribute 'init'"),
+    "lacks a module": ("import halflib_core", "'halflib_core'"),
+    "lacks a name": ("from math import nothing_of_the_kind", "ImportError: cannot import name"),
+    "lacks a library": ("raise OSError('libhalf.so.9: not found')", "OSError: libhalf.so.9"),
+    "too old": ("import os; os.nothing_of_the_kind", "AttributeError"),
+}
+
+
+@pytest.mark.parametrize("case", HALF)
+def test_a_library_that_is_installed_in_part_counts_as_missing(tmp_path, monkeypatch, case):
+    text, says = HALF[case]
+    (tmp_path / "halflib.py").write_text(text)
+    (tmp_path / "half.py").write_text("import halflib\nKERNEL = halflib.init()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("halflib", "gcnmpi.kernels.half"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr("gcnmpi.kernels.__path__", [*gcnmpi.kernels.__path__, str(tmp_path)])
+    table = Registry("kernel", {"half": "gcnmpi.kernels.half:KERNEL"})
+    reason = table.available()["half"]
+    assert reason.startswith("kernel 'half' needs the Python package")
+    assert says in reason
+    assert "\n" not in reason
+
+
+def test_graphblas_that_is_installed_in_part_counts_as_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "graphblas", types.ModuleType("graphblas"))
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.graphblas_", raising=False)
+    assert "'graphblas', which cannot be imported" in KERNELS.available()["graphblas"]
+
+
+def test_a_mistake_of_ours_is_not_taken_for_a_missing_library():
+    with pytest.raises(AttributeError):
+        Registry("kernel", {"x": "gcnmpi.kernels.scipy_:nothing"}).available()
 
 
 def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):

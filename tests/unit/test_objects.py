@@ -40,6 +40,9 @@ def test_networkx():
     assert found.masks["train"].tolist() == [False, False, True]
     assert gcnmpi.graph.from_object(nx.path_graph(3)).ids is None
     assert gcnmpi.graph.from_object(nx.grid_2d_graph(1, 2)).ids.tolist() == ["(0, 0)", "(0, 1)"]
+    with pytest.raises(UserError, match="one of the two arcs of each edge would be missing"):
+        gcnmpi.graph.from_object(nx.path_graph(3), undirected=False)
+    assert len(arcs_of(gcnmpi.graph.from_object(nx.DiGraph(ARCS), undirected=False))) == 4
     del graph.nodes[3]["y"]
     with pytest.raises(UserError, match="'y' is missing at 1 of 3 vertices"):
         gcnmpi.graph.from_object(graph)
@@ -48,6 +51,8 @@ def test_networkx():
 def test_igraph():
     igraph = pytest.importorskip("igraph")
     graph = igraph.Graph([(0, 1), (1, 2)])
+    with pytest.raises(UserError, match="the graph is undirected"):
+        gcnmpi.graph.from_object(graph, undirected=False)
     graph.vs["name"], graph.es["weight"], graph.vs["y"] = ["p", "q", "r"], [2, 3], [0, 1, 1]
     found = gcnmpi.graph.from_object(graph, split="per-class:1,0,1")
     assert arcs_of(found) == {("p", "q"): 2, ("q", "p"): 2, ("q", "r"): 3, ("r", "q"): 3}

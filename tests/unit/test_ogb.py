@@ -62,6 +62,10 @@ def test_labels_that_are_no_classes_are_targets(tmp_path):
     assert read_source(unknown).labels.tolist() == [0, -1, 1]
     empty = write_text(tmp_path / "d", 3, ENDS[:2])
     (empty / "raw" / "node-label.csv.gz").write_bytes(gzip.compress(b"0,1\n,1\n0,\n"))
+    lone = write_text(tmp_path / "e", 4, ENDS[:2])
+    for unknown in (b'0\n""\n1\n""', b"0\n\n1\n\n"):
+        (lone / "raw" / "node-label.csv.gz").write_bytes(gzip.compress(unknown))
+        assert read_source(lone).labels.tolist() == [0, -1, 1, -1]
     np.testing.assert_array_equal(read_source(empty).targets, [[0, 1], [np.nan, 1], [0, np.nan]])
 
 

@@ -14,7 +14,9 @@ class HiddenOptions:
     """Of networks with hidden layers."""
 
     section: ClassVar[str] = "model"
-    hidden: tuple[int, ...] = key((16,), "widths of the hidden layers", low=1, example=(64, 32))
+    hidden: tuple[int, ...] = key(
+        (16,), "widths of the hidden layers", low=1, below=2**24, example=(64, 32)
+    )
     layers: int = key(
         0, "number of hidden layers: the last width is repeated; 0: as hidden says", low=0
     )
@@ -106,7 +108,11 @@ class HopsOptions:
 
     section: ClassVar[str] = "model"
     hops: int = key(
-        0, "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3", low=0, example=10
+        0,
+        "appnp, sgc, sign: how often features are aggregated; 0: 10, 2, 3",
+        low=0,
+        below=10_001,
+        example=10,
     )
 
 

@@ -249,7 +249,8 @@ def _table(
 
 
 def _rows(path: Path, first: int, block: str) -> np.ndarray:
-    """Lines of numbers, empty where one is unknown, as float64."""
+    """Lines of numbers, empty or ``""`` where one is unknown, as float64."""
+    block = block.replace('""', "nan")  # as pandas writes a lone column
     if ",," in block or ",\n" in block or block.startswith(("\n", ",")) or "\n\n" in block:
         block = re.sub(r"(?m)(?<=,)(?=,|$)|^(?=,|$)(?!\Z)", "nan", block)
     try:
