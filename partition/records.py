@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import math
@@ -24,6 +25,7 @@ import numpy as np
 
 from partition.errors import UserError, shortened
 from partition.locks import check_outside_graphs, process_is_dead, process_space
+from partition.resident import most_bytes
 
 
 def to_json(value: Any) -> Any:
@@ -329,6 +331,8 @@ def map_npy(path: str | os.PathLike, *, kinds: str = NUMBERS) -> np.ndarray:
             order: Any = "F" if fortran else "C"
             return np.memmap(file, dtype, "r", start, shape, order)
     except OSError as error:
+        if error.errno == errno.ENOMEM:  # of addresses: the file is as it should be
+            raise MemoryError(f"cannot map {path} of {size:,} bytes") from error
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
 
 
@@ -369,17 +373,19 @@ def read_npy(
 
 
 def check_memory(nbytes: int, what: str) -> None:
-    """Refuse an array larger than this machine's memory, before it is allocated.
+    """Refuse an array larger than the memory of this machine or job, before it is allocated.
 
     Raises
     ------
     UserError
         Naming ``what``, what it would take and what there is.
     """
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = most_bytes()
     if nbytes > memory:
         need, have = nbytes / 2**30, memory / 2**30
-        raise UserError(f"{what} would take {need:.3g} GiB of memory, this machine has {have:.3g}")
+        raise UserError(
+            f"{what} would take {need:.3g} GiB of memory, this machine or job has {have:.3g}"
+        )
 
 
 def _read_member(

@@ -1,16 +1,25 @@
-"""What this process and the tools that it started keep in memory."""
+"""What this process and the tools that it started keep in memory, and how much they may."""
 
 from __future__ import annotations
 
 import contextlib
 import mmap
+import os
 import re
 import resource
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
+# Files of a control group, by version: its limit, and what it takes; and what of that can be given
+# back, in its statistics.
+GROUP_FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"),
+               2: ("memory.max", "memory.current")}  # fmt: skip
+OF_FILES = {1: ("total_inactive_file", "total_active_file"), 2: ("inactive_file", "active_file")}
+# Limits of a process, and the line of its status that says how much of it is taken.
+PROCESS_LIMITS = {resource.RLIMIT_AS: "VmSize:", resource.RLIMIT_DATA: "VmData:"}
 UNIT = 1 if sys.platform == "darwin" else 1024  # of what the system counts in
 
 
@@ -40,3 +49,49 @@ def taken() -> tuple[int, int]:
         found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
         own = int(found[1]) * 1024 if found else own
     return own, other
+
+
+def most_bytes() -> int:
+    """Memory that this process could have if it were alone: the machine's, or what limits leave."""
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limits = (limit for limit, _ in (*group_limits(), *process_limits()))
+    return min([machine, *limits])
+
+
+def group_limits(root: Path = Path("/")) -> Iterator[tuple[int, int]]:
+    """Limit and bytes taken of each control group that this process is in, of both versions.
+
+    Groups above count too. What was read of files is not taken, as the system gives it back.
+    """
+    with contextlib.suppress(OSError):
+        for line in _lines(root / "proc/self/cgroup"):
+            _, controllers, own = line.split(":", 2)
+            mounts = root / "sys/fs/cgroup"
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            version = 1 if controllers else 2
+            for mount in (mounts / "memory",) if controllers else (mounts, mounts / "unified"):
+                # In a container the group is at the mount, whatever it is called outside.
+                inner = mount / own.lstrip("/")
+                folders = [inner, *inner.parents]
+                for folder in folders[: folders.index(mount) + 1] if mount in folders else [mount]:
+                    yield from _group(folder, version)
+
+
+def process_limits() -> Iterator[tuple[int, str]]:
+    """Each limit of this process on memory, and the line of /proc/self/status of what is taken."""
+    for kind, name in PROCESS_LIMITS.items():
+        limit = resource.getrlimit(kind)[0]
+        if limit != resource.RLIM_INFINITY:
+            yield limit, name
+
+
+def _group(folder: Path, version: int) -> Iterator[tuple[int, int]]:
+    with contextlib.suppress(OSError, ValueError, KeyError):  # "max" is none; others may have none
+        limit, taken = (int((folder / name).read_text()) for name in GROUP_FILES[version])
+        facts = dict(line.split() for line in _lines(folder / "memory.stat"))
+        yield limit, taken - sum(int(facts[name]) for name in OF_FILES[version])
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()

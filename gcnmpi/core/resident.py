@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import mmap
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from partition.resident import group_limits, process_limits
 
 KILOBYTE = 1024
 LARGE = 8 << 20
@@ -78,27 +80,13 @@ def free_bytes() -> int:
     """
     lines = Path("/proc/meminfo").read_text(encoding="utf-8").splitlines()
     (line,) = [line for line in lines if line.startswith("MemAvailable:")]
-    return min([int(line.split()[1]) * KILOBYTE, *_groups_leave()])
+    groups = (limit - taken for limit, taken in group_limits())
+    return min([int(line.split()[1]) * KILOBYTE, *groups])
 
 
-def _groups_leave() -> Iterator[int]:
-    """What each control group of this process leaves it, of those that limit memory."""
-    with contextlib.suppress(OSError, ValueError):
-        own = Path("/proc/self/cgroup").read_text().partition("0::")[2].split("\n")[0]
-        folder = Path("/sys/fs/cgroup") / own.lstrip("/")
-        for group in (folder, *folder.parents):
-            if not group.is_relative_to("/sys/fs/cgroup"):
-                return
-            with contextlib.suppress(OSError, ValueError):
-                limit = int((group / "memory.max").read_text())
-                used = int((group / "memory.current").read_text())
-                facts = dict(line.split() for line in _lines(group / "memory.stat"))
-                files = int(facts["inactive_file"]) + int(facts["active_file"])
-                yield limit - used + files
-
-
-def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()
+def allowed_bytes() -> float:
+    """Memory that this process may still take by its own limits: ``ulimit -v`` and ``-d``."""
+    return min((limit - _status(name) for limit, name in process_limits()), default=math.inf)
 
 
 def _status(name: str) -> int:

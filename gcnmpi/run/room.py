@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from gcnmpi.core.config import Config
-from gcnmpi.core.resident import free_bytes, resident_bytes
+from gcnmpi.core.resident import allowed_bytes, free_bytes, resident_bytes
 from gcnmpi.kernels import resolve
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
@@ -131,12 +131,14 @@ def check_room(
 
 
 def _room(comm: Comm, config: Config) -> Room:
-    here, free = len(node_of(comm)), free_bytes()
-    nodes = comm.allgather((free / here, here, host_name(), free))
-    room, crowd, host, left = min(nodes)
+    here, free, own = len(node_of(comm)), free_bytes(), allowed_bytes()
+    nodes = comm.allgather((min(free / here, own), here, host_name(), free, own))
+    room, crowd, host, left, own = min(nodes)
     resolve(config.kernel)  # what it imports belongs to the process
     process = int(maximum(comm, resident_bytes()))
     said = f"{host} has {left / GIGA:.3g} GB free" + (f" for {crowd} of them" if crowd > 1 else "")
+    if own < left / crowd:
+        said = f"the limits of a process on {host} (ulimit -v, -d) leave it {own / GIGA:.3g} GB"
     return Room(process, crowd, room, said)
 
 

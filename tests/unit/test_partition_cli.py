@@ -14,8 +14,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from gcnmpi.cli.main import cli as gcnmpi_cli
 from partition.backends import process
 from partition.cli.main import cli
+from partition.errors import UserError
 from partition.graph.store import list_partitions, open_graph, partition_lock, read_partition
 from partition.pipeline import adding
 from partition.reporting.tables import COMPARED, MIXED, show_comparison
@@ -312,6 +314,19 @@ def test_interruption_ends_with_130_and_writes_nothing(demo, monkeypatch):
     monkeypatch.setattr(adding, "make_parts", interrupted)
     assert "interrupted" in run("add", demo, "--model", "rp", "-k", 2, code=130).stderr
     assert list((demo / "partitions").iterdir()) == []
+
+
+def test_too_little_memory_is_one_line_of_both_programs(demo, monkeypatch):
+    def large(*args, **kwargs):
+        raise MemoryError("Unable to allocate 7 GiB\nfor an array")
+
+    monkeypatch.setattr(adding, "make_parts", large)
+    said = run("add", demo, "--model", "rp", "-k", 2, code=2).stderr
+    assert said.startswith("error: not enough memory: unable to allocate 7 GiB for an array\n")
+    assert list((demo / "partitions").iterdir()) == []
+    monkeypatch.setattr("gcnmpi.cli.main.load_config", large)
+    with pytest.raises(UserError, match="not enough memory"):
+        gcnmpi_cli.main(["train", str(demo)], standalone_mode=False)
 
 
 def test_import_keeps_partitions_of_the_same_arcs_and_says_so(demo, tmp_path):

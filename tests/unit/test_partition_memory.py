@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import resource
 import subprocess
 import sys
 import weakref
@@ -14,6 +15,8 @@ from hypothesis import given, settings
 from small_graphs import partitioned_graphs, random_graph
 from test_import_meaning import run
 
+from gcnmpi.core.resident import allowed_bytes
+from partition import resident
 from partition.backends import Tool
 from partition.backends import process as process_module
 from partition.errors import UserError
@@ -28,6 +31,7 @@ from partition.models.graph import GraphModel, graph_model
 from partition.models.hypergraph import hypergraph_model
 from partition.pipeline import memory
 from partition.pipeline.memory import Sizes, forecast, within
+from partition.records import check_memory
 from partition.refinement.objective import OBJECTIVES, Objective
 
 
@@ -114,6 +118,55 @@ def test_a_model_in_files_leaves_memory():
         view = GraphModel(mapped.weights, mapped.indptr, mapped.indices[:-1])
         assert process_module._file_of(mapped.indices).name == "indices.npy"
         assert process_module._file_of(view.indices) is None
+
+
+# --- limits of the system -------------------------------------------------------------------------
+
+GIB = 1 << 30
+GROUPS = {
+    "version 2": ({"proc/self/cgroup": "0::/a/b\n", **{
+        f"sys/fs/cgroup/{where}": text for where, text in {
+            "a/b/memory.max": "max", "a/b/memory.current": "5", "a/b/memory.stat": "",
+            "a/memory.max": f"{2 * GIB}", "a/memory.current": f"{GIB}",
+            "a/memory.stat": "inactive_file 7\nactive_file 3\nanon 1\n",
+        }.items()}}, [(2 * GIB, GIB - 10)]),
+    "version 1": ({"proc/self/cgroup": "9:cpu,cpuacct:/x\n8:memory:/a/b\n0::/\n", **{
+        f"sys/fs/cgroup/memory/{where}": text for where, text in {
+            "a/b/memory.limit_in_bytes": f"{GIB}", "a/b/memory.usage_in_bytes": "500",
+            "a/b/memory.stat": "inactive_file 1\ntotal_inactive_file 70\ntotal_active_file 30\n",
+            "a/memory.limit_in_bytes": f"{GIB // 2}", "a/memory.usage_in_bytes": "900",
+            "a/memory.stat": "total_inactive_file 0\ntotal_active_file 0\n",
+        }.items()}}, [(GIB, 400), (GIB // 2, 900)]),
+    "version 1, named as outside": ({"proc/self/cgroup": "8:memory:/docker/123\n",
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": f"{GIB}",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "500",
+        "sys/fs/cgroup/memory/memory.stat": "total_inactive_file 0\ntotal_active_file 0\n",
+    }, [(GIB, 500)]),
+    "none": ({"proc/self/cgroup": "8:cpu:/a\n0::/\n"}, []),
+    "no groups": ({}, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", GROUPS)
+def test_limits_of_control_groups_of_both_versions(tmp_path, case):
+    files, limits = GROUPS[case]
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert list(resident.group_limits(tmp_path)) == limits
+
+
+def test_a_limit_on_addresses_counts_for_the_process_alone(monkeypatch):
+    limits = {resource.RLIMIT_AS: (10 * GIB, 20 * GIB)}
+    infinite = (resource.RLIM_INFINITY,) * 2
+    monkeypatch.setattr(resource, "getrlimit", lambda kind: limits.get(kind, infinite))
+    assert list(resident.process_limits()) == [(10 * GIB, "VmSize:")]
+    assert 0 < allowed_bytes() < 10 * GIB
+    assert resident.most_bytes() <= 10 * GIB
+    with pytest.raises(UserError, match="this machine or job has 10"):
+        check_memory(11 * GIB, "it")
+    limits.clear()
+    assert allowed_bytes() == float("inf")
 
 
 # --- forecasts ------------------------------------------------------------------------------------

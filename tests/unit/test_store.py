@@ -1,5 +1,6 @@
 """The graph folder: what goes in comes out, and what is damaged is refused by name."""
 
+import errno
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -29,6 +30,7 @@ from partition.graph.store import (
     write_partition,
 )
 from partition.pipeline.adding import add_partition
+from partition.records import read_npz
 
 
 def full_graph(n=12):
@@ -201,6 +203,47 @@ def test_a_part_vector_out_of_proportion_is_refused(folder):
             read_partition(folder, "p")
 
     assert takes_less_than(1 << 20, refused)
+
+
+def test_partitions_behind_a_link_out_of_the_folder_are_refused(folder, tmp_path):
+    inside, outside = folder / "partitions", tmp_path / "elsewhere"
+    inside.rename(outside)
+    before = sorted(outside.iterdir())
+    for target in (outside, tmp_path / "gone", ".."):
+        inside.symlink_to(target)
+        for use in (
+            lambda: list_partitions(folder),
+            lambda: has_partition(folder, "hp-3"),
+            lambda: read_partition(folder, "hp-3"),
+            lambda: remove_partition(folder, "hp-3"),
+            lambda: partition_lock(folder, "hp-3", "a test").__enter__(),
+        ):
+            with pytest.raises(UserError, match="partitions is a link that leads out of the graph"):
+                use()
+        inside.unlink()
+    assert sorted(outside.iterdir()) == before
+    outside.rename(folder / "kept")
+    inside.symlink_to("kept")
+    assert list_partitions(folder) == [path.stem for path in before if path.suffix == ".json"]
+
+
+@pytest.mark.parametrize("name", ["features.npy", "partitions/secret.npz", "manifest.json"])
+def test_what_a_link_points_to_is_not_shown(folder, tmp_path, name):
+    (tmp_path / "secret").write_text("hunter2: a secret\n")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).symlink_to(tmp_path / "secret")
+    with pytest.raises(UserError) as found:
+        read_npz(folder / name) if name.endswith("npz") else open_graph(folder)
+    assert "hunter2" not in str(found.value)
+
+
+def test_a_map_that_finds_no_addresses_is_not_damage(folder, monkeypatch):
+    def full(*args, **kwargs):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(np, "memmap", full)
+    with pytest.raises(MemoryError, match=r"cannot map .*indptr\.npy of [\d,]+ bytes"):
+        open_graph(folder)
 
 
 @pytest.mark.parametrize("name", ["indptr", "indices", "weights", "features", "labels", "ids"])
