@@ -128,6 +128,15 @@ def holder_is_dead(holder: Holder) -> bool:
     return process_is_dead(holder.pid) or bool(holder.born and _born(holder.pid) != holder.born)
 
 
+def folder_inside(parent: str | os.PathLike, name: str) -> Path:
+    """A folder in another; a UserError if it is a link that leads out of that one."""
+    folder = Path(parent) / name
+    real = Path(os.path.realpath(folder))
+    if folder.is_symlink() and not real.is_relative_to(os.path.realpath(parent)):
+        raise UserError(f"{folder} is a link that leads out of {parent}", "put a folder there")
+    return folder
+
+
 def check_outside_graphs(path: str | os.PathLike) -> None:
     """Keep results out of graph folders, whose files they could replace, and which imports replace.
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from partition.errors import UserError, shortened
 from partition.locks import check_outside_graphs, process_is_dead, process_space
-from partition.resident import most_bytes
+from partition.resident import check_memory
 
 
 def to_json(value: Any) -> Any:
@@ -370,22 +370,6 @@ def read_npy(
                 raise UserError(f"{where} is truncated")
             raw[at : at + NPY_HEAD] = np.frombuffer(piece, np.uint8)
     return flat.reshape(shape, order="F" if fortran else "C")
-
-
-def check_memory(nbytes: int, what: str) -> None:
-    """Refuse an array larger than the memory of this machine or job, before it is allocated.
-
-    Raises
-    ------
-    UserError
-        Naming ``what``, what it would take and what there is.
-    """
-    memory = most_bytes()
-    if nbytes > memory:
-        need, have = nbytes / 2**30, memory / 2**30
-        raise UserError(
-            f"{what} would take {need:.3g} GiB of memory, this machine or job has {have:.3g}"
-        )
 
 
 def _read_member(

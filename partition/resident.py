@@ -13,6 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from partition.errors import UserError
+
 # Files of a control group, by version: its limit, and what it takes; and what of that can be given
 # back, in its statistics.
 GROUP_FILES = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -49,6 +51,22 @@ def taken() -> tuple[int, int]:
         found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
         own = int(found[1]) * 1024 if found else own
     return own, other
+
+
+def check_memory(nbytes: int, what: str) -> None:
+    """Refuse an array larger than the memory of this machine or job, before it is allocated.
+
+    Raises
+    ------
+    UserError
+        Naming ``what``, what it would take and what there is.
+    """
+    memory = most_bytes()
+    if nbytes > memory:
+        need, have = nbytes / 2**30, memory / 2**30
+        raise UserError(
+            f"{what} would take {need:.3g} GiB of memory, this machine or job has {have:.3g}"
+        )
 
 
 def most_bytes() -> int:

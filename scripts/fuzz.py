@@ -95,7 +95,8 @@ def programs(every: dict[str, Target], folder: Path, arguments: argparse.Namespa
                 worker.join()
                 if worker.exitcode:
                     failed += 1
-                    print(f"  {name}: pickle {at.value} ended its process: {worker.exitcode}")
+                    said = f"  {name}: pickle {at.value} ended its process: {worker.exitcode}"
+                    print(said, flush=True)
                     at.value += 1
             read, inputs = read + good.value, upto
         line = f"{name:10} {inputs:8} pickles, {read:7} read, {failed} failures so far, at most "

@@ -50,7 +50,7 @@ from partition.graph.manifest import (
     write_json,
 )
 from partition.graph.sparse_rows import SparseRows, kept_form, read_features
-from partition.locks import folder_lock
+from partition.locks import folder_inside, folder_lock
 from partition.records import NUMBERS, TEXTS, atomic_file, atomic_folder, map_npy, read_npz, sweep
 
 WAIT = 60.0  # seconds, for others that hold a lock while they write
@@ -354,7 +354,7 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
 
 def list_partitions(path: str | os.PathLike) -> list[str]:
     """Names of the partitions of a graph folder, sorted."""
-    return sorted(file.stem for file in _partitions(path).glob("[!.]*.json"))
+    return sorted(file.stem for file in folder_inside(path, "partitions").glob("[!.]*.json"))
 
 
 def has_partition(path: str | os.PathLike, name: str) -> bool:
@@ -435,19 +435,8 @@ def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
             f"{name!r} is not a valid name for a partition",
             "use at most 200 letters, digits and any of _ . + = -",
         )
-    folder = _partitions(path)
+    folder = folder_inside(path, "partitions")
     return folder / f"{name}.npz", folder / f"{name}.json"
-
-
-def _partitions(path: str | os.PathLike) -> Path:
-    """The folder of the partitions, in the graph folder: nothing is read or written elsewhere."""
-    folder = Path(path) / "partitions"
-    real = Path(os.path.realpath(folder))
-    if folder.is_symlink() and not real.is_relative_to(os.path.realpath(path)):
-        raise UserError(
-            f"{folder} is a link that leads out of the graph folder", "put a folder in its place"
-        )
-    return folder
 
 
 def _read_parts(file: Path, n: int) -> np.ndarray:

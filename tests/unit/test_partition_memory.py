@@ -31,7 +31,6 @@ from partition.models.graph import GraphModel, graph_model
 from partition.models.hypergraph import hypergraph_model
 from partition.pipeline import memory
 from partition.pipeline.memory import Sizes, forecast, within
-from partition.records import check_memory
 from partition.refinement.objective import OBJECTIVES, Objective
 
 
@@ -164,7 +163,7 @@ def test_a_limit_on_addresses_counts_for_the_process_alone(monkeypatch):
     assert 0 < allowed_bytes() < 10 * GIB
     assert resident.most_bytes() <= 10 * GIB
     with pytest.raises(UserError, match="this machine or job has 10"):
-        check_memory(11 * GIB, "it")
+        resident.check_memory(11 * GIB, "it")
     limits.clear()
     assert allowed_bytes() == float("inf")
 

@@ -218,7 +218,7 @@ def test_partitions_behind_a_link_out_of_the_folder_are_refused(folder, tmp_path
             lambda: remove_partition(folder, "hp-3"),
             lambda: partition_lock(folder, "hp-3", "a test").__enter__(),
         ):
-            with pytest.raises(UserError, match="partitions is a link that leads out of the graph"):
+            with pytest.raises(UserError, match="partitions is a link that leads out of"):
                 use()
         inside.unlink()
     assert sorted(outside.iterdir()) == before

@@ -16,7 +16,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from partition.errors import UserError, shortened
-from partition.records import DEFLATE_RATIO, check_memory, open_regular
+from partition.records import DEFLATE_RATIO, open_regular
+from partition.resident import check_memory
 
 # Sparse features may have so many columns without an entry for each.
 SPARSE_WIDTH = 1 << 16
