@@ -7,6 +7,7 @@ calls, states and keys of everything.
 
 from __future__ import annotations
 
+import functools
 import pickletools
 import random
 import struct
@@ -48,13 +49,9 @@ WITH_ARGUMENT = [
 
 def reprogrammed(data: bytes, rng: random.Random) -> bytes:
     """A pickle with one to three changes of its instructions; now and then, another program."""
-    try:
-        found = [at for _, _, at in pickletools.genops(data)]
-    except ValueError:
-        found = []
-    if len(found) < 3 or rng.random() < 0.2:
+    steps = list(_steps(data))
+    if len(steps) < 3 or rng.random() < 0.2:
         return b"\x80\x02" + b"".join(_step(rng) for _ in range(rng.randint(2, 60))) + b"."
-    steps = [data[a:b] for a, b in zip(found, [*found[1:], len(data)], strict=True)]
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(1, len(steps))
         kind = rng.randrange(7)
@@ -74,6 +71,16 @@ def reprogrammed(data: bytes, rng: random.Random) -> bytes:
             values = [i for i, step in enumerate(steps) if _is_value(step)] or [at]
             steps[rng.choice(values)] = _value(rng)
     return b"".join(steps)
+
+
+@functools.cache  # of the valid ones, of which there are few
+def _steps(data: bytes) -> tuple[bytes, ...]:
+    """The instructions of a pickle, with their operands; none of what is no pickle."""
+    try:
+        found = [at for _, _, at in pickletools.genops(data)]
+    except ValueError:
+        return ()
+    return tuple(data[a:b] for a, b in zip(found, [*found[1:], len(data)], strict=True))
 
 
 def _is_value(step: bytes) -> bool:
