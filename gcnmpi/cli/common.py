@@ -121,8 +121,8 @@ def common(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) 
     partition = click.option(
         "--partition",
         metavar="NAME",
-        help="Partition into as many parts as there are ranks; one rank needs none. Of the two that "
-        "--model auto made under this name, the one that the run can use is taken.",
+        help="Partition into as many parts as there are ranks; one rank needs none. Of the two "
+        "that --model auto made under a name, the one that the run can use is taken.",
     )
     graph = click.argument("graph", type=click.Path(path_type=Path))
     return graph(partition(configured(function, keys)))

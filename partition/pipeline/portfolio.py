@@ -281,7 +281,7 @@ class _Run:
         useful = [c for c in CANDIDATES[1:] if not self._why_not(c, trials[0])]
         others = affordable(pins, k, TOOLS_SHARE * planned - first, cut, useful)
         tools = self.deadline.part(TOOLS_END)
-        trials += [self._make(candidate, tools) for candidate in others]
+        trials += [self._make(candidate, tools, trials[0]) for candidate in others]
         expected = first + sum(c.seconds(pins, k) * locality(cut) for c in others)
         self._refine_all(trials, planned - expected, pins, k, cut, expected)
         for candidate in CANDIDATES:
@@ -376,10 +376,14 @@ class _Run:
             return "it is for the mixed exchange, and rows take next to no time"
         return ""
 
-    def _make(self, candidate: Candidate, deadline: Deadline) -> _Trial:
-        """Run the tool, until the time is over."""
+    def _make(
+        self, candidate: Candidate, deadline: Deadline, first: _Trial | None = None
+    ) -> _Trial:
+        """Run the tool, until the time is over; what the first one has made is not made again."""
         self.report(candidate.name)
         trial, begun = _Trial(candidate), time.perf_counter()
+        if first is not None and _tool(candidate) == _tool(first.candidate):
+            return replace(first, candidate=candidate, seconds=0.0, figures=dict(first.figures))
         try:
             if deadline.over():
                 raise TimeIsUp("no time was left")
@@ -427,3 +431,8 @@ class _Run:
                 mixed = measure_mixed(*what)
                 trial.figures["mixed"] = mixed, self.network.mixed_seconds(rows, mixed)
         trial.seconds += time.perf_counter() - begun
+
+
+def _tool(candidate: Candidate) -> tuple[Any, ...]:
+    """What candidates have in common that differ in the refinement alone."""
+    return candidate.model, candidate.options, candidate.seed

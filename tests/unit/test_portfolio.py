@@ -66,7 +66,8 @@ def run(*words, code=0):
 
 def test_what_is_tried_depends_on_sizes_alone():
     assert len(affordable(1e4, 8, 60, 1.0)) == len(CANDIDATES) - 1
-    assert affordable(1e9, 64, 60, 1.0) == []
+    (free,) = affordable(1e9, 64, -60, 1.0)
+    assert free.name == "gp-mixed", "its parts are there"
     few, many = affordable(3e6, 16, 30, 2.0), affordable(3e6, 16, 30, 0.05)
     assert len(few) < len(many), "tools are faster where there is locality"
     seconds = [c.seconds(3e6, 16) for c in few]
@@ -180,6 +181,18 @@ def test_the_best_for_each_exchange_is_kept_as_a_pair(hubs):
     assert list_partitions(hubs) == ["auto-4-mixed", "auto-4-rows"]
     run("remove", hubs, "auto-4")
     assert list_partitions(hubs) == []
+
+
+def test_both_exchanges_are_tried_however_short_the_time(hubs, monkeypatch):
+    monkeypatch.setattr(portfolio, "CANDIDATES", CANDIDATES)
+    monkeypatch.setattr(portfolio, "TOOLS_SHARE", 0.0)
+    monkeypatch.setattr(
+        portfolio, "affordable", lambda *args: affordable(*args[:2], 0.0, *args[3:])
+    )
+    rows, mixed = add_best(hubs, 4, network=SLOW, time_limit=60)
+    tried = {name: made.options["candidate"] for name, made in (("rows", rows), ("mixed", mixed))}
+    assert tried == {"rows": "gp", "mixed": "gp-mixed"}
+    assert min(made.options["refine"]["effort"] for made in (rows, mixed)) > 0
 
 
 @pytest.mark.parametrize(
