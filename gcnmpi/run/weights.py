@@ -366,8 +366,9 @@ def _network_hint(arrays: Mapping[str, np.ndarray]) -> str:
     guess = guessed(arrays)
     if guess is None:
         return (
-            "describe the network, such as --set model.name=sage --set model.hidden=64, or in a "
-            "TOML file for --network"
+            "a stack of GCNConv layers has convs.0.lin.weight (d_out, d_in), convs.0.bias (d_out) "
+            "and so on; describe another network, such as --set model.name=sage "
+            "--set model.hidden=64, or in a TOML file for --network"
         )
     words = [f"--set model.{key}={in_settings(value)}" for key, value in guess.items()]
     return (

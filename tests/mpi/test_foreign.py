@@ -3,6 +3,7 @@
 ``tests/foreign`` has their state dicts as ``torch.save`` wrote them, and the logits they gave.
 """
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +31,11 @@ def folder(tmp_path_factory):
     for name, (source, target), ids in (("pyg", edges, None), ("dgl", both, np.arange(n) * 10)):
         order = np.lexsort((target, source))
         indptr = np.searchsorted(source[order], np.arange(n + 1)).astype(np.int64)
-        # Without labels and masks, which inference does not need.
-        graph = Graph(indptr, target[order].astype(np.int32), None, features, None, {}, ids)
+        # Without masks, and one without labels: inference does not need them.
+        labels = None if ids is None else (np.arange(n) % 3).astype(np.int32)
+        names = None if ids is None else CLASSES
+        arcs = indptr, target[order].astype(np.int32)
+        graph = Graph(*arcs, features=features, labels=labels, class_names=names, ids=ids)
         write_graph(root / f"{name}.graph", graph, source={})
         for k in RANKS[1:]:
             add_partition(root / f"{name}.graph", "rp", k)
@@ -61,10 +65,12 @@ WHAT = {
     "embeddings": ["--what", "embeddings"],
     "layer 1": ["--layer", 1],
     "classes": ["--what", "classes"],
+    "classes.csv": ["--what", "classes"],
     "rows": ["--rows", "ids.txt"],
     "rows of classes": ["--rows", "ids.txt", "--what", "classes"],
     "small buffers": ["--set", "loading.max_buffer_mb=0.0002"],
 }
+CLASSES = ("a, b", "ü", "c")
 PICKED = [390, 0, 170, 170, 20]
 
 
@@ -95,7 +101,7 @@ def results(folder, gcnmpi_lines):
         for name, words in WHAT.items():
             placed = [folder / "dgl.graph", *(["--partition", f"rp-{ranks}"] if ranks > 1 else [])]
             words = [folder / word if word == "ids.txt" else word for word in words]
-            out = ["--out", folder / f"{ranks} {name}.npy"]
+            out = ["--out", folder / f"{ranks} {name}{'' if '.' in name else '.npy'}"]
             lines["what", name] = ["infer", *placed, *network("dgl-gat"), *out, *words,
                                    "--set", "dtype=float64"]  # fmt: skip
         complaints = gcnmpi_lines(ranks, lines.values(), timeout=240)
@@ -139,6 +145,10 @@ def test_what_is_asked_for_is_written(results, ranks):
     )
     np.testing.assert_allclose(found("probabilities of labels"), expit(logits), atol=1e-12)
     np.testing.assert_array_equal(found("classes"), logits.argmax(axis=1))
+    with open(results / f"{ranks} classes.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.reader(file))
+    of_rows = [CLASSES[number] for number in logits.argmax(axis=1)]
+    assert lines == [["id", "class"], *([str(10 * i), c] for i, c in enumerate(of_rows))]
     assert found("embeddings").shape == (len(logits), 6)
     np.testing.assert_array_equal(found("embeddings"), found("layer 1"))
     np.testing.assert_allclose(found("small buffers"), logits, atol=1e-12)
