@@ -32,7 +32,7 @@ def test_it_does_what_the_command_line_does(mpirun, folder, tmp_path, nranks):
         nranks, "api.py", tmp_path, folder / "sbm.graph", "rp-3", cwd=tmp_path, timeout=120
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "9 cases" in done.stdout
+    assert "10 cases" in done.stdout
 
 
 @pytest.mark.parametrize(
