@@ -253,5 +253,6 @@ def test_ids_of_the_source_come_back_with_their_rows_and_in_their_order(gcnmpi_l
         assert [row.split(",")[0] for row in rows] == order
         values = np.array([row.split(",")[1:] for row in rows], logits.dtype)
         np.testing.assert_array_equal(values, logits[[people.index(one) for one in order]])
-    classes = [f"{one},{k}" for one, k in zip(people, logits.argmax(1), strict=True)]
+    names = [graph.class_names[k] for k in logits.argmax(1)]
+    classes = [f"{one},{name}" for one, name in zip(people, names, strict=True)]
     assert (tmp_path / "c.csv").read_text().splitlines() == ["id,class", *classes]

@@ -33,7 +33,8 @@ def main(comm) -> int:
         def stop():
             nonlocal asked
             asked += comm.rank == comm.size - 1
-            return 10 if after is not None and asked > after else 0
+            # Once it is asked before the first epoch.
+            return 10 if after is not None and asked > after + 1 else 0
 
         problem = open_problem(comm, sys.argv[1], sys.argv[2] or None, config)
         return train(problem, folder / name, resume="auto", stop=stop)
