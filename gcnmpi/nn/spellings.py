@@ -105,8 +105,14 @@ def guessed(arrays: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
     Neither the activation, nor what M is, nor anything else that has no array can be seen.
     """
     kind = next((k for k, needs in _KINDS.items() if all(n in arrays for n in needs)), None)
-    if kind is None:
-        return None
+    try:
+        return None if kind is None else _shown(kind, arrays)
+    except (IndexError, TypeError, ValueError, ZeroDivisionError):
+        return None  # arrays of these names, but of shapes that no network has
+
+
+def _shown(kind: str, arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The keys of ``[model]`` of a network that is known to be of some kind."""
     prefix, rest = _KINDS[kind][-1].split("0", 1)
     count = 1 + max(int(name.split(".")[1]) for name in arrays if name.startswith(prefix))
     layers = [arrays[name] for k in range(count) if (name := f"{prefix}{k}{rest}") in arrays]

@@ -43,12 +43,13 @@ def test_a_rank_takes_its_share_and_no_more_than_was_asked_for(monkeypatch, rank
     [
         (4, 2, False, "start fewer ranks, or set threads", "bind"),
         (9, 1, False, "start fewer ranks", "set threads"),
-        (3, 2, True, "set threads, or let the launcher bind ranks to more cores", "no"),
+        (3, 2, True, "set threads, or let the launcher bind ranks to more cores", "nothing"),
     ],
 )
 def test_the_hint_of_a_crowded_node_helps_there(monkeypatch, ranks, threads, bound, says, never):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1} if bound else set(range(7)))
     monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    monkeypatch.setattr(hosts, "host_name", lambda: "here")  # MPI's, which has not begun
     monkeypatch.setattr(hosts, "of_node", lambda comm: contextlib.nullcontext(Node(ranks)))
     warning = hosts.crowded_node(Ranks(), threads)
     advice = warning.partition(": ")[2]

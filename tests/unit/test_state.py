@@ -217,3 +217,11 @@ def test_missing_arrays_are_called_as_their_neighbours_in_the_file():
     assert in_file("convs.0.bias", called) == "net.conv1.bias (convs.0.bias)"
     assert in_file("convs.1.att", called) == "net.conv2.att (convs.1.att)"
     assert in_file("lin.weight", called) == "lin.weight"
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0, 0)])
+def test_arrays_of_no_networks_shapes_show_none(shape):
+    for names in (("convs.0.lin.weight",), ("convs.0.lin.weight", "convs.0.att_src")):
+        arrays = {name: np.zeros(shape, np.float32) for name in names}
+        found = guessed(arrays)
+        assert found is None or found["name"] in ("gcn", "gat")

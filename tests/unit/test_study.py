@@ -152,7 +152,7 @@ def test_the_plot_of_compare(graphs, rows, tmp_path):
 def test_the_plot_without_matplotlib(rows, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UserError, match=r"gcnmpi\[plots\]"):
+    with pytest.raises(UserError, match=r"\.\[plots\]"):
         plot_comparison(rows, tmp_path / "c.png")
 
 

@@ -66,7 +66,7 @@ def source_of(fields: Mapping[str, Any], where: str, format: str) -> Source:
             raise UserError(f"{where}: {of_arcs} is not a number for each of {len(source)} arcs")
         weights = finite_weights(given.reshape(-1), f"{where}: {of_arcs}")
     unread = sorted(str(field) for field in fields if field not in (*FIELDS, of_arcs))
-    said = [f"weight {name}"] if of_arcs == "edge_attr" else []
+    said = [f"weight {of_arcs}"] if of_arcs == "edge_attr" else []
     said += [f"not read: {', '.join(unread)}"] if unread else []
     notes = {"columns": "; ".join(said)} if said else {}
     return Source(

@@ -39,7 +39,7 @@ def main(comm) -> int:
     np.testing.assert_array_equal(model.forward(), logits)
     # What rank 0 tells the others before loading is a description, no array of the graph.
     told = pickle.dumps(
-        problems._check(Path(sys.argv[1]), sys.argv[2], comm.size, 1, problem.config)
+        problems._check(Path(sys.argv[1]), sys.argv[2], comm.size, 1, problem.config, False)
     )
     assert len(told) < 5000, len(told)
     if comm.rank == 0:
