@@ -57,6 +57,6 @@ def diverged(epochs: Sequence[Epoch], lr: float) -> str | None:
         return None
     first, last = epochs[0], epochs[-1]
     return (
-        f"the loss rose from {first.loss:,.4g} in epoch {first.epoch} to {last.loss:,.4g} in epoch "
+        f"the loss rose from {first.loss:,.6g} in epoch {first.epoch} to {last.loss:,.6g} in epoch "
         f"{last.epoch}: the run diverged, lower train.lr, which is {lr:g}"
     )

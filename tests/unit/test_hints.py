@@ -4,6 +4,8 @@ import pytest
 
 import gcnmpi
 from gcnmpi.cli.main import cli as gcnmpi_cli
+from gcnmpi.core.record import Epoch
+from gcnmpi.run.best import diverged
 from partition.cli.main import cli as partition_cli
 from partition.errors import UserError, meant_keys
 
@@ -114,3 +116,13 @@ def test_the_nearest_keys():
     assert meant_keys("train.epoch", known) == ["train.epochs"]
     assert meant_keys("model", known) == ["model.name"]
     assert meant_keys("nothing.of.this", known) == []
+
+
+def test_a_run_whose_loss_rose_far_above_its_first_diverged():
+    told = lambda *losses: diverged([Epoch(k + 1, x, {}, 0.1) for k, x in enumerate(losses)], 1e3)  # noqa: E731
+    assert told() is None
+    assert told(1.9) is None
+    assert told(1.9, 700.0, 1.2) is None
+    assert told(1.9, 15.0) is None
+    assert "from 1.9 in epoch 1 to 540,931 in epoch 2" in told(1.9, 540931.2)
+    assert "lower train.lr, which is 1000" in told(1.9, 540931.2)
