@@ -174,7 +174,8 @@ def _scale(tape: Tape, number: int, gradient: int) -> None:
     assert isinstance(operator, Scale)
     (x,) = operator.inputs
     if operator.epsilon:
-        tape.step("scale_grad", number, (x, gradient))
+        name = "centred_scale_grad" if tape.unshifted[number] else "scale_grad"
+        tape.step(name, number, (x, gradient))
     if tape.wanted[x]:
         tape.contribute(x, tape.step("scale", number, (gradient,), like=x))
 

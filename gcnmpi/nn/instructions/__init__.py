@@ -63,7 +63,10 @@ INSTRUCTIONS: Mapping[str, Instruction] = {
     "normalize_backward": Instruction(norms.normalize_backward, norms.normalize_products, 5),
     "batch_norm": Instruction(norms.batch_norm, passes=3, summed=norms.batch_norm_sums),
     "batch_norm_backward": Instruction(
-        norms.batch_norm_backward, passes=5, summed=norms.batch_norm_backward_sums
+        norms.batch_norm_backward, passes=5, summed=norms.sum_of_columns
+    ),
+    "centred_scale_grad": Instruction(
+        norms.centred_scale_grad, passes=2, summed=norms.sum_of_columns
     ),
     "max_aggregate": Instruction(
         neighbours.max_aggregate, neighbours.expand, 0, neighbours.max_kept

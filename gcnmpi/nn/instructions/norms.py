@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.operators import BatchNorm, LayerNorm, Normalize
+from gcnmpi.nn.operators import BatchNorm, LayerNorm, Normalize, Scale
 from gcnmpi.nn.program import Product, Program, Step
 
 
@@ -121,18 +123,13 @@ def batch_norm(binding: Binding, step: Step) -> Run:
     weight, bias, mean, variance = (binding.parameters[name] for name in operator.parameters)
     moments, sums, mine = _of_columns(binding, step)
     scale, shift = kernel.empty(width), kernel.empty(width)
-    zero, some = kernel.from_host64(np.zeros(mine.shape[1])), float(len(x) > 0)
+    find_pivot = _pivot(binding, step, x)
     # What trained features add to equal rows makes them differ, so they need a gradient.
     constant = not binding.program.trained_features
 
     def run(epoch: int) -> None:
         if epoch:
-            kernel.column_moments(x[:1], zero, mine)
-            mine[1].fill(some)
-            _put_columns(kernel, block, mine, sums)
-            scheme.reduce(sums.reshape(-1))
-            kernel.copy(sums[0], moments[0])
-            moments[0] /= sums[1]
+            find_pivot()
             kernel.column_moments(x, moments[0][columns], mine)
             _put_columns(kernel, block, mine, sums)
             scheme.reduce(sums.reshape(-1))
@@ -173,14 +170,39 @@ def batch_norm_backward(binding: Binding, step: Step) -> Run:
     return run
 
 
-def batch_norm_sums(step: Step) -> tuple[int, ...]:
-    """About which numbers, and moments about these."""
-    return (2 * step.operator.width,) * 2
+def centred_scale_grad(binding: Binding, step: Step) -> Run:
+    """The gradient of ε where a constant added to a column of x has no effect: of x − pivot.
+
+    The gradients of a column add up to 0 there, so that the sum of x ⊙ g is that of (x − pivot) ⊙ g
+    for the same pivot on all ranks; and of columns of equal numbers nothing is left, as it has to.
+    """
+    operator, kernel = step.operator, binding.kernel
+    assert isinstance(operator, Scale)
+    x, grad, block = binding.read(step), binding.read(step, 1), binding.block(step)
+    moments, _, mine = _of_columns(binding, step)
+    find_pivot, out = _pivot(binding, step, x), binding.gradients[operator.epsilon]
+    pivot, ones = kernel.empty(operator.width), kernel.empty(operator.width)
+    ones.fill(1)
+
+    def run(epoch: int) -> None:
+        find_pivot()
+        kernel.copy(moments[0], pivot)
+        kernel.column_grad_sums(x, pivot[block.columns], ones[block.columns], grad, mine)
+        kernel.copy(mine[1].sum().reshape(1), out)
+        if not block.counts_entries:
+            out.fill(0)
+
+    return run
 
 
-def batch_norm_backward_sums(step: Step) -> tuple[int, ...]:
-    """One."""
+def sum_of_columns(step: Step) -> tuple[int, ...]:
+    """One sum over ranks, of two numbers a column."""
     return (2 * step.operator.width,)
+
+
+def batch_norm_sums(step: Step) -> tuple[int, ...]:
+    """Those of the pivot, and moments about it."""
+    return sum_of_columns(step) * 2
 
 
 def _of_rows(binding: Binding, step: Step, name: str) -> Array:
@@ -197,6 +219,26 @@ def _of_columns(binding: Binding, step: Step) -> tuple[Array, Array, Array]:
 
     sums, own = pairs("sums", width), columns.stop - columns.start
     return pairs("moments", width), sums, sums if own == width else pairs("mine", own)
+
+
+def _pivot(binding: Binding, step: Step, x: Array) -> Callable[[], None]:
+    """Puts the mean of a row of each rank into ``moments[0]``: one sum over ranks.
+
+    Equal numbers in a column are equal to it, to the bit, for every number of ranks.
+    """
+    kernel, scheme, block = binding.kernel, binding.scheme, binding.block(step)
+    moments, sums, mine = _of_columns(binding, step)
+    zero, some = kernel.from_host64(np.zeros(mine.shape[1])), float(len(x) > 0)
+
+    def run() -> None:
+        kernel.column_moments(x[:1], zero, mine)
+        mine[1].fill(some)
+        _put_columns(kernel, block, mine, sums)
+        scheme.reduce(sums.reshape(-1))
+        kernel.copy(sums[0], moments[0])
+        moments[0] /= sums[1]
+
+    return run
 
 
 def _put_columns(kernel: Kernel, block: Block, mine: Array, sums: Array) -> None:
