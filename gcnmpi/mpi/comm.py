@@ -123,8 +123,8 @@ def finish(comm: Comm, code: int, timeout: float = 0) -> NoReturn:
 def agreed(comm: Comm) -> Iterator[None]:
     """Let all ranks leave a block together: if one raised a UserError in it, all raise that one.
 
-    A lack of memory is one. The block itself must not communicate. When several ranks fail, the
-    lowest one's error is the one that is raised.
+    A lack of memory is one. The block itself must not communicate. It is the error of the lowest
+    rank. Ranks of other communicators do not hear of it: where there are some, it ends the job.
     """
     error: UserError | None = None
     try:
@@ -135,7 +135,7 @@ def agreed(comm: Comm) -> Iterator[None]:
     first = minimum(comm, comm.size if error is None else comm.rank)
     if first < comm.size:
         error = comm.bcast(error, root=first)
-        error.agreed = True  # type: ignore[union-attr]
+        error.agreed = comm.size == MPI.COMM_WORLD.size  # type: ignore[union-attr]
         raise error  # type: ignore[misc]
 
 

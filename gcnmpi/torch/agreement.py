@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import torch
 
-from gcnmpi.mpi.comm import check_same
+from gcnmpi.mpi.comm import agreed, check_same
 from gcnmpi.torch.ranks import Ranks
 from gcnmpi.torch.replicas import check_equal
 from partition.errors import UserError
@@ -71,7 +71,8 @@ class Agreement:
         heard = sums[len(numbers) :].tolist()
         self._calls[kind] += heard[0] > 0
         if due and heard[0] and _differ(*heard):
-            raise self._error()
+            with agreed(self._ranks.comm):
+                raise self._error()
         return sums[: len(numbers)].tolist()
 
     def _weights(self, behind: torch.Tensor) -> list[torch.Tensor]:
@@ -85,7 +86,7 @@ class Agreement:
 
     def _error(self) -> UserError:
         start = f"start from the same ones ({SAME_START}), and sum the gradients of all: {SUMMED}"
-        return _told(
+        return UserError(
             "the model's weights are not the same on all ranks",
             f"{start if self.summed else f'call {SUMMED}'}; g.check(net) names those that differ. "
             "If ranks are to have weights of their own: open(…, check_weights=False)",
@@ -99,12 +100,6 @@ def check_weights(ranks: Ranks, model: torch.nn.Module) -> None:
     digests = {f"weight or buffer {name!r}": _digest(tensor) for name, tensor in named.items()}
     hint = f"start from the same weights ({SAME_START}), and call {SUMMED}"
     check_same(ranks.comm, digests, hint)
-
-
-def _told(message: str, hint: str) -> UserError:
-    error = UserError(message, hint)
-    error.agreed = True  # type: ignore[attr-defined]
-    return error
 
 
 def _leaves(tensor: torch.Tensor) -> Iterator[torch.Tensor]:

@@ -41,6 +41,8 @@ def test_it_does_what_the_command_line_does(mpirun, folder, tmp_path, nranks):
         ("on one rank", 1, "rank 1 failed:\nTraceback"),
         ("on all ranks", 1, "ArithmeticError: of a script"),
         ("a mistake", 2, "error: a mistake of the user's\n  hint: a hint"),
+        ("a mistake of some", 2, "rank 1 error: a mistake of the user's\n  hint: a hint"),
+        ("told to some", 1, "rank 1 failed:\nTraceback"),
     ],
 )
 def test_what_a_script_does_not_catch_ends_all_ranks(mpirun, how, code, said):

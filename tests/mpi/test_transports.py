@@ -124,6 +124,14 @@ def test_what_does_not_work_here_is_a_warning_of_one_line(mpirun, path, tmp_path
         assert sum(record.end["bytes_sent"]) > 0
 
 
+def test_a_group_of_ranks_that_fails_leaves_no_others_waiting(mpirun, path, tmp_path):
+    copies = ("scheme.name=replicated", "scheme.replication=2")
+    words = small_run(path, tmp_path / "run", "shared", *copies)
+    done = mpirun(4, "dying.py", "full", 1, "os.memfd_create", 2, *words)
+    assert done.returncode == 2, done.stderr
+    assert "rank 1: error: ranks of a node cannot map each other's memory" in done.stderr
+
+
 @pytest.mark.parametrize("transport", ["shared", "onesided", "neighbor"])
 def test_no_rank_waits_for_one_that_is_gone(mpirun, path, tmp_path, transport):
     before = set(os.listdir("/dev/shm"))

@@ -5,7 +5,7 @@ Usage: uncaught.py HOW
 
 import sys
 
-from gcnmpi.mpi.comm import agreed
+from gcnmpi.mpi.comm import MPI, agreed
 from gcnmpi.mpi.script import told, world
 from partition.errors import UserError
 
@@ -25,5 +25,12 @@ match sys.argv[1]:
     case "a mistake":
         with agreed(comm):
             raise UserError("a mistake of the user's", "a hint")
+    case "a mistake of some":
+        if comm.rank == 1:
+            with agreed(MPI.COMM_SELF):
+                raise UserError("a mistake of the user's", "a hint")
+    case "told to some":
+        if comm.rank == 1:
+            told(MPI.COMM_SELF, fail)
 comm.Barrier()
 print("ends")
