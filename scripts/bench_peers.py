@@ -26,8 +26,8 @@ import click
 from peers import PEERS
 
 from gcnmpi.bench.rounds import alternate, ratios, spread
-from gcnmpi.core.config import load_config
-from gcnmpi.kernels import AUTO, must_be_best
+from gcnmpi.options.config import load_config
+from gcnmpi.options.kernel import AUTO, must_be_best
 from partition.errors import EXIT_USER_ERROR, UserError
 from partition.graph.store import open_graph
 from partition.records import append_record

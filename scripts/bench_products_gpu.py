@@ -17,8 +17,8 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from gcnmpi.kernels import KERNELS
 from gcnmpi.kernels.cusparse_ import CusparseMatrix
+from gcnmpi.options.kernel import KERNELS
 from partition.graph.graph import aggregation_matrix
 from partition.graph.store import open_graph
 

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
 from partition.graph.graph import aggregation_matrix
 from partition.graph.store import open_graph
 

@@ -23,9 +23,9 @@ import torch_geometric.nn
 from torch_geometric.utils import add_remaining_self_loops
 
 import gcnmpi.torch
-from gcnmpi.kernels import AUTO, must_be_best
 from gcnmpi.mpi.comm import maximum
 from gcnmpi.mpi.script import world
+from gcnmpi.options.kernel import AUTO, must_be_best
 from partition.graph.store import open_graph
 
 WARM = 2  # epochs that are not counted

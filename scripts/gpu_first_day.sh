@@ -70,7 +70,7 @@ missing() { command -v "$1" > /dev/null || echo "there is no $1"; }
 no_module() { python3 -c "import $1" 2> /dev/null || echo "the Python package $1 is not installed"; }
 no_gpu() {
   python3 - << 'PYTHON'
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
 from partition.errors import UserError
 
 try:

@@ -44,8 +44,8 @@ def main() -> None:
 def train_with_ours(case: dict[str, Any]) -> NoReturn:
     """One rank of gcnmpi."""
     from gcnmpi import __version__
-    from gcnmpi.core.config import from_table
     from gcnmpi.mpi import comm
+    from gcnmpi.options.config import from_table
     from gcnmpi.run.problem import open_problem
     from gcnmpi.run.step import Step
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.core.launch import local_launcher
+from gcnmpi.mpi.launch import local_launcher
 from partition.errors import UserError
 from partition.startup import PYTHON
 

@@ -16,10 +16,10 @@ from gcnmpi.api.ranks import ranks_of
 from gcnmpi.api.record import Run
 from gcnmpi.api.settings import Network, Settings, configured
 from gcnmpi.api.training import ALIKE, path_of
-from gcnmpi.core.config import Config
-from gcnmpi.core.outputs import RESULTS, check_distinct, check_suffix, features_path
-from gcnmpi.core.watch import watchdog
 from gcnmpi.mpi.comm import Comm, agreed, check_same
+from gcnmpi.mpi.watch import watchdog
+from gcnmpi.options.config import Config
+from gcnmpi.options.outputs import RESULTS, check_distinct, check_suffix, features_path
 from gcnmpi.report.outcome import undescribed
 from gcnmpi.run import inference
 from gcnmpi.run.claims import Claims

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from gcnmpi.api.data import read_data, write_data
-from gcnmpi.core.launch import launched, local_launcher
-from gcnmpi.core.source import check_is_function, source_of
+from gcnmpi.mpi.launch import launched, local_launcher
+from gcnmpi.options.source import check_is_function, source_of
 from partition.errors import UserError
 from partition.startup import PYTHON
 

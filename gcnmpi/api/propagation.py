@@ -13,10 +13,10 @@ from gcnmpi.api.graph import Graph
 from gcnmpi.api.ranks import ranks_of
 from gcnmpi.api.settings import Settings, flat
 from gcnmpi.api.training import ALIKE, path_of
-from gcnmpi.core.config import keys
-from gcnmpi.core.outputs import check_distinct, check_suffix
-from gcnmpi.core.watch import watchdog
 from gcnmpi.mpi.comm import agreed, check_same
+from gcnmpi.mpi.watch import watchdog
+from gcnmpi.options.config import keys
+from gcnmpi.options.outputs import check_distinct, check_suffix
 from gcnmpi.propagation.running import propagate as run
 from gcnmpi.propagation.settings import Asked, asked_for
 from gcnmpi.run.claims import Claims

@@ -16,9 +16,9 @@ from typing import Any
 
 from gcnmpi.api.data import read_data, write_data
 from gcnmpi.api.launching import CALL, ERROR, RESULT, kill_session
-from gcnmpi.core.launch import start_limit
-from gcnmpi.core.own_code import load_function
 from gcnmpi.mpi.comm import Comm, run
+from gcnmpi.mpi.launch import start_limit
+from gcnmpi.options.own_code import load_function
 from partition.errors import UserError
 from partition.locks import process_is_dead
 from partition.records import temporary_name

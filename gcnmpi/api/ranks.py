@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from gcnmpi.core.launch import launched
+from gcnmpi.mpi.launch import launched
 
 if TYPE_CHECKING:
     from gcnmpi.mpi.comm import Comm

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.outputs import BEST_WEIGHTS, LAST_WEIGHTS
-from gcnmpi.core.record import RunRecord, read_run
+from gcnmpi.options.outputs import BEST_WEIGHTS, LAST_WEIGHTS
+from gcnmpi.run.record import RunRecord, read_run
 from partition.errors import UserError, unknown_name
 
 

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from gcnmpi.core.config import Config, key_fields, read_config
-from gcnmpi.core.own_code import handed_over
 from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.options.config import Config, key_fields, read_config
+from gcnmpi.options.own_code import handed_over
 from partition.errors import UserError, meant_keys
 
 Settings = str | os.PathLike | Mapping[str, Any] | None
@@ -46,7 +46,7 @@ def configured(
     Raises
     ------
     UserError
-        On all ranks: as :func:`gcnmpi.core.config.read_config`.
+        On all ranks: as :func:`gcnmpi.options.config.read_config`.
     """
     with contextlib.ExitStack() as stack:
         with agreed(comm):

@@ -15,15 +15,16 @@ from gcnmpi.api.graph import Graph
 from gcnmpi.api.ranks import ranks_of
 from gcnmpi.api.record import Run
 from gcnmpi.api.settings import Network, Settings, configured
-from gcnmpi.core.outputs import Training, check_training_files
-from gcnmpi.core.record import Epoch, read_run
-from gcnmpi.core.watch import EXIT_REQUEUE
 from gcnmpi.mpi.comm import agreed, check_same, from_root
 from gcnmpi.mpi.script import told
+from gcnmpi.mpi.watch import EXIT_REQUEUE
+from gcnmpi.options.outputs import Training, check_training_files
+from gcnmpi.report.checks import print_checks
 from gcnmpi.report.progress import Progress
 from gcnmpi.run.best import diverged
 from gcnmpi.run.logs import parse_logs
 from gcnmpi.run.problem import Problem
+from gcnmpi.run.record import Epoch, read_run
 from gcnmpi.run.training import Guard, guarded, train_run
 
 Callback = Callable[[dict[str, Any]], Any]
@@ -158,7 +159,10 @@ def verify(
     ):
         check_same(comm, {"configuration": full, "partition": partition}, ALIKE)
         guard.claims.graph(path, partition)
-        return run(comm, path, partition, full, moved=guard.moved) == 0
+        found = run(comm, path, partition, full, moved=guard.moved)
+    if comm.rank == 0:
+        print_checks(found)
+    return found.ok
 
 
 def path_of(graph: Graph | str | os.PathLike) -> Path:

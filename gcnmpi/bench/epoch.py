@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import csr_bytes
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
-from gcnmpi.core.config import Config
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.options.config import Config
 from gcnmpi.planner.costmodel import ARITHMETIC
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.step import Step

@@ -11,15 +11,15 @@ import numpy as np
 
 from gcnmpi.bench.host import describe
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
-from gcnmpi.core.config import Config
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.exchange import Buffers, Exchange
 from gcnmpi.halo.messages import rounding_of
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import obstacle
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.run.problem import Problem, open_problem
-from gcnmpi.schemes import TRANSPORTS
 from partition.errors import UserError, unknown_name
 
 OPERATIONS = ("expand", "fold")

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from gcnmpi.core.config import Config
 from gcnmpi.core.resident import forget_peak, peak_bytes
 from gcnmpi.mpi.comm import Comm, from_root, maximum
 from gcnmpi.mpi.hosts import most_ranks_a_node
+from gcnmpi.options.config import Config
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting, Skipped, candidates, skip
 from gcnmpi.run.problem import open_problem

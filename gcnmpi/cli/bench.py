@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from gcnmpi.cli.common import Job, config_keys, configured, watched
-from gcnmpi.core.config import Config, load_config
-from gcnmpi.kernels import AUTO, KERNELS, must_be_best
+from gcnmpi.options.config import Config, load_config
+from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
 from partition.commands import Assignments, Commands, parse_bytes
 from partition.errors import UserError
 from partition.records import make_room_for

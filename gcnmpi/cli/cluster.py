@@ -12,9 +12,9 @@ import click
 from gcnmpi.cli.common import Job, common, configured, watched
 from gcnmpi.cluster.submit import LAUNCHERS, Request, check, scripts
 from gcnmpi.cluster.submit import submit as give
-from gcnmpi.core.config import load_config
-from gcnmpi.core.outputs import run_name
-from gcnmpi.core.record import new_folder
+from gcnmpi.options.config import load_config
+from gcnmpi.options.outputs import run_name
+from gcnmpi.run.record import new_folder
 
 
 @click.command(short_help="Check the hosts, ranks and network of this job.")

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from gcnmpi.core.config import Config, key_fields
-from gcnmpi.core.settings import config_path
-from gcnmpi.core.watch import watchdog
+from gcnmpi.mpi.watch import watchdog
+from gcnmpi.options.config import Config, key_fields
+from gcnmpi.options.settings import config_path
 from partition.commands import Assignments
 
 

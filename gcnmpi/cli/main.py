@@ -17,8 +17,10 @@ import click
 from gcnmpi import __version__
 from gcnmpi.cli import bench, cluster, propagate, repeated, schemes
 from gcnmpi.cli.common import Job, common, of_split, same_words, split_option, watched
-from gcnmpi.core.config import (
-    MODELS,
+from gcnmpi.mpi.launch import launched, start_limit
+from gcnmpi.mpi.watch import EXIT_REQUEUE, watchdog
+from gcnmpi.options.config import (
+    NETWORKS,
     OPTIMIZERS,
     SCHEDULES,
     TASKS,
@@ -26,8 +28,9 @@ from gcnmpi.core.config import (
     load_config,
     read_config,
 )
-from gcnmpi.core.launch import launched, start_limit
-from gcnmpi.core.outputs import (
+from gcnmpi.options.kernel import AUTO, KERNELS, resolve
+from gcnmpi.options.methods import EMBEDDINGS, METHODS
+from gcnmpi.options.outputs import (
     RESULTS,
     Training,
     check_distinct,
@@ -35,13 +38,10 @@ from gcnmpi.core.outputs import (
     check_training_files,
     features_path,
 )
-from gcnmpi.core.settings import shipped_configs
-from gcnmpi.core.watch import EXIT_REQUEUE, watchdog
-from gcnmpi.kernels import AUTO, KERNELS, resolve
-from gcnmpi.nn.metrics import METRICS
-from gcnmpi.propagation import EMBEDDINGS, METHODS
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.settings import shipped_configs
+from gcnmpi.options.task import METRICS
 from gcnmpi.run.logs import parse_logs
-from gcnmpi.schemes import SCHEMES
 from partition.commands import Commands, figures_option, page_option
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
@@ -305,13 +305,17 @@ def verify(
 
     def job(comm: Any) -> int:
         from gcnmpi.proof.verify import verify as run
+        from gcnmpi.report.checks import print_checks
         from gcnmpi.run.claims import Claims
 
         watch = watchdog(config.comm.timeout, comm.rank)
         with watch as moved, Claims(comm, "gcnmpi verify") as claims:
             check(comm)
             claims.graph(graph, partition)
-            return run(comm, graph, partition, config, as_json=as_json, moved=moved)
+            found = run(comm, graph, partition, config, moved=moved)
+            if comm.rank == 0:
+                print_checks(found, as_json)
+            return 0 if found.ok else 1
 
     return Job(job, config.comm.timeout)
 
@@ -323,7 +327,7 @@ def info(as_json: bool) -> int:
     from gcnmpi.mpi.comm import versions
 
     registries = (
-        KERNELS, SCHEMES, MODELS, TASKS, METRICS, OPTIMIZERS, SCHEDULES, METHODS, EMBEDDINGS
+        KERNELS, SCHEMES, NETWORKS, TASKS, METRICS, OPTIMIZERS, SCHEDULES, METHODS, EMBEDDINGS
     )  # fmt: skip
     tables = {r.kind: r.available() for r in registries}
     native = _native_facts() if tables["kernel"]["native"] is None else {}

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from gcnmpi.cli.common import Job, common, config_keys, of_split, split_option, watched
-from gcnmpi.core.outputs import check_distinct, check_suffix
-from gcnmpi.propagation import METHODS
+from gcnmpi.options.methods import METHODS
+from gcnmpi.options.outputs import check_distinct, check_suffix
 
 
 def _keys() -> list[str]:

@@ -13,10 +13,10 @@ from typing import Any
 import click
 
 from gcnmpi.cli.common import Job, common, config_keys, same_words
-from gcnmpi.core.config import Config, read_config
-from gcnmpi.core.outputs import check_distinct
-from gcnmpi.core.settings import split_words
-from gcnmpi.core.watch import EXIT_REQUEUE
+from gcnmpi.mpi.watch import EXIT_REQUEUE
+from gcnmpi.options.config import Config, read_config
+from gcnmpi.options.outputs import check_distinct
+from gcnmpi.options.settings import split_words
 from partition.commands import Assignments
 from partition.errors import UserError
 

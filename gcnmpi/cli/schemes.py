@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from gcnmpi.cli.common import Job, configured, watched
-from gcnmpi.core.config import Config, load_config, read_config
+from gcnmpi.options.config import Config, load_config, read_config
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
-from gcnmpi.schemes import SCHEMES
 from partition.commands import parse_bytes
 from partition.errors import UserError
 from partition.graph.store import open_graph

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from gcnmpi import __version__
-from gcnmpi.core.config import Config
 from gcnmpi.core.resident import free_bytes
-from gcnmpi.kernels import AUTO, resolve
 from gcnmpi.mpi.comm import Comm, cuda_aware, from_root, versions
 from gcnmpi.mpi.hosts import most_ranks_a_node
+from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import AUTO, resolve
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
-from gcnmpi.schemes import SCHEMES
 from partition.errors import UserError
 from partition.graph.pairs import member
 from partition.graph.store import open_graph, read_partition

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from gcnmpi.cluster.jobs import in_queue, slurm
-from gcnmpi.core.config import load_config
-from gcnmpi.core.watch import EXIT_REQUEUE
-from gcnmpi.schemes import SCHEMES
+from gcnmpi.mpi.watch import EXIT_REQUEUE
+from gcnmpi.options.config import load_config
+from gcnmpi.options.scheme import SCHEMES
 from partition.backends.catalogue import AUTO, check_model
 from partition.errors import UserError
 from partition.graph.pairs import member

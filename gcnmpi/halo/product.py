@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config
 from gcnmpi.halo.exchange import Buffers, Exchange, addition_matrix
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.messages import rounding_of
@@ -29,7 +28,8 @@ from gcnmpi.kernels.interface import Array, Sparse
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import EXCHANGE_TAG, slice_of
-from gcnmpi.schemes import TRANSPORTS
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import TRANSPORTS
 
 
 @dataclass(frozen=True)

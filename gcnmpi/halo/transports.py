@@ -20,7 +20,7 @@ from gcnmpi.halo.messages import ByMpi, Mover
 from gcnmpi.halo.plan import Plan
 from gcnmpi.kernels.interface import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
-from gcnmpi.schemes import TRANSPORTS
+from gcnmpi.options.scheme import TRANSPORTS
 from partition.errors import UserError
 
 DEFAULT = "persistent"

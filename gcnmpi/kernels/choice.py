@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.core.config import Config
-from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.kernels.interface import Kernel
 from gcnmpi.mpi.comm import Comm, agreed, maximum, sees_devices
 from gcnmpi.mpi.hosts import crowded_node, place_on_node, share_of_cores
+from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import KERNELS, resolve
 
 
 def make_kernel(comm: Comm, config: Config) -> tuple[Kernel, list[str], list[str]]:

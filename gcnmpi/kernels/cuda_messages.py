@@ -1,4 +1,4 @@
-"""CUDA source of rows of messages in fewer bits: see :mod:`gcnmpi.core.precision`.
+"""CUDA source of rows of messages in fewer bits: see :mod:`gcnmpi.options.precision`.
 
 A message is an array of bytes whose rows are ``row_bytes`` apart. A thread a row finds the scale
 and writes it; a thread a number reads it there. Numbers and scales are not aligned: they are
@@ -7,7 +7,7 @@ written and read by bytes.
 
 from __future__ import annotations
 
-from gcnmpi.core.precision import FORMATS
+from gcnmpi.options.precision import FORMATS
 
 DEFINES = "".join(f"#define {name.upper()} {n}\n" for n, name in enumerate(FORMATS))
 

@@ -7,7 +7,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from gcnmpi.core.precision import FORMATS
+from gcnmpi.options.precision import FORMATS
 
 Array = Any  # of CuPy
 _NUMBERS = {name: np.int64(number) for number, name in enumerate(FORMATS)}

@@ -1,4 +1,4 @@
-"""Rows of messages in fewer bits, in NumPy: see :mod:`gcnmpi.core.precision`."""
+"""Rows of messages in fewer bits, in NumPy: see :mod:`gcnmpi.options.precision`."""
 
 from __future__ import annotations
 

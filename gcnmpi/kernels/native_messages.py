@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core import rng
-from gcnmpi.core.precision import FORMATS
 from gcnmpi.kernels.messages import Messages
+from gcnmpi.options.precision import FORMATS
 
 Array = np.ndarray
 _NUMBERS = {name: number for number, name in enumerate(FORMATS)}  # enum Format of the sources

@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import GraphConfig
 from gcnmpi.core.resident import forget_pages
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import (
@@ -25,6 +24,7 @@ from gcnmpi.mpi.comm import (
     slice_of,
     sum_in_place,
 )
+from gcnmpi.options.config import GraphConfig
 from partition.errors import UserError
 from partition.graph.content import (
     ARC_FILES,

@@ -14,7 +14,6 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import SchemeConfig
 from gcnmpi.layout.loading import Entries, Readable, original_rows, own_arcs, permute
 from gcnmpi.layout.place import Block
 from gcnmpi.mpi.comm import (
@@ -26,7 +25,8 @@ from gcnmpi.mpi.comm import (
     redistribute,
     slice_of,
 )
-from gcnmpi.schemes import ROW_ORDERS
+from gcnmpi.options.config import SchemeConfig
+from gcnmpi.options.scheme import ROW_ORDERS
 from partition.graph.graph import Graph, from_coordinates, index_dtype
 from partition.graph.store import Partition, StoredGraph, read_partition
 

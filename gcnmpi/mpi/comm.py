@@ -23,9 +23,9 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 
 from gcnmpi.core.arrays import Array
-from gcnmpi.core.launch import check_together, launched, launched_rank, start_environment
 from gcnmpi.core.resident import forget_pages, return_large_arrays
-from gcnmpi.core.watch import end_within, watchdog, within
+from gcnmpi.mpi.launch import check_together, launched, launched_rank, start_environment
+from gcnmpi.mpi.watch import end_within, watchdog, within
 from partition.errors import EXIT_USER_ERROR, UserError, installing, memory_errors, printing
 
 try:

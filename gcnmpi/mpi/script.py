@@ -10,8 +10,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from gcnmpi.core.launch import check_together, start_limit
 from gcnmpi.mpi.comm import MPI, Comm, abort, finalize, finish, start, versions
+from gcnmpi.mpi.launch import check_together, start_limit
 from partition.errors import EXIT_USER_ERROR, UserError
 
 T = TypeVar("T")

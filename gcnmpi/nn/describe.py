@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gcnmpi.core.config import Config, GraphConfig
-from gcnmpi.core.model_config import ModelConfig
-from gcnmpi.core.own_code import called, is_own
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.networks import MATRICES, NETWORKS
+from gcnmpi.options.config import Config, GraphConfig
+from gcnmpi.options.model import MATRICES, NETWORKS, ModelConfig
+from gcnmpi.options.own_code import called, is_own
 from partition.errors import UserError
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
@@ -21,6 +20,7 @@ from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import Product, Program, Step
 from gcnmpi.nn.shards import fill, shapes_of
 from gcnmpi.nn.sparse_input import SparseInput
+from gcnmpi.options.config import Config
 from gcnmpi.schemes.interface import Scheme
 
 FEATURES = "0.features"

@@ -7,8 +7,8 @@ from typing import Protocol
 
 import numpy as np
 
-from gcnmpi.core.train_config import OPTIMIZERS, TrainConfig
 from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.options.train import OPTIMIZERS, TrainConfig
 
 
 class Parameters(Mapping[str, Array]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-from gcnmpi.core.train_config import SCHEDULES, TrainConfig
+from gcnmpi.options.train import SCHEDULES, TrainConfig
 
 THRESHOLD = 1e-4  # of the metric, by which it has to be better: PyTorch's default
 SMALLEST = 1e-8  # change of a rate that is made: PyTorch's default

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.layout.runtime import Source
-from gcnmpi.nn.tasks import outputs
+from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.task import outputs
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
-from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import MIXING
 from partition.graph.metrics import Metrics
 from partition.graph.pairs import pair_names

@@ -27,13 +27,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.train_config import batches_of, sampler_of
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile.on_scheme import batch_program, check_batches
 from gcnmpi.nn.network import Network
+from gcnmpi.options.config import Config
+from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.planner.batch_memory import batch_memory, sizes_of
 from gcnmpi.planner.case import Case, piece_numbers
 from gcnmpi.planner.costmodel import Cost, cost_of, evaluation_seconds, step_seconds

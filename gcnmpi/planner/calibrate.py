@@ -23,12 +23,12 @@ from threadpoolctl import threadpool_limits
 
 from gcnmpi import __version__
 from gcnmpi.core import rng
-from gcnmpi.core.config import Config
 from gcnmpi.core.resident import resident_bytes
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.mpi.comm import Comm, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, share_of_cores
+from gcnmpi.options.config import Config
 from gcnmpi.planner.calibrate_batches import batch_constants
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Sparse

@@ -15,9 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import nnls
 
-from gcnmpi.core.config import Config
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.core.train_config import sampler_of
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import plan_of
 from gcnmpi.kernels.interface import Kernel
@@ -31,6 +29,8 @@ from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.shards import shapes_of
+from gcnmpi.options.config import Config
+from gcnmpi.options.train import sampler_of
 from gcnmpi.planner.machine import DRAWING, Machine
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.row_scheme import Laid

@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from gcnmpi.core.config import Config
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.instructions import products, summed
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Product, Program, Step
-from gcnmpi.nn.tasks import outputs
+from gcnmpi.options.config import Config
+from gcnmpi.options.task import outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast
 from partition.errors import UserError

@@ -43,7 +43,7 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.instructions import INSTRUCTIONS, products
 from gcnmpi.nn.program import Finish, Product, Step
-from gcnmpi.nn.tasks import TASKS
+from gcnmpi.options.task import TASKS
 from gcnmpi.planner.case import (
     Case,
     input_entries,

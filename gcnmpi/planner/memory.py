@@ -8,14 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from gcnmpi.core.config import Config
-from gcnmpi.kernels import resolve
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.nn.instructions import kept, products
 from gcnmpi.nn.model import input_pieces
 from gcnmpi.nn.program import Product, Program, Step, Value
+from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.case import (
     Case,
     input_entries,

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config, SchemeConfig, section_fields
-from gcnmpi.core.train_config import batches_of
 from gcnmpi.layout.runtime import Source
 from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.options.config import Config, SchemeConfig, section_fields
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.train import batches_of
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import DrawnBatches, batch_cases, draw_batches, predict_batches
 from gcnmpi.planner.case import Case, Workload, workload
@@ -24,7 +25,6 @@ from gcnmpi.planner.costmodel import Cost, predict
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import memory
 from gcnmpi.planner.random_rows import random_partition, random_parts
-from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import MIXING, make_facts, why_not_mixed
 from partition.errors import UserError
 from partition.graph.graph import row_sizes

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gcnmpi.core.task_config import TaskConfig
+from gcnmpi.options.task import TaskConfig
 from partition.graph.graph import UNLABELLED, Graph
 
 Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.network import Network
+from gcnmpi.options.config import Config
+from gcnmpi.options.task import chosen_metrics
 from gcnmpi.proof.losses import labels_of, loss_of
 from gcnmpi.proof.rules import RULES, Backward, Pass, reads_values
 from gcnmpi.proof.scores import score

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.precision import FORMATS
 from gcnmpi.mpi.comm import Comm, sum_in_place
+from gcnmpi.options.config import Config
+from gcnmpi.options.precision import FORMATS
+from gcnmpi.proof.checks import Check
 from gcnmpi.proof.traffic import traffic_checks
-from gcnmpi.report.checks import Check
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import Result, Step, train
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import TrainConfig
 from gcnmpi.kernels.interface import Kernel
 from gcnmpi.nn.optim import Parameters, make_optimizer
+from gcnmpi.options.config import TrainConfig
 from gcnmpi.proof.updates import UPDATES
 
 STEPS = 50

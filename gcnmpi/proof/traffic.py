@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gcnmpi.report.checks import Check
+from gcnmpi.proof.checks import Check
 
 # What is predicted, and the field of the record that counts it.
 _COUNTED = {

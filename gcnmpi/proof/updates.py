@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Sequence
 
 import numpy as np
 
-from gcnmpi.core.train_config import TrainConfig
+from gcnmpi.options.train import TrainConfig
 
 Weights = dict[str, np.ndarray]
 Update = Callable[[Weights, Weights, float], Weights]

@@ -18,23 +18,23 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core import rng
-from gcnmpi.core.config import Config
-from gcnmpi.core.precision import EXACT
-from gcnmpi.core.train_config import batches_of
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
+from gcnmpi.options.config import Config
+from gcnmpi.options.precision import EXACT
+from gcnmpi.options.train import batches_of
 from gcnmpi.proof import oracle
+from gcnmpi.proof.checks import Check, Verified
 from gcnmpi.proof.differences import finite_differences
 from gcnmpi.proof.losses import labels_of
 from gcnmpi.proof.rounding import rounding_checks
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
 from gcnmpi.proof.traffic import traffic_checks
-from gcnmpi.report.checks import Check, print_json, print_table
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
@@ -94,10 +94,9 @@ def verify(
     partition: str | None,
     config: Config,
     *,
-    as_json: bool = False,
     moved: Callable[[], None] = lambda: None,
-) -> int:
-    """Check everything, print a table (or one JSON object) on rank 0, and return the exit code.
+) -> Verified:
+    """Check everything; all ranks call it together.
 
     Parameters
     ----------
@@ -109,8 +108,8 @@ def verify(
 
     Returns
     -------
-    int
-        0 if every check passed, else 1; the same on all ranks.
+    Verified
+        With the same checks on all ranks.
 
     Raises
     ------
@@ -178,11 +177,7 @@ def verify(
         checks += rounded
     # The others sleep while rank 0 works.
     rest_until_all(comm, moved)
-    checks = comm.bcast(checks)
-    if comm.rank == 0:
-        show = print_json if as_json else print_table
-        show(_facts(problem, result), checks)
-    return 0 if all(check.ok for check in checks) else 1
+    return Verified(_facts(problem, result) if comm.rank == 0 else {}, comm.bcast(checks))
 
 
 # What all ranks do together.

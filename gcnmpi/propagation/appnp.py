@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gcnmpi.core.settings import key
+from gcnmpi.options.settings import key
 from gcnmpi.propagation.checks import own_predictions, predictions_of
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.labels import SPREADING, spread

@@ -23,9 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
+from gcnmpi.options.config import Config
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint import flat, plain
 from gcnmpi.run.checkpoint_files import DamagedError

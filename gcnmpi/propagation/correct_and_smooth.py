@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.core.settings import key
+from gcnmpi.options.settings import key
 from gcnmpi.propagation.checks import needs_labels, own_predictions, predictions_of
 from gcnmpi.propagation.interface import OF_MASKS, Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.labels import SPREADING, limited, one_hot, spread

@@ -18,7 +18,7 @@ from functools import partial
 
 import numpy as np
 
-from gcnmpi.core.settings import key
+from gcnmpi.options.settings import key
 from gcnmpi.propagation.blocks import normal, orthonormal, signed
 from gcnmpi.propagation.checkpoint import State
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome

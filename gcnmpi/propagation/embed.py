@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.core.settings import key
-from gcnmpi.propagation import EMBEDDINGS
+from gcnmpi.options.methods import EMBEDDINGS
+from gcnmpi.options.settings import key
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.outputs import RESULTS
+from gcnmpi.options.outputs import RESULTS
 from gcnmpi.propagation.space import Space
 from partition.graph.store import StoredGraph
 
@@ -116,7 +116,7 @@ class Method:
     Attributes
     ----------
     options : frozen dataclass
-        Whose fields are made by :func:`gcnmpi.core.settings.key`.
+        Whose fields are made by :func:`gcnmpi.options.settings.key`.
     matrix : Matrix
     run : callable
         ``run(space, options)`` is called by all ranks together and gives the :class:`Outcome`.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gcnmpi.core.settings import key
+from gcnmpi.options.settings import key
 from gcnmpi.propagation.checks import needs_labels
 from gcnmpi.propagation.interface import OF_MASKS, Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Space

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from gcnmpi.core.config import Config
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.mpi.comm import Comm
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.evaluation import RESULT_BUFFERS
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import (
@@ -24,7 +25,6 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.propagation.interface import Held, Holds, Method
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.run.room import Needs, Room, check_room
-from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.forecast import Forecast, Sparse, make_facts
 from partition.graph.graph import index_dtype
 

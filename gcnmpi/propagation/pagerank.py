@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.core.settings import key
 from gcnmpi.mpi.comm import slice_of
+from gcnmpi.options.settings import key
 from gcnmpi.propagation.checks import weights_of
 from gcnmpi.propagation.interface import Held, Holds, Matrix, Method, Outcome
 from gcnmpi.propagation.space import Slice, Space

@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.outputs import RESULT_WRITERS
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Volume
@@ -21,6 +19,9 @@ from gcnmpi.halo.transports import usable
 from gcnmpi.kernels.choice import make_kernel
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
+from gcnmpi.options.config import Config
+from gcnmpi.options.outputs import RESULT_WRITERS
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.auto import misused
 from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
@@ -31,7 +32,6 @@ from gcnmpi.propagation.space import Space
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import find_source, open_split
 from gcnmpi.run.writing import on_root, write
-from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry
 from partition.errors import UserError
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from gcnmpi.core.config import Config, keys, read_config
-from gcnmpi.core.settings import checked, read_value, spelled
-from gcnmpi.propagation import METHODS
+from gcnmpi.options.config import Config, keys, read_config
+from gcnmpi.options.methods import METHODS
+from gcnmpi.options.settings import checked, read_value, spelled
 from gcnmpi.propagation.interface import OPTIONAL, Matrix, Method
 from partition.errors import UserError, nearest, unknown_name
 

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 import numpy as np
 
-from gcnmpi.core.config import Config
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.loading import Readable, check_content, own_arcs
@@ -19,6 +18,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import agreed, minimum, redistribute, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
+from gcnmpi.options.config import Config
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme

@@ -12,8 +12,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from gcnmpi.core.writer import Writer
 from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.run.writer import Writer
 from partition.records import append_record
 from partition.terminal import print_wide
 

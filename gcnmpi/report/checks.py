@@ -1,45 +1,29 @@
-"""Checks and how they are shown: a table on the standard output, or one JSON object."""
+"""How the checks of a run are shown: a table on the standard output, or one JSON object."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from gcnmpi.proof.checks import Verified
 from partition.errors import shown
 from partition.terminal import console
 
 
-@dataclass(frozen=True)
-class Check:
-    """One line of the table: it passes if ``measured`` ≤ ``tolerance``, so never as NaN."""
-
-    name: str
-    measured: float
-    tolerance: float
-    note: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Whether the check passes."""
-        return bool(self.measured <= self.tolerance)
+def print_checks(found: Verified, as_json: bool = False) -> None:
+    """Print what was run and a line for every check, or one JSON object of it all."""
+    (_print_json if as_json else _print_table)(found)
 
 
-def print_table(facts: Mapping[str, Any], checks: list[Check]) -> None:
-    """Print what was run and a line for every check.
-
-    Parameters
-    ----------
-    facts : mapping
-        As ``gcnmpi verify --json`` gives them.
-    """
-    out = console()
+def _print_table(found: Verified) -> None:
+    facts, checks, out = found.facts, found.checks, console()
     for line in _heading(facts):
         out.print(shown(line), markup=False, soft_wrap=True)
     table = Table("check", "measured", "at most", "", "", box=box.SIMPLE_HEAD)
@@ -53,13 +37,12 @@ def print_table(facts: Mapping[str, Any], checks: list[Check]) -> None:
         out.print(f"warning: {shown(warning)}", markup=False, soft_wrap=True)
 
 
-def print_json(facts: Mapping[str, Any], checks: list[Check]) -> None:
-    """Print one JSON object: the facts, ``checks`` and whether all are ``ok``."""
-    lines = [asdict(check) | {"ok": check.ok} for check in checks]
+def _print_json(found: Verified) -> None:
+    lines = [asdict(check) | {"ok": check.ok} for check in found.checks]
     for line in lines:
         if not math.isfinite(line["measured"]):
             line["measured"] = None  # JSON has no infinity
-    print(json.dumps({**facts, "checks": lines, "ok": all(check.ok for check in checks)}))
+    print(json.dumps({**found.facts, "checks": lines, "ok": found.ok}))
 
 
 def _heading(facts: Mapping[str, Any]) -> list[str]:

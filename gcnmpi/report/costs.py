@@ -12,8 +12,8 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from gcnmpi.core.config import Config
-from gcnmpi.kernels import resolve
+from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Ranked, Setting, Skipped
 from partition.errors import shown

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.core.config import keys
-from gcnmpi.core.record import RECORD, metric_of
+from gcnmpi.options.config import keys
 from gcnmpi.run.checkpoint import flat
+from gcnmpi.run.record import RECORD, metric_of
 
 Start = Mapping[str, Any]
 CHANCE = ("train.seed", "train.split")

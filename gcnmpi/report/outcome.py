@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.core.outputs import Training
-from gcnmpi.core.record import RECORD, Epoch, RunRecord, to_epoch
-from gcnmpi.core.task_config import chosen_metrics
-from gcnmpi.nn.metrics import LOWER_IS_BETTER
+from gcnmpi.options.outputs import Training
+from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
 from gcnmpi.propagation.running import Propagated
 from gcnmpi.report.progress import print_warnings, shown_metrics
 from gcnmpi.run.best import diverged
 from gcnmpi.run.inference import Inference
+from gcnmpi.run.record import RECORD, Epoch, RunRecord, to_epoch
 from gcnmpi.run.training import Trained
 
 

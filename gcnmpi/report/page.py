@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gcnmpi import __version__
-from gcnmpi.core.config import keys
-from gcnmpi.nn.metrics import LOWER_IS_BETTER
+from gcnmpi.options.config import keys
+from gcnmpi.options.task import LOWER_IS_BETTER
 from gcnmpi.report.groups import FACTS, as_text, different_facts, different_keys, fact, spread
 from gcnmpi.report.run_curves import Entry, by_run, curves, entries_of
 from gcnmpi.report.run_facts import COMPUTING, RunFacts, total

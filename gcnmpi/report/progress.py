@@ -10,7 +10,7 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from gcnmpi.core.record import Epoch
+from gcnmpi.run.record import Epoch
 from partition.errors import shown
 from partition.terminal import console
 

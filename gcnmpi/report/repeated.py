@@ -9,7 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
-from gcnmpi.nn.metrics import is_better
+from gcnmpi.options.task import is_better
 from gcnmpi.report.groups import spread
 from gcnmpi.run.repeated import Outcome
 from partition.errors import shown

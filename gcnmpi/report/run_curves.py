@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gcnmpi.core.timing import EPOCH_PHASES
-from gcnmpi.nn.metrics import is_better
+from gcnmpi.options.task import is_better
 from gcnmpi.report.groups import as_text, different_keys, groups, spread
 from gcnmpi.report.run_facts import PHASE_COLOURS, PHASE_NAMES, RunFacts, total
 from partition.charts.figures import COLUMNS, Bars, Binned, Figure, Lines, Series, binned

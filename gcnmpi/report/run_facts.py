@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.record import RunRecord, metric_of
 from gcnmpi.core.timing import EPOCH_PHASES
+from gcnmpi.run.record import RunRecord, metric_of
 from partition.errors import UserError, shown
 
 WAITING = ("wait", "reduce")  # for other ranks, or the network

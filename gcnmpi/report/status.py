@@ -10,7 +10,7 @@ from typing import Any
 
 from gcnmpi.cluster.jobs import ENDED, Job, ended, in_queue
 from gcnmpi.cluster.submit import JOB, SCRIPT
-from gcnmpi.core.record import RECORD, RunRecord, metric_of, read_run
+from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
 from partition.records import open_regular

@@ -11,7 +11,6 @@ from typing import Any
 
 from rich.table import Table
 
-from gcnmpi.core.record import RECORD, RunRecord, metric_of, read_run
 from gcnmpi.report.curves import plot_curves
 from gcnmpi.report.groups import (
     FACTS,
@@ -24,6 +23,7 @@ from gcnmpi.report.groups import (
     spread,
 )
 from gcnmpi.report.run_facts import facts_of
+from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
 from partition.charts.paper import check_figures, save_figures
 from partition.errors import UserError, shown
 from partition.figures import check_figure

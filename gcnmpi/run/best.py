@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gcnmpi.core.record import Epoch
 from gcnmpi.kernels.interface import Array, Kernel
-from gcnmpi.nn.metrics import is_better
+from gcnmpi.options.task import is_better
+from gcnmpi.run.record import Epoch
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.nn.tasks import TASKS
-from gcnmpi.schemes import SCHEMES
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.task import TASKS
+from gcnmpi.options.train import batches_of
 from partition.errors import UserError
 
 

@@ -25,17 +25,17 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.own_code import same_network
-from gcnmpi.core.record import Epoch
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed, from_root
 from gcnmpi.nn.model import Model
+from gcnmpi.options.config import Config
+from gcnmpi.options.own_code import same_network
 from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.problem import Problem, ends
+from gcnmpi.run.record import Epoch
 from partition.errors import UserError, called
 from partition.records import map_npy
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.record import Epoch, to_epoch
+from gcnmpi.run.record import Epoch, to_epoch
 from partition.errors import UserError
 from partition.records import open_regular, read_npz, sync_folder, to_json
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from gcnmpi.core.record import make_folder, new_folder
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.mpi.hosts import place_on_node
+from gcnmpi.run.record import make_folder, new_folder
 from partition.graph.pairs import members
 from partition.graph.store import partition_lock
 from partition.locks import folder_lock

@@ -7,15 +7,14 @@ from typing import Protocol
 
 import numpy as np
 
-from gcnmpi.core.task_config import chosen_metrics
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.loss import RightPredictions
-from gcnmpi.nn.metrics import METRICS
 from gcnmpi.nn.metrics.scored import Scored
 from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Targets
+from gcnmpi.options.task import METRICS, chosen_metrics
 from gcnmpi.run.problem import Problem, task_of
 from partition.graph.graph import MASKS, UNLABELLED
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.outputs import RESULT_WRITERS, features_path
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.nn.evaluator import evaluate
-from gcnmpi.nn.tasks import TASKS
+from gcnmpi.options.config import Config
+from gcnmpi.options.outputs import RESULT_WRITERS, features_path
+from gcnmpi.options.task import TASKS
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import Problem, load_features, open_problem

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.train_config import batches_of, sampler_of
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import load_parts
@@ -24,6 +23,7 @@ from gcnmpi.nn.instructions import products
 from gcnmpi.nn.model import Passes
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made, Targets
+from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.run.kept_rows import KeptRows, keep_rows
 from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.step import BaseStep

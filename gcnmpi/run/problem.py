@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.arrays import Summation
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.core.train_config import batches_of
 from gcnmpi.halo.transports import usable
 from gcnmpi.kernels.choice import make_kernel
 from gcnmpi.kernels.interface import Array, Kernel
@@ -33,8 +31,11 @@ from gcnmpi.nn.model import PASSES, Model
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.program import Program
 from gcnmpi.nn.sparse_input import SparseInput
-from gcnmpi.nn.tasks import TASKS, outputs
 from gcnmpi.nn.tasks.interface import Targets, Task
+from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.task import TASKS, outputs
+from gcnmpi.options.train import batches_of
 from gcnmpi.planner.auto import (
     misused,
     resolved_exchange,
@@ -43,7 +44,6 @@ from gcnmpi.planner.auto import (
 )
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.captured import resolved_graph
-from gcnmpi.schemes import SCHEMES
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES, TARGET_FILES

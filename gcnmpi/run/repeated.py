@@ -15,17 +15,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.outputs import Training
-from gcnmpi.core.record import RECORD, Epoch, RunRecord, metric_of, read_run
-from gcnmpi.core.settings import split_words
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum
 from gcnmpi.nn.describe import graph_of
+from gcnmpi.options.config import Config
+from gcnmpi.options.outputs import Training
+from gcnmpi.options.settings import split_words
 from gcnmpi.run import trainer
 from gcnmpi.run.checkpoint import FREE, differences, flat, plain
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.preflight import check_training
 from gcnmpi.run.problem import open_problem
+from gcnmpi.run.record import RECORD, Epoch, RunRecord, metric_of, read_run
 from partition.errors import UserError
 from partition.graph.manifest import read_manifest
 from partition.records import atomic_file, read_records

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from gcnmpi.core.config import Config
 from gcnmpi.core.resident import allowed_bytes, free_bytes, resident_bytes
-from gcnmpi.kernels import resolve
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, from_root, host_name, maximum
 from gcnmpi.mpi.hosts import node_of
+from gcnmpi.options.config import Config
+from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import MOST_DOUBLINGS, Candidate, Setting, candidates

@@ -16,27 +16,27 @@ from pathlib import Path
 from typing import Any
 
 from gcnmpi import __version__
-from gcnmpi.core.config import TrainConfig
-from gcnmpi.core.record import (
+from gcnmpi.core.volume import NOTHING, Volume
+from gcnmpi.halo.messages import relative_errors
+from gcnmpi.mpi.comm import Comm, agreed, versions
+from gcnmpi.mpi.hosts import host_names, slurm_job
+from gcnmpi.nn.program import Product
+from gcnmpi.options.config import TrainConfig
+from gcnmpi.options.task import chosen_metrics
+from gcnmpi.run import checkpoint, checkpoint_files
+from gcnmpi.run.best import Best
+from gcnmpi.run.evaluation import Evaluation
+from gcnmpi.run.logs import LOGS, Log
+from gcnmpi.run.problem import Problem
+from gcnmpi.run.record import (
     Epoch,
     continued_record,
     epochs_until,
     is_finished,
     new_record,
 )
-from gcnmpi.core.task_config import chosen_metrics
-from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.core.writer import Writer
-from gcnmpi.halo.messages import relative_errors
-from gcnmpi.mpi.comm import Comm, agreed, versions
-from gcnmpi.mpi.hosts import host_names, slurm_job
-from gcnmpi.nn.program import Product
-from gcnmpi.run import checkpoint, checkpoint_files
-from gcnmpi.run.best import Best
-from gcnmpi.run.evaluation import Evaluation
-from gcnmpi.run.logs import LOGS, Log
-from gcnmpi.run.problem import Problem
 from gcnmpi.run.step import BaseStep
+from gcnmpi.run.writer import Writer
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 
@@ -97,7 +97,7 @@ def tell(found: checkpoint.Checkpoint | None, warnings: list[str]) -> None:
 
 
 class Recorder:
-    """The record of a run, and logs of its epochs; :class:`gcnmpi.core.writer.Writer` of both.
+    """The record of a run, and logs of its epochs; :class:`gcnmpi.run.writer.Writer` of both.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ class Recorder:
             raise self._error
 
     def restore(self) -> bool:
-        """As :meth:`gcnmpi.core.writer.Writer.restore`."""
+        """As :meth:`gcnmpi.run.writer.Writer.restore`."""
         return self._writer.restore()
 
     def close(self) -> None:

@@ -6,13 +6,13 @@ import os
 from collections.abc import Container
 from dataclasses import dataclass
 
-from gcnmpi.core.config import Config
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.nn.program import Product
-from gcnmpi.nn.tasks import outputs
+from gcnmpi.options.config import Config
+from gcnmpi.options.task import outputs
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.inference import compute
 from gcnmpi.run.problem import load_targets

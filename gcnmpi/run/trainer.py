@@ -11,20 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import TrainConfig
-from gcnmpi.core.record import Epoch
-from gcnmpi.core.task_config import chosen_metrics
-from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi.comm import agreed, from_root, maxima
-from gcnmpi.nn.metrics import LOWER_IS_BETTER
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.schedules import LearningRate
+from gcnmpi.options.config import TrainConfig
+from gcnmpi.options.task import LOWER_IS_BETTER, chosen_metrics
+from gcnmpi.options.train import batches_of
 from gcnmpi.run import checkpoint, checkpoint_files
 from gcnmpi.run.best import Best, stops_early
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.ranks_record import PhaseSamples, ranks_record
+from gcnmpi.run.record import Epoch
 from gcnmpi.run.run_record import (
     end_record,
     evaluates,

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.launch import launched
-from gcnmpi.core.outputs import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, Training, run_name
-from gcnmpi.core.own_code import is_own, load_network
-from gcnmpi.core.record import Epoch, RunRecord
-from gcnmpi.core.source import source_of
-from gcnmpi.core.watch import stop_requests, watchdog
 from gcnmpi.mpi.comm import Comm, from_root
+from gcnmpi.mpi.launch import launched
+from gcnmpi.mpi.watch import stop_requests, watchdog
+from gcnmpi.options.config import Config
+from gcnmpi.options.outputs import BEST_WEIGHTS, LAST_WEIGHTS, NETWORK, Training, run_name
+from gcnmpi.options.own_code import is_own, load_network
+from gcnmpi.options.source import source_of
 from gcnmpi.run import trainer
 from gcnmpi.run.claims import Claims
 from gcnmpi.run.preflight import check_training
 from gcnmpi.run.problem import Problem, open_problem
+from gcnmpi.run.record import Epoch, RunRecord
 from partition.records import atomic_file
 
 OnEpoch = Callable[[Epoch], bool | None]

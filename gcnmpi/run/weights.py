@@ -22,10 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import Config, GraphConfig, ModelConfig, from_table, section_fields
-from gcnmpi.core.outputs import NETWORK, features_path
-from gcnmpi.core.own_code import is_own, same_network
-from gcnmpi.core.settings import spelled as in_settings
 from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import write_rows
@@ -33,9 +29,13 @@ from gcnmpi.mpi.comm import from_root
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.networks import NETWORKS
 from gcnmpi.nn.spellings import fitted, guessed, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, stored_shapes, to_parameters, to_state
+from gcnmpi.options.config import Config, GraphConfig, ModelConfig, from_table, section_fields
+from gcnmpi.options.model import NETWORKS
+from gcnmpi.options.outputs import NETWORK, features_path
+from gcnmpi.options.own_code import is_own, same_network
+from gcnmpi.options.settings import spelled as in_settings
 from gcnmpi.run.problem import Problem
 from partition.errors import UserError
 from partition.records import atomic_file, open_regular, zip_errors

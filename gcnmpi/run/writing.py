@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.core.outputs import RESULT_WRITERS
 from gcnmpi.layout.writing import write_picked
 from gcnmpi.mpi.comm import Comm, from_root, redistribute
+from gcnmpi.options.outputs import RESULT_WRITERS
 from gcnmpi.run.results import Results
 from partition.records import map_npy, temporary_name
 

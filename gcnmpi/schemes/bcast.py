@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume, broadcast, reduction
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
@@ -42,6 +41,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.collectives import Group, Pending
 from gcnmpi.mpi.comm import agreed
+from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes.block_halo import load_halo
 from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_tiles, share
 from gcnmpi.schemes.forecast import ROWS, Facts, Sparse, make_facts

@@ -12,7 +12,6 @@ import dataclasses
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config
 from gcnmpi.halo.exchange import agree_on_plan
 from gcnmpi.halo.plan import STEP, Plan
 from gcnmpi.halo.product import HaloProduct
@@ -22,6 +21,7 @@ from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.layout.tiling import Tiling, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm
+from gcnmpi.options.config import Config
 from partition.graph.graph import index_dtype
 
 

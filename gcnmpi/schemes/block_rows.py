@@ -17,7 +17,6 @@ from functools import cached_property
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config
 from gcnmpi.core.volume import NOTHING, Volume, all_reduce
 from gcnmpi.layout.loading import Entries, load_m
 from gcnmpi.layout.place import Place
@@ -31,6 +30,7 @@ from gcnmpi.layout.tiling import (
 )
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
+from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import ROWS, Dense, Facts, Span, Sparse, whole_row_work
 
 

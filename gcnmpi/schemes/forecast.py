@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.core.config import Config, SchemeConfig
-from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
-from gcnmpi.schemes import TRANSPORTS
+from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.precision import EXACT, row_bytes
+from gcnmpi.options.scheme import TRANSPORTS
 from partition.errors import UserError
 from partition.graph.store import Partition
 

@@ -18,7 +18,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
@@ -28,6 +27,7 @@ from gcnmpi.kernels.interface import Array
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
+from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes.forecast import Facts, Forecast
 
 

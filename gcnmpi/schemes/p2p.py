@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import NOTHING, Kept, Volume
 from gcnmpi.halo.exchange import Exchange, agree_on_plan
 from gcnmpi.halo.mixed import mixed
@@ -24,13 +23,14 @@ from gcnmpi.halo.plan import Plan, halo_of, local_numbers
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.halo.rows import ExchangedHalo
 from gcnmpi.halo.transports import Persistent
-from gcnmpi.kernels import KERNELS
 from gcnmpi.layout import loading
 from gcnmpi.layout.pattern import EntryPattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.schemes import ROW_ORDERS
+from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.scheme import ROW_ORDERS
 from gcnmpi.schemes.forecast import (
     EXCHANGES,
     Dense,

@@ -38,13 +38,13 @@ from typing import Any
 
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Kept, Volume, broadcast
 from gcnmpi.halo.mixed import mixed
 from gcnmpi.halo.product import HaloProduct
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import agreed
+from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes.bcast import BroadcastForecast, load_broadcast
 from gcnmpi.schemes.block_halo import (
     block_of,

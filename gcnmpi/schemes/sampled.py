@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan, plan_of
@@ -30,6 +29,7 @@ from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
 from gcnmpi.mpi.comm import Comm, duplicate, redistribute
+from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import EXCHANGES, Facts
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled_forecast import count_number

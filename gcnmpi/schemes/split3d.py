@@ -20,10 +20,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.layout.grid import factorizations, parse_grid
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import permutation_kind
+from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.interface import Entry
 from gcnmpi.schemes.summa import Summa, check_permutation, load_on_grid

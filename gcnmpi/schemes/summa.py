@@ -38,7 +38,6 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
@@ -49,6 +48,7 @@ from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, permutation_kind, sparse_tile
 from gcnmpi.mpi.comm import agreed
+from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.forecast import Facts, make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add

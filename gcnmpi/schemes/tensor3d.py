@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import Config, SchemeConfig
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
@@ -32,6 +31,7 @@ from gcnmpi.layout.tiling import Ordering, Tiling, choose_orderings, sparse_tile
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import agreed, slice_of
 from gcnmpi.mpi.reduction import sum_array_over_ranks
+from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add

@@ -31,13 +31,13 @@ from typing import NamedTuple
 import numpy as np
 
 from gcnmpi.core import volume
-from gcnmpi.core.config import SchemeConfig
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.grid import coordinates, factorizations, parse_grid
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, permutation_kind
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
+from gcnmpi.options.config import SchemeConfig
 from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.row_ops import row_volume
 

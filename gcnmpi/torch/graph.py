@@ -13,13 +13,13 @@ import numpy as np
 import torch
 
 from gcnmpi.core import rng
-from gcnmpi.core.outputs import check_suffix
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.loading import Readable, original_rows
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed, row_type
-from gcnmpi.nn.metrics import METRICS, METRICS_OF
 from gcnmpi.nn.metrics.scored import Scored
+from gcnmpi.options.outputs import check_suffix
+from gcnmpi.options.task import METRICS, METRICS_OF
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.torch.agreement import Agreement, check_weights
 from gcnmpi.torch.alone import alone

@@ -12,11 +12,11 @@ from collections import defaultdict
 import numpy as np
 import torch
 
-from gcnmpi.core.config import Config
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
+from gcnmpi.options.config import Config
 from gcnmpi.schemes.p2p import NO_PACKINGS, Laid, mix
 
 PLACE = Place(0)  # of every matrix: own rows lie the same way in all layers

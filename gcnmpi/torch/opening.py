@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from gcnmpi.core.config import Config, from_table
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.kernels.choice import make_kernel
@@ -18,6 +17,7 @@ from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.script import world
+from gcnmpi.options.config import Config, from_table
 from gcnmpi.planner.auto import misused
 from gcnmpi.run.problem import find_source
 from gcnmpi.schemes.p2p import lay_out

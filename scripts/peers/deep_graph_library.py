@@ -11,7 +11,7 @@ try:
     import dgl.nn.pytorch as layers
 except OSError as error:  # it looks for a library made for this version of PyTorch
     raise UserError(str(error)) from error
-from gcnmpi.core.model_config import ModelConfig
+from gcnmpi.options.model import ModelConfig
 from peers.task import Case, Contestant, Stack, open_task, training
 
 

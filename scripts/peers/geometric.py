@@ -7,7 +7,7 @@ import torch
 import torch_geometric
 import torch_geometric.nn as pyg
 
-from gcnmpi.core.model_config import ModelConfig
+from gcnmpi.options.model import ModelConfig
 from peers.task import Case, Contestant, Stack, Task, open_task, training
 
 # Self-loops are given: the layers would add them in every epoch, and GCNConv adds them to a sparse

@@ -12,12 +12,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 
-from gcnmpi.core.config import Config, from_table
-from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.core.resident import resident_bytes
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.state import to_state
+from gcnmpi.options.config import Config, from_table
+from gcnmpi.options.model import ModelConfig
 from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix, training_vertices
 from partition.graph.store import open_graph

@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.core.config import read_config
+from gcnmpi.options.config import read_config
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting
 from partition.errors import UserError

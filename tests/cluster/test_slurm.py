@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.core.record import read_run
+from gcnmpi.run.record import read_run
 from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition

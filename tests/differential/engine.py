@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.config import from_table
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.options.config import from_table
 from gcnmpi.proof.verify import _whole
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step

@@ -27,8 +27,8 @@ import torch_geometric.nn as pyg
 from torch.nn import Linear, ModuleDict, ModuleList
 from torch_geometric.nn.conv.gcn_conv import gcn_norm
 
-from gcnmpi.core.config import Config, from_table
 from gcnmpi.nn.state import to_state
+from gcnmpi.options.config import Config, from_table
 from gcnmpi.proof import oracle
 from partition.graph.graph import Graph, arcs
 from partition.graph.store import open_graph

@@ -24,7 +24,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from gcnmpi.core.launch import local_launcher
+from gcnmpi.mpi.launch import local_launcher
 from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
 
 sys.path.append(str(Path(__file__).parents[1] / "mpi"))
 

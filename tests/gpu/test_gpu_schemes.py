@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from test_schemes import check_schemes
 
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
 
 
 @pytest.mark.parametrize("cuda_aware", ["no", "auto"])

@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
 from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from test_schemes import make_graph
 
-from gcnmpi.core.config import from_table
+from gcnmpi.options.config import from_table
+from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.planner.machine import LATER, Machine, read_machine
 from gcnmpi.proof import oracle
-from gcnmpi.schemes import TRANSPORTS
 from partition.graph.store import read_partition, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition

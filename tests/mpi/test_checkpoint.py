@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from words import sets
 
-from gcnmpi.core.record import read_run
-from gcnmpi.core.watch import EXIT_REQUEUE
+from gcnmpi.mpi.watch import EXIT_REQUEUE
 from gcnmpi.run.checkpoint_files import stored
+from gcnmpi.run.record import read_run
 from gcnmpi.run.weights import read_facts
 from partition.errors import UserError
 from partition.graph.store import open_graph, remove_partition, write_graph

@@ -15,7 +15,7 @@ from test_fake_gpu import fake
 from test_schemes import make_graph
 from words import sets
 
-from gcnmpi.core.record import read_run
+from gcnmpi.run.record import read_run
 from partition.graph.store import write_graph
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile with")

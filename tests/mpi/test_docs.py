@@ -19,8 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.core.config import keys
-from gcnmpi.nn.networks import NETWORKS
+from gcnmpi.options.config import keys
+from gcnmpi.options.model import NETWORKS
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

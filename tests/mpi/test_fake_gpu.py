@@ -17,8 +17,8 @@ from test_schemes import MODULES, check_schemes
 from test_task_runs import make_graph
 from words import sets
 
-from gcnmpi.core.record import read_run
 from gcnmpi.kernels import cuda
+from gcnmpi.run.record import read_run
 from partition.graph.store import write_graph
 from partition.pipeline.adding import add_partition
 
@@ -220,7 +220,7 @@ def test_no_cupy_is_one_error(mpirun, schemes_folder):
 def test_gpus_are_dealt_to_the_ranks_of_a_node():
     program = """
 import cupy
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
 for place in range(4):
     kernel = KERNELS.get("cupy").for_rank("float32", 1, place, False, "own")
     assert kernel.device == "a processor that pretends"
@@ -231,7 +231,7 @@ assert cupy.cuda.used == [0, 1, 2, 0], cupy.cuda.used
 
 def test_the_kernel_has_every_method_of_the_others():
     program = """
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
 from gcnmpi.kernels.dense import DenseArithmetic
 expected = {name for name in dir(DenseArithmetic) if not name.startswith("_")}
 assert expected <= set(dir(KERNELS.get("cupy")(float))), expected

@@ -13,7 +13,7 @@ import pytest
 from networks import settings_of
 from words import latest
 
-from gcnmpi.core.config import load_config
+from gcnmpi.options.config import load_config
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from partition.graph.store import open_graph, read_partition

@@ -12,7 +12,7 @@ import pytest
 from networks import NETWORKS, VARIANTS, WHOLE_ROWS, settings_of
 from words import latest
 
-from gcnmpi.core.config import load_config
+from gcnmpi.options.config import load_config
 from gcnmpi.proof import oracle
 from partition.graph.store import open_graph
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from gcnmpi.core.config import load_config
+from gcnmpi.options.config import load_config
 from gcnmpi.proof import oracle
 from gcnmpi.run.weights import as_trained, read_weights
 from partition.graph.graph import Graph

@@ -6,10 +6,10 @@ import json
 import numpy as np
 import pytest
 
-from gcnmpi.core.record import read_run
 from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.report.page import report_figures, write_report
 from gcnmpi.report.run_facts import facts_of
+from gcnmpi.run.record import read_run
 from partition.graph.store import read_partition, write_graph
 from partition.importing.synthetic import rmat
 from partition.pipeline.adding import add_partition

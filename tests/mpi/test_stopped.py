@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from words import sets
 
-from gcnmpi.core.watch import EXIT_REQUEUE
+from gcnmpi.mpi.watch import EXIT_REQUEUE
 from partition.graph.store import write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition

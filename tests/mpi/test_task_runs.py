@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from words import sets
 
-from gcnmpi.core.record import read_run
-from gcnmpi.core.watch import EXIT_REQUEUE
+from gcnmpi.mpi.watch import EXIT_REQUEUE
+from gcnmpi.run.record import read_run
 from partition.graph.store import open_graph, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition

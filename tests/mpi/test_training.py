@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from words import sets
 
 from gcnmpi.core import rng
-from gcnmpi.core.config import load_config
-from gcnmpi.kernels import resolve
+from gcnmpi.options.config import load_config
+from gcnmpi.options.kernel import resolve
 from gcnmpi.proof import oracle
 from partition.graph.graph import Graph, aggregation_matrix
 from partition.graph.store import open_graph, read_partition, write_graph

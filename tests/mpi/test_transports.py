@@ -7,8 +7,8 @@ import pytest
 from test_schemes import NUMBERS, make_graph
 from words import latest, sets
 
-from gcnmpi.core.record import read_run
-from gcnmpi.schemes import TRANSPORTS
+from gcnmpi.options.scheme import TRANSPORTS
+from gcnmpi.run.record import read_run
 from partition.graph.store import write_graph
 from partition.pipeline.adding import add_partition
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from words import latest
 
-from gcnmpi.kernels import resolve
+from gcnmpi.options.kernel import resolve
 from partition.graph.metrics import measure
 from partition.graph.store import Partition, write_graph, write_partition
 from partition.importing.assemble import build_graph

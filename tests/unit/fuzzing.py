@@ -25,11 +25,11 @@ import scipy.sparse as sp
 import tensor_files
 from pickle_programs import reprogrammed
 
-from gcnmpi.core.config import Config, load_config
-from gcnmpi.core.record import Epoch, read_run
+from gcnmpi.options.config import Config, load_config
 from gcnmpi.report.page import write_report
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.run import checkpoint_files
+from gcnmpi.run.record import Epoch, read_run
 from gcnmpi.run.weights import read_weights
 from partition.errors import UserError
 from partition.graph.graph import Graph

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from gcnmpi.core.config import from_table
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import Model
+from gcnmpi.options.config import from_table
 
 ORDERS = ("combine", "aggregate")
 

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 import gcnmpi
 from gcnmpi.api.data import read_data, write_data
-from gcnmpi.core import launch
+from gcnmpi.mpi import launch
 from partition.graph.store import open_graph
 from partition.importing.assemble import import_graph
 

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from gcnmpi.core.config import from_table
 from gcnmpi.layout import runtime as layout
+from gcnmpi.options.config import from_table
 from gcnmpi.planner.auto import other_exchange, resolved_exchange, resolved_partition
 from gcnmpi.planner.machine import Machine, write_machine
 from gcnmpi.planner.ranking import Candidate, Setting, rank_schemes

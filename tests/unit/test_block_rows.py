@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi.core.config import SchemeConfig
 from gcnmpi.core.volume import NOTHING
+from gcnmpi.options.config import SchemeConfig
 from gcnmpi.schemes import bcast, replicated
 from gcnmpi.schemes.bcast import BroadcastForecast, column_tiles
 from gcnmpi.schemes.block_rows import copy_of, share

@@ -13,9 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gcnmpi.core import watch
-from gcnmpi.core.launch import check_together
-from gcnmpi.core.record import (
+from gcnmpi.mpi import watch
+from gcnmpi.mpi.launch import check_together
+from gcnmpi.mpi.watch import STOP_SIGNALS, stop_requests, watchdog
+from gcnmpi.run import checkpoint_files as files
+from gcnmpi.run.record import (
     Epoch,
     continued_record,
     new_folder,
@@ -23,9 +25,7 @@ from gcnmpi.core.record import (
     read_run,
     to_epoch,
 )
-from gcnmpi.core.watch import STOP_SIGNALS, stop_requests, watchdog
-from gcnmpi.core.writer import Writer
-from gcnmpi.run import checkpoint_files as files
+from gcnmpi.run.writer import Writer
 from partition.errors import UserError
 
 WEIGHT = np.arange(6.0).reshape(2, 3)
@@ -506,7 +506,7 @@ def test_the_watchdog_ends_a_process_that_stands_still(capsys):
 def test_the_watchdog_ends_a_process_that_lets_no_thread_run():
     program = """
 import ctypes
-from gcnmpi.core.watch import watchdog
+from gcnmpi.mpi.watch import watchdog
 
 def holds():
     ctypes.PyDLL(None).sleep(60)

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 from one_process import ORDERS, OneProcess, model_of, program_of
 
 from gcnmpi.core import rng
-from gcnmpi.core.config import from_table
 from gcnmpi.core.timing import Phases
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.scipy_ import SciPyKernel
@@ -19,9 +18,10 @@ from gcnmpi.nn.compile.buffers import IN_PLACE
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.instructions import kept
 from gcnmpi.nn.model import aggregate_constant
-from gcnmpi.nn.networks import NETWORKS
 from gcnmpi.nn.operators import Aggregate, MaxAggregate
 from gcnmpi.nn.program import Step
+from gcnmpi.options.config import from_table
+from gcnmpi.options.model import NETWORKS
 from gcnmpi.planner.memory import matrices
 from partition.errors import UserError
 

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from gcnmpi.cli.main import cli
-from gcnmpi.core.config import (
-    MODELS,
+from gcnmpi.options.config import (
+    NETWORKS,
     OPTIMIZERS,
     SELECTORS,
     Config,
@@ -20,9 +20,9 @@ from gcnmpi.core.config import (
     read_config,
     value_of,
 )
-from gcnmpi.core.settings import spelled
-from gcnmpi.kernels import KERNELS
-from gcnmpi.schemes import SCHEMES
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.settings import spelled
 from partition.errors import UserError
 
 FOLDER = Path(__file__).parents[2] / "configs"
@@ -66,7 +66,7 @@ def test_the_choices_are_the_registries():
     for registry, name in (
         (KERNELS, "kernel"),
         (SCHEMES, "scheme.name"),
-        (MODELS, "model.name"),
+        (NETWORKS, "model.name"),
         (OPTIMIZERS, "train.optimizer"),
     ):
         for entry in registry:

@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from gcnmpi.core.config import LoadingConfig, from_table
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
+from gcnmpi.options.config import LoadingConfig, from_table
 from gcnmpi.planner.calibrate import Sample, fit_sparse
 from gcnmpi.planner.case import Case, Workload, train_rows
 from gcnmpi.planner.costmodel import predict

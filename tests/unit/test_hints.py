@@ -4,8 +4,8 @@ import pytest
 
 import gcnmpi
 from gcnmpi.cli.main import cli as gcnmpi_cli
-from gcnmpi.core.record import Epoch
 from gcnmpi.run.best import diverged
+from gcnmpi.run.record import Epoch
 from partition.cli.main import cli as partition_cli
 from partition.errors import UserError, meant_keys
 

@@ -15,13 +15,13 @@ import gcnmpi.kernels
 from gcnmpi.cli.bench import bench
 from gcnmpi.cli.main import info
 from gcnmpi.core import rng
-from gcnmpi.core.config import from_table
-from gcnmpi.kernels import KERNELS, SLOWER, resolve
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
 from gcnmpi.kernels.losses import ENTRY_LOSSES, EntryLoss
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
+from gcnmpi.options.config import from_table
+from gcnmpi.options.kernel import KERNELS, SLOWER, resolve
 from gcnmpi.proof.steps import STEPS_TOLERANCES, steps_apart
 from partition.errors import UserError
 from partition.registry import Registry

@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from gcnmpi.core.record import Epoch
-from gcnmpi.core.writer import Writer
 from gcnmpi.run.logs import LOGS, parse_logs
+from gcnmpi.run.record import Epoch
 from gcnmpi.run.run_record import Recorder
+from gcnmpi.run.writer import Writer
 from partition.errors import UserError
 
 

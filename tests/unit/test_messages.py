@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from gcnmpi.core import rng
-from gcnmpi.core.precision import EXACT, FORMATS, PRECISIONS, format_of, row_bytes
 from gcnmpi.core.volume import Kept, Volume
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.precision import EXACT, FORMATS, PRECISIONS, format_of, row_bytes
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.p2p import P2PForecast
 from gcnmpi.schemes.replicated import NeededForecast

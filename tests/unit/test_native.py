@@ -9,9 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.kernels import KERNELS
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
 from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.options.kernel import KERNELS
 
 missing = KERNELS.available()["native"]
 if missing is not None:

@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.kernels import KERNELS
 from gcnmpi.kernels.interface import AttentionDropout
+from gcnmpi.options.kernel import KERNELS
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 STEP = 1e-30

@@ -2,10 +2,10 @@
 
 import pytest
 
-from gcnmpi.core.config import from_table, load_config
 from gcnmpi.nn import operators
 from gcnmpi.nn.describe import graph_of, matrix_of, network_of
-from gcnmpi.nn.networks import NETWORKS
+from gcnmpi.options.config import from_table, load_config
+from gcnmpi.options.model import NETWORKS
 from partition.errors import UserError
 
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.kernels import KERNELS
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward
+from gcnmpi.options.kernel import KERNELS
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
 SHAPES = [(1, 1), (7, 3), (50, 17), (300, 64), (9, 100), (0, 4), (5, 0)]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from gcnmpi.core import rng
-from gcnmpi.core.config import from_table
 from gcnmpi.nn import operators as of
+from gcnmpi.options.config import from_table
 from gcnmpi.proof import losses, oracle, rules, scores, updates
 from partition.graph.graph import Graph
 
@@ -350,8 +350,8 @@ def test_the_oracle_is_independent():
     own = {name for name in found if name.startswith(("gcnmpi", "partition"))}
     own = {name for name in own if name.rpartition(".")[0] not in {m.__name__ for m in modules}}
     assert own == {
-        "gcnmpi.core.rng", "gcnmpi.core.config.Config", "gcnmpi.core.task_config.TaskConfig",
-        "gcnmpi.core.task_config.chosen_metrics", "gcnmpi.core.train_config.TrainConfig",
+        "gcnmpi.core.rng", "gcnmpi.options.config.Config", "gcnmpi.options.task.TaskConfig",
+        "gcnmpi.options.task.chosen_metrics", "gcnmpi.options.train.TrainConfig",
         "gcnmpi.nn.describe.graph_of", "gcnmpi.nn.describe.network_of",
         "gcnmpi.nn.initial.initial", "gcnmpi.nn.network.Network", "gcnmpi.nn.operators",
         "partition.graph.graph.UNLABELLED", "partition.graph.graph.Graph",

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.core.config import from_table
-from gcnmpi.core.outputs import WEIGHTS, Training, check_distinct, check_suffix
-from gcnmpi.core.record import Epoch, make_folder
+from gcnmpi.options.config import from_table
+from gcnmpi.options.outputs import WEIGHTS, Training, check_distinct, check_suffix
 from gcnmpi.report.outcome import print_run
+from gcnmpi.run.record import Epoch, make_folder
 from partition.errors import UserError
 from partition.records import make_room_for
 

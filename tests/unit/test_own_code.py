@@ -5,12 +5,12 @@ import textwrap
 import numpy as np
 import pytest
 
-from gcnmpi.core.config import from_table, load_config, read_config
-from gcnmpi.core.own_code import handed_over, is_own, load_network, pinned, same_network
-from gcnmpi.core.source import source_of
 from gcnmpi.nn.describe import graph_of, network_of
-from gcnmpi.nn.networks import NETWORKS
 from gcnmpi.nn.networks.stack import stack
+from gcnmpi.options.config import from_table, load_config, read_config
+from gcnmpi.options.model import NETWORKS
+from gcnmpi.options.own_code import handed_over, is_own, load_network, pinned, same_network
+from gcnmpi.options.source import source_of
 from gcnmpi.run.checkpoint import differences
 from partition.errors import UserError
 

@@ -4,9 +4,9 @@ import browser
 import pytest
 from made_runs import make_run
 
-from gcnmpi.core.record import read_run
 from gcnmpi.report.page import write_report
 from gcnmpi.report.run_facts import facts_of
+from gcnmpi.run.record import read_run
 from partition.graph.store import open_graph, write_graph
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition

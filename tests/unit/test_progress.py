@@ -9,9 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from gcnmpi.core.config import from_table
-from gcnmpi.core.record import Epoch
+from gcnmpi.options.config import from_table
 from gcnmpi.report.progress import Progress, duration, shown_metrics
+from gcnmpi.run.record import Epoch
 
 
 def progress(capsys, epochs, seconds, first=1):

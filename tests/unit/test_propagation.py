@@ -8,7 +8,7 @@ import pytest
 from small_graphs import from_arcs
 
 from gcnmpi.layout.runtime import Source
-from gcnmpi.propagation import EMBEDDINGS, METHODS
+from gcnmpi.options.methods import EMBEDDINGS, METHODS
 from gcnmpi.propagation.checks import predictions_of, weights_of
 from gcnmpi.propagation.memory import memory
 from gcnmpi.propagation.settings import asked_for

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from gcnmpi.cli.main import cli
-from gcnmpi.core.config import from_table
-from gcnmpi.core.settings import names_of
+from gcnmpi.options.config import from_table
+from gcnmpi.options.settings import names_of
 from gcnmpi.planner import auto, ranking
 from gcnmpi.planner.auto import resolved_grid
 from gcnmpi.planner.costmodel import predict

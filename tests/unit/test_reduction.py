@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.kernels import KERNELS
 from gcnmpi.mpi import collectives
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.reduction import shared_device
-from gcnmpi.schemes import TRANSPORTS
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.scheme import TRANSPORTS
 
 FIRST, SECOND = "0000:3B:00.0", "0000:AF:00.0"
 

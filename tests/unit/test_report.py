@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.core import settings
+from gcnmpi.options import settings
 from gcnmpi.report import groups
 from gcnmpi.report.repeated import print_repeated
 from gcnmpi.report.table import print_runs

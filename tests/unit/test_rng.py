@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gcnmpi.core import rng
-from gcnmpi.kernels import KERNELS
+from gcnmpi.options.kernel import KERNELS
 
 M32, M64 = 2**32 - 1, 2**64 - 1
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gcnmpi.layout import row_order
-from gcnmpi.schemes import ROW_ORDERS
+from gcnmpi.options.scheme import ROW_ORDERS
 
 
 def shuffled_path(count):

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from made_runs import make_run
 
-from gcnmpi.core.record import read_run
 from gcnmpi.report.page import DETAILED, report_figures, write_report
 from gcnmpi.report.run_curves import APART
 from gcnmpi.report.run_facts import facts_of
 from gcnmpi.report.table import print_runs
+from gcnmpi.run.record import read_run
 from partition.errors import UserError
 
 MEGABYTE = 1_000_000

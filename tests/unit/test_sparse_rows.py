@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gcnmpi.core.config import from_table
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
+from gcnmpi.options.config import from_table
 from partition.errors import UserError
 from partition.graph import sparse_rows
 from partition.graph.graph import Graph

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gcnmpi.core.config import from_table, load_config, read_config
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.initial import initial
 from gcnmpi.nn.spellings import guessed, spelled
 from gcnmpi.nn.state import ends_of, from_gcn, in_file, to_parameters, to_state
+from gcnmpi.options.config import from_table, load_config, read_config
 from gcnmpi.run.weights import as_trained, read_weights, write_weights
 from partition.errors import UserError
 from partition.tensor_files import read_tensors

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from gcnmpi.core.config import SchemeConfig
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, natural_ordering
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.schemes import SCHEMES
+from gcnmpi.options.config import SchemeConfig
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.schemes.forecast import Facts, Sparse
 from gcnmpi.schemes.summa_forecast import Layout, SummaForecast, make_chunks
 from gcnmpi.schemes.tiles import message_bytes, pack, unpack

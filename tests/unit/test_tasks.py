@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from small_graphs import from_arcs
 
-from gcnmpi.core.config import from_table, load_config
-from gcnmpi.core.record import Epoch
-from gcnmpi.kernels import KERNELS
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.schedules import LearningRate
-from gcnmpi.nn.tasks import TASKS
 from gcnmpi.nn.tasks.interface import Made, Targets
 from gcnmpi.nn.tasks.labels import OneHot
+from gcnmpi.options.config import from_table, load_config
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.task import TASKS
 from gcnmpi.proof import scores, updates
 from gcnmpi.proof.losses import loss_of
 from gcnmpi.run.best import Best, stops_early
+from gcnmpi.run.record import Epoch
 from partition.errors import UserError
 
 NAN = np.nan

@@ -6,10 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from gcnmpi.core.config import SchemeConfig
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.tiling import Ordering, block_balance
+from gcnmpi.options.config import SchemeConfig
 from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
 from gcnmpi.schemes.tensor3d import ENTRY, parts_needed
 from gcnmpi.schemes.tensor3d_forecast import make_forecast, roles

@@ -6,8 +6,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from gcnmpi.core.config import from_table, read_config
 from gcnmpi.nn.describe import network_of
+from gcnmpi.options.config import from_table, read_config
 from gcnmpi.run.weights import as_trained, check_parameters, read_facts, read_weights, write_weights
 from partition.errors import UserError
 

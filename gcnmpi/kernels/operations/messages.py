@@ -8,7 +8,7 @@ A = TypeVar("A")
 
 
 class MessageOperations(Protocol[A]):
-    """Rows in the formats of :mod:`gcnmpi.core.precision`, which are named by ``precision``.
+    """Rows in the formats of :mod:`gcnmpi.options.precision`, which are named by ``precision``.
 
     All kernels give the same bits for the same rows.
     """

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 
-from gcnmpi.core.config import ModelConfig
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, pair
@@ -23,6 +22,7 @@ from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator
 from gcnmpi.nn.program import Finish, Program, Step, Value
+from gcnmpi.options.config import ModelConfig
 
 
 @dataclass(frozen=True)

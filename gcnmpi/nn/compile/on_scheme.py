@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gcnmpi.core.config import Config
-from gcnmpi.core.train_config import batches_of, sampler_of
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.operators import Aggregate, BatchNorm, MaxAggregate, Operator
 from gcnmpi.nn.program import Program
-from gcnmpi.schemes import SCHEMES
+from gcnmpi.options.config import Config
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.schemes.forecast import make_facts
 from partition.errors import UserError
 from partition.graph.sampling import Sampler

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gcnmpi.core.config import ModelConfig
 from gcnmpi.nn.operators import (
     Activate,
     Add,
@@ -23,6 +22,7 @@ from gcnmpi.nn.operators import (
     Scale,
 )
 from gcnmpi.nn.program import Finish
+from gcnmpi.options.config import ModelConfig
 from partition.errors import UserError
 
 COMMUTES = (Aggregate, Add, Scale)

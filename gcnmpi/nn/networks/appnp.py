@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.mlp import linear
 from gcnmpi.nn.networks.stack import layers
+from gcnmpi.options.model import ModelConfig
 
 HOPS = 10  # of the paper
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.gat import after_attention, heads_of
 from gcnmpi.nn.networks.stack import Layer, stack
+from gcnmpi.options.model import ModelConfig
 
 
 def build(model: ModelConfig, features: int, classes: int) -> Network:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from math import log
 
-from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import BEFORE_STREAM, Layer, layers
+from gcnmpi.options.model import ModelConfig
 from partition.errors import UserError
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
 from gcnmpi.nn.networks.stack import Layer, normalized, stack
+from gcnmpi.options.model import ModelConfig
 
 
 def matrix(model: ModelConfig) -> tuple[str, bool]:

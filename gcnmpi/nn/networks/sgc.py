@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
+from gcnmpi.options.model import ModelConfig
 
 HOPS = 2  # of the paper
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gcnmpi.core.model_config import ModelConfig
 from gcnmpi.nn.network import Builder, Network
+from gcnmpi.options.model import ModelConfig
 from partition.errors import UserError
 
 # Streams of dropout: 0 for the features, k for the output of layer k, and these.

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.core.arrays import Number
-from gcnmpi.core.task_config import TaskConfig, class_weights
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, loss_products
 from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from gcnmpi.options.task import TaskConfig, class_weights
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 from partition.graph.store import StoredGraph

@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from gcnmpi.core.arrays import Number
-from gcnmpi.core.task_config import TaskConfig
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.program import Product
+from gcnmpi.options.task import TaskConfig
 from gcnmpi.schemes.interface import Scheme
 from partition.graph.store import StoredGraph
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.task_config import class_weights
 from gcnmpi.kernels.interface import Array, Kernel
 from gcnmpi.kernels.losses import EntryLoss
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.tasks.entries import MeanOfEntries, sums_of_columns
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
+from gcnmpi.options.task import class_weights
 from gcnmpi.schemes.interface import Scheme
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED

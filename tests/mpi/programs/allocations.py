@@ -14,8 +14,8 @@ import sys
 import tracemalloc
 from pathlib import Path
 
-from gcnmpi.core.config import load_config
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.options.config import load_config
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step

@@ -10,8 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
-from gcnmpi.core.config import from_table
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.options.config import from_table
 from gcnmpi.run import trainer
 from gcnmpi.run.problem import open_problem
 from partition.errors import UserError

@@ -8,9 +8,9 @@ import sys
 
 from cupy.queue import counts
 
-from gcnmpi.core.config import load_config
-from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi.comm import run
+from gcnmpi.options.config import load_config
+from gcnmpi.options.train import batches_of
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.minibatch import BatchStep
 from gcnmpi.run.problem import open_problem

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.core.config import from_table
-from gcnmpi.kernels import KERNELS
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.mpi.comm import slice_of
-from gcnmpi.nn.networks import MATRICES, NETWORKS, HopsOptions
+from gcnmpi.options.config import from_table
+from gcnmpi.options.kernel import KERNELS
+from gcnmpi.options.model import MATRICES, NETWORKS, HopsOptions
+from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
 from gcnmpi.proof.verify import verify
@@ -25,7 +26,6 @@ from gcnmpi.run.inference import infer
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
 from gcnmpi.run.weights import save_weights
-from gcnmpi.schemes import SCHEMES
 
 
 def prepare(comm, **settings):
@@ -71,7 +71,7 @@ def check_network(comm, model):
         table = {"model": model, "train": {"epochs": 3}, "scheme": {"name": scheme}}
         config = from_table({"dtype": "float64", "kernel": "scipy"} | table)
         parts = partition if scheme == "p2p" else None
-        assert verify(comm, graph, parts, config) == 0, (model, scheme)
+        assert verify(comm, graph, parts, config).ok, (model, scheme)
 
     setting = Setting(problem.stored, problem.config, Machine(), 4)
     ranked, skipped = rank_schemes(setting, 8)

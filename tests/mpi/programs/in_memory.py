@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.core.config import from_table
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.options.config import from_table
 from gcnmpi.run import problem as problems
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import load_features, open_problem

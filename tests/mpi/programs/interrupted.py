@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gcnmpi.core.config import load_config
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.options.config import load_config
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
 from partition.records import read_records

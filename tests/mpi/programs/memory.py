@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse.csgraph  # noqa: F401  the first cover would load it: of the process, not of a run
 
-from gcnmpi.core.config import load_config
 from gcnmpi.core.resident import forget_peak, peak_bytes, resident_bytes, return_freed_memory
-from gcnmpi.core.train_config import batches_of
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.evaluator import evaluate
+from gcnmpi.options.config import load_config
+from gcnmpi.options.train import batches_of
 from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Candidate, Setting

@@ -14,8 +14,9 @@ from unittest import mock
 import numpy as np
 
 from gcnmpi.mpi import comm as mpi
-from gcnmpi.nn.metrics import METRICS, METRICS_OF, ranking
+from gcnmpi.nn.metrics import ranking
 from gcnmpi.nn.metrics.scored import Scored
+from gcnmpi.options.task import METRICS, METRICS_OF
 from gcnmpi.proof.scores import score
 
 KINDS = {"classes": "classes", "two": "classes", "labels": "labels", "numbers": "regression"}

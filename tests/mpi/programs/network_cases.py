@@ -12,8 +12,8 @@ import json
 import sys
 from pathlib import Path
 
-from gcnmpi.core.config import load_config
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.options.config import load_config
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.trainer import train
 from partition.errors import UserError

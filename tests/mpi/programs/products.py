@@ -14,11 +14,11 @@ from unittest import mock
 import numpy as np
 import scipy.sparse as sp
 
-from gcnmpi.core.config import from_table
-from gcnmpi.kernels import resolve
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn.compile.on_scheme import program_on
+from gcnmpi.options.config import from_table
+from gcnmpi.options.kernel import resolve
 from gcnmpi.run import problem as problem_module
 from gcnmpi.run.problem import open_problem
 from partition.graph.graph import Graph, aggregation_matrix

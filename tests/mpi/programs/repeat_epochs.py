@@ -12,9 +12,9 @@ import sys
 
 import numpy as np
 
-from gcnmpi.core.config import load_config
 from gcnmpi.mpi.comm import run
 from gcnmpi.nn.schedules import LearningRate
+from gcnmpi.options.config import load_config
 from gcnmpi.run.captured import obstacle
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import open_problem

@@ -7,8 +7,8 @@ import json
 import sys
 from pathlib import Path
 
-from gcnmpi.core.config import from_table
 from gcnmpi.mpi import comm
+from gcnmpi.options.config import from_table
 from gcnmpi.propagation.running import propagate
 from gcnmpi.propagation.settings import asked_for
 from gcnmpi.run import room

@@ -12,8 +12,8 @@ import sys
 import time
 from importlib import import_module
 
-from gcnmpi.core.launch import launched_rank
-from gcnmpi.core.watch import kernel_timer
+from gcnmpi.mpi.launch import launched_rank
+from gcnmpi.mpi.watch import kernel_timer
 
 
 def send_at(call: str, number: int) -> None:

@@ -11,9 +11,9 @@ from unittest import mock
 
 import numpy as np
 
-from gcnmpi.core.config import from_table
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.options.config import from_table
 from gcnmpi.run.problem import open_problem
 from gcnmpi.run.step import Step
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from products import N, assignments, prepare, rows_too
 
-from gcnmpi.core.config import from_table
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
+from gcnmpi.options.config import from_table
+from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.run.problem import open_problem
-from gcnmpi.schemes import TRANSPORTS
 
 
 def products(

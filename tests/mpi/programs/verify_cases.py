@@ -9,7 +9,6 @@ missed, "checks": all of them}.
 
 import contextlib
 import dataclasses
-import io
 import json
 import sys
 from pathlib import Path
@@ -17,14 +16,14 @@ from unittest import mock
 
 import numpy as np
 
-from gcnmpi.core.config import load_config
 from gcnmpi.core.timing import Traffic
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.product import HaloProduct
-from gcnmpi.kernels import KERNELS, resolve
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.nn import loss, optim
 from gcnmpi.nn.model import Model
+from gcnmpi.options.config import load_config
+from gcnmpi.options.kernel import KERNELS, resolve
 from gcnmpi.proof import verify as proof
 from gcnmpi.schemes import p2p
 from gcnmpi.schemes.row_scheme import RowScheme
@@ -36,16 +35,13 @@ def main(comm):
     results = []
     for case in json.loads(Path(sys.argv[1]).read_text()):
         config = load_config(None, ("dtype=float64",), over=case["settings"])
-        printed = io.StringIO()
         fault = FAULTS[case["fault"]](comm) if case["fault"] else contextlib.nullcontext()
         directions = mock.patch.object(proof, "DIRECTIONS", case.get("directions", 4))
-        with fault, directions, contextlib.redirect_stdout(printed):
-            code = proof.verify(comm, case["graph"], case["partition"], config, as_json=True)
-        if comm.rank == 0:
-            checks = json.loads(printed.getvalue())["checks"]
-            names = [check["name"] for check in checks]
-            missed = [check["name"] for check in checks if not check["ok"]]
-            results.append({"code": code, "missed": missed, "checks": names})
+        with fault, directions:
+            found = proof.verify(comm, case["graph"], case["partition"], config)
+        names = [check.name for check in found.checks]
+        missed = [check.name for check in found.checks if not check.ok]
+        results.append({"code": int(not found.ok), "missed": missed, "checks": names})
     if comm.rank == 0:
         print(json.dumps(results))
     return 0

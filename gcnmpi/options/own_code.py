@@ -22,7 +22,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from gcnmpi.core.source import check_is_function, source_of
+from gcnmpi.options.source import check_is_function, source_of
 from partition.errors import UserError, unknown_name
 
 _FORM = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_]\w*)(@(?P<digest>[0-9a-f]{16}))?")
@@ -107,7 +107,7 @@ def handed_over(builder: Any) -> Iterator[str]:
     Raises
     ------
     UserError
-        If it is no function, or :func:`gcnmpi.core.source.source_of` finds no text for it.
+        If it is no function, or :func:`gcnmpi.options.source.source_of` finds no text for it.
     """
     check_is_function(builder)
     file = Path(inspect.getsourcefile(builder) or "")

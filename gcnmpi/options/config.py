@@ -15,24 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, get_type_hints
 
-from gcnmpi.core.model_config import MODELS, ModelConfig
-from gcnmpi.core.own_code import is_own, keys_read, pinned
-from gcnmpi.core.settings import (
-    checked,
-    key,
-    names_of,
-    read_toml,
-    read_value,
-    spelled,
-    spelled_in_toml,
-    unknown_key,
-)
-from gcnmpi.core.task_config import TaskConfig, check_task
-from gcnmpi.core.train_config import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
-from gcnmpi.kernels import AUTO, KERNELS, DeviceOptions, GpuOptions
-from gcnmpi.nn.networks import MatrixOptions
-from gcnmpi.nn.tasks import TASKS
-from gcnmpi.schemes import (
+from gcnmpi.options.kernel import AUTO, KERNELS, DeviceOptions, GpuOptions
+from gcnmpi.options.model import NETWORKS, MatrixOptions, ModelConfig
+from gcnmpi.options.own_code import is_own, keys_read, pinned
+from gcnmpi.options.scheme import (
     SCHEMES,
     CopiesOptions,
     ExchangeOptions,
@@ -43,6 +29,18 @@ from gcnmpi.schemes import (
     RowsOptions,
     Tensor3DOptions,
 )
+from gcnmpi.options.settings import (
+    checked,
+    key,
+    names_of,
+    read_toml,
+    read_value,
+    spelled,
+    spelled_in_toml,
+    unknown_key,
+)
+from gcnmpi.options.task import TASKS, TaskConfig, check_task
+from gcnmpi.options.train import OPTIMIZERS, SCHEDULES, TrainConfig, check_train
 from partition.errors import UserError
 from partition.graph.graph import DIRECTIONS
 
@@ -127,7 +125,7 @@ SELECTORS = {
     "task.name": TASKS,
     "train.optimizer": OPTIMIZERS,
     "train.schedule": SCHEDULES,
-    "model.name": MODELS,
+    "model.name": NETWORKS,
     "kernel": KERNELS,
 }
 
@@ -376,7 +374,7 @@ def _check_owners(given: Iterable[str], config: Config, schemes: list[str]) -> N
 def _check_read(given: Iterable[str], config: Config) -> None:
     """Refuse keys that were given and that a network of one's own does not read."""
     read = keys_read(config.model.name, config.model)
-    for name in sorted(name for name in given if MODELS.owners(name)):
+    for name in sorted(name for name in given if NETWORKS.owners(name)):
         if read is not None and name not in read:
             raise UserError(
                 f"{name} is no option of {config.model.name}, which does not read it",

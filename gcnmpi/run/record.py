@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gcnmpi.core.writer import put_aside, writing
+from gcnmpi.run.writer import put_aside, writing
 from partition.errors import UserError, shown
 from partition.locks import check_outside_graphs
 from partition.records import atomic_file, read_records, to_json

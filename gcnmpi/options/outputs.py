@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gcnmpi.core.config import Config
+from gcnmpi.options.config import Config
 from partition.errors import UserError
 from partition.registry import Registry
 

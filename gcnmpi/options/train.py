@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from gcnmpi.core.settings import key
+from gcnmpi.options.settings import key
 from partition.errors import UserError
 from partition.graph.sampling import SAMPLERS, TRAINING, Sampler, make_sampler, stream_seed
 from partition.registry import Registry

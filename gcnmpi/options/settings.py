@@ -1,6 +1,6 @@
 """Settings as people write them: what a text means, how a value is spelled, which key is meant.
 
-The configuration itself, its keys and what they may be, is in :mod:`gcnmpi.core.config`.
+The configuration itself, its keys and what they may be, is in :mod:`gcnmpi.options.config`.
 """
 
 from __future__ import annotations

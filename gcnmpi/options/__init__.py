@@ -1,0 +1,1 @@
+"""The configuration, its sections, and the tables of names that its keys choose from."""

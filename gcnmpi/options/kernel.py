@@ -1,0 +1,104 @@
+"""Local arithmetic: sparse × dense products and everything dense. One file a kernel."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gcnmpi.options.settings import key
+from partition.errors import UserError
+from partition.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceOptions:
+    """How arrays of devices travel."""
+
+    section: ClassVar[str] = "comm"
+    cuda_aware: str = key(
+        "auto",
+        "kernel cupy: messages directly from device memory; auto: if MPI supports it",
+        choices=("auto", "yes", "no"),
+    )
+    nccl: str = key(
+        "auto",
+        "kernel cupy: NCCL sums the gradients; auto: if each rank has a device of its own",
+        choices=("auto", "yes", "no"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuOptions:
+    """What computes on devices."""
+
+    section: ClassVar[str] = "gpu"
+    spmm: str = key(
+        "own",
+        "kernel cupy: what multiplies sparse matrices; cusparse takes less than 2^31 entries a "
+        "rank",
+        choices=("own", "cusparse"),
+    )
+    graph: str = key(
+        "no",
+        "kernel cupy, one rank: an epoch is a CUDA graph; auto: if the network can be one",
+        choices=("no", "auto", "yes"),
+    )
+
+
+KERNELS = Registry(
+    "kernel",
+    {
+        "native": "gcnmpi.kernels.native:NativeKernel",
+        "cupy": "gcnmpi.kernels.cupy_:CupyKernel",
+        "graphblas": "gcnmpi.kernels.graphblas_:GraphBLASKernel",
+        "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
+    },
+    extras={"cupy": "cuda"},
+    options={"cupy": (DeviceOptions, GpuOptions)},
+)
+AUTO = "auto"
+SLOWER = "using graphblas, which is slower, for attention many times"
+
+
+def resolve(name: str, threads: int = 1) -> tuple[str, str | None]:
+    """The kernel that ``name`` stands for: of ``"auto"``, native where it was built for threads.
+
+    Parameters
+    ----------
+    threads : int
+        How many a rank has, at most.
+
+    Returns
+    -------
+    kernel : str
+        A name in ``KERNELS``.
+    warning : str or None
+        Why it is not the best one.
+    """
+    if name not in (AUTO, "native"):
+        return name, None
+    try:
+        parallel = KERNELS.get("native").parallel
+    except UserError as error:
+        if name != AUTO:
+            return name, None  # whoever asks for it is told
+        return "graphblas", f"the native kernel {error.message}; {SLOWER}"
+    if parallel or threads == 1:
+        return "native", None
+    serial = f"the native kernel was built without OpenMP: it has one thread, not {threads}"
+    return ("graphblas", f"{serial}; {SLOWER}") if name == AUTO else (name, serial)
+
+
+def must_be_best(name: str) -> None:
+    """Refuse to measure with what ``"auto"`` falls back to: nobody means to.
+
+    Raises
+    ------
+    UserError
+        If the native kernel was not built, and ``name`` leaves the choice.
+    """
+    kernel, warning = resolve(name)
+    if warning is not None:
+        raise UserError(
+            warning,
+            "install gcnmpi again, where there is a C++ compiler; or name the kernel that you want "
+            f"to measure: --set kernel={kernel} (bench spmm: --kernels, bench_peers.py: --kernel)",
+        )

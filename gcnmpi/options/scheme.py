@@ -1,0 +1,176 @@
+"""Distributed algorithms: a layout of the dense matrices plus the products on it.
+
+And the options that they own, the transports of those that exchange rows, and orders of rows.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gcnmpi.options.precision import EXACT, PRECISIONS
+from gcnmpi.options.settings import key
+from partition.registry import Registry
+
+TRANSPORTS = Registry(
+    "transport",
+    {
+        "persistent": "gcnmpi.halo.transports:Persistent",
+        "isend": "gcnmpi.halo.transports:Isend",
+        "neighbor": "gcnmpi.halo.transports:Neighbor",
+        "alltoallv": "gcnmpi.halo.transports:Alltoallv",
+        "onesided": "gcnmpi.halo.one_sided:OneSided",
+        "shared": "gcnmpi.halo.node_memory:Shared",
+        "nccl": "gcnmpi.halo.on_devices:Nccl",
+    },
+)
+
+ROW_ORDERS = Registry(
+    "order of rows",
+    {
+        "auto": "gcnmpi.layout.row_order:by_need",
+        "none": "gcnmpi.layout.row_order:by_id",
+        "rcm": "gcnmpi.layout.row_order:by_bandwidth",
+        "degree": "gcnmpi.layout.row_order:by_degree",
+    },
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowsOptions:
+    """Of schemes whose ranks keep rows whole."""
+
+    section: ClassVar[str] = "loading"
+    order: str = key(
+        "auto",
+        "order of a rank's rows in memory; auto: rcm if neighbours have distant numbers",
+        choices=ROW_ORDERS,
+    )
+
+
+_SPARSE = ("scheme.sparse", True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExchangeOptions:
+    """Of schemes that send the rows that are needed."""
+
+    section: ClassVar[str] = "scheme"
+    backward: str = key(
+        "auto",
+        "exchange of the backward pass; auto: expand where the pattern is symmetric, else fold",
+        choices=("auto", "expand", "fold"),
+        needs=_SPARSE,
+    )
+    exchange: str = key(
+        "auto",
+        "p2p, replicated: what is sent; mixed: rows or partial sums, the fewest of two ranks",
+        choices=("auto", "rows", "mixed"),
+        needs=_SPARSE,
+    )
+    transport: str = key(
+        "persistent",
+        "p2p, replicated: how rows are exchanged",
+        choices=TRANSPORTS,
+        needs=_SPARSE,
+    )
+    progress_chunks: int = key(
+        4,
+        "p2p, replicated: row blocks of the own product; between blocks messages progress",
+        low=1,
+        needs=_SPARSE,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionOptions:
+    """The same, of their messages."""
+
+    section: ClassVar[str] = "comm"
+    precision: str = key(
+        EXACT,
+        "p2p, replicated: numbers of rows in messages; fp32: as computed, in dtype",
+        choices=PRECISIONS,
+        needs=_SPARSE,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GridOptions:
+    """Of schemes whose ranks form a grid."""
+
+    section: ClassVar[str] = "scheme"
+    grid: str = key(
+        "auto",
+        "ranks along the axes of a grid, such as 4x2; auto: the fastest by the cost model",
+        example="2x2",
+        joined="x",
+    )
+    permutation: str = key(
+        "auto",
+        "grids without a partition: order of the vertices; double: rows and columns differ",
+        choices=("auto", "none", "single", "double"),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopiesOptions:
+    """Of schemes whose ranks hold copies of parts."""
+
+    section: ClassVar[str] = "scheme"
+    replication: int = key(2, "replicated: copies of each part", low=1)
+    sparse: bool = key(True, "replicated: send only the rows that are needed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OverlapOptions:
+    """Of schemes that broadcast blocks of rows."""
+
+    section: ClassVar[str] = "scheme"
+    overlap: bool = key(
+        True,
+        "bcast, replicated: receive a block while the previous one is multiplied",
+        needs=("scheme.sparse", False),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PanelOptions:
+    """Of schemes that broadcast panels of a tile."""
+
+    section: ClassVar[str] = "scheme"
+    block: int = key(0, "summa: columns of a broadcast in T·W; 0: all", low=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor3DOptions:
+    """Of tensor parallelism."""
+
+    section: ClassVar[str] = "scheme"
+    chunks: int = key(1, "tensor3d: row blocks whose all-reduce overlaps with the next", low=1)
+    transpose_grad: bool = key(False, "tensor3d: compute Wᵀ's gradient as Gᵀ·T, not Tᵀ·G")
+
+
+SCHEMES = Registry(
+    "scheme",
+    {
+        "p2p": "gcnmpi.schemes.p2p:ENTRY",
+        "bcast": "gcnmpi.schemes.bcast:ENTRY",
+        "replicated": "gcnmpi.schemes.replicated:ENTRY",
+        "summa": "gcnmpi.schemes.summa:ENTRY",
+        "split3d": "gcnmpi.schemes.split3d:ENTRY",
+        "tensor3d": "gcnmpi.schemes.tensor3d:ENTRY",
+    },
+    options={
+        "p2p": (RowsOptions, ExchangeOptions, PrecisionOptions),
+        "bcast": (RowsOptions, OverlapOptions),
+        "replicated": (
+            RowsOptions,
+            ExchangeOptions,
+            PrecisionOptions,
+            CopiesOptions,
+            OverlapOptions,
+        ),
+        "summa": (GridOptions, PanelOptions),
+        "split3d": (GridOptions, PanelOptions),
+        "tensor3d": (GridOptions, Tensor3DOptions),
+    },
+)
