@@ -17,7 +17,7 @@ from typing import Any
 import cupy as cp
 import numpy as np
 
-from gcnmpi.kernels.cusparse_ import CusparseMatrix
+from gcnmpi.kernels.cuda.cusparse import CusparseMatrix
 from gcnmpi.options.kernel import KERNELS
 from partition.graph.graph import aggregation_matrix
 from partition.graph.store import open_graph

@@ -1,6 +1,7 @@
 // Rows of messages in fewer bits: the formats of gcnmpi/core/precision.py, to the bit those of
-// gcnmpi/kernels/messages.py. Every number depends on its row only; only products by themselves and
-// integers follow each other, so no contraction of two operations into one changes a bit.
+// gcnmpi/kernels/host/messages.py. Every number depends on its row only; only products by
+// themselves and integers follow each other, so no contraction of two operations into one changes
+// a bit.
 #pragma once
 
 #include "parallel.hpp"

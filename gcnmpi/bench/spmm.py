@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import beside_gathers, movement
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
-from gcnmpi.kernels.interface import Array, Kernel, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.options.config import Config
@@ -31,7 +31,7 @@ from partition.importing.synthetic import rmat
 BANDWIDTH = "axpy"  # names among the kernels
 GATHERS = {"gather": False, "gather ahead": True}  # with prefetches
 if TYPE_CHECKING:
-    from gcnmpi.kernels.native import NativeKernel, SparseMatrix
+    from gcnmpi.kernels.native.kernel import NativeKernel, SparseMatrix
 
 Record = dict[str, Any]
 

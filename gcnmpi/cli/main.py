@@ -352,7 +352,7 @@ def info(as_json: bool) -> int:
 
 def _native_facts() -> dict[str, str]:
     """The instruction set that the native kernel uses here, and whether it has threads."""
-    from gcnmpi.kernels.native import NativeKernel, targets
+    from gcnmpi.kernels.native.kernel import NativeKernel, targets
 
     threads = "threads by OpenMP" if NativeKernel.parallel else "one thread: built without OpenMP"
     return {"target": targets()[0], "threads": threads}

@@ -1,8 +1,8 @@
 """Arrays of a kernel as the rest of the program sees them, and the memory that they are in.
 
 A kernel may keep its arrays anywhere, so no NumPy function is called with one: what is computed
-with it, the kernel computes (:mod:`gcnmpi.kernels.interface`). Who only moves numbers, such as the
-room ``mpi``, needs :class:`Memory`.
+with it, the kernel computes (:mod:`gcnmpi.kernels.interface.kernel`). Whoever only moves numbers,
+such as the room ``mpi``, needs :class:`Memory`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Number(Protocol):
 
 
 class Summation(Protocol):
-    """A sum over ranks that never leaves their devices; :mod:`gcnmpi.kernels.nccl_` is one."""
+    """A sum over ranks that never leaves their devices; :mod:`gcnmpi.kernels.cuda.nccl` is one."""
 
     def __call__(self, number: Number, array: Any) -> Number:
         """Sum an array over ranks, in place, and the number, which is returned."""

@@ -21,7 +21,7 @@ from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.messages import Encoded, End, Exact, Rounded, Rounding
 from gcnmpi.halo.plan import Plan, make_plan
 from gcnmpi.halo.transports import Route, Rows, Transport
-from gcnmpi.kernels.interface import Array, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Sparse
 from gcnmpi.mpi.comm import Comm, redistribute
 
 TRIALS = 3  # exchanges that are timed alone

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from gcnmpi.core import rng
+from gcnmpi.core.precision import Format, format_of
 from gcnmpi.core.timing import Error, Traffic
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.mpi.comm import Comm, sum_in_place
 from gcnmpi.options.config import Config
-from gcnmpi.options.precision import Format, format_of
 
 STREAM = 1 << 32  # of random numbers: dropout has those below
 RANK = 1 << 40  # rows of a rank, at most

@@ -24,7 +24,7 @@ import numpy as np
 from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Ends, PersistentRoute, Route, Rows, Transport
-from gcnmpi.kernels.interface import Array, Kernel, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import Comm, agreed, free_with, persistent, start_all, wait_all
 from gcnmpi.mpi.hosts import node_of
 from partition.errors import UserError

@@ -12,7 +12,7 @@ from typing import Any
 from gcnmpi.halo.messages import OnDevices
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Route, Rows, TwoWay, messages
-from gcnmpi.kernels.interface import Kernel
+from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.mpi.reduction import no_network
 from partition.errors import UserError

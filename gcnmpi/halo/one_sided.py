@@ -15,7 +15,7 @@ import numpy as np
 
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Ends, Route, Rows, TwoWay, messages
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.mpi.comm import Comm, MPIError, Window, address_of, agreed, is_over, row_type
 from partition.errors import UserError
 

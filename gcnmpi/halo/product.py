@@ -24,7 +24,7 @@ from gcnmpi.halo.messages import rounding_of
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.transports import Transport
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Sparse
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.comm import EXCHANGE_TAG, slice_of

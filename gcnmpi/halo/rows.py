@@ -17,7 +17,7 @@ from gcnmpi.core.volume import Kept
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.product import HaloProduct
-from gcnmpi.kernels.interface import Array, Pattern
+from gcnmpi.kernels.interface.kernel import Array, Pattern
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group

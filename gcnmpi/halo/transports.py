@@ -18,7 +18,7 @@ import numpy as np
 from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.halo.messages import ByMpi, Mover
 from gcnmpi.halo.plan import Plan
-from gcnmpi.kernels.interface import Array, Kernel, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
 from gcnmpi.mpi.comm import EXCHANGE_TAG, Comm, free_with, persistent, row_type, start_all, wait_all
 from gcnmpi.options.scheme import TRANSPORTS
 from partition.errors import UserError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from gcnmpi.kernels.interface import Kernel
+from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.mpi.comm import Comm, agreed, maximum, sees_devices
 from gcnmpi.mpi.hosts import crowded_node, place_on_node, share_of_cores
 from gcnmpi.options.config import Config

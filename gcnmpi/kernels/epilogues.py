@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from gcnmpi.kernels.operations.dense import DenseOperations
-from gcnmpi.kernels.operations.entries import EntryOperations
-from gcnmpi.kernels.operations.sparse import SparseProducts
+from gcnmpi.kernels.interface.dense import DenseOperations
+from gcnmpi.kernels.interface.entries import EntryOperations
+from gcnmpi.kernels.interface.sparse import SparseProducts
 
 KINDS = ("none", "relu", "elu", "leaky_relu")
 """Activations whose derivative is known from their result."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from gcnmpi.core.arrays import Summation
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.kernels.interface import Kernel
+from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.mpi.comm import Comm
 from partition.graph.store import Partition, StoredGraph
 

@@ -11,7 +11,7 @@ from gcnmpi.core import rng
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward, Epilogue
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.nn.program import Finish, Program, Step
 from gcnmpi.nn.sparse_input import SparseInput

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.binding import Binding
 from gcnmpi.nn.compile.lifetimes import FEATURES, gathers_features, lifetimes

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from gcnmpi.core.arrays import Number
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.program import Product
 from gcnmpi.schemes.interface import Scheme

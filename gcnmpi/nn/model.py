@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.binding import Binding, Run

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.options.train import OPTIMIZERS, TrainConfig
 
 

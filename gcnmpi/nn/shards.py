@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.optim import Parameters
 from gcnmpi.nn.program import Program

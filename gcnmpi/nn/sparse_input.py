@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array, Kernel, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
 from partition.graph.graph import chunks, index_dtype
 
 AT_ONCE = 1 << 14  # entries that dropout decides on at once: what that takes stays in the cache

@@ -46,10 +46,10 @@ class GpuOptions:
 KERNELS = Registry(
     "kernel",
     {
-        "native": "gcnmpi.kernels.native:NativeKernel",
-        "cupy": "gcnmpi.kernels.cupy_:CupyKernel",
-        "graphblas": "gcnmpi.kernels.graphblas_:GraphBLASKernel",
-        "scipy": "gcnmpi.kernels.scipy_:SciPyKernel",
+        "native": "gcnmpi.kernels.native.kernel:NativeKernel",
+        "cupy": "gcnmpi.kernels.cuda.kernel:CupyKernel",
+        "graphblas": "gcnmpi.kernels.host.graphblas_:GraphBLASKernel",
+        "scipy": "gcnmpi.kernels.host.scipy_:SciPyKernel",
     },
     extras={"cupy": "cuda"},
     options={"cupy": (DeviceOptions, GpuOptions)},

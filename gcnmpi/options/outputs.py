@@ -18,7 +18,7 @@ RESULT_WRITERS = Registry(
     {
         ".npz": "gcnmpi.run.results:write_npz",
         ".csv": "gcnmpi.run.results:write_csv",
-        ".parquet": "gcnmpi.run.results_parquet:write_parquet",
+        ".parquet": "gcnmpi.run.results:write_parquet",
     },
     extras={".parquet": "parquet"},
 )

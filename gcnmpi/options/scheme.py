@@ -6,7 +6,7 @@ And the options that they own, the transports of those that exchange rows, and o
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gcnmpi.options.precision import EXACT, PRECISIONS
+from gcnmpi.core.precision import EXACT, PRECISIONS
 from gcnmpi.options.settings import key
 from partition.registry import Registry
 

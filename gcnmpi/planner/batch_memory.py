@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gcnmpi.kernels.sampling import BY_ID_AT_ONCE, draws_by_id
 from gcnmpi.nn.program import Program, Value
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.memory import (
@@ -19,6 +18,7 @@ from gcnmpi.planner.memory import (
 )
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes
+from gcnmpi.schemes.sampling import BY_ID_AT_ONCE, draws_by_id
 from partition.graph.batch_cache import row_bytes, rows_within
 from partition.graph.sampling import Sampler
 

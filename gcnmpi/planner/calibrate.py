@@ -25,7 +25,7 @@ from gcnmpi import __version__
 from gcnmpi.core import rng
 from gcnmpi.core.resident import resident_bytes
 from gcnmpi.kernels.choice import kernel_of_rank
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.mpi.comm import Comm, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, share_of_cores
 from gcnmpi.options.config import Config

@@ -18,7 +18,7 @@ from scipy.optimize import nnls
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import plan_of
-from gcnmpi.kernels.interface import Kernel
+from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.layout.loading import OwnRows
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime

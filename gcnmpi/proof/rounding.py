@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gcnmpi.core.precision import FORMATS
 from gcnmpi.mpi.comm import Comm, sum_in_place
 from gcnmpi.options.config import Config
-from gcnmpi.options.precision import FORMATS
 from gcnmpi.proof.checks import Check
 from gcnmpi.proof.traffic import traffic_checks
 from gcnmpi.run.problem import open_problem

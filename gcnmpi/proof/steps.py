@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Kernel
+from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.nn.optim import Parameters, make_optimizer
 from gcnmpi.options.config import TrainConfig
 from gcnmpi.proof.updates import UPDATES

@@ -18,14 +18,14 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core import rng
+from gcnmpi.core.precision import EXACT
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.choice import kernel_of_rank
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
 from gcnmpi.nn.model import Model, input_pieces
 from gcnmpi.options.config import Config
-from gcnmpi.options.precision import EXACT
 from gcnmpi.options.train import batches_of
 from gcnmpi.proof import oracle
 from gcnmpi.proof.checks import Check, Verified

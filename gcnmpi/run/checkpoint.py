@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import agreed, from_root

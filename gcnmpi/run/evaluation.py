@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.loss import RightPredictions

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import load_sparse
 from gcnmpi.mpi.comm import redistribute
 from gcnmpi.nn.sparse_input import SparseInput

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import load_parts
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Ahead, Work, done_now
@@ -30,7 +30,9 @@ from gcnmpi.run.step import BaseStep
 from gcnmpi.schemes.forecast import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
+from gcnmpi.schemes.sampled_forecast import BatchSizes
 from partition.graph.batch_cache import observed
+from partition.graph.metrics import Metrics
 from partition.graph.pairs import member
 from partition.graph.store import read_partition
 
@@ -330,3 +332,39 @@ def _laid(problem: Problem) -> Laid:
     assert isinstance(problem.scheme, RowScheme)
     assert problem.scheme.laid is not None
     return problem.scheme.laid
+
+
+def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[BatchSizes]:
+    """Sizes of a run's first mini-batches on all ranks, for the forecast of its memory.
+
+    They are drawn again, as the run will; all ranks call it together. Empty but on rank 0.
+    """
+    batches = step.first(count)
+    every = problem.comm.gather([_sizes_of(batch, step.row_sizes) for batch in batches], root=0)
+    if every is None:
+        return []
+    k, direction = problem.comm.size, problem.direction
+    found = []
+    for number, batch in enumerate(batches):
+        # Of each figure, for each layer, a list of numbers of the ranks.
+        figures = np.array([rank[number] for rank in every]).transpose(1, 2, 0).tolist()
+        *of_layers, looked_at, first = figures
+        layers = [Metrics(k, direction, *layer) for layer in zip(*of_layers, strict=True)]
+        found.append(BatchSizes(first[0], layers, looked_at, batch.layered))
+    return found
+
+
+def _sizes_of(batch: Batch, row_sizes: np.ndarray) -> list[list[int]]:
+    """What a rank has of a batch: a list for each figure, with a number for each layer."""
+    plans = [layer.plan for layer in batch.layers]
+    computed = batch.counts[: len(plans)]
+    return [
+        list(batch.counts[1:]) if batch.layered else list(batch.counts),
+        [layer.matrix.nnz for layer in batch.layers],
+        [plan.nsend for plan in plans],
+        [plan.nhalo for plan in plans],
+        [len(plan.send_peers) for plan in plans],
+        [len(plan.recv_peers) for plan in plans],
+        [int(row_sizes[batch.rows[:count]].sum()) for count in computed],
+        [batch.counts[0]] * len(plans),
+    ]

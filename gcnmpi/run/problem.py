@@ -17,7 +17,7 @@ from gcnmpi.core.resident import return_freed_memory
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.halo.transports import usable
 from gcnmpi.kernels.choice import make_kernel
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import check_content, load_sparse
 from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place

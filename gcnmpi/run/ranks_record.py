@@ -11,18 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.nn.program import Product
-from gcnmpi.options.precision import row_bytes
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.memory import arcs_of, memory
 from gcnmpi.planner.ranking import Candidate, Setting
-from gcnmpi.run.drawn import drawn_sizes
-from gcnmpi.run.minibatch import BatchStep
+from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.step import BaseStep, Step
 from gcnmpi.schemes.forecast import EXCHANGES

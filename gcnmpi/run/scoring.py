@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.nn.program import Product

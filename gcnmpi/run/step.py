@@ -10,7 +10,7 @@ import numpy as np
 
 from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import agreed
 from gcnmpi.nn.model import FEATURES, PASSES
 from gcnmpi.nn.optim import make_optimizer

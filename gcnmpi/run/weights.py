@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import from_root

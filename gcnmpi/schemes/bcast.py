@@ -34,8 +34,8 @@ import scipy.sparse as sp
 from gcnmpi.core.volume import Volume, broadcast, reduction
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array
-from gcnmpi.kernels.interface import Sparse as Tile
+from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.kernels.interface.kernel import Sparse as Tile
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source

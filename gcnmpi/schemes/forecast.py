@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gcnmpi.core.precision import EXACT, row_bytes
 from gcnmpi.core.volume import Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.options.config import Config, SchemeConfig
-from gcnmpi.options.precision import EXACT, row_bytes
 from gcnmpi.options.scheme import TRANSPORTS
 from partition.errors import UserError
 from partition.graph.store import Partition

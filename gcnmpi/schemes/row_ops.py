@@ -10,7 +10,7 @@ import numpy as np
 
 from gcnmpi.core import volume
 from gcnmpi.core.volume import Volume
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.mpi.collectives import MAX, MIN, Group
 
 

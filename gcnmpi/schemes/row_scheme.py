@@ -18,7 +18,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import OwnRows, Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime

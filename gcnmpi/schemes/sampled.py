@@ -22,8 +22,7 @@ from gcnmpi.halo.plan import Plan, plan_of
 from gcnmpi.halo.product import HaloProduct, Operand
 from gcnmpi.halo.rows import ExchangedHalo, Halo
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array, Kernel
-from gcnmpi.kernels.sampling import Entries, without_number
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import Readable
 from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Runtime
@@ -33,6 +32,7 @@ from gcnmpi.options.config import Config
 from gcnmpi.schemes.forecast import EXCHANGES, Facts
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled_forecast import count_number
+from gcnmpi.schemes.sampling import Entries, without_number
 from gcnmpi.schemes.whole_rows import WholeRows
 from partition.graph.sampling import Sampler
 

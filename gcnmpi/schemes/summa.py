@@ -41,7 +41,7 @@ from numpy.typing import DTypeLike
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Sparse
 from gcnmpi.layout import loading
 from gcnmpi.layout.grid import coordinates, factorizations, line, parse_grid
 from gcnmpi.layout.place import Block, Place

@@ -22,7 +22,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.halo.plan import Plan
 from gcnmpi.halo.rows import Halo
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array, Sparse
+from gcnmpi.kernels.interface.kernel import Array, Sparse
 from gcnmpi.layout.grid import line
 from gcnmpi.layout.loading import Readable, load_m
 from gcnmpi.layout.place import Block, Place

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.core.volume import Volume
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Runtime
 from gcnmpi.layout.tiling import Ordering

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
-from gcnmpi.kernels.operations.norms import EQUAL
+from gcnmpi.kernels.interface.norms import EQUAL
 from gcnmpi.torch.eager import eager
 from gcnmpi.torch.ranks import Ranks
 

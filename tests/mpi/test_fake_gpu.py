@@ -232,7 +232,7 @@ assert cupy.cuda.used == [0, 1, 2, 0], cupy.cuda.used
 def test_the_kernel_has_every_method_of_the_others():
     program = """
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.kernels.dense import DenseArithmetic
+from gcnmpi.kernels.host.dense import DenseArithmetic
 expected = {name for name in dir(DenseArithmetic) if not name.startswith("_")}
 assert expected <= set(dir(KERNELS.get("cupy")(float))), expected
 """

@@ -7,7 +7,7 @@ from networks import settings_of
 from test_schemes import make_graph
 from words import latest, sets
 
-from gcnmpi.options.precision import FORMATS
+from gcnmpi.core.precision import FORMATS
 from gcnmpi.run.record import read_run
 from partition.graph.store import write_graph
 from partition.pipeline.adding import add_partition

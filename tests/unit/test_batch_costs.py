@@ -11,12 +11,12 @@ from small_graphs import partitioned_graphs, random_graph
 
 from gcnmpi.cli.main import cli
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.kernels import sampling
 from gcnmpi.layout.place import Place
 from gcnmpi.options.config import load_config
 from gcnmpi.planner.batches import BESIDE, DRAWN
 from gcnmpi.planner.machine import LATER, Machine, read_machine, write_machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
+from gcnmpi.schemes import sampling
 from gcnmpi.schemes.forecast import Dense, Facts, Sparse
 from gcnmpi.schemes.sampled_forecast import BatchForecast, BatchSizes, busiest
 from partition.errors import UserError

@@ -8,7 +8,7 @@ import pytest
 
 from gcnmpi.core import volume
 from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.mpi import collectives, comm
 from gcnmpi.mpi.collectives import Group, reduction_scratch
 

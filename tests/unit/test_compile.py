@@ -11,7 +11,7 @@ from one_process import ORDERS, OneProcess, model_of, program_of
 from gcnmpi.core import rng
 from gcnmpi.core.timing import Phases
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.compile.buffers import IN_PLACE

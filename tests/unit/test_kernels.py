@@ -16,7 +16,7 @@ from gcnmpi.cli.bench import bench
 from gcnmpi.cli.main import info
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
-from gcnmpi.kernels.losses import ENTRY_LOSSES, EntryLoss
+from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, EntryLoss
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.loss import SoftmaxCrossEntropy
 from gcnmpi.nn.optim import Parameters, make_optimizer
@@ -84,7 +84,7 @@ def test_both_kernels_can_be_used_here():
 def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch, capsys):
     if "native" in USABLE:
         assert resolve("auto") == ("native", None)
-    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native.kernel", raising=False)
     monkeypatch.setitem(sys.modules, "gcnmpi.kernels._native", None)  # as if not compiled
     assert KERNELS.available()["native"].startswith("was not built: there is none in /")
     name, warning = resolve("auto")
@@ -130,13 +130,13 @@ def test_a_library_that_is_installed_in_part_counts_as_missing(tmp_path, monkeyp
 
 def test_graphblas_that_is_installed_in_part_counts_as_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "graphblas", types.ModuleType("graphblas"))
-    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.graphblas_", raising=False)
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.host.graphblas_", raising=False)
     assert "'graphblas', which cannot be imported" in KERNELS.available()["graphblas"]
 
 
 def test_a_mistake_of_ours_is_not_taken_for_a_missing_library():
     with pytest.raises(AttributeError):
-        Registry("kernel", {"x": "gcnmpi.kernels.scipy_:nothing"}).available()
+        Registry("kernel", {"x": "gcnmpi.kernels.host.scipy_:nothing"}).available()
 
 
 def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):
@@ -148,7 +148,7 @@ def test_why_the_native_kernel_cannot_be_loaded_is_said(monkeypatch):
             if name == "gcnmpi.kernels._native":
                 raise ImportError("libgomp.so.1: cannot open shared object file", name=name)
 
-    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native", raising=False)
+    monkeypatch.delitem(sys.modules, "gcnmpi.kernels.native.kernel", raising=False)
     monkeypatch.delitem(sys.modules, "gcnmpi.kernels._native", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Broken, *sys.meta_path])
     said = "cannot be loaded: libgomp.so.1: cannot open shared object file"

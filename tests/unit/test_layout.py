@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gcnmpi.kernels.interface import KernelOf, Pattern
+from gcnmpi.kernels.interface.kernel import KernelOf, Pattern
 from gcnmpi.options.kernel import KERNELS
 
 ROOT = Path(__file__).parents[2]
@@ -34,7 +34,7 @@ ROOMS = {
         "reporting", "cli", "__main__",
     ],
     "gcnmpi": [
-        "options", "core", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run",
+        "core", "options", "mpi", "kernels", "layout", "halo", "schemes", "nn", "planner", "run",
         "propagation", "torch", "cluster", "proof", "report", "bench", "api", "cli", "__main__",
     ],
 }  # fmt: skip
@@ -128,7 +128,7 @@ def test_modules_are_short_and_say_what_they_are(path):
             for member in members:
                 if isinstance(member, ast.FunctionDef) and not member.name.startswith("_"):
                     overrides = node.name.startswith("_") or member.name == "invoke"
-                    if path.parent.name == "kernels":  # their meaning is in the interface
+                    if "kernels" in path.parts:  # their meaning is in the interface
                         meant = hasattr(KernelOf, member.name) or hasattr(Pattern, member.name)
                         overrides = overrides or meant
                     assert ast.get_docstring(member) or overrides, f"{node.name}.{member.name}"

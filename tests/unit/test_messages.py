@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from gcnmpi.core import rng
+from gcnmpi.core.precision import EXACT, FORMATS, PRECISIONS, format_of, row_bytes
 from gcnmpi.core.volume import Kept, Volume
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.options.precision import EXACT, FORMATS, PRECISIONS, format_of, row_bytes
 from gcnmpi.schemes.forecast import Facts
 from gcnmpi.schemes.p2p import P2PForecast
 from gcnmpi.schemes.replicated import NeededForecast
@@ -173,7 +173,7 @@ def test_int8_is_right_on_average_and_differs_by_key(kernel):
 @pytest.mark.parametrize("precision", FORMATS)
 def test_bits_depend_neither_on_threads_nor_on_the_instruction_set(precision):
     native = KERNELS.get("native")
-    from gcnmpi.kernels.native import targets
+    from gcnmpi.kernels.native.kernel import targets
 
     x = make_rows(5000, 33)
     expected = encode(native(np.float32, 1), x, precision)

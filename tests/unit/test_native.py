@@ -10,14 +10,14 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
-from gcnmpi.kernels.scipy_ import SciPyKernel
+from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.options.kernel import KERNELS
 
 missing = KERNELS.available()["native"]
 if missing is not None:
     pytest.skip(missing, allow_module_level=True)
 
-from gcnmpi.kernels.native import NativeKernel, targets  # noqa: E402
+from gcnmpi.kernels.native.kernel import NativeKernel, targets  # noqa: E402
 
 WIDTHS = [1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 41, 63, 64, 65, 71, 96, 128, 129, 200, 256, 300]
 TOLERANCE = {np.float32: 2e-5, np.float64: 1e-13}

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 from small_graphs import random_graph
 
-from gcnmpi.kernels import sampling
+from gcnmpi.schemes import sampling
 from partition.graph.graph import aggregation_matrix
 from partition.graph.sampling import make_sampler
 

@@ -5,7 +5,7 @@ import pytest
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.kernels.interface import AttentionDropout
+from gcnmpi.kernels.interface.kernel import AttentionDropout
 from gcnmpi.options.kernel import KERNELS
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
@@ -19,7 +19,7 @@ def instances():
     for name in USABLE:
         kind = KERNELS.get(name)
         if name == "native":
-            from gcnmpi.kernels.native import targets
+            from gcnmpi.kernels.native.kernel import targets
 
             for target in targets():
                 yield pytest.param(lambda d, k=kind, t=target: k(d, 2, t), id=f"native-{target}")

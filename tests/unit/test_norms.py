@@ -20,7 +20,7 @@ def instances():
     for name in USABLE:
         kind = KERNELS.get(name)
         if name == "native":
-            from gcnmpi.kernels.native import targets
+            from gcnmpi.kernels.native.kernel import targets
 
             for target in targets():
                 yield pytest.param(lambda d, k=kind, t=target: k(d, 2, t), id=f"native-{target}")

@@ -43,7 +43,7 @@ def test_csv_and_parquet_come_back(tmp_path, ids, picked, dtype):
     np.testing.assert_array_equal(np.array(lines, dtype).reshape(values.shape), values)
 
     pq = pytest.importorskip("pyarrow.parquet")
-    from gcnmpi.run.results_parquet import write_parquet
+    from gcnmpi.run.results import write_parquet
 
     write_parquet(made, tmp_path / "y.parquet")
     table = pq.read_table(tmp_path / "y.parquet")
@@ -66,7 +66,7 @@ def test_one_number_a_row_has_a_name_and_an_archive_more_arrays(tmp_path):
 
 def test_what_is_written_can_be_attached(tmp_path):
     pytest.importorskip("pyarrow")
-    from gcnmpi.run.results_parquet import write_parquet
+    from gcnmpi.run.results import write_parquet
 
     made = Results(VALUES, TEXTS, None)
     for write, name in ((write_csv, "y.csv"), (write_parquet, "y.parquet")):
@@ -89,7 +89,7 @@ def test_tables_have_the_names_of_classes(tmp_path, ids):
         assert [line.pop(0) for line in lines] == ids.tolist()
     assert [line for (line,) in lines] == words
     pq = pytest.importorskip("pyarrow.parquet")
-    from gcnmpi.run.results_parquet import write_parquet
+    from gcnmpi.run.results import write_parquet
 
     write_parquet(made, tmp_path / "y.parquet")
     assert pq.read_table(tmp_path / "y.parquet").column("class").to_pylist() == words

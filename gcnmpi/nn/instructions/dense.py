@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gcnmpi.kernels.epilogues import Epilogue
-from gcnmpi.kernels.interface import Array
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Linear
 from gcnmpi.nn.program import Product, Program, Step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Activate, MeanOfHeads, Scale
 from gcnmpi.nn.program import Finish, Step

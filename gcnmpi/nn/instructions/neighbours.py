@@ -13,8 +13,8 @@ import numpy as np
 
 from gcnmpi.core import rng
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.interface import Array, AttentionDropout
-from gcnmpi.kernels.operations.neighbours import scratch_rows
+from gcnmpi.kernels.interface.kernel import Array, AttentionDropout
+from gcnmpi.kernels.interface.neighbours import scratch_rows
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import Attend, AttendV2
 from gcnmpi.nn.program import Product, Program, Step

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Block
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators import BatchNorm, LayerNorm, Normalize, Scale

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.core.arrays import Number
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, loss_products
 from gcnmpi.nn.program import Product

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from gcnmpi.core.arrays import Number
-from gcnmpi.kernels.interface import Array
-from gcnmpi.kernels.losses import EntryLoss
+from gcnmpi.kernels.interface.dense import EntryLoss
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Made

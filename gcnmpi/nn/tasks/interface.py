@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from gcnmpi.core.arrays import Number
-from gcnmpi.kernels.interface import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.program import Product
 from gcnmpi.options.task import TaskConfig

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.kernels.interface import Array, Kernel
-from gcnmpi.kernels.losses import EntryLoss
+from gcnmpi.kernels.interface.dense import EntryLoss
+from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import Readable
 from gcnmpi.nn.tasks.entries import MeanOfEntries, sums_of_columns
 from gcnmpi.nn.tasks.interface import Loss, Made, Task

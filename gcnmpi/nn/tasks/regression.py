@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gcnmpi.kernels.losses import EntryLoss
+from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.nn.tasks.entries import Entry, MeanOfEntries
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
 from partition.errors import UserError

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 from products import assignments, prepare, rows_too
 
+from gcnmpi.core.precision import EXACT, FORMATS
 from gcnmpi.halo import node_memory
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import resolve
-from gcnmpi.options.precision import EXACT, FORMATS
 from gcnmpi.run.problem import open_problem
 from partition.graph.metrics import measure_mixed
 from partition.graph.store import open_graph, read_partition, write_partition

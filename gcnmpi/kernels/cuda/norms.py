@@ -1,0 +1,301 @@
+"""Norms, activations and entry-wise arithmetic on a GPU: see ``kernels.cuda_norms``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from gcnmpi.kernels import cuda
+from gcnmpi.kernels.interface.norms import EQUAL
+
+Array = Any  # of CuPy
+
+
+class CupyNorms:
+    """``NormOperations`` and most ``EntryOperations``, on a GPU.
+
+    Numbers of rows are contiguous (rows, 1) arrays, but for what is subtracted in a backward pass.
+    """
+
+    dtype: np.dtype
+    _launch: Any
+    _resident: Any
+    empty: Any
+    copy: Any
+    _partial_array: Any
+    _add_partials: Any
+    _add_all: Any
+
+    def row_sum(self, x: Array) -> Array:
+        return self._row_sums(x, None, 0)
+
+    def row_square_sum(self, x: Array, mean: Array | None) -> Array:
+        return self._row_sums(x, mean, 1)
+
+    def _row_sums(self, x: Array, mean: Array | None, square: int) -> Array:
+        out = self.empty(len(x), 1)
+        arrays = *_matrix(x), np.int64(x.shape[1]), *_maybe(mean, x), np.int64(square), out
+        self._launch("row_sums", len(x), 1, *arrays)
+        return out
+
+    def normalise_rows(
+        self,
+        x: Array,
+        mean: Array | None,
+        rstd: Array,
+        weight: Array | None,
+        bias: Array | None,
+        out: Array,
+    ) -> None:
+        of = *_maybe(mean, x), rstd, *_maybe(weight, x), *_maybe(bias, x)
+        self._launch("normalise_by_rows", *x.shape, *_matrix(x), *of, *_matrix(out))
+
+    def normalise_rows_sums(
+        self, x: Array, mean: Array | None, rstd: Array, weight: Array | None, grad: Array
+    ) -> Array:
+        out, width = self.empty(len(x), 2), np.int64(x.shape[1])
+        of = *_matrix(x), width, *_maybe(mean, x), rstd, *_maybe(weight, x), *_matrix(grad)
+        self._launch("normalised_row_sums", len(x), 1, *of, out)
+        return out
+
+    def normalise_rows_backward(
+        self,
+        x: Array,
+        mean: Array | None,
+        rstd: Array,
+        weight: Array | None,
+        grad: Array,
+        centre: Array | None,
+        along: Array,
+        out: Array,
+    ) -> None:
+        self._backward(x, mean, rstd, weight, grad, centre, along, 1.0, out)
+
+    def _backward(
+        self,
+        x: Array,
+        mean: Array | None,
+        rstd: Array,
+        weight: Array | None,
+        grad: Array,
+        centre: Array | None,
+        along: Array,
+        factor: float,
+        out: Array,
+    ) -> None:
+        of = *_matrix(x), *_maybe(mean, x), rstd, *_maybe(weight, x), *_matrix(grad)
+        low = np.int64(centre is not None), *_matrix(along if centre is None else centre)
+        number = self.dtype.type(factor)
+        arrays = *of, *low, *_matrix(along), number, *_matrix(out)
+        self._launch("normalise_rows_backward", *x.shape, *arrays)
+
+    def normalised_column_sums(
+        self,
+        x: Array,
+        mean: Array | None,
+        rstd: Array,
+        grad: Array,
+        dweight: Array,
+        dbias: Array,
+    ) -> None:
+        sums, width = self.empty(2 * x.shape[1]), x.shape[1]
+        self._add_partials(self._grad_partials(x, mean, rstd, grad, 0), sums)
+        self.copy(sums[:width], dbias)
+        self.copy(sums[width:], dweight)
+
+    def _grad_partials(
+        self, x: Array, mean: Array | None, rstd: Array, grad: Array, by_columns: int
+    ) -> Array:
+        width = x.shape[1]
+        partial, sizes = self._partial_array(2 * width), (np.int64(width), np.int64(len(x)))
+        of = *_matrix(x), *_maybe(mean, x), rstd, np.int64(by_columns), *_matrix(grad)
+        self._launch("grad_partials", cuda.PARTIALS, width, *of, *sizes, partial)
+        return partial
+
+    def layer_norm(
+        self, x: Array, weight: Array, bias: Array, eps: float, out: Array, mean: Array, rstd: Array
+    ) -> None:
+        width = max(1, x.shape[1])
+        self.scale(self.row_sum(x), 1 / width, mean)
+        numbers = self.dtype.type(width), self.dtype.type(eps)
+        self._launch("inverse_roots", len(x), 1, self.row_square_sum(x, mean), *numbers, rstd)
+        self.normalise_rows(x, mean, rstd, weight, bias, out)
+
+    def layer_norm_backward(
+        self,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        weight: Array,
+        grad: Array,
+        out: Array,
+        dweight: Array,
+        dbias: Array,
+    ) -> None:
+        self.normalised_column_sums(x, mean, rstd, grad, dweight, dbias)
+        sums, factor = self.normalise_rows_sums(x, mean, rstd, weight, grad), 1 / max(1, x.shape[1])
+        self._backward(x, mean, rstd, weight, grad, sums[:, :1], sums[:, 1:], factor, out)
+
+    def column_moments(self, x: Array, pivot: Array, out: Array) -> None:
+        width = x.shape[1]
+        partial, sizes = self._partial_array(2 * width), (np.int64(width), np.int64(len(x)))
+        self._launch("moment_partials", cuda.PARTIALS, width, *_matrix(x), pivot, *sizes, partial)
+        self._add_partials(partial, out.reshape(-1))
+
+    def move_moments(
+        self, sums: Array, n: int, momentum: float, mean: Array, variance: Array, moments: Array
+    ) -> None:
+        numbers = np.float64(n), np.float64(momentum), np.float64(EQUAL[np.dtype(self.dtype)])
+        of = sums, *numbers, mean, variance, moments
+        self._launch("move_moments", len(mean), 1, *of)
+
+    def moment_factors(
+        self,
+        moments: Array,
+        eps: float,
+        exact: bool,
+        weight: Array,
+        bias: Array,
+        scale: Array,
+        shift: Array,
+    ) -> None:
+        of = moments, np.float64(eps), np.int64(exact), weight, bias, scale, shift
+        self._launch("moment_factors", len(weight), 1, *of)
+
+    def scale_columns(self, x: Array, scale: Array, shift: Array, out: Array) -> None:
+        of = *_matrix(x), scale, np.int64(0), *_matrix(x), scale, shift
+        self._launch("scale_columns", *x.shape, *of, *_matrix(out))
+
+    def column_grad_sums(self, x: Array, mean: Array, rstd: Array, grad: Array, out: Array) -> None:
+        self._add_partials(self._grad_partials(x, mean, rstd, grad, 1), out.reshape(-1))
+
+    def moment_slopes(
+        self,
+        sums: Array,
+        n: int,
+        moments: Array,
+        eps: float,
+        weight: Array,
+        a: Array,
+        b: Array,
+        c: Array,
+    ) -> None:
+        of = sums, np.float64(n), moments, np.float64(eps), weight, a, b, c
+        self._launch("moment_slopes", len(weight), 1, *of)
+
+    def scale_columns_backward(
+        self, grad: Array, x: Array, a: Array, b: Array, c: Array, out: Array
+    ) -> None:
+        of = *_matrix(grad), a, np.int64(1), *_matrix(x), b, c
+        self._launch("scale_columns", *x.shape, *of, *_matrix(out))
+
+    # Entry by entry.
+
+    def add(self, x: Array, y: Array, out: Array) -> None:
+        self._combine(x, 1.0, y, 1.0, out)
+
+    def scale(self, x: Array, factor: float, out: Array, plus: Array | None = None) -> None:
+        if plus is None:
+            self._combine(x, factor, None, 0.0, out)
+        else:
+            of = *_matrix(x), np.float64(factor), plus
+            self._launch("scale_by_sum", *x.shape, *of, *_matrix(out))
+
+    def axpy(self, x: Array, factor: float, out: Array) -> None:
+        self._combine(out, 1.0, x, factor, out)
+
+    def _combine(self, x: Array, a: float, y: Array | None, b: float, out: Array) -> None:
+        number, other = self.dtype.type, x if y is None else y
+        of = *_matrix(x), number(a), *_matrix(other), number(b), np.int64(y is not None)
+        self._launch("combine", *x.shape, *of, *_matrix(out))
+
+    def dot(self, x: Array, y: Array) -> float:
+        out = cp.empty((1,), np.float64)
+        self.dot_to(x, y, out)
+        return float(cp.asnumpy(out)[0])
+
+    def dot_to(self, x: Array, y: Array, out: Array) -> None:
+        self._dot(x, y, 0, out)
+
+    def _dot(self, x: Array, y: Array, negative: int, out: Array) -> None:
+        if len(x) == 1:  # partial sums are of rows
+            x, y = x.T, y.T
+        partial = self._partial_array(x.shape[1])
+        of = *_matrix(x), *_matrix(y), np.int64(negative), np.int64(len(x)), partial
+        self._launch("dot_partials", cuda.PARTIALS, x.shape[1], *of)
+        if out.dtype == np.float64:
+            self._add_all(partial, out)
+            return
+        total = cp.empty((1,), np.float64)
+        self._add_all(partial, total)
+        self.copy(total, out)
+
+    def maximum(self, xs: Sequence[Array], out: Array) -> None:
+        self.copy(xs[0], out)
+        for x in xs[1:]:
+            self._launch("larger", *x.shape, *_matrix(x), *_matrix(out))
+
+    def maximum_backward(
+        self, grad: Array, out: Array, xs: Sequence[Array], i: int, dx: Array
+    ) -> None:
+        for before, x in ((0, xs[i]), *((1, x) for x in xs[:i])):
+            of = *_matrix(x), *_matrix(out), *_matrix(grad), np.int64(before)
+            self._launch("where_largest", *x.shape, *of, *_matrix(dx))
+
+    def elu(self, x: Array, out: Array) -> None:
+        self._activate(x, 0, 0.0, None, None, out)
+
+    def gelu(self, x: Array, out: Array) -> None:
+        self._activate(x, 2, 0.0, None, None, out)
+
+    def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
+        self._activate(x, 2, 0.0, None, grad, out)
+
+    def leaky(self, x: Array, slope: float, out: Array) -> None:
+        self._activate(x, 1, slope, None, None, out)
+
+    def prelu(self, x: Array, slope: Array, out: Array) -> None:
+        self._activate(x, 1, 0.0, slope, None, out)
+
+    def prelu_backward(
+        self, x: Array, grad: Array, slope: Array, out: Array, of_slope: Array
+    ) -> None:
+        self._dot(x, grad, 1, of_slope)
+        self._activate(x, 1, 0.0, slope, grad, out)
+
+    def _activate(
+        self,
+        x: Array,
+        kind: int,
+        slope: float,
+        trained: Array | None,
+        grad: Array | None,
+        out: Array,
+    ) -> None:
+        back = np.int64(grad is not None), *_matrix(x if grad is None else grad)
+        slopes = self.dtype.type(slope), *_maybe(trained, x)
+        of = *_matrix(x), np.int64(kind), *slopes, *back
+        self._launch("activate_more", *x.shape, *of, *_matrix(out))
+
+    # Heads, next to each other in a row.
+
+    def mean_of_heads(self, x: Array, heads: int, out: Array) -> None:
+        of = *_matrix(x), np.int64(heads), self.dtype.type(1 / heads)
+        self._launch("mean_of_heads", *out.shape, *of, *_matrix(out))
+
+    def mean_of_heads_backward(self, grad: Array, heads: int, out: Array) -> None:
+        of = *_matrix(grad), np.int64(grad.shape[1]), self.dtype.type(1 / heads)
+        self._launch("mean_of_heads_backward", *out.shape, *of, *_matrix(out))
+
+
+def _matrix(x: Array) -> tuple[Array, np.int64, np.int64]:
+    """A matrix as the CUDA source takes it: where it begins, and its strides."""
+    return x, np.int64(x.strides[0] // x.itemsize), np.int64(x.strides[1] // x.itemsize)
+
+
+def _maybe(array: Array | None, other: Array) -> tuple[np.int64, Array]:
+    """Whether there is one; and an array in any case."""
+    return np.int64(array is not None), other if array is None else array

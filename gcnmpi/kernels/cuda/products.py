@@ -1,0 +1,240 @@
+"""Products of CSR matrices on a GPU, and what follows products: see ``kernels.cuda_products``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import cupy as cp
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.core import rng
+from gcnmpi.kernels.cuda.copies import upload
+from gcnmpi.kernels.cuda.cusparse import CusparseMatrix
+from gcnmpi.kernels.cuda.text.products import PIECE
+from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue
+
+Array = Any  # of CuPy
+ALIGNED = 16  # bytes that a thread reads at once, where rows begin at multiples of it
+_NOTHING, _FORWARD, _BACKWARD = map(np.int64, range(3))
+
+
+class PieceMatrix:
+    """A CSR matrix on the device whose rows are cut into pieces.
+
+    Parameters
+    ----------
+    matrix : csr_array
+        Of less than 2³¹ rows and columns.
+    dtype : dtype
+        float32 or float64.
+    """
+
+    def __init__(self, matrix: sp.csr_array, dtype: np.dtype) -> None:
+        assert max(matrix.shape) <= np.iinfo(np.int32).max
+        self.shape, self.nnz = matrix.shape, int(matrix.nnz)
+        starts, targets, first, long_rows = cut(np.asarray(matrix.indptr, np.int64))
+        self.pieces, self.long_rows = len(targets), len(long_rows)
+        self.scratch_rows = int(first[-1])
+        self.starts, self.targets = upload(starts), upload(targets)
+        self.first, self.long = upload(first), upload(long_rows)
+        self.indices = upload(matrix.indices, np.int32)
+        self.values = upload(matrix.data, dtype)
+
+
+def cut(indptr: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Cut the rows of a CSR matrix into pieces of at most ``PIECE`` entries.
+
+    Returns
+    -------
+    starts : (pieces + 1,) int64
+        Where each piece begins among the entries.
+    targets : (pieces,) int32
+        The row of a piece that is all of it; −1 − place for the place-th piece of long rows.
+    first : (long rows + 1,) int64
+        The place of the first piece of each long row.
+    long_rows : (long rows,) int32
+    """
+    counts = np.maximum(1, -(-np.diff(indptr) // PIECE))
+    rows = np.repeat(np.arange(len(counts)), counts)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = np.append(indptr[rows] + number * PIECE, indptr[-1])
+    long, targets = counts > 1, rows.astype(np.int32)
+    of_long = long[rows]
+    targets[of_long] = -1 - np.arange(np.count_nonzero(of_long))
+    first = np.concatenate(([0], np.cumsum(counts[long])))
+    return starts, targets, first, np.flatnonzero(long).astype(np.int32)
+
+
+class CupyProducts:
+    """``SparseProducts``, ``FusedOperations`` but for dense products, and activations."""
+
+    dtype: np.dtype
+    cusparse: bool
+    empty: Any
+    add: Any
+    gemm: Any
+    column_sum: Any
+    dropout: Any
+    _launch: Any
+    _resident: Any
+
+    def sparse(self, matrix: sp.csr_array) -> Any:
+        """A copy on the device."""
+        matrix.check_format()
+        return (CusparseMatrix if self.cusparse else PieceMatrix)(matrix, self.dtype)
+
+    def set_values(self, matrix: Any, values: np.ndarray) -> None:
+        """A copy to the device."""
+        if matrix.nnz:
+            matrix.values.set(values)
+
+    def drop_entries(
+        self,
+        matrix: Any,
+        out: Any,
+        rows: np.ndarray,
+        row_keys: Array,
+        column_keys: np.ndarray,
+        p: float,
+        turned: bool,
+    ) -> None:
+        """One launch."""
+        pattern = self._resident(rows, "i4"), matrix.indices
+        keys = row_keys, self._resident(column_keys, "u4"), rng.threshold(p)
+        of = *(pattern[::-1] if turned else pattern), *keys, self.dtype.type(1 / (1 - p))
+        self._launch("drop_entries", matrix.nnz, 1, matrix.values, *of, out.values)
+
+    def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
+        self.spmm_then(matrix, x, out, accumulate, None)
+
+    def spmm_then(
+        self, matrix: Any, x: Array, out: Array, accumulate: bool, epilogue: Epilogue | None
+    ) -> None:
+        """Without cuSPARSE one launch, and one more where there are long rows."""
+        if not out.size:
+            return
+        follows = epilogue is not None and epilogue.plus is not None
+        if matrix.nnz and not self.cusparse:
+            self._multiply(matrix, x, out, accumulate, None if follows else epilogue)
+            self.follow(out, epilogue if follows else None)
+            return
+        if matrix.nnz:
+            matrix.multiply(x, out, accumulate)
+        elif not accumulate:
+            out.fill(0)
+        self.follow(out, epilogue)
+
+    def _multiply(
+        self, matrix: PieceMatrix, x: Array, out: Array, accumulate: bool, epilogue: Any
+    ) -> None:
+        width, add = x.shape[1], np.int64(accumulate)
+        whole = all(_aligned(array) for array in (x, out))
+        together = ALIGNED // self.dtype.itemsize if whole and width > 1 else 1
+        name = "multiply_pieces_16" if together > 1 else "multiply_pieces"
+        scratch = self.empty(matrix.scratch_rows, width)
+        then = self._epilogue(out, epilogue)
+        arrays = matrix.starts, matrix.targets, matrix.indices, matrix.values
+        dense = x, _apart(x), out, _apart(out), scratch, np.int64(width), add
+        self._launch(name, matrix.pieces, width // together, *arrays, *dense, *then)
+        if matrix.long_rows:
+            arrays = scratch, matrix.first, matrix.long, out
+            self._launch("add_pieces", matrix.long_rows, width, *arrays, _apart(out), add, *then)
+
+    def follow(self, x: Array, epilogue: Epilogue | None) -> None:
+        """One launch, and one more if something is added first."""
+        if epilogue is not None and epilogue.plus is not None:
+            self.add(x, epilogue.plus, x)
+            epilogue = replace(epilogue, plus=None)
+        if epilogue is not None:
+            self._launch("follow", *x.shape, *_matrix(x), *self._epilogue(x, epilogue))
+
+    def gemm_then(
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        tb: bool,
+        epilogue: Epilogue | None,
+        accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
+    ) -> None:
+        self.gemm(a, b, out, tb=tb, accumulate=accumulate)
+        if also is not None:
+            self.gemm(*also, out, tb=tb, accumulate=True)
+        self.follow(out, epilogue)
+
+    def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
+        self.gemm(a, b, out, ta=True)
+        self.column_sum(b, sums)
+
+    def _epilogue(self, x: Array, epilogue: Epilogue | None) -> tuple[Any, ...]:
+        """As the CUDA source takes it; what is not there is some array that nothing reads."""
+        number, keys = self.dtype.type, (cp.empty((1,), np.uint64), cp.empty((1,), np.uint32))
+        slope, limit, kept, bias, output = number(0), np.uint32(0), number(1), x, x
+        stage, kind, biased, dropped = _NOTHING, 0, False, False
+        if epilogue is not None:
+            kind, slope = KINDS.index(epilogue.kind), number(epilogue.slope)
+            dropped = epilogue.rows is not None
+            if isinstance(epilogue, Activation):
+                stage, biased = _FORWARD, epilogue.bias is not None
+                bias = epilogue.bias if biased else x
+                kept = number(1 / (1 - epilogue.p)) if dropped else kept
+            else:
+                stage, kept = _BACKWARD, number(epilogue.scale)
+                dropped = dropped and epilogue.p > 0 and epilogue.kind != "relu"
+                output = x if epilogue.output is None else epilogue.output
+            if dropped:
+                rows, columns = epilogue.rows, epilogue.columns
+                keys = self._resident(rows, "u8"), self._resident(columns, "u4")
+                limit = rng.threshold(epilogue.p)
+        return (
+            stage, np.int64(kind), slope, np.int64(biased), bias, np.int64(dropped), *keys, limit,
+            kept, *_matrix(output),
+        )  # fmt: skip
+
+    # The same of a matrix alone.
+
+    def add_bias(self, x: Array, bias: Array) -> None:
+        self.follow(x, Activation(bias, "none"))
+
+    def relu(self, x: Array) -> None:
+        self.follow(x, Activation())
+
+    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
+        self.follow(grad, ActivationBackward(output, scale=scale))
+
+    def activate(self, x: Array, bias: Array | None, rows: Any, columns: Any, p: float) -> None:
+        self.follow(x, Activation(bias, "relu", rows, columns, p))
+
+    def activation_backward(
+        self,
+        grad: Array,
+        output: Array | None,
+        kind: str,
+        slope: float,
+        scale: float,
+        rows: Any,
+        columns: Any,
+        p: float,
+    ) -> None:
+        back = ActivationBackward(
+            output, kind, scale=scale, rows=rows, columns=columns, p=p, slope=slope
+        )
+        self.follow(grad, back)
+
+
+def _aligned(x: Array) -> bool:
+    """Whether all rows of a matrix, and their ends, are at multiples of ``ALIGNED`` bytes."""
+    return not (x.data.ptr | x.strides[0] | x.shape[1] * x.itemsize) % ALIGNED
+
+
+def _apart(x: Array) -> np.int64:
+    """Numbers from one row to the next."""
+    return np.int64(x.strides[0] // x.itemsize)
+
+
+def _matrix(x: Array) -> tuple[Array, np.int64, np.int64]:
+    """A matrix as the CUDA source takes it: where it begins, and its strides."""
+    return x, _apart(x), np.int64(x.strides[1] // x.itemsize)

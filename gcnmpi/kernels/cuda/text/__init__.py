@@ -1,0 +1,1 @@
+"""CUDA source, by what it computes: put together in :mod:`gcnmpi.kernels.cuda`."""

@@ -1,0 +1,1 @@
+"""Kernels in NumPy, SciPy and GraphBLAS: what the others fall back to."""

@@ -1,0 +1,337 @@
+"""What goes through the neighbours of a vertex beside a product: maximum and attention, in NumPy.
+
+This is what compiled kernels are held against; it takes temporary arrays of one number for each
+entry and head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.core import rng
+from gcnmpi.kernels.interface.neighbours import AttentionDropout, scratch_rows
+
+Array = np.ndarray
+_SHORT = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Which columns a row has, by rows and by columns.
+
+    Attributes
+    ----------
+    starts : (rows + 1,) int64
+    indices : (entries,) int32
+        Columns of each row, in the global order of the columns.
+    column_starts : (columns + 1,) int64
+    column_rows : (entries,) int32
+        Rows of each column, in increasing order.
+    places : (entries,) int32, or int64 where there are too many
+        Where each entry, by rows, is among the entries by columns.
+    """
+
+    starts: Array
+    indices: Array
+    column_starts: Array
+    column_rows: Array
+    places: Array
+
+    @property
+    def rows(self) -> int:
+        return len(self.starts) - 1
+
+    @property
+    def columns(self) -> int:
+        return len(self.column_starts) - 1
+
+    @property
+    def entries(self) -> int:
+        return len(self.indices)
+
+    @property
+    def scratch_rows(self) -> int:
+        return scratch_rows(self.rows, self.entries)
+
+    @property
+    def nbytes(self) -> int:
+        arrays = self.starts, self.indices, self.column_starts, self.column_rows, self.places
+        return sum(array.nbytes for array in arrays)
+
+
+def make_pattern(matrix: sp.csr_array, order: Array) -> Pattern:
+    """The pattern of a matrix; its values are not looked at.
+
+    Parameters
+    ----------
+    order : (columns,) int64
+        Global numbers of the columns, all different: the maximum takes the lowest of equals.
+
+    Raises
+    ------
+    ValueError
+        If an index is out of range, or there are more than 2³¹ − 1 rows or columns.
+    """
+    matrix.check_format()
+    rows, columns = matrix.shape
+    if max(rows, columns) > _SHORT:
+        raise ValueError(f"a pattern of {rows} × {columns} does not have 32-bit indices")
+    if len(order) != columns:
+        raise ValueError(f"{len(order)} global numbers for {columns} columns")
+    by_order = np.argsort(order, kind="stable")
+    rank = np.empty(columns, np.int32)
+    rank[by_order] = np.arange(columns, dtype=np.int32)
+    entries = len(matrix.indices)
+    flags = np.ones(entries, np.bool_)
+    ordered = sp.csr_array((flags, rank[matrix.indices], matrix.indptr.copy()), matrix.shape)
+    ordered.sort_indices()
+    indices = by_order.astype(np.int32)[ordered.indices]
+    kind = np.int32 if entries <= _SHORT else np.int64
+    numbered = sp.csr_array((np.arange(entries, dtype=kind), indices, matrix.indptr), matrix.shape)
+    turned = numbered.tocsc()
+    places = np.empty(entries, kind)
+    places[turned.data] = np.arange(entries, dtype=kind)
+    return Pattern(
+        np.ascontiguousarray(matrix.indptr, np.int64),
+        indices,
+        np.ascontiguousarray(turned.indptr, np.int64),
+        np.ascontiguousarray(turned.indices, np.int32),
+        places,
+    )
+
+
+class Neighbours:
+    """:class:`~gcnmpi.kernels.interface.neighbours.NeighbourOperations`."""
+
+    dtype: np.dtype
+
+    def pattern(self, matrix: sp.csr_array, order: Array) -> Pattern:
+        """See :func:`make_pattern`."""
+        return make_pattern(matrix, order)
+
+    # Maximum.
+
+    def max_aggregate(self, pattern: Pattern, x: Array, out: Array, arg: Array) -> None:
+        out.fill(0)
+        arg.fill(-1)
+        filled = np.flatnonzero(np.diff(pattern.starts))
+        if not len(filled) or not x.shape[1]:
+            return
+        taken = x[pattern.indices]
+        largest = _reduced(np.maximum, taken, pattern.starts)
+        out[...] = largest
+        of = _rows_of(pattern)
+        hit = (taken == largest[of]) | np.isnan(taken)
+        place = np.where(hit, np.arange(len(of))[:, np.newaxis], len(of))
+        first = np.minimum.reduceat(place, pattern.starts[filled], axis=0)
+        arg[filled] = pattern.indices[first]
+
+    def max_aggregate_backward(self, pattern: Pattern, grad: Array, arg: Array, out: Array) -> None:
+        out.fill(0)
+        rows, columns = np.nonzero(arg >= 0)
+        np.add.at(out, (arg[rows, columns], columns), grad[rows, columns])
+
+    # Scores of vertices.
+
+    def head_dots(self, x: Array, vector: Array, out: Array) -> None:
+        heads = out.shape[1]
+        out[...] = np.einsum("mhc,hc->mh", _split(x, heads), vector.reshape(heads, -1))
+
+    def head_dots_backward(
+        self,
+        x: Array,
+        vector: Array,
+        dout: Array,
+        dx: Array,
+        dvector: Array,
+        accumulate: bool,
+    ) -> None:
+        heads = dout.shape[1]
+        outer = (dout[:, :, np.newaxis] * vector.reshape(heads, -1)).reshape(x.shape)
+        if accumulate:
+            dx += outer
+        else:
+            dx[...] = outer
+        wide = np.einsum("mh,mhc->hc", dout.astype(np.float64), _split(x, heads))
+        dvector += wide.reshape(dvector.shape).astype(self.dtype)
+
+    # Attention.
+
+    def attend(
+        self,
+        pattern: Pattern,
+        x: Array,
+        t: Array,
+        s: Array,
+        slope: float,
+        drop: AttentionDropout | None,
+        out: Array,
+        shift: Array,
+        total: Array,
+    ) -> None:
+        of = _rows_of(pattern)
+        e = _leaky(s[of] + t[pattern.indices], self.dtype.type(slope))
+        self._weigh(pattern, e, x, drop, out, shift, total)
+
+    def attend_backward(
+        self,
+        pattern: Pattern,
+        x: Array,
+        t: Array,
+        s: Array,
+        slope: float,
+        drop: AttentionDropout | None,
+        shift: Array,
+        total: Array,
+        y: Array,
+        grad: Array,
+        dx: Array,
+        dt: Array,
+        ds: Array,
+        scratch: Array,
+    ) -> None:
+        of, slope = _rows_of(pattern), self.dtype.type(slope)
+        scratch = scratch[: pattern.entries]
+        z = s[of] + t[pattern.indices]
+        de = self._back(pattern, _leaky(z, slope), x, drop, shift, total, y, grad, dx)
+        np.multiply(de, np.where(z > 0, self.dtype.type(1), slope), out=scratch)
+        ds[...] = _reduced(np.add, scratch, pattern.starts)
+        dt.fill(0)
+        np.add.at(dt, pattern.indices, scratch)
+
+    def attend_v2(
+        self,
+        pattern: Pattern,
+        x1: Array,
+        x2: Array,
+        vector: Array,
+        slope: float,
+        drop: AttentionDropout | None,
+        out: Array,
+        shift: Array,
+        total: Array,
+        scratch: Array,
+    ) -> None:
+        scratch = scratch[: pattern.entries]
+        z = x1[pattern.indices] + x2[_rows_of(pattern)]
+        self.head_dots(_leaky(z, self.dtype.type(slope)), vector, scratch)
+        self._weigh(pattern, scratch, x1, drop, out, shift, total)
+
+    def attend_v2_backward(
+        self,
+        pattern: Pattern,
+        x1: Array,
+        x2: Array,
+        vector: Array,
+        slope: float,
+        drop: AttentionDropout | None,
+        shift: Array,
+        total: Array,
+        y: Array,
+        grad: Array,
+        dx1: Array,
+        dx2: Array,
+        dvector: Array,
+        scratch: Array,
+    ) -> None:
+        slope = self.dtype.type(slope)
+        scratch = scratch[: pattern.entries]
+        z = x1[pattern.indices] + x2[_rows_of(pattern)]
+        e, dz = np.empty_like(scratch), np.empty_like(z)
+        bent = _leaky(z, slope)
+        self.head_dots(bent, vector, e)
+        scratch[...] = self._back(pattern, e, x1, drop, shift, total, y, grad, dx1)
+        self.head_dots_backward(bent, vector, scratch, dz, dvector, False)
+        dz *= np.where(z > 0, self.dtype.type(1), slope)
+        dx2[...] = _reduced(np.add, dz, pattern.starts)
+        np.add.at(dx1, pattern.indices, dz)
+
+    def _weigh(
+        self,
+        pattern: Pattern,
+        e: Array,
+        x: Array,
+        drop: AttentionDropout | None,
+        out: Array,
+        shift: Array,
+        total: Array,
+    ) -> None:
+        """Softmax of e (entries, heads) over the entries of each row, and the sums weighted so."""
+        of = _rows_of(pattern)
+        shift[...] = _reduced(np.maximum, e, pattern.starts)
+        weights = np.exp(e - shift[of])
+        total[...] = _reduced(np.add, weights, pattern.starts)
+        weights /= total[of]
+        if drop is not None:
+            weights *= self._kept(pattern, drop, total.shape[1])
+        for head, columns in enumerate(_columns(x, total.shape[1])):
+            out[:, columns] = _matrix(pattern, weights[:, head]) @ x[:, columns]
+
+    def _back(
+        self,
+        pattern: Pattern,
+        e: Array,
+        x: Array,
+        drop: AttentionDropout | None,
+        shift: Array,
+        total: Array,
+        y: Array,
+        grad: Array,
+        dx: Array,
+    ) -> Array:
+        """Gradient of e, (entries, heads); to dx, that of x by which it is summed."""
+        of, heads = _rows_of(pattern), total.shape[1]
+        weights = np.exp(e - shift[of]) / total[of]
+        kept = self._kept(pattern, drop, heads) if drop is not None else self.dtype.type(1)
+        alpha = weights * kept
+        along = np.einsum("mhc,mhc->mh", _split(grad, heads), _split(y, heads))
+        back, ahead = _split(grad[of], heads), _split(x[pattern.indices], heads)
+        de = weights * (kept * np.einsum("ehc,ehc->eh", back, ahead) - along[of])
+        for head, columns in enumerate(_columns(x, heads)):
+            dx[:, columns] = _matrix(pattern, alpha[:, head]).T @ grad[:, columns]
+        return de
+
+    def _kept(self, pattern: Pattern, drop: AttentionDropout, heads: int) -> Array:
+        """1 / (1 − p) for what is kept, 0 for what is dropped, (entries, heads)."""
+        rows = drop.rows[_rows_of(pattern)]
+        columns = drop.columns.reshape(-1, heads)[pattern.indices]
+        hashes, scratch = np.empty((2, *columns.shape), np.uint32)
+        rng.hash_block(rows, columns, hashes, scratch)
+        return (hashes >= rng.threshold(drop.p)) * self.dtype.type(1 / (1 - drop.p))
+
+
+def _rows_of(pattern: Pattern) -> Array:
+    """The row of each entry."""
+    return np.repeat(np.arange(pattern.rows, dtype=np.int32), np.diff(pattern.starts))
+
+
+def _reduced(reduce: np.ufunc, values: Array, starts: Array) -> Array:
+    """The values (entries, width) of each row reduced to one, (rows, width); 0 without any."""
+    filled = np.flatnonzero(np.diff(starts))
+    out = np.zeros((len(starts) - 1, values.shape[1]), values.dtype)
+    if len(filled) and values.shape[1]:
+        out[filled] = reduce.reduceat(values, starts[filled], axis=0)
+    return out
+
+
+def _matrix(pattern: Pattern, values: Array) -> sp.csr_array:
+    shape = pattern.rows, pattern.columns
+    return sp.csr_array((values, pattern.indices, pattern.starts), shape)
+
+
+def _split(x: Array, heads: int) -> Array:
+    """x (m, heads · c) as (m, heads, c)."""
+    return x.reshape(len(x), heads, x.shape[1] // heads)
+
+
+def _columns(x: Array, heads: int) -> list[slice]:
+    """The columns of each head."""
+    c = x.shape[1] // heads
+    return [slice(h * c, (h + 1) * c) for h in range(heads)]
+
+
+def _leaky(x: Array, slope: float) -> Array:
+    return np.where(x > 0, x, slope * x)

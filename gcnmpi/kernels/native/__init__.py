@@ -1,0 +1,1 @@
+"""The compiled kernel: its sources are in ``src/``."""

@@ -1,0 +1,330 @@
+"""The compiled kernel: sparse products and one-pass dense operations in C++, with threads.
+
+The sources are in ``src/``, compiled when the package is installed; the best instruction set of
+those that were compiled is chosen when the kernel is made. Dense products with large weights stay
+with NumPy's BLAS.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from gcnmpi.core import rng
+from gcnmpi.core.precision import FORMATS
+from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epilogue
+from gcnmpi.kernels.host.dense import Array, DenseArithmetic
+from gcnmpi.kernels.interface.kernel import KernelOf
+from gcnmpi.kernels.native.neighbours import NativeNeighbours, NativePattern
+from gcnmpi.kernels.native.norms import NativeNorms
+from partition.errors import UserError
+
+FOLDER = Path(__file__).parents[1]  # of the compiled part
+
+
+def _reason(error: ImportError) -> tuple[str, str]:
+    """Why the compiled part cannot be imported, and what helps."""
+    if not isinstance(error, ModuleNotFoundError):
+        return f"cannot be loaded: {error}", "load the modules that it was compiled with"
+    again = "install gcnmpi again, where there are a C++ compiler and the headers of Python"
+    for other in sorted(FOLDER.glob("_native.*")):
+        return f"was built for another Python: {other.name}", again
+    return f"was not built: there is none in {FOLDER}", again
+
+
+try:
+    import gcnmpi.kernels._native as _native
+except ImportError as error:
+    raise UserError(*_reason(error)) from error
+
+if not hasattr(_native, "sample"):  # an editable installation
+    raise UserError("was built from older sources", "install gcnmpi again")
+
+_FORMATS = {name: number for number, name in enumerate(FORMATS)}  # enum Format of the sources
+_SMALL_WEIGHTS = 1 << 14  # entries: above, BLAS is as fast on one thread, and scales too
+
+
+@dataclass(frozen=True)
+class SparseMatrix:
+    """Compressed sparse rows, and how many columns there are.
+
+    Attributes
+    ----------
+    starts : (rows + 1,) int64
+    indices : (nnz,) int32, or int64 where there are too many columns
+    values : (nnz,) array of the kernel's dtype
+    columns : int
+    """
+
+    starts: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+    columns: int
+
+
+class NativeKernel(NativeNeighbours, NativeNorms, DenseArithmetic):
+    """What is written in C++, mostly in one pass over memory; the rest is inherited.
+
+    Parameters
+    ----------
+    dtype, threads
+        As for every kernel.
+    target : str, optional
+        Instruction set, one of :func:`targets`; the first of them unless given.
+    """
+
+    name = "native"
+    parallel = bool(getattr(_native, "openmp", True))  # an editable build may be an older one
+    """Whether it was built with OpenMP; otherwise it computes with one thread."""
+
+    _patterns = _native.pattern
+
+    def __init__(self, dtype: Any, threads: int = 1, target: str | None = None) -> None:
+        super().__init__(dtype, threads)
+        single = self.dtype == np.float32
+        compiled = _native.Float32 if single else _native.Float64
+        self._native = compiled(target or targets()[0], threads)
+        self._epilogues = _native.Epilogue32 if single else _native.Epilogue64
+
+    def sparse(self, matrix: sp.csr_array) -> SparseMatrix:
+        """With the shortest indices that reach."""
+        columns = matrix.shape[1]
+        if not _is_sound(matrix):
+            matrix.check_format()  # which says why
+        short = columns <= np.iinfo(np.int32).max
+        return SparseMatrix(
+            np.ascontiguousarray(matrix.indptr, np.int64),
+            np.ascontiguousarray(matrix.indices, np.int32 if short else np.int64),
+            np.ascontiguousarray(matrix.data, self.dtype),
+            columns,
+        )
+
+    def set_values(self, matrix: SparseMatrix, values: np.ndarray) -> None:
+        np.copyto(matrix.values, values)
+
+    def spmm(self, matrix: SparseMatrix, x: Array, out: Array, accumulate: bool = False) -> None:
+        self.spmm_then(matrix, x, out, accumulate, None)
+
+    def spmm_then(
+        self,
+        matrix: SparseMatrix,
+        x: Array,
+        out: Array,
+        accumulate: bool,
+        epilogue: Epilogue | None,
+    ) -> None:
+        """In one pass."""
+        if accumulate and not len(matrix.indices):  # a halo that is empty
+            self.follow(out, epilogue)
+            return
+        self._native.spmm(
+            matrix.starts, matrix.indices, matrix.values, matrix.columns, x, out, accumulate,
+            self._arrays_of(epilogue),
+        )  # fmt: skip
+
+    def gather(self, matrix: SparseMatrix, x: Array, prefetch: bool) -> float:
+        """Read what matrix · x gathers and nothing else: the bound of ``gcnmpi bench spmm``.
+
+        Returns
+        -------
+        float
+            The sum of the first number of every cache line of the rows, one row an entry.
+        """
+        return self._native.gather(
+            matrix.starts, matrix.indices, matrix.values, matrix.columns, x, prefetch
+        )
+
+    def gemm(
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        ta: bool = False,
+        tb: bool = False,
+        accumulate: bool = False,
+    ) -> None:
+        """With threads where the weights, or their gradient, are small; by NumPy's BLAS elsewhere.
+
+        BLAS is at its best on large blocks; with few columns memory decides, and reading each row
+        once.
+        """
+        if not ta and _narrow(a, b, out):
+            self._native.gemm(a, b.T if tb else b, None, None, out, accumulate, None)
+        elif ta and not tb and _narrow(a, out, b) and _by_rows(out):
+            self._native.gemm_over_rows(a, b, out, accumulate, None)
+        else:
+            super().gemm(a, b, out, ta, tb, accumulate)
+
+    def gemm_then(
+        self,
+        a: Array,
+        b: Array,
+        out: Array,
+        tb: bool,
+        epilogue: Epilogue | None,
+        accumulate: bool = False,
+        also: tuple[Array, Array] | None = None,
+    ) -> None:
+        """In one pass where the weights are small."""
+        x, w = (None, None) if also is None else also
+        if _narrow(a, b, out) and (x is None or w is None or _narrow(x, w, out)):
+            if tb:
+                b, w = b.T, None if w is None else w.T
+            self._native.gemm(a, b, x, w, out, accumulate, self._arrays_of(epilogue))
+        else:
+            super().gemm_then(a, b, out, tb, epilogue, accumulate, also)
+
+    def gemm_and_sums(self, a: Array, b: Array, out: Array, sums: Array) -> None:
+        """In one pass where the weights are small."""
+        if _narrow(a, out, b) and _by_rows(out):
+            self._native.gemm_over_rows(a, b, out, False, sums)
+        else:
+            super().gemm_and_sums(a, b, out, sums)
+
+    def softmax_cross_entropy(
+        self, logits: Array, labels: np.ndarray, scale: float, grad: Array
+    ) -> float:
+        """One pass."""
+        return self._native.softmax_cross_entropy(logits, labels, scale, grad)
+
+    def encode_rows(
+        self, x: Array, precision: str, rows: Array | None, columns: Any, out: Array
+    ) -> None:
+        number = _FORMATS[precision]
+        self._native.encode_rows(x, number, rows, columns, rng.MIX1, rng.MIX2, out)
+
+    def decode_rows(self, message: Array, precision: str, out: Array) -> None:
+        self._native.decode_rows(message, _FORMATS[precision], out)
+
+    def column_sum(self, x: Array, out: Array) -> None:
+        """In float64, in groups of rows: the same bits for every number of threads."""
+        self._native.column_sum(x, out)
+
+    def add_bias(self, x: Array, bias: Array) -> None:
+        """One pass."""
+        self._apply(Activation(bias, "none"), x, x)
+
+    def relu(self, x: Array) -> None:
+        """One pass."""
+        self._apply(Activation(), x, x)
+
+    def dropout(
+        self, x: Array, rows: np.ndarray, columns: np.ndarray, p: float, out: Array
+    ) -> None:
+        """One pass; hashes stay in registers."""
+        self._apply(Activation(None, "none", rows, columns, p), x, out)
+
+    def activate(
+        self, x: Array, bias: Array | None, rows: np.ndarray | None, columns: np.ndarray, p: float
+    ) -> None:
+        """One pass."""
+        self._apply(Activation(bias, "relu", rows, columns, p), x, x)
+
+    def elu(self, x: Array, out: Array) -> None:
+        """One pass."""
+        self._apply(Activation(None, "elu"), x, out)
+
+    def leaky(self, x: Array, slope: float, out: Array) -> None:
+        """One pass."""
+        kind, unused = KINDS.index("leaky_relu"), (None, None, 0, 0, 0)
+        arrays = self._epilogues.activation(None, kind, *unused, 1.0, slope)
+        self._native.apply(arrays, x, out)
+
+    def activation_backward(
+        self,
+        grad: Array,
+        output: Array | None,
+        kind: str,
+        slope: float,
+        scale: float,
+        rows: Array | None,
+        columns: Array,
+        p: float,
+    ) -> None:
+        """One pass."""
+        numbers = kind, scale, rows, columns, p
+        self._apply(ActivationBackward(output, *numbers, slope=slope), grad, grad)
+
+    def relu_backward(self, grad: Array, output: Array, scale: float) -> None:
+        """One pass."""
+        self._apply(ActivationBackward(output, scale=scale), grad, grad)
+
+    def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
+        """With threads."""
+        self._native.take_rows(x, rows, out)
+
+    def sgd_step(
+        self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float
+    ) -> None:
+        """One pass."""
+        self._native.sgd(param, grad, velocity, lr, mu)
+
+    def adam_step(
+        self,
+        param: Array,
+        grad: Array,
+        moments: tuple[Array, Array],
+        lr: float,
+        betas: tuple[float, ...],
+        eps: float,
+        step: int,
+    ) -> None:
+        """One pass."""
+        size = lr / (1 - betas[0] ** step)
+        root = np.sqrt(1 - betas[1] ** step)
+        self._native.adam(param, grad, *moments, *betas, size, root, eps)
+
+    def _apply(self, epilogue: Epilogue, x: Array, out: Array) -> None:
+        self._native.apply(self._arrays_of(epilogue), x, out)
+
+    def _arrays_of(self, epilogue: Epilogue | None) -> Any:
+        """The epilogue as the compiled products take it."""
+        if epilogue is None:
+            return None
+        e = epilogue
+        read_off = isinstance(e, ActivationBackward) and e.kind == "relu"
+        dropping = e.rows is not None and not read_off
+        keys = (e.rows, e.columns) if dropping else (None, None)
+        bias = e.bias if isinstance(e, Activation) else None
+        kind, hashing = KINDS.index(e.kind), (rng.MIX1, rng.MIX2, int(rng.threshold(e.p)))
+        scale = e.scale if isinstance(e, ActivationBackward) else 1 / (1 - e.p)
+        arrays = self._epilogues.activation(bias, kind, *keys, *hashing, scale, e.slope)
+        # Dropout by itself is its own gradient, for which no output is needed.
+        if isinstance(e, ActivationBackward) and e.kind != "none":
+            arrays = self._epilogues.backward(arrays, e.output, scale)
+        return arrays if e.plus is None else self._epilogues.of_sum(arrays, e.plus)
+
+
+def _narrow(x: Array, weights: Array, other: Array) -> bool:
+    """Whether a product of matrices with many rows has weights so small that ours is faster."""
+    return weights.size <= _SMALL_WEIGHTS and _by_rows(x) and _by_rows(other)
+
+
+def _by_rows(x: Array) -> bool:
+    return x.strides[1] == x.itemsize or x.shape[1] <= 1 or not len(x)
+
+
+def _is_sound(matrix: sp.csr_array) -> bool:
+    """What SciPy's check says, in less time than that takes with the matrix of a batch."""
+    starts, columns = matrix.indptr, matrix.indices
+    return bool(
+        len(starts) == matrix.shape[0] + 1
+        and starts[0] == 0
+        and starts[-1] == len(columns) == len(matrix.data)
+        and (starts[1:] >= starts[:-1]).all()
+        and columns.min(initial=0) >= 0
+        and columns.max(initial=-1) < matrix.shape[1]
+    )
+
+
+def targets() -> list[str]:
+    """The instruction sets that were compiled and that this CPU runs, the best one first."""
+    return _native.targets()
+
+
+if TYPE_CHECKING:  # mypy says what differs
+    _kernel: KernelOf[np.ndarray, SparseMatrix, NativePattern] = NativeKernel(np.float32, 1)

@@ -1,0 +1,168 @@
+"""Norms and entry-wise arithmetic in C++, each in one pass over memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.kernels.host.elementwise import Elementwise, sum_of
+from gcnmpi.kernels.host.norms import Norms
+
+Array = np.ndarray
+
+
+class NativeNorms(Norms, Elementwise):
+    """:class:`Norms` and :class:`Elementwise`, compiled; ``_native`` is the compiled kernel."""
+
+    _native: Any
+
+    def row_sum(self, x: Array) -> Array:
+        """With threads."""
+        return self._row_sums(x, None, False)
+
+    def row_square_sum(self, x: Array, mean: Array | None) -> Array:
+        """One pass."""
+        return self._row_sums(x, mean, True)
+
+    def _row_sums(self, x: Array, mean: Array | None, square: bool) -> Array:
+        out = np.empty((len(x), 1), self.dtype)
+        self._native.row_sums(x, mean, square, out)
+        return out
+
+    def normalise_rows(
+        self,
+        x: Array,
+        mean: Array | None,
+        rstd: Array,
+        weight: Array | None,
+        bias: Array | None,
+        out: Array,
+    ) -> None:
+        """One pass."""
+        self._native.normalise_rows(x, mean, rstd, weight, bias, out)
+
+    def normalise_rows_sums(
+        self, x: Array, mean: Array | None, rstd: Array, weight: Array | None, grad: Array
+    ) -> Array:
+        """One pass."""
+        out = np.empty((len(x), 2), self.dtype)
+        self._native.normalise_rows_sums(x, mean, rstd, weight, grad, out)
+        return out
+
+    def normalise_rows_backward(
+        self,
+        x: Array,
+        mean: Array | None,
+        rstd: Array,
+        weight: Array | None,
+        grad: Array,
+        centre: Array | None,
+        along: Array,
+        out: Array,
+    ) -> None:
+        """One pass."""
+        centre = None if centre is None else np.ascontiguousarray(centre)
+        along = np.ascontiguousarray(along)  # may be columns of the sums
+        self._native.normalise_rows_backward(x, mean, rstd, weight, grad, centre, along, out)
+
+    def normalised_column_sums(
+        self,
+        x: Array,
+        mean: Array | None,
+        rstd: Array,
+        grad: Array,
+        dweight: Array,
+        dbias: Array,
+    ) -> None:
+        """In groups of rows: the same bits for every number of threads."""
+        self._native.normalised_column_sums(x, mean, rstd, grad, dweight, dbias)
+
+    def layer_norm(
+        self, x: Array, weight: Array, bias: Array, eps: float, out: Array, mean: Array, rstd: Array
+    ) -> None:
+        """A row at a time."""
+        self._native.layer_norm(x, weight, bias, eps, out, mean, rstd)
+
+    def layer_norm_backward(
+        self,
+        x: Array,
+        mean: Array,
+        rstd: Array,
+        weight: Array,
+        grad: Array,
+        out: Array,
+        dweight: Array,
+        dbias: Array,
+    ) -> None:
+        """Two passes: over the columns, over the rows."""
+        self._native.layer_norm_backward(x, mean, rstd, weight, grad, out, dweight, dbias)
+
+    def column_moments(self, x: Array, pivot: Array, out: Array) -> None:
+        """One pass, in groups of rows."""
+        self._native.column_moments(x, pivot, out)
+
+    def scale_columns(self, x: Array, scale: Array, shift: Array, out: Array) -> None:
+        """One pass."""
+        self._native.scale_columns(x, scale, None, None, shift, out)
+
+    def column_grad_sums(self, x: Array, mean: Array, rstd: Array, grad: Array, out: Array) -> None:
+        """One pass, in groups of rows."""
+        self._native.column_grad_sums(x, mean, rstd, grad, out)
+
+    def scale_columns_backward(
+        self, grad: Array, x: Array, a: Array, b: Array, c: Array, out: Array
+    ) -> None:
+        """One pass."""
+        self._native.scale_columns(grad, a, x, b, c, out)
+
+    # Entry by entry.
+
+    def add(self, x: Array, y: Array, out: Array) -> None:
+        """With threads."""
+        self._native.combine(x, 1.0, y, 1.0, out)
+
+    def scale(self, x: Array, factor: float, out: Array, plus: Array | None = None) -> None:
+        """With threads."""
+        self._native.combine(x, sum_of(factor, plus), None, 0.0, out)
+
+    def axpy(self, x: Array, factor: float, out: Array) -> None:
+        """One pass."""
+        self._native.combine(out, 1.0, x, factor, out)
+
+    def dot(self, x: Array, y: Array) -> float:
+        """In groups of rows: the same bits for every number of threads."""
+        return self._native.dot(x, y)
+
+    def maximum(self, xs: Sequence[Array], out: Array) -> None:
+        """One pass."""
+        self._native.maximum(list(xs), out)
+
+    def maximum_backward(
+        self, grad: Array, out: Array, xs: Sequence[Array], i: int, dx: Array
+    ) -> None:
+        """One pass."""
+        self._native.maximum_backward(grad, out, list(xs), i, dx)
+
+    def gelu(self, x: Array, out: Array) -> None:
+        """By vectors."""
+        self._native.gelu(x, None, out)
+
+    def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
+        """By vectors."""
+        self._native.gelu(x, grad, out)
+
+    def prelu_backward(
+        self, x: Array, grad: Array, slope: Array, out: Array, of_slope: Array
+    ) -> None:
+        """One pass."""
+        of_slope.fill(self._native.leaky_backward(x, grad, float(slope[0]), out))
+
+    def mean_of_heads(self, x: Array, heads: int, out: Array) -> None:
+        """One pass."""
+        self._native.mean_of_heads(x, heads, out)
+
+    def mean_of_heads_backward(self, grad: Array, heads: int, out: Array) -> None:
+        """One pass."""
+        self._native.mean_of_heads_backward(grad, heads, out)
