@@ -38,8 +38,18 @@ def page_option(text: str) -> Callable:
         "page",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="PAGE.html",
+        callback=_as_page,
         help=text,
     )
+
+
+def _as_page(context: click.Context, option: click.Parameter, page: Path | None) -> Path | None:
+    if page is not None and page.suffix not in (".html", ".htm"):
+        raise UserError(
+            f"--html {page}: a browser shows files that end in .html",
+            f"such as --html {page.with_suffix('.html')}",
+        )
+    return page
 
 
 class Commands(click.Group):
@@ -156,13 +166,17 @@ def _meant_by(command: click.Command, given: str, words: Sequence[str]) -> str |
         for opt in (*param.opts, *param.secondary_opts)
         if opt.startswith("--")
     }
-    for setting in _assignments(command):
+    value, found = _value_of(given, words), _assignments(command)
+    for setting in found:
         keys = list(setting.keys())
+        if value.partition("=")[0] in keys and name not in options:  # --grid train.lr=0.1,0.2
+            return f"{found[-1].spelled} {value}"
         meant = [key for key in meant_keys(name, keys) if key in keys]
         near = nearest(name, [*options, *(key.rpartition(".")[2] for key in meant)])
         if meant and near not in options:
-            value = _value_of(given, words)
-            return " or ".join(f"{setting.spelled} {key}={value}" for key in meant)
+            # Several values may be a list, or what is to be tried.
+            spelled = [each.spelled for each in (found if "," in value else [setting])]
+            return " or ".join(f"{one} {key}={value}" for one in spelled for key in meant)
     near = nearest(name, options)
     return f"did you mean {options[near]}?" if near else None
 

@@ -94,8 +94,10 @@ def infer(
             ranks, path_of(graph), partition, full, file, target, what=what, given=given,
             layer=layer, rows=picked, force=force,
         )  # fmt: skip
-    if ranks.rank == 0 and not done.weights.described:
-        warnings.warn(undescribed(done), stacklevel=2)
+    if ranks.rank == 0:
+        unsaid = () if done.weights.described else (undescribed(done),)
+        for text in (*unsaid, *done.warnings):
+            warnings.warn(text, stacklevel=2)
     return done.values
 
 
@@ -133,7 +135,10 @@ def evaluate(
         configured(ranks, config, model, settings) as (full, given),
         _guarded(ranks, full, path_of(graph), partition, {}),
     ):
-        return evaluate_weights(ranks, path_of(graph), partition, full, file, given=given)
+        found, told = evaluate_weights(ranks, path_of(graph), partition, full, file, given=given)
+    for text in told if ranks.rank == 0 else ():
+        warnings.warn(text, stacklevel=2)
+    return found
 
 
 @contextmanager

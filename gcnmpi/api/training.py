@@ -121,7 +121,7 @@ def train(
             told = comm.rank == 0 and not progress
 
             def begin(problem: Problem) -> contextlib.AbstractContextManager[Callable]:
-                for warning in (*problem.warnings, *problem.machine) if told else ():
+                for warning in problem.told if told else ():
                     warnings.warn(warning, stacklevel=4)  # where this function was called
                 return _epochs(problem, guard, callbacks, progress)
 

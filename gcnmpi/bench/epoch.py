@@ -56,7 +56,8 @@ def bench_epoch(
         if any(runs[name].problem.threads != threads for name in others):
             raise UserError("threads cannot differ in one process", "measure them one by one")
     cache_bytes = cache_share(threads)
-    on_record("machine", **describe(comm, threads), cache_bytes=cache_bytes)
+    told = list(dict.fromkeys(line for run in runs.values() for line in run.problem.told))
+    on_record("machine", **describe(comm, threads), cache_bytes=cache_bytes, warnings=told)
     touch, moved = axpy(cache_bytes)
     measures = {BANDWIDTH: clocked(comm, touch)}
     measures |= {name: clocked(comm, run, least=0) for name, run in runs.items()}

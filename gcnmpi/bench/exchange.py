@@ -70,7 +70,7 @@ def bench_exchange(
     problem = open_problem(comm, graph, partition, config)
     if names is None:
         chosen = [name for name in chosen if obstacle(comm, problem.kernel, name) is None]
-    on_record("machine", **describe(comm, problem.threads))
+    on_record("machine", **describe(comm, problem.threads), warnings=list(problem.told))
     for width in widths:
         measures: dict[str, dict[str, Callable[[], float]]] = {kind: {} for kind in OPERATIONS}
         traffic = {}

@@ -55,8 +55,8 @@ def bench(
     list of dict
         A line a variant: ``scheme``, ``options``, ``partition``, ``ranks``, and either ``skipped``
         (why) or, measured and predicted, ``seconds``, ``received``, ``sent``, ``messages`` and
-        ``memory``, of the rank that has most; ``ratio`` is measured over predicted seconds. The
-        same on every rank.
+        ``memory``, of the rank that has most; ``ratio`` is measured over predicted seconds, and
+        ``warnings`` are the run's. The same on every rank.
     """
     per_node = most_ranks_a_node(comm)
 
@@ -127,6 +127,7 @@ def _measure(
             for name, times in end["phases"].items()
             if name != "load"
         },
+        "warnings": list(problem.told),
     }
 
 

@@ -107,6 +107,8 @@ def sweep(
 def _config(
     config_file: Path | None, settings: Sequence[str], point: Sequence[str], more: Sequence[str]
 ) -> Config:
+    if any(word.partition("=")[0].strip() == "train.seed" for word in settings):
+        raise UserError("--set train.seed: give --seeds", "such as --seeds 1")
     return read_config(config_file, settings, [*point, *more])[0]
 
 
@@ -193,7 +195,10 @@ def _numbers(option: str, text: str) -> list[int]:
     for word in text.split(","):
         match = re.fullmatch(r"\s*(\d{1,18})(?:\.\.(\d{1,18}))?\s*", word)
         if not match or (match[2] and int(match[2]) < int(match[1])):
-            raise UserError(f"{option} {text}: {word.strip()!r} is no number or range", "0..9")
+            raise UserError(
+                f"{option} {text}: {word.strip()!r} is no number or range",
+                "such as 0..9 or 1,5,7",
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if last - first >= MOST_RUNS:
             raise UserError(f"{option} {text}: more than {MOST_RUNS} numbers")

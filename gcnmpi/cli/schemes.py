@@ -9,6 +9,7 @@ import click
 
 from gcnmpi.cli.common import Job, configured, watched
 from gcnmpi.options.config import Config, load_config, read_config
+from gcnmpi.options.kernel import must_be_best
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
 from partition.commands import parse_bytes
@@ -175,6 +176,7 @@ def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) ->
     between nodes, use two nodes at least. It takes some seconds.
     """
     config = load_config(config_file, settings)
+    must_be_best(config.kernel)
 
     def job(comm: Any) -> int:
         from gcnmpi.mpi.comm import from_root
@@ -218,20 +220,24 @@ def bench_schemes(
     are listed with the reason.
     """
     config, given = _read(config_file, settings, schemes)
+    must_be_best(config.kernel)
     machine, _ = _constants(machine_file, config)
     names = _names(schemes)
 
     def job(comm: Any) -> int:
         from gcnmpi.bench.schemes import bench
         from gcnmpi.report.costs import print_bench, print_line
+        from gcnmpi.report.progress import print_warnings
 
         lines = bench(
             comm, graph, config, machine, schemes=names, partitions=partitions, given=given,
             epochs=epochs,
             on_line=print_line if as_json and comm.rank == 0 else lambda line: None,
         )  # fmt: skip
-        if comm.rank == 0 and not as_json:
-            print_bench(lines)
+        if comm.rank == 0:
+            if not as_json:
+                print_bench(lines)
+            print_warnings(dict.fromkeys(w for line in lines for w in line.get("warnings", ())))
         return 0
 
     return watched(config, job)

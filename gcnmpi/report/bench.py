@@ -13,6 +13,7 @@ from rich import box
 from rich.table import Table
 
 from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.report.progress import print_warnings
 from gcnmpi.run.writer import Writer
 from partition.records import append_record
 from partition.terminal import print_wide
@@ -21,7 +22,7 @@ Record = Mapping[str, Any]
 
 
 class Report(contextlib.AbstractContextManager):
-    """Takes records, on every rank; rank 0 keeps and prints them, a table at the end.
+    """Takes records, on every rank; rank 0 keeps and prints them: a table at the end, and warnings.
 
     Parameters
     ----------
@@ -39,6 +40,7 @@ class Report(contextlib.AbstractContextManager):
     def __init__(self, comm: Comm, out: Path | None, as_json: bool) -> None:
         self._comm, self._prints, self._as_json = comm, comm.rank == 0, as_json
         self._records: list[Record] = []
+        self._warnings: list[str] = []
         with agreed(comm):
             self._write = Writer(out if self._prints else None)
 
@@ -46,6 +48,7 @@ class Report(contextlib.AbstractContextManager):
         if not self._prints:
             return
         self._write(event, **values)
+        self._warnings += values.get("warnings", ())
         if self._as_json:
             append_record(sys.stdout, event, **values)
         else:
@@ -63,6 +66,8 @@ class Report(contextlib.AbstractContextManager):
                 self._write.check()
         if kind is None and self._records:
             print_records(self._records)
+        if kind is None:
+            print_warnings(self._warnings)
 
 
 def print_records(records: list[Record]) -> None:

@@ -51,7 +51,7 @@ class Inference:
     values : array or None
         On rank 0, where nothing was to be written.
     warnings : tuple of str
-        For the user.
+        For the user, those about cores last.
     """
 
     weights: Weights
@@ -142,7 +142,7 @@ def infer(
         write(comm, Path(out), rows, problem.stored.graph.ids, max_bytes, **named)
     return Inference(
         done.weights, problem.config, problem.direction, rows.shape, rows.values.dtype, done.memory,
-        whole, done.problem.warnings,
+        whole, problem.told,
     )  # fmt: skip
 
 

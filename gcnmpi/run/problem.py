@@ -105,6 +105,11 @@ class Problem:
     warnings: tuple[str, ...]
     machine: tuple[str, ...]
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """All that the user should know, where it is said together."""
+        return *self.warnings, *self.machine
+
 
 def open_problem(
     comm: Comm,

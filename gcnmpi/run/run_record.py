@@ -74,7 +74,7 @@ def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
         },
         "metric": chosen_metrics(problem.config.task)[0],
         "config": asdict(problem.config),
-        "warnings": [*problem.warnings, *problem.machine, *warnings],
+        "warnings": [*problem.told, *warnings],
     }
 
 

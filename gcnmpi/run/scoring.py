@@ -27,8 +27,10 @@ def evaluate_weights(
     weights: str | os.PathLike,
     *,
     given: Container[str] = (),
-) -> dict[str, float | None]:
+) -> tuple[dict[str, float | None], tuple[str, ...]]:
     """The metrics of the task, of every mask: "val_accuracy" …; None where there is no such mask.
+
+    And warnings for the user.
 
     Parameters
     ----------
@@ -52,7 +54,7 @@ def evaluate_weights(
                 f"{problem.config.task.name!r}, the weights give {width} columns"
             )
     output = Output(done.result, problem.network.widths)
-    return Evaluation(problem, output, load_targets(problem, output.place))()
+    return Evaluation(problem, output, load_targets(problem, output.place))(), problem.told
 
 
 @dataclass(frozen=True)

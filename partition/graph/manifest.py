@@ -160,7 +160,12 @@ def read_manifest(path: Path) -> Manifest:
     if not path.exists():
         raise UserError(f"there is no graph folder {path}", "gcn-partition import SOURCE OUT.graph")
     if not file.exists():
-        raise UserError(f"{path} is not a graph folder: it has no manifest.json")
+        raise UserError(
+            f"{path} is not a graph folder: it has no manifest.json",
+            f"gcn-partition import {path} OUT.graph makes one of a file"
+            if path.is_file()
+            else None,
+        )
     facts = read_json(file)
     if facts.get("format") != FORMAT:
         raise UserError(f"{file} does not describe a graph")

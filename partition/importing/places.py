@@ -112,13 +112,16 @@ class Places:
         if len(rows.values) != self.n:
             raise UserError(
                 f"{where} has {len(rows.values)} rows, the graph has {self.n} vertices",
-                self._hint(),
+                f"rows are vertices: transpose its {rows.values.shape}"
+                if rows.values.shape[1:] == (self.n,)
+                else self._hint(),
             )
         if not self.given and not self.consecutive:
             raise UserError(
                 f"{where}: it is not clear which vertex a row is of, because the ids of the graph "
                 f"are not consecutive numbers ({self._sample()})",
-                "--ids FILE lists the id of each row; --ids sorted: rows follow increasing ids",
+                "a first column 'id', under a header line, holds the id of each row; --ids FILE "
+                "lists the ids of the rows; --ids sorted: rows follow increasing ids",
             )
         return self.vertices
 

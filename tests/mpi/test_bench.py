@@ -1,7 +1,9 @@
 """calibrate, bench-schemes, bench and the comparison with peers."""
 
+import dataclasses
 import importlib.util
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from gcnmpi.options.config import from_table
 from gcnmpi.options.scheme import TRANSPORTS
 from gcnmpi.planner.machine import LATER, Machine, read_machine
 from gcnmpi.proof import oracle
-from partition.graph.store import read_partition, write_graph
+from partition.graph.store import read_partition, remove_partition, write_graph, write_partition
 from partition.importing.synthetic import sbm
 from partition.pipeline.adding import add_partition
 
@@ -136,6 +138,48 @@ def test_bench_exchange(mpirun, path):
     for line in lines:
         assert line["bytes"] + line["shared_bytes"] == volume * line["width"] * 4
         assert (line["shared_bytes"] > 0) == (line["transport"] == "shared")
+
+
+@pytest.fixture
+def for_mixed(path):
+    block = read_partition(path, "block-2")
+    made = dataclasses.replace(block, name="for-mixed", options={"exchange": "mixed"})
+    write_partition(path, made)
+    yield made.name
+    remove_partition(path, made.name)
+
+
+CROWDED = [
+    "--set",
+    f"threads={os.cpu_count()}",
+    "--set",
+    "kernel=scipy",
+    "--set",
+    "scheme.exchange=rows",
+]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["bench-schemes", "--schemes", "p2p", "--epochs", "1"],
+        ["bench", "epoch", "--rounds", "1", "--json"],
+        ["bench", "exchange", "--rounds", "1", "--widths", "3"],
+        ["infer", "--out", "y.npy", "--weights", "w.npz"],
+    ],
+    ids=lambda words: "-".join(words[: 1 + (words[0] == "bench")]),
+)
+def test_partitions_of_the_wrong_exchange_and_cores_are_told_of(
+    mpirun, path, for_mixed, tmp_path, words
+):
+    if "w.npz" in words:
+        trained = ["--partition", "block-2", "--set", "train.epochs=1", "--save-weights", "w.npz"]
+        done = mpirun(2, "gcnmpi", "train", path, *trained, "--out", "run", cwd=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+    done = mpirun(2, "gcnmpi", *words, path, "--partition", for_mixed, *CROWDED, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr.count("warning: partition 'for-mixed' was made for the mixed exchange") == 1
+    assert done.stderr.count(f" use {2 * (os.cpu_count() or 1)} threads, but may run on ") == 1
 
 
 def test_mistakes_of_bench_are_heard_by_all(gcnmpi_lines, path):

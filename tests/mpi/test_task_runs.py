@@ -197,6 +197,7 @@ def test_a_grid_of_keys(gcnmpi_lines, folder, tmp_path):
         ("--try", "train.lrr=1,2"): "unknown config key 'train.lrr'",
         ("--try", "train.lr=1,x"): "train.lr takes a number",
         ("--try", "train.seed=1,2"): "give --seeds",
+        ("--try", "train.lr=1", "--set", "train.seed=1"): "give --seeds",
         ("--try", "train.lr=1", "--seeds", "3..1"): "is no number or range",
         ("--try", "train.lr=1", "--splits", "7"): "there is no split 7",
         ("--try", "train.lr=1", "--try", "train.lr=2"): "given twice",

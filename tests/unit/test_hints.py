@@ -36,6 +36,9 @@ def complaint(line):
         ("gcnmpi train G --name x", "--set model.name=x or --set task.name=x or"),
         ("gcnmpi repeat G --out D --lr 0.01", "--set train.lr=0.01"),
         ("gcnmpi sweep G --out D --lr 0.01", "--set train.lr=0.01"),
+        ("gcnmpi sweep G --out D --lr 0.1,0.01", "or --try train.lr=0.1,0.01"),
+        ("gcnmpi sweep G --out D --grid train.lr=0.1,0.01", "--try train.lr=0.1,0.01"),
+        ("gcnmpi train G --option train.lr=0.1", "--set train.lr=0.1"),
         ("gcnmpi plan G -P 4 --dtype float64", "--set dtype=float64"),
         ("gcnmpi bench epoch G --hidden 64,64", "--set model.hidden=64,64"),
         ("gcnmpi submit G --epochs 10", "--set train.epochs=10"),
@@ -126,3 +129,9 @@ def test_a_run_whose_loss_rose_far_above_its_first_diverged():
     assert told(1.9, 15.0) is None
     assert "from 1.9 in epoch 1 to 540,931 in epoch 2" in told(1.9, 540931.2)
     assert "lower train.lr, which is 1000" in told(1.9, 540931.2)
+
+
+@pytest.mark.parametrize("line", ["gcnmpi report D", "gcn-partition compare G"])
+def test_a_page_has_the_name_of_one(line):
+    error = complaint(f"{line} --html page.txt")
+    assert error.hint == "such as --html page.html"

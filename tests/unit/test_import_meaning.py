@@ -687,6 +687,8 @@ def test_every_kind_of_file(place, what, form):
         ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
         ("id,a\n1,2\n1\n", "line 3 has 1 columns"),
         ("1;0,5\n", "line 1"),
+        ("id,a,b\nx,,2\ny,3,4\n", "line 2: the column 'a' holds no value"),
+        ("id,a,b\nx,1,2\ny,,4\n", "line 3: '' is not a number"),
     ],
 )
 def test_tables_of_features_that_are_refused(tmp_path, text, message):
@@ -743,3 +745,15 @@ def test_relatives_of_gnn_benchmark(place, style, names):
     assert (graph.labels.tolist(), graph.class_names) == ([1, 0], ("cat", "dog"))
     np.savez("b.npz", **arrays | {names: np.array([{}, None], object)})
     assert imported(source="b.npz").class_names is None
+
+
+def test_hints_of_arrays_that_are_not_as_they_are_read(place):
+    (place / "people.csv").write_text("id,age,kind\n0,,cat\n1,2,dog\n")
+    said = refused("--features", "people.csv", "--label-column", "kind")
+    assert "people.csv, line 2: the column 'age' holds no value" in said
+    np.save(place / "turned.npy", np.ones((2, 6)))
+    assert "transpose its (2, 6)" in refused("--features", "turned.npy")
+    np.save(place / "matrix.npy", np.ones((6, 6), int))
+    assert "scipy.sparse.save_npz" in refused(source="matrix.npy")
+    np.savez(place / "mine.npz", edge_index=np.ones((2, 6), int), x=np.ones((6, 2)))
+    assert "gcnmpi.graph.from_arrays" in refused(source="mine.npz")

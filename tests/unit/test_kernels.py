@@ -14,6 +14,7 @@ import scipy.sparse as sp
 import gcnmpi.kernels
 from gcnmpi.cli.bench import bench
 from gcnmpi.cli.main import info
+from gcnmpi.cli.schemes import bench_schemes, calibrate
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
 from gcnmpi.kernels.interface.dense import ENTRY_LOSSES, EntryLoss
@@ -97,6 +98,10 @@ def test_the_native_kernel_is_taken_where_it_was_built(monkeypatch, capsys):
         with pytest.raises(UserError, match="native kernel was not built") as refused:
             bench.main(words, standalone_mode=False)
         assert "--set kernel=graphblas" in refused.value.hint
+    for measure, words in ((calibrate, []), (bench_schemes, ["g.graph"])):
+        with pytest.raises(UserError, match="native kernel was not built"):
+            measure.main(words, standalone_mode=False)
+        assert callable(measure.main([*words, "--set", "kernel=scipy"], standalone_mode=False))
     for words in (["epoch", "g.graph", "--set", "kernel=scipy"], ["spmm", "--kernels", "scipy"]):
         assert callable(bench.main(words, standalone_mode=False))
     assert info.main([], standalone_mode=False) == 0

@@ -181,14 +181,17 @@ def centred_scale_grad(binding: Binding, step: Step) -> Run:
     x, grad, block = binding.read(step), binding.read(step, 1), binding.block(step)
     moments, _, mine = _of_columns(binding, step)
     find_pivot, out = _pivot(binding, step, x), binding.gradients[operator.epsilon]
-    pivot, ones = kernel.empty(operator.width), kernel.empty(operator.width)
+    width, columns = operator.width, block.columns
+    pivot, of_columns, ones = (kernel.empty(1, width) for _ in range(3))
     ones.fill(1)
 
     def run(epoch: int) -> None:
         find_pivot()
-        kernel.copy(moments[0], pivot)
-        kernel.column_grad_sums(x, pivot[block.columns], ones[block.columns], grad, mine)
-        kernel.copy(mine[1].sum().reshape(1), out)
+        kernel.copy(moments[0], pivot[0])
+        about = pivot[0, columns], ones[0, columns]
+        kernel.column_grad_sums(x, *about, grad, mine)
+        kernel.copy(mine[1], of_columns[0, columns])
+        kernel.dot_to(of_columns[:, columns], ones[:, columns], out)
         if not block.counts_entries:
             out.fill(0)
 

@@ -71,7 +71,10 @@ def ends_of(array: np.ndarray, where: str, shapes: str) -> tuple[np.ndarray, np.
     """
     if array.ndim != 2 or array.dtype.kind not in "iu" or len(array) != 2:
         raise UserError(
-            f"{where} holds {array.dtype} {array.shape}, not integers in the shape {shapes}"
+            f"{where} holds {array.dtype} {array.shape}, not integers in the shape {shapes}",
+            "a matrix of adjacency is read from scipy.sparse.save_npz(FILE, csr_array(matrix))"
+            if array.ndim == 2 and 2 < array.shape[0] == array.shape[1]
+            else None,
         )
     if array.dtype == np.uint64 and array.size and array.max() >= 2**63:
         raise UserError(f"{where} holds {array.max()}, which is beyond 63 bits")

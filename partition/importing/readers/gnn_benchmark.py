@@ -61,7 +61,8 @@ def read(path: Path, layout: Layout | None = None) -> Source:
         raise UserError(
             f"{path} has no array adj_indptr; it holds {found}",
             "an npz is one of gnn-benchmark, of the heterophilous graphs or of "
-            "scipy.sparse.save_npz",
+            "scipy.sparse.save_npz; of others, save the list of arcs as .npy and give the other "
+            "arrays by --features and --labels, or call gcnmpi.graph.from_arrays",
         )
     arcs = arcs_of(csr_arrays(arrays, adjacency, where), f"{where}: {adjacency}data")
     features = _features(arrays, where)

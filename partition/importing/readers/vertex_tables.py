@@ -90,7 +90,8 @@ def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str
         sample = words_of(lines[1][1], separator) if len(lines) > 1 else []
         names = _plain(words[0])
         values = sample[names in ID_COLUMNS :]
-        given = sum(map(is_number, values))  # names may be numbers where all values are
+        # Names may be numbers where all values are; a value may be missing, which is told below.
+        given = sum(not word or is_number(word) for word in values)
         headed = given == len(values) or (given > 0 and not any(map(is_number, words)))
         if len(sample) != len(words) or not headed:
             raise UserError(
@@ -100,10 +101,12 @@ def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str
     skip = int(names in ID_COLUMNS) if names is not None else 0
     used = list(range(skip, len(words)))
     note = ""
+    rest = [i for i in used if words[i].lower() not in others]
+    if header:
+        _refuse_missing(path, lines[1][0], words, sample, rest)
     if header and not others:
         _refuse_texts(path, lines[1][0], words, sample, used)
     elif header:
-        rest = [i for i in used if words[i].lower() not in others]
         used = [i for i in rest if is_number(sample[i])]
         texts = [quoted(words[i]) for i in rest if i not in used]
         note = f"{path}: no {what}, but texts: {', '.join(texts)}" if texts else ""
@@ -134,6 +137,18 @@ def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str
     if not skip and header == 0:
         _refuse_counter(path, numbers, what)
     return Rows(numbers, id_array(ids, path) if skip else None, note)
+
+
+def _refuse_missing(
+    path: Path, line: int, names: list[str], words: list[str], used: Iterable[int]
+) -> None:
+    """Refuse a first row without a value, which does not show whether the column has numbers."""
+    for i in used:
+        if not words[i]:
+            raise UserError(
+                f"{path}, line {line}: the column {quoted(names[i])} holds no value",
+                "features may not be missing: fill them in, or leave the column out",
+            )
 
 
 def _refuse_texts(
