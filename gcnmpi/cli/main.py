@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
@@ -15,14 +14,9 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli import bench, cluster, propagate, repeated, schemes
+from gcnmpi.cli import bench, cluster, info, propagate, repeated, schemes
 from gcnmpi.cli.common import Job, common, of_split, same_words, split_option, watched
 from gcnmpi.core.config import (
-    MODELS,
-    OPTIMIZERS,
-    SCHEDULES,
-    TASKS,
-    keys,
     load_config,
     read_config,
 )
@@ -37,11 +31,7 @@ from gcnmpi.core.outputs import (
 )
 from gcnmpi.core.settings import shipped_configs
 from gcnmpi.core.watch import EXIT_REQUEUE, watchdog
-from gcnmpi.kernels import AUTO, KERNELS, resolve
-from gcnmpi.nn.metrics import METRICS
-from gcnmpi.propagation import EMBEDDINGS, METHODS
 from gcnmpi.run.logs import parse_logs
-from gcnmpi.schemes import SCHEMES
 from partition.commands import Commands, figures_option, page_option
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
@@ -316,44 +306,6 @@ def verify(
     return Job(job, config.comm.timeout)
 
 
-@cli.command(short_help="Show available kernels and schemes, and configuration keys.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def info(as_json: bool) -> int:
-    """Show available kernels and schemes, and every configuration key with its default."""
-    from gcnmpi.mpi.comm import versions
-
-    registries = (
-        KERNELS, SCHEMES, MODELS, TASKS, METRICS, OPTIMIZERS, SCHEDULES, METHODS, EMBEDDINGS
-    )  # fmt: skip
-    tables = {r.kind: r.available() for r in registries}
-    native = _native_facts() if tables["kernel"]["native"] is None else {}
-    if as_json:
-        config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
-        facts = {"versions": versions(), **tables, "native": native, "config": config}
-        print(json.dumps(facts))
-        return 0
-    print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
-    for kind, entries in tables.items():
-        names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
-        print(f"{kind}s: {', '.join(names)}")
-    chosen, fallen = resolve(AUTO)
-    print(f"kernel = auto: {chosen}" + (f" ({fallen})" if fallen else ""))
-    print(f"native kernel: {', '.join(native.values()) or 'none'}")
-    print("\nconfiguration keys (TOML file, or --set key=value):")
-    for name, default, text in keys():
-        shown = json.dumps(default)
-        print(f"  {name:28} {shown:16} {text}")
-    return 0
-
-
-def _native_facts() -> dict[str, str]:
-    """The instruction set that the native kernel uses here, and whether it has threads."""
-    from gcnmpi.kernels.native import NativeKernel, targets
-
-    threads = "threads by OpenMP" if NativeKernel.parallel else "one thread: built without OpenMP"
-    return {"target": targets()[0], "threads": threads}
-
-
 @cli.command(short_help="Print example configurations.")
 @click.argument("name", required=False)
 def config(name: str | None) -> int:
@@ -413,6 +365,7 @@ for command in (
     bench.bench,
     repeated.repeat,
     repeated.sweep,
+    info.info,
     cluster.doctor,
     cluster.submit,
     cluster.status,
