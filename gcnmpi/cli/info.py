@@ -75,19 +75,19 @@ def info(
     if as_json:
         config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
         facts = {"versions": versions(), **tables, "native": native, "config": config}
-        print(json.dumps(facts))
+        click.echo(json.dumps(facts))
         return 0
-    print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
+    click.echo(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
     for kind, entries in tables.items():
         names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
-        print(f"{kind}s: {', '.join(names)}")
+        click.echo(f"{kind}s: {', '.join(names)}")
     chosen, fallen = resolve(AUTO)
-    print(f"kernel = auto: {chosen}" + (f" ({fallen})" if fallen else ""))
-    print(f"native kernel: {', '.join(native.values()) or 'none'}")
-    print("\nconfiguration keys (TOML file, or --set key=value):")
+    click.echo(f"kernel = auto: {chosen}" + (f" ({fallen})" if fallen else ""))
+    click.echo(f"native kernel: {', '.join(native.values()) or 'none'}")
+    click.echo("\nconfiguration keys (TOML file, or --set key=value):")
     for name, default, text in keys():
         shown = json.dumps(default)
-        print(f"  {name:28} {shown:16} {text}")
+        click.echo(f"  {name:28} {shown:16} {text}")
     return 0
 
 
@@ -96,23 +96,23 @@ def _print_program(
 ) -> None:
     from gcnmpi.nn.compile.on_scheme import program_of_batches
     from gcnmpi.nn.describe import graph_of
-    from gcnmpi.nn.tasks import outputs
     from gcnmpi.planner.auto import resolved_options
     from gcnmpi.planner.machine import Machine
     from gcnmpi.planner.ranking import Candidate, Setting
     from gcnmpi.report.program import print_program
+    from gcnmpi.run.problem import ends, open_split
     from partition.graph.pairs import member
-    from partition.graph.store import open_graph, read_partition
+    from partition.graph.store import read_partition
 
-    stored, where = open_graph(graph, check=False), USUAL_RANKS_PER_NODE
+    stored, where = open_split(graph, config), USUAL_RANKS_PER_NODE
     size = ranks or 1
     if name is not None and ranks is None:
         size = read_partition(graph, member(graph, name), parts=False).k
     config = replace(config, graph=graph_of(config))
     partition, scheme = resolved_options(stored, name, config, size, where)
     config = replace(config, scheme=scheme)
-    ends = stored.manifest.features or 1, outputs(config.task.name, stored.manifest) or 1
-    setting = Setting(stored, config, Machine(), where, *ends, locality=False)
+    widths = ends(config, stored.manifest)
+    setting = Setting(stored, config, Machine(), where, *widths, locality=False)
     case = setting.case(Candidate(scheme, {}, 0, partition), size)
     batch = program_of_batches(case.work.config, stored, case.work.network, case.program)
     facts = {

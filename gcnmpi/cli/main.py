@@ -1,4 +1,4 @@
-"""The ``gcnmpi`` command: train, infer, verify, info, config. Launch it with mpirun or srun."""
+"""The ``gcnmpi`` command: train, infer, verify, config, report. Launch it with mpirun or srun."""
 
 from __future__ import annotations
 

@@ -220,6 +220,7 @@ SUMMA = ("-P", "4", "--set", "scheme.name=summa")
         (["G", "--program", "--set", "model.name=gta"], "gat"),
         (["G", "--program", *SUMMA, "--set", "model.name=gat"], "p2p"),
         (["G", "--program", "--set", "train.batches=neighbor,8,3"], "each layer"),
+        (["G", "--program", "--set", "train.split=3"], "split"),
         (["nowhere.graph", "--program"], "nowhere.graph"),
     ],
 )  # fmt: skip
