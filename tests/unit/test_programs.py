@@ -142,7 +142,7 @@ def digests(setting, stack):
 
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_programs_are_what_they_were(setting):
-    wanted = json.loads((HERE / "digests.json").read_text())[setting]
+    wanted = json.loads((HERE / "digests.json").read_text("utf-8"))[setting]
     changed = [
         f"{setting}/{stack}/{scheme}/{mode}"
         for stack in STACKS
@@ -155,7 +155,7 @@ def test_programs_are_what_they_were(setting):
 
 @pytest.mark.parametrize("names", WHOLE, ids="/".join)
 def test_listings_are_what_they_were(names):
-    before, now = (HERE / file_of(*names)).read_text(), told(*names)
+    before, now = (HERE / file_of(*names)).read_text("utf-8"), told(*names)
     lines = before.splitlines(), now.splitlines()
     diff = "\n".join(difflib.unified_diff(*lines, "before", "now", lineterm="", n=1))
     assert before == now, f"{diff}\nif that is meant: python {__file__}"
@@ -236,7 +236,7 @@ if __name__ == "__main__":
         every = ((a, b, s, m) for a in SETTINGS for b in STACKS for s in RANKS for m in modes(s))
         Path(folder[0]).mkdir(exist_ok=True)
         for names in every:
-            (Path(folder[0]) / file_of(*names)).write_text(told(*names) or "")
+            (Path(folder[0]) / file_of(*names)).write_text(told(*names) or "", "utf-8")
     else:
         lines = [
             f"{json.dumps(a)}: {{\n"
@@ -246,4 +246,4 @@ if __name__ == "__main__":
         ]
         (HERE / "digests.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
         for names in WHOLE:
-            (HERE / file_of(*names)).write_text(told(*names))
+            (HERE / file_of(*names)).write_text(told(*names), "utf-8")
