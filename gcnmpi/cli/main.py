@@ -1,9 +1,8 @@
-"""The ``gcnmpi`` command: train, infer, verify, info, config. Launch it with mpirun or srun."""
+"""The ``gcnmpi`` command: train, infer, verify, config, report. Launch it with mpirun or srun."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import sys
@@ -15,21 +14,14 @@ from typing import Any, NoReturn
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli import bench, cluster, propagate, repeated, schemes
+from gcnmpi.cli import bench, cluster, info, propagate, repeated, schemes
 from gcnmpi.cli.common import Job, common, of_split, same_words, split_option, watched
 from gcnmpi.mpi.launch import launched, start_limit
 from gcnmpi.mpi.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.options.config import (
-    NETWORKS,
-    OPTIMIZERS,
-    SCHEDULES,
-    TASKS,
-    keys,
     load_config,
     read_config,
 )
-from gcnmpi.options.kernel import AUTO, KERNELS, resolve
-from gcnmpi.options.methods import EMBEDDINGS, METHODS
 from gcnmpi.options.outputs import (
     RESULTS,
     Training,
@@ -38,9 +30,7 @@ from gcnmpi.options.outputs import (
     check_training_files,
     features_path,
 )
-from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.settings import shipped_configs
-from gcnmpi.options.task import METRICS
 from gcnmpi.run.logs import parse_logs
 from partition.commands import Commands, figures_option, page_option
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
@@ -320,44 +310,6 @@ def verify(
     return Job(job, config.comm.timeout)
 
 
-@cli.command(short_help="Show available kernels and schemes, and configuration keys.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def info(as_json: bool) -> int:
-    """Show available kernels and schemes, and every configuration key with its default."""
-    from gcnmpi.mpi.comm import versions
-
-    registries = (
-        KERNELS, SCHEMES, NETWORKS, TASKS, METRICS, OPTIMIZERS, SCHEDULES, METHODS, EMBEDDINGS
-    )  # fmt: skip
-    tables = {r.kind: r.available() for r in registries}
-    native = _native_facts() if tables["kernel"]["native"] is None else {}
-    if as_json:
-        config = {name: {"default": default, "meaning": text} for name, default, text in keys()}
-        facts = {"versions": versions(), **tables, "native": native, "config": config}
-        print(json.dumps(facts))
-        return 0
-    print(f"gcnmpi {__version__}; " + ", ".join(f"{k} {v}" for k, v in versions().items()))
-    for kind, entries in tables.items():
-        names = [name if why is None else f"{name} ({why})" for name, why in entries.items()]
-        print(f"{kind}s: {', '.join(names)}")
-    chosen, fallen = resolve(AUTO)
-    print(f"kernel = auto: {chosen}" + (f" ({fallen})" if fallen else ""))
-    print(f"native kernel: {', '.join(native.values()) or 'none'}")
-    print("\nconfiguration keys (TOML file, or --set key=value):")
-    for name, default, text in keys():
-        shown = json.dumps(default)
-        print(f"  {name:28} {shown:16} {text}")
-    return 0
-
-
-def _native_facts() -> dict[str, str]:
-    """The instruction set that the native kernel uses here, and whether it has threads."""
-    from gcnmpi.kernels.native.kernel import NativeKernel, targets
-
-    threads = "threads by OpenMP" if NativeKernel.parallel else "one thread: built without OpenMP"
-    return {"target": targets()[0], "threads": threads}
-
-
 @cli.command(short_help="Print example configurations.")
 @click.argument("name", required=False)
 def config(name: str | None) -> int:
@@ -417,6 +369,7 @@ for command in (
     bench.bench,
     repeated.repeat,
     repeated.sweep,
+    info.info,
     cluster.doctor,
     cluster.submit,
     cluster.status,

@@ -6,8 +6,10 @@ ranks on a node give the same choice, on all ranks and in every run.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from gcnmpi.layout.runtime import Source
 from gcnmpi.options.config import Config, SchemeConfig
@@ -17,9 +19,16 @@ from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine
 from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.schemes.forecast import MIXING
+from partition.errors import UserError
 from partition.graph.metrics import Metrics
-from partition.graph.pairs import pair_names
-from partition.graph.store import Partition, StoredGraph, has_partition
+from partition.graph.pairs import members, pair_names
+from partition.graph.store import (
+    Partition,
+    StoredGraph,
+    has_partition,
+    list_partitions,
+    read_partition,
+)
 
 # A mixed exchange has to shorten the epoch to this share; predictions are not better than that.
 GAIN = 0.99
@@ -27,6 +36,63 @@ GAIN = 0.99
 # the default machine, 100 Gbit/s, it may lengthen the epoch to this share.
 ETHERNET = Machine(latency_inter=5e-5, bandwidth_inter=1.25e8)
 LOSS = 1.02
+
+
+def resolved_options(
+    stored: StoredGraph,
+    name: str | None,
+    config: Config,
+    size: int,
+    ranks_per_node: int,
+    whole_rows: bool = False,
+) -> tuple[Partition | None, SchemeConfig]:
+    """The partition that a run on ``size`` ranks uses, and the options of its scheme.
+
+    Parameters
+    ----------
+    name : str or None
+        Of the partition, or of a pair.
+    whole_rows : bool
+        As for :func:`resolved_partition`.
+
+    Raises
+    ------
+    UserError
+        If graph, partition, scheme and number of ranks do not fit together.
+    """
+    path = stored.path
+    if size > stored.manifest.n:
+        raise UserError(
+            f"{size} ranks for {stored.manifest.n} vertices: use no more ranks than those"
+        )
+    names = [] if name is None else members(path, name)
+    pair = [read_partition(path, each, parts=False) for each in names]
+    partition = pair[0] if pair else None
+    if partition is not None and config.scheme.permutation != "auto":
+        raise UserError(
+            "scheme.permutation and --partition both give an order of the vertices",
+            "leave one of the two out",
+        )
+    scheme = resolved_grid(stored, partition, config, size, ranks_per_node)
+    needed = SCHEMES.get(scheme.name).parts(scheme, size)
+    if partition is None and needed > 1:
+        message = f"{size} ranks need a partition of {path} into {needed} parts"
+        raise UserError(message, _fitting(path, needed))
+    if partition is not None and needed and partition.k != needed:
+        ranks = f"{size} rank{'s' * (size > 1)}"
+        takes, hint = f"this run has {ranks}", _fitting(path, needed)
+        start = f"mpirun -n {partition.k}"
+        if size == 1:
+            hint = f"one rank needs no partition: leave it out; or start {partition.k}: {start}"
+        elif needed == size:
+            hint = f"start it with {start}, or {hint}"
+        else:
+            takes = f"scheme {scheme.name!r} on {ranks} takes {needed}"
+        raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
+    resolved = replace(config, scheme=scheme)
+    if pair:
+        partition = resolved_partition(stored, pair, resolved, size, ranks_per_node, whole_rows)
+    return partition, resolved_exchange(stored, partition, resolved, size, ranks_per_node)
 
 
 def resolved_grid(
@@ -191,3 +257,14 @@ def resolved_exchange(
     else:
         gains = share(ETHERNET) < GAIN and share(Machine()) < LOSS
     return found[gains].scheme
+
+
+def _fitting(path: Path, k: int) -> str:
+    """Which partitions of a graph have so many parts, and how one is made."""
+    names = []
+    for name in list_partitions(path):
+        with contextlib.suppress(UserError):  # a damaged one, or one of another graph
+            if read_partition(path, name, parts=False).k == k:
+                names.append(name)
+    make = f"make one: gcn-partition add {path} --model hp -k {k}"
+    return f"take {' or '.join(names[:5])}, or {make}" if names else make

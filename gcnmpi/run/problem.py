@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.mpi.reduction import NCCL, DeviceSum, HostSum, NoSum, joined, usable_reduction
-from gcnmpi.nn.compile.on_scheme import check_before, program_on
+from gcnmpi.nn.compile.on_scheme import program_of_batches, program_on
 from gcnmpi.nn.describe import graph_of, network_of
 from gcnmpi.nn.model import PASSES, Model
 from gcnmpi.nn.network import Network
@@ -36,25 +35,18 @@ from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.task import TASKS, outputs
 from gcnmpi.options.train import batches_of
-from gcnmpi.planner.auto import (
-    misused,
-    resolved_exchange,
-    resolved_grid,
-    resolved_partition,
-)
+from gcnmpi.planner.auto import misused, resolved_options
 from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.captured import resolved_graph
 from gcnmpi.schemes.interface import Entry, Scheme
 from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES, TARGET_FILES
 from partition.graph.graph import MASKS, UNLABELLED, of_split
-from partition.graph.pairs import members
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import (
     Manifest,
     Partition,
     StoredGraph,
-    list_partitions,
     open_graph,
     read_partition,
 )
@@ -147,7 +139,7 @@ def open_problem(
         network = network_of(config.model, *(widths or ends(config, source.stored.manifest)))
         program, demand = program_on(network, source, config, comm.size, trains)
         if trains:
-            check_before(config, source.stored, network, program)
+            program_of_batches(config, source.stored, network, program)
         scheme_entry: Entry = SCHEMES.get(config.scheme.name)
     found: list[str] = []
     if trains:
@@ -404,46 +396,6 @@ def _check(
     And the configuration, with the options of the scheme as they are resolved here.
     """
     stored = open_split(path, config)
-    manifest = stored.manifest
-    if size > manifest.n:
-        raise UserError(f"{size} ranks for {manifest.n} vertices: use no more ranks than those")
-    names = [] if name is None else members(path, name)
-    pair = [read_partition(path, each, parts=False) for each in names]
-    partition = pair[0] if pair else None
-    if partition is not None and config.scheme.permutation != "auto":
-        raise UserError(
-            "scheme.permutation and --partition both give an order of the vertices",
-            "leave one of the two out",
-        )
-    scheme = resolved_grid(stored, partition, config, size, ranks_per_node)
-    needed = SCHEMES.get(scheme.name).parts(scheme, size)
-    if partition is None and needed > 1:
-        message = f"{size} ranks need a partition of {path} into {needed} parts"
-        raise UserError(message, _fitting(path, needed))
-    if partition is not None and needed and partition.k != needed:
-        ranks = f"{size} rank{'s' * (size > 1)}"
-        takes, hint = f"this run has {ranks}", _fitting(path, needed)
-        start = f"mpirun -n {partition.k}"
-        if size == 1:
-            hint = f"one rank needs no partition: leave it out; or start {partition.k}: {start}"
-        elif needed == size:
-            hint = f"start it with {start}, or {hint}"
-        else:
-            takes = f"scheme {scheme.name!r} on {ranks} takes {needed}"
-        raise UserError(f"partition {name!r} has {partition.k} parts, and {takes}", hint)
-    resolved = dataclasses.replace(config, scheme=scheme)
-    if pair:
-        partition = resolved_partition(stored, pair, resolved, size, ranks_per_node, whole_rows)
-    scheme = resolved_exchange(stored, partition, resolved, size, ranks_per_node)
-    return partition, manifest, config, scheme
-
-
-def _fitting(path: Path, k: int) -> str:
-    """Which partitions of a graph have so many parts, and how one is made."""
-    names = []
-    for name in list_partitions(path):
-        with contextlib.suppress(UserError):  # a damaged one, or one of another graph
-            if read_partition(path, name, parts=False).k == k:
-                names.append(name)
-    make = f"make one: gcn-partition add {path} --model hp -k {k}"
-    return f"take {' or '.join(names[:5])}, or {make}" if names else make
+    where = size, ranks_per_node, whole_rows
+    partition, scheme = resolved_options(stored, name, config, *where)
+    return partition, stored.manifest, config, scheme

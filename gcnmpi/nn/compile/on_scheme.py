@@ -88,23 +88,30 @@ def check_batches(config: Config, fanouts: Sequence[int], program: Program) -> N
         )
 
 
-def check_before(config: Config, stored: StoredGraph, network: Network, program: Program) -> None:
-    """What :func:`batched` would refuse once the graph is loaded, from what the folder says.
+def program_of_batches(
+    config: Config, stored: StoredGraph, network: Network, program: Program
+) -> Program | None:
+    """That of a batch, checked by what the folder says; None: all vertices train at once.
 
     Parameters
     ----------
     program : Program
         As of :func:`program_on`.
+
+    Raises
+    ------
+    UserError
+        If the configuration asks for what mini-batches do not do.
     """
     batches = batches_of(config.train)
     if batches is None:
-        return
+        return None
     clusters = None
     if batches.clusters:
         finer = read_partition(stored.path, batches.clusters, parts=False)
         clusters = np.arange(finer.k)  # a vertex each: the sampler looks at their number
     n = stored.manifest.n
-    batched(config, sampler_of(config.train, n, n, clusters), network, program)
+    return batched(config, sampler_of(config.train, n, n, clusters), network, program)
 
 
 def batched(config: Config, sampler: Sampler, network: Network, program: Program) -> Program:

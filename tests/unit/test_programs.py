@@ -1,0 +1,249 @@
+"""The programs of all networks, as they are: what they compute, send and keep changes on purpose.
+
+``programs/digests.json`` has the first digits of a hash of each program's listing, for scheme by
+scheme; a few listings are beside it as they are. After a change that is meant::
+
+    python tests/unit/test_programs.py        # writes both again; git diff shows which changed
+    python tests/unit/test_programs.py DIR    # all listings into DIR: of two commits, for diff -r
+"""
+
+import difflib
+import hashlib
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from small_graphs import from_arcs
+
+from gcnmpi.cli.main import cli
+from gcnmpi.layout.runtime import Source
+from gcnmpi.nn.compile.on_scheme import hops_of, program_of_batches, program_on
+from gcnmpi.nn.describe import graph_of, network_of
+from gcnmpi.options.config import from_table
+from gcnmpi.options.model import NETWORKS
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.report.program import describe, listing
+from partition.errors import UserError
+from partition.graph.manifest import Manifest
+from partition.graph.store import StoredGraph, read_partition, write_graph
+from partition.pipeline.adding import add_partition
+
+HERE = Path(__file__).parent / "programs"
+FEATURES, CLASSES = 12, 3
+
+SETTINGS = {
+    "gcn": {},
+    "gcn combine": {"order": "combine"},
+    "gcn aggregate": {"order": "aggregate"},
+    "gcn uncached": {"cache_input": False},
+    "gcn trained": {"train_features": True},
+    "gcn linear": {"linear_before": True, "linear_after": True},
+    "gcn means": {"linear_before": True, "graph": {"normalize": "row"}},
+    "gcn bare": {"bias": False, "graph": {"self_loops": False}},
+    "gcn sparse": {},
+    "sage": {},
+    "sage max": {"aggregation": "max", "linear_after": True},
+    "sage self": {"include_self": True, "root_weight": False, "normalize_output": True},
+    "sage sparse": {"aggregation": "sum"},
+    "gin": {},
+    "gin trained": {"eps": 0.5, "train_eps": True},
+    "gat": {},
+    "gat heads": {"heads": 2, "out_heads": 3, "attention_dropout": 0.6},
+    "gatv2": {"heads": 2, "concat": False, "attention_dropout": 0.6},
+    "gcnii": {"hidden": [8, 8]},
+    "appnp": {"hops": 3},
+    "sgc": {},
+    "sign": {"hidden": [8]},
+    "mlp": {},
+}
+STACKS = {
+    "plain": {"hidden": [8]},
+    "none": {"hidden": []},
+    "dropout": {"hidden": [8, 16], "dropout": 0.5, "input_dropout": 0.4},
+    "layer": {
+        "hidden": [8, 8], "norm": "layer", "residual": "linear", "activation": "gelu", "jk": "cat",
+        "dropout": 0.5,
+    },
+    "batch": {
+        "hidden": [8, 8, 8], "norm": "batch", "residual": "identity", "activation": "leaky_relu",
+        "jk": "sum",
+    },
+    "l2": {"hidden": [8, 8], "norm": "l2", "activation": "prelu", "jk": "max"},
+}  # fmt: skip
+RANKS = {"p2p": 4, "bcast": 4, "replicated": 4, "summa": 4, "split3d": 8, "tensor3d": 8}
+GRIDS = {"summa": "2x2", "split3d": "2x2x2", "tensor3d": "2x2x2"}
+MODES = ("training", "inference", "batches")
+# Small ones of every kind, to be read.
+WHOLE = [
+    ("gcn", "dropout", "p2p", "training"),
+    ("gat heads", "plain", "p2p", "training"),
+    ("gcn", "plain", "tensor3d", "training"),
+    ("sage", "l2", "p2p", "batches"),
+]
+
+
+def manifest(sparse):
+    return Manifest(
+        id="", name="g", n=1000, nnz=5000, directed=False, symmetric_pattern=True,
+        symmetric_values=True, weighted=False, direction="in", features=FEATURES, classes=CLASSES,
+        masks=(), source={}, feature_entries=900 if sparse else 0,
+    )  # fmt: skip
+
+
+def told(setting, stack, scheme, mode):
+    """The listing of a program; None where there is none."""
+    name, _, sort = setting.partition(" ")
+    own = {key.removeprefix("model.") for key in NETWORKS.keys(name)} | {"input_dropout"}
+    model = {key: what for key, what in STACKS[stack].items() if key in own}
+    model = {"name": name, **model, **SETTINGS[setting]}
+    table = {"graph": model.pop("graph", {}), "model": model}
+    table["scheme"] = {"name": scheme, "grid": GRIDS.get(scheme, "auto")}
+    try:
+        config = from_table(table)
+        config = replace(config, graph=graph_of(config))
+        if mode == "batches":  # as runs on batches do
+            config = replace(config, model=replace(config.model, cache_input=False))
+        network = network_of(config.model, FEATURES, CLASSES)
+        stored = StoredGraph(Path("g.graph"), manifest(sort == "sparse"), None)
+        given = network, Source(stored, None, "in"), config, RANKS[scheme], mode != "inference"
+        program, _ = program_on(*given)
+        if mode == "batches":
+            fanouts = ["neighbor", "9", *["5"] * hops_of(program)]
+            train = replace(config.train, batches=",".join(fanouts))
+            program = program_of_batches(replace(config, train=train), stored, network, program)
+    except UserError:
+        return None
+    return listing(describe(program))
+
+
+def modes(scheme):
+    return MODES if SCHEMES.get(scheme).cuts_batches else MODES[:2]
+
+
+def file_of(*names):
+    return "-".join(names).replace(" ", "-") + ".txt"
+
+
+def digest(text):
+    return "refused" if text is None else hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def digests(setting, stack):
+    """Scheme → the digest of each mode."""
+    return {
+        scheme: [digest(told(setting, stack, scheme, mode)) for mode in modes(scheme)]
+        for scheme in RANKS
+    }
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_programs_are_what_they_were(setting):
+    wanted = json.loads((HERE / "digests.json").read_text("utf-8"))[setting]
+    changed = [
+        f"{setting}/{stack}/{scheme}/{mode}"
+        for stack in STACKS
+        for scheme, now in digests(setting, stack).items()
+        for mode, one, other in zip(modes(scheme), now, wanted[stack][scheme], strict=True)
+        if one != other
+    ]
+    assert not changed, f"listings, to compare those of two commits: python {__file__} DIR"
+
+
+@pytest.mark.parametrize("names", WHOLE, ids="/".join)
+def test_listings_are_what_they_were(names):
+    before, now = (HERE / file_of(*names)).read_text("utf-8"), told(*names)
+    lines = before.splitlines(), now.splitlines()
+    diff = "\n".join(difflib.unified_diff(*lines, "before", "now", lineterm="", n=1))
+    assert before == now, f"{diff}\nif that is meant: python {__file__}"
+
+
+# The command.
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    path = tmp_path_factory.mktemp("programs") / "g.graph"
+    ends = np.random.default_rng(0).integers(0, 60, (2, 200))
+    arcs = from_arcs(60, [*zip(*ends, strict=True), *zip(*ends[::-1], strict=True)])
+    features = np.ones((60, 20), np.float32)
+    write_graph(path, replace(arcs, features=features, labels=np.arange(60) % 3), source={})
+    add_partition(path, "rp", k=4, name="rp-4")
+    return str(path)
+
+
+def run(*words):
+    return CliRunner().invoke(cli, words)
+
+
+def test_the_command_tells_what_a_plan_predicts(graph):
+    words = (graph, "--partition", "rp-4", "--set", "scheme.exchange=rows", "--json")
+    facts = json.loads(run("info", "--program", *words).stdout)
+    assert (facts["ranks"], facts["partition"], facts["widths"]) == (4, "rp-4", [20, 16, 3])
+    program = facts["program"]
+    (constant,) = program["constants"]
+    assert constant["rows"] == max(read_partition(graph, "rp-4").metrics["in"]["recv_rows"])
+    assert constant["received"] == constant["rows"] * 20 * 4
+    assert program["values"][constant["writes"]]["kept"]
+    (plan,) = json.loads(run("plan", "-P", "4", "--schemes", "p2p", *words).stdout)["plans"]
+    steps = (*program["forward"], *program["backward"])
+    assert sum(step.get("received", 0) for step in steps) == plan["received"] > 0
+
+
+def test_the_table(graph):
+    text = run(
+        "info", graph, "--program", "--set", "model.name=gat", "--set", "model.dropout=0.5"
+    ).stdout
+    for words in ("attend_backward", "fold 3 layer 2", "relu dropout 0.5 stream 1", "1 H1×16"):
+        assert words in text
+    batches = ("--set", "train.batches=neighbor,8,3,3")
+    text = run("info", graph, "--program", *batches).stdout
+    assert "a mini-batch: " in text
+    assert "all vertices: " in text
+
+
+SUMMA = ("-P", "4", "--set", "scheme.name=summa")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--program"], "no GRAPH"),
+        (["G"], "--program"),
+        (["--set", "model.name=gat"], "--program"),
+        (["G", "--program", "-P", "3"], "gcn-partition add"),
+        (["G", "--program", "--partition", "hp-4"], "rp-4"),
+        (["G", "--program", "-P", "2", "--partition", "rp-4"], "mpirun -n 4"),
+        (["G", "--program", "--set", "model.name=gta"], "gat"),
+        (["G", "--program", *SUMMA, "--set", "model.name=gat"], "p2p"),
+        (["G", "--program", "--set", "train.batches=neighbor,8,3"], "each layer"),
+        (["G", "--program", "--set", "train.split=3"], "split"),
+        (["nowhere.graph", "--program"], "nowhere.graph"),
+    ],
+)  # fmt: skip
+def test_mistakes(graph, words, message):
+    done = run("info", *(graph if word == "G" else word for word in words))
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+if __name__ == "__main__":
+    if folder := sys.argv[1:]:
+        every = ((a, b, s, m) for a in SETTINGS for b in STACKS for s in RANKS for m in modes(s))
+        Path(folder[0]).mkdir(exist_ok=True)
+        for names in every:
+            (Path(folder[0]) / file_of(*names)).write_text(told(*names) or "", "utf-8")
+    else:
+        lines = [
+            f"{json.dumps(a)}: {{\n"
+            + ",\n".join(f"{json.dumps(b)}: {json.dumps(digests(a, b))}" for b in STACKS)
+            + "\n}"
+            for a in SETTINGS
+        ]
+        (HERE / "digests.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        for names in WHOLE:
+            (HERE / file_of(*names)).write_text(told(*names), "utf-8")
