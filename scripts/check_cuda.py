@@ -123,7 +123,7 @@ def compiled(name: str, folder: Path) -> tuple[Used, list[str]]:
             for kernel, stores, loads, registers in _COMPILED.findall(log)
         }
         where = f"{name}, sm_{architecture}, {dtype}"
-        missing = set(cuda.names()) - set(found)
+        missing = set(cuda.declarations()) - set(found)
         if missing:
             failures.append(f"{where}: not compiled: {', '.join(sorted(missing))}\n{log}")
         for kernel, (registers, spilled) in found.items():

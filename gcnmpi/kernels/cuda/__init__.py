@@ -41,9 +41,13 @@ typedef unsigned long long U64;
 {cuda_messages.DEFINES}{cuda_loss.DEFINES}{_sources()}"""
 
 
-def names() -> list[str]:
-    """The kernels in it."""
-    return re.findall(r"__global__ void (\w+)\(", _sources())
+def declarations() -> dict[str, list[str]]:
+    """The kernels in it, and what each declares: "const T* x", "I rows"."""
+    found = re.findall(r"__global__ void (\w+)\(([^)]*)\)", _sources())
+    return {
+        name: [" ".join(one.replace("__restrict__", "").split()) for one in words.split(",")]
+        for name, words in found
+    }
 
 
 def _sources() -> str:
@@ -168,11 +172,11 @@ static DEVICE U64 splitmix(U64 k) {
 
 // rng.row_keys; a graph reads the number of the epoch from memory.
 extern "C" __global__ void make_row_keys(
-    const U64* vertices, U64 seed, U64 epoch, I read, const U64* stored, U64 layer, U64* keys,
+    const U64* vertices, U64 seed, U64 epoch, I has_stored, const U64* stored, U64 layer, U64* keys,
     I rows, I columns) {
   const I i = ROW;
   if (i >= rows) return;
-  const U64 number = read ? *stored : epoch;
+  const U64 number = has_stored ? *stored : epoch;
   const U64 start = splitmix(splitmix(splitmix(seed) ^ number) ^ layer);
   keys[i] = splitmix(vertices[i] * GOLDEN + start);
 }
@@ -189,7 +193,7 @@ extern "C" __global__ void subtract_at(
 // far from it that what it adds up to, 1 / (1 - 0.999), is wrong in the fifth digit.
 
 extern "C" __global__ void sgd_step(
-    T* param, T* grad, T* velocity, I has_velocity, T lr, double mu, I rows, I columns) {
+    T* param, T* grad, I has_velocity, T* velocity, T lr, double mu, I rows, I columns) {
   const I i = ROW;
   if (i >= rows) return;
   T v = grad[i];

@@ -7,7 +7,6 @@ can do that. Calls return before the device is done; what needs a result waits f
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING, Any, Self
 
 import cupy as cp
@@ -23,6 +22,7 @@ try:
 
     from gcnmpi.kernels.cuda.copies import CupyCopies, upload
     from gcnmpi.kernels.cuda.graphs import CupyGraphs
+    from gcnmpi.kernels.cuda.launches import CupyLaunches
     from gcnmpi.kernels.cuda.loss import CupyLoss
     from gcnmpi.kernels.cuda.messages import CupyMessages
     from gcnmpi.kernels.cuda.neighbours import CupyNeighbours, DevicePattern
@@ -42,12 +42,17 @@ except cp.cuda.runtime.CUDARuntimeError as error:
     ) from error
 
 Array = Any  # of CuPy
-THREADS = 256  # in a block
-WARP = 32  # threads that read memory together
 
 
 class CupyKernel(
-    CupyProducts, CupyLoss, CupyNeighbours, CupyNorms, CupyMessages, CupyCopies, CupyGraphs
+    CupyProducts,
+    CupyLoss,
+    CupyNeighbours,
+    CupyNorms,
+    CupyMessages,
+    CupyCopies,
+    CupyGraphs,
+    CupyLaunches,
 ):
     """The operations of :mod:`gcnmpi.kernels.interface.kernel`, on a GPU.
 
@@ -78,14 +83,12 @@ class CupyKernel(
         runtime, number = cp.cuda.runtime, cp.cuda.runtime.getDevice()
         self.device = runtime.getDeviceProperties(number)["name"].decode()
         self.device_address = runtime.deviceGetPCIBusId(number)
-        self._indices: dict[tuple[int, str], tuple[weakref.ref, Array]] = {}
         self._partials: dict[int, Array] = {}
         self._scalars = {value: np.array(value, self.dtype) for value in (0, 1)}
         self.open_copies()
         self.open_graphs()
         try:
-            module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
-            self._functions = {name: module.get_function(name) for name in cuda.names()}
+            self.open_launches()
             self._probe()
         except Exception as error:  # CuPy and CUDA raise errors of many kinds
             said = str(error).strip().split("\n")[0] or type(error).__name__
@@ -190,43 +193,38 @@ class CupyKernel(
 
     def row_keys(self, seed: int, epoch: int, layer: int, vertices: np.ndarray) -> Array:
         """Made on the device, where a graph finds another number of the epoch each time."""
-        keys, number = cp.empty(len(vertices), np.uint64), np.uint64(epoch)
-        read = keys if self._repeated is None else self._repeated.epoch()
-        of = np.uint64(seed), number, np.int64(read is not keys), read, np.uint64(layer), keys
-        self._launch("make_row_keys", len(keys), 1, self._resident(vertices, "u8"), *of)
+        keys = cp.empty(len(vertices), np.uint64)
+        read = None if self._repeated is None else self._repeated.epoch()
+        self._launch("make_row_keys", len(keys), 1, vertices, seed, epoch, read, layer, keys)
         return keys
 
     def dropout(self, x: Array, rows: Any, columns: Any, p: float, out: Array) -> None:
-        keys = self._resident(rows, "u8"), self._resident(columns, "u4")
-        limit, scale = rng.threshold(p), self.dtype.type(1 / (1 - p))
-        self._launch("dropout", *x.shape, *_matrix(x), *keys, limit, scale, *_matrix(out))
+        limit, scale = rng.threshold(p), 1 / (1 - p)
+        self._launch("dropout", *x.shape, x, rows, columns, limit, scale, out)
 
     # Rows.
 
     def take_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
-        taken = self._resident(rows, "i8")
-        self._launch("take_rows", *out.shape, *_matrix(x), taken, *_matrix(out))
+        self._launch("take_rows", *out.shape, x, rows, out)
 
     def put_rows(self, x: Array, rows: np.ndarray, out: Array) -> None:
-        put = self._resident(rows, "i8")
-        self._launch("put_rows", *x.shape, *_matrix(x), put, *_matrix(out))
+        self._launch("put_rows", *x.shape, x, rows, out)
 
     # Softmax, one row at a time.
 
     def row_max(self, x: Array) -> Array:
         out = self.empty(len(x), 1)
-        lowest = self.dtype.type(-np.inf)
-        self._launch("row_max", len(x), 1, *_matrix(x), _width(x), lowest, out)
+        self._launch("row_max", len(x), 1, x, x.shape[1], -np.inf, out)
         return out
 
     def row_argmax(self, x: Array) -> Array:
         out = cp.empty(len(x), np.int64)
-        self._launch("row_argmax", len(x), 1, *_matrix(x), _width(x), out)
+        self._launch("row_argmax", len(x), 1, x, x.shape[1], out)
         return out
 
     def exp_shifted(self, x: Array, shift: Array, out: Array) -> Array:
         sums = self.empty(len(x), 1)
-        self._launch("exp_shifted", len(x), 1, *_matrix(x), _width(x), shift, *_matrix(out), sums)
+        self._launch("exp_shifted", len(x), 1, x, x.shape[1], shift, out, sums)
         return sums
 
     def log_sum(self, x: Array) -> float:
@@ -237,28 +235,21 @@ class CupyKernel(
 
     def pick(self, x: Array, columns: np.ndarray, first: int = 0) -> Array:
         out = self.empty(len(x), 1)
-        places = self._resident(columns, "i8")
-        self._launch("pick", len(x), 1, *_matrix(x), _width(x), places, np.int64(first), out)
+        self._launch("pick", len(x), 1, x, x.shape[1], columns, first, out)
         return out
 
     def softmax_backward(
         self, exponentials: Array, sums: Array, rows: np.ndarray, columns: np.ndarray, scale: float
     ) -> None:
-        x, number = _matrix(exponentials), self.dtype.type(scale)
-        self._launch("normalise_rows", *exponentials.shape, *x, sums, number)
-        places = self._resident(rows, "i8"), self._resident(columns, "i8")
-        self._launch("subtract_at", len(rows), 1, *x, *places, number)
+        self._launch("normalise_rows", *exponentials.shape, exponentials, sums, scale)
+        self._launch("subtract_at", len(rows), 1, exponentials, rows, columns, scale)
 
     # Optimizer steps, on flat arrays.
 
     def sgd_step(
         self, param: Array, grad: Array, velocity: Array | None, lr: float, mu: float
     ) -> None:
-        has_velocity, number = np.int64(velocity is not None), self.dtype.type
-        state = grad if velocity is None else velocity
-        self._launch(
-            "sgd_step", len(param), 1, param, grad, state, has_velocity, number(lr), np.float64(mu)
-        )
+        self._launch("sgd_step", len(param), 1, param, grad, velocity, lr, mu)
 
     def adam_step(
         self,
@@ -271,32 +262,20 @@ class CupyKernel(
         step: int,
     ) -> None:
         beta1, beta2 = betas
-        size, correction = lr / (1 - beta1**step), np.sqrt(1 - beta2**step)
-        factors = map(np.float64, (beta1, 1 - beta1, beta2, 1 - beta2))
-        numbers = map(self.dtype.type, (size, correction, eps))
+        factors = beta1, 1 - beta1, beta2, 1 - beta2
+        numbers = lr / (1 - beta1**step), np.sqrt(1 - beta2**step), eps
         self._launch("adam_step", len(param), 1, param, grad, *moments, *factors, *numbers)
 
     def shorten(self, gradient: Array, longest: float, tiny: float) -> None:
         """Three launches, for which nobody waits."""
         squares, column = cp.empty((1,), np.float64), gradient.reshape((-1, 1))
         self.dot_to(column, column, squares)
-        numbers = np.float64(longest), np.float64(tiny)
-        self._launch("shorten", len(gradient), 1, gradient, squares, *numbers)
-
-    def _launch(self, name: str, rows: int, columns: int, *arguments: Any) -> None:
-        """Start a kernel with a thread for each of rows × columns."""
-        if rows and columns:
-            width = min(WARP, 1 << (columns - 1).bit_length())
-            height = THREADS // width
-            grid = (-(-rows // height), -(-columns // width))
-            sizes = (np.int64(rows), np.int64(columns))
-            self._functions[name](grid, (width, height), (*arguments, *sizes))
+        self._launch("shorten", len(gradient), 1, gradient, squares, longest, tiny)
 
     def _partial_sums(self, x: Array, logarithms: bool) -> Array:
         rows, width = x.shape
         partial = self._partial_array(width)
-        arguments = (*_matrix(x), np.int64(logarithms), np.int64(rows), partial)
-        self._launch("partial_sums", cuda.PARTIALS, width, *arguments)
+        self._launch("partial_sums", cuda.PARTIALS, width, x, logarithms, rows, partial)
         return partial
 
     def _partial_array(self, width: int) -> Array:
@@ -307,32 +286,9 @@ class CupyKernel(
     def _add_partials(self, partial: Array, out: Array) -> None:
         """out = the sums of the columns of ``partial``, in the kernel's dtype or in float64."""
         width = partial.shape[1]
-        stride = np.int64(out.strides[0] // out.itemsize) if width else 0
-        sizes = np.int64(cuda.PARTIALS), np.int64(width)
+        stride = out.strides[0] // out.itemsize if width else 0
         name = "add_partial_sums" if out.dtype == self.dtype else "add_partial_sums_64"
-        self._launch(name, width, 1, partial, *sizes, out, stride)
-
-    def _resident(self, array: Any, kind: str) -> Array:
-        """An index array on the device, where it stays for as long as the host's one lives.
-
-        Whoever hands an index array to a kernel does not change it afterwards.
-        """
-        if not isinstance(array, np.ndarray):
-            return array
-        indices, key = self._indices, (id(array), kind)
-        if key not in indices:
-            reference = weakref.ref(array, lambda _: indices.pop(key, None))
-            indices[key] = reference, upload(array, np.dtype(kind))
-        return indices[key][1]
-
-
-def _matrix(x: Array) -> tuple[Array, np.int64, np.int64]:
-    """A matrix as the CUDA source takes it: where it begins, and its strides."""
-    return x, np.int64(x.strides[0] // x.itemsize), np.int64(x.strides[1] // x.itemsize)
-
-
-def _width(x: Array) -> np.int64:
-    return np.int64(x.shape[1])
+        self._launch(name, width, 1, partial, cuda.PARTIALS, width, out, stride)
 
 
 def _by_rows(x: Array) -> bool:

@@ -55,7 +55,6 @@ class CupyNeighbours:
 
     dtype: np.dtype
     _launch: Any
-    _resident: Any
     empty: Any
     _partial_array: Any
     _add_partials: Any
@@ -72,27 +71,23 @@ class CupyNeighbours:
         )  # fmt: skip
 
     def max_aggregate(self, pattern: DevicePattern, x: Array, out: Array, arg: Array) -> None:
-        arrays = *_matrix(x), *_matrix(out), *_matrix(arg)
-        self._launch("max_rows", *out.shape, *pattern.by_rows, *arrays)
+        self._launch("max_rows", *out.shape, *pattern.by_rows, x, out, arg)
 
     def max_aggregate_backward(
         self, pattern: DevicePattern, grad: Array, arg: Array, out: Array
     ) -> None:
-        arrays = *_matrix(grad), *_matrix(arg), *_matrix(out)
-        self._launch("max_columns", *out.shape, *pattern.by_columns, *arrays)
+        self._launch("max_columns", *out.shape, *pattern.by_columns, grad, arg, out)
 
     def head_dots(self, x: Array, vector: Array, out: Array) -> None:
-        self._launch("head_dots", *out.shape, *_matrix(x), vector, _per_head(x, out), *_matrix(out))
+        self._launch("head_dots", *out.shape, x, vector, _per_head(x, out), out)
 
     def head_dots_backward(
         self, x: Array, vector: Array, dout: Array, dx: Array, dvector: Array, accumulate: bool
     ) -> None:
-        width, back = _per_head(x, dout), _matrix(dout)
-        add = np.int64(accumulate)
-        self._launch("head_dots_backward", *dx.shape, *back, vector, width, add, *_matrix(dx))
-        partial, length = self._partial_array(x.shape[1]), np.int64(len(x))
-        arrays = *back, *_matrix(x), width, length, partial
-        self._launch("head_dots_partials", cuda.PARTIALS, x.shape[1], *arrays)
+        width = _per_head(x, dout)
+        self._launch("head_dots_backward", *dx.shape, dout, vector, width, accumulate, dx)
+        partial, of = self._partial_array(x.shape[1]), (dout, x, width, len(x))
+        self._launch("head_dots_partials", cuda.PARTIALS, x.shape[1], *of, partial)
         self._add_to(dvector, partial)
 
     def _add_to(self, vector: Array, partial: Array) -> None:
@@ -134,10 +129,9 @@ class CupyNeighbours:
     ) -> None:
         de = self._scores(pattern, t, s, slope)
         self._back(pattern, de, x, drop, shift, total, y, grad, dx)
-        bend, numbers = (*_matrix(t), *_matrix(s)), self.dtype.type(slope)
-        self._launch("bend_scores", *s.shape, *pattern.by_rows, *bend, numbers, de, *_matrix(ds))
+        self._launch("bend_scores", *s.shape, *pattern.by_rows, t, s, slope, de, ds)
         starts, _ = pattern.by_columns
-        self._launch("sum_columns", *t.shape, starts, pattern.places_back, de, *_matrix(dt))
+        self._launch("sum_columns", *t.shape, starts, pattern.places_back, de, dt)
 
     def attend_v2(
         self,
@@ -174,31 +168,28 @@ class CupyNeighbours:
     ) -> None:
         de = self._scores_v2(pattern, x1, x2, vector, slope, shift.shape[1])
         self._back(pattern, de, x1, drop, shift, total, y, grad, dx1)
-        heads, width = np.int64(shift.shape[1]), _per_head(x1, shift)
-        moved, number = self.empty(*x1.shape), self.dtype.type(slope)
+        heads, width = shift.shape[1], _per_head(x1, shift)
+        moved = self.empty(*x1.shape)
         for back, sparse, mine, other, out in (
             (1, pattern.by_columns, x1, x2, dx1),
             (0, pattern.by_rows, x2, x1, dx2),
         ):
-            of = *sparse, pattern.places_back, np.int64(back), de, heads, width
-            arrays = *_matrix(mine), *_matrix(other), vector, number, np.int64(back)
-            self._launch("bend_v2", *out.shape, *of, *arrays, *_matrix(out), *_matrix(moved))
+            of = *sparse, pattern.places_back, back, de, heads, width, mine, other, vector
+            self._launch("bend_v2", *out.shape, *of, slope, back, out, moved)
         added = self.empty(len(dvector))
         self.column_sum(moved, added)  # type: ignore[attr-defined]
         dvector += added
 
     def _scores(self, pattern: DevicePattern, t: Array, s: Array, slope: float) -> Array:
         e = self.empty(pattern.entries, s.shape[1])
-        number = self.dtype.type(slope)
-        self._launch("scores", *s.shape, *pattern.by_rows, *_matrix(t), *_matrix(s), number, e)
+        self._launch("scores", *s.shape, *pattern.by_rows, t, s, slope, e)
         return e
 
     def _scores_v2(
         self, pattern: DevicePattern, x1: Array, x2: Array, vector: Array, slope: float, heads: int
     ) -> Array:
-        e, width = self.empty(pattern.entries, heads), np.int64(x1.shape[1] // heads)
-        arrays = *_matrix(x1), *_matrix(x2), vector, width, self.dtype.type(slope), e
-        self._launch("scores_v2", pattern.rows, heads, *pattern.by_rows, *arrays)
+        e, of = self.empty(pattern.entries, heads), (x1, x2, vector, x1.shape[1] // heads, slope)
+        self._launch("scores_v2", pattern.rows, heads, *pattern.by_rows, *of, e)
         return e
 
     def _weigh(
@@ -212,12 +203,10 @@ class CupyNeighbours:
         total: Array,
     ) -> None:
         starts, _ = pattern.by_rows
-        lowest, of = self.dtype.type(-np.inf), (*_matrix(shift), *_matrix(total))
-        self._launch("softmax_of_rows", *shift.shape, starts, e, lowest, *of)
+        self._launch("softmax_of_rows", *shift.shape, starts, e, -np.inf, shift, total)
         kept = self._weights(pattern, e, drop, shift, total)
-        heads, width = np.int64(shift.shape[1]), _per_head(x, shift)
-        arrays = kept, heads, width, *_matrix(x), *_matrix(out)
-        self._launch("weighted_rows", *out.shape, *pattern.by_rows, *arrays)
+        heads, width = shift.shape[1], _per_head(x, shift)
+        self._launch("weighted_rows", *out.shape, *pattern.by_rows, kept, heads, width, x, out)
 
     def _weights(
         self,
@@ -229,12 +218,8 @@ class CupyNeighbours:
     ) -> Array:
         """Weights after dropout; before it, in place of e."""
         kept = self.empty(pattern.entries, shift.shape[1])
-        p = drop.p if drop is not None else 0.0
-        keys = cp.empty((1,), np.uint64), cp.empty((1,), np.uint32)
-        if drop is not None:
-            keys = self._resident(drop.rows, "u8"), self._resident(drop.columns, "u4")
-        numbers = rng.threshold(p), self.dtype.type(1 / (1 - p))
-        of = *_matrix(shift), *_matrix(total), np.int64(drop is not None), *keys, *numbers
+        p, *keys = (0.0, None, None) if drop is None else (drop.p, drop.rows, drop.columns)
+        of = shift, total, drop is not None, *keys, rng.threshold(p), 1 / (1 - p)
         self._launch("weights_of_rows", *shift.shape, *pattern.by_rows, *of, e, kept)
         return kept
 
@@ -252,18 +237,12 @@ class CupyNeighbours:
     ) -> None:
         """In place of e its gradient; to dx, that of x by which it is summed."""
         kept, width = self._weights(pattern, e, drop, shift, total), _per_head(x, shift)
-        arrays = *_matrix(x), *_matrix(y), *_matrix(grad), width, kept, e
-        self._launch("gradients_of_scores", *shift.shape, *pattern.by_rows, *arrays)
-        heads = np.int64(shift.shape[1])
-        of = *pattern.by_columns, pattern.places_back, kept, heads, width
-        self._launch("weighted_columns", *dx.shape, *of, *_matrix(grad), *_matrix(dx))
+        rows, columns = pattern.by_rows, (*pattern.by_columns, pattern.places_back)
+        self._launch("gradients_of_scores", *shift.shape, *rows, x, y, grad, width, kept, e)
+        of = *columns, kept, shift.shape[1], width
+        self._launch("weighted_columns", *dx.shape, *of, grad, dx)
 
 
-def _matrix(x: Array) -> tuple[Array, np.int64, np.int64]:
-    """A matrix as the CUDA source takes it: where it begins, and its strides."""
-    return x, np.int64(x.strides[0] // x.itemsize), np.int64(x.strides[1] // x.itemsize)
-
-
-def _per_head(x: Array, heads: Array) -> np.int64:
+def _per_head(x: Array, heads: Array) -> int:
     """Columns of a head, of x (m, heads · c) and what has a number for each head."""
-    return np.int64(x.shape[1] // heads.shape[1])
+    return x.shape[1] // heads.shape[1]

@@ -22,7 +22,6 @@ class CupyNorms:
 
     dtype: np.dtype
     _launch: Any
-    _resident: Any
     empty: Any
     copy: Any
     _partial_array: Any
@@ -37,8 +36,7 @@ class CupyNorms:
 
     def _row_sums(self, x: Array, mean: Array | None, square: int) -> Array:
         out = self.empty(len(x), 1)
-        arrays = *_matrix(x), np.int64(x.shape[1]), *_maybe(mean, x), np.int64(square), out
-        self._launch("row_sums", len(x), 1, *arrays)
+        self._launch("row_sums", len(x), 1, x, x.shape[1], mean, square, out)
         return out
 
     def normalise_rows(
@@ -50,14 +48,12 @@ class CupyNorms:
         bias: Array | None,
         out: Array,
     ) -> None:
-        of = *_maybe(mean, x), rstd, *_maybe(weight, x), *_maybe(bias, x)
-        self._launch("normalise_by_rows", *x.shape, *_matrix(x), *of, *_matrix(out))
+        self._launch("normalise_by_rows", *x.shape, x, mean, rstd, weight, bias, out)
 
     def normalise_rows_sums(
         self, x: Array, mean: Array | None, rstd: Array, weight: Array | None, grad: Array
     ) -> Array:
-        out, width = self.empty(len(x), 2), np.int64(x.shape[1])
-        of = *_matrix(x), width, *_maybe(mean, x), rstd, *_maybe(weight, x), *_matrix(grad)
+        out, of = self.empty(len(x), 2), (x, x.shape[1], mean, rstd, weight, grad)
         self._launch("normalised_row_sums", len(x), 1, *of, out)
         return out
 
@@ -86,11 +82,8 @@ class CupyNorms:
         factor: float,
         out: Array,
     ) -> None:
-        of = *_matrix(x), *_maybe(mean, x), rstd, *_maybe(weight, x), *_matrix(grad)
-        low = np.int64(centre is not None), *_matrix(along if centre is None else centre)
-        number = self.dtype.type(factor)
-        arrays = *of, *low, *_matrix(along), number, *_matrix(out)
-        self._launch("normalise_rows_backward", *x.shape, *arrays)
+        of = x, mean, rstd, weight, grad, centre, along, factor
+        self._launch("normalise_rows_backward", *x.shape, *of, out)
 
     def normalised_column_sums(
         self,
@@ -110,9 +103,8 @@ class CupyNorms:
         self, x: Array, mean: Array | None, rstd: Array, grad: Array, by_columns: int
     ) -> Array:
         width = x.shape[1]
-        partial, sizes = self._partial_array(2 * width), (np.int64(width), np.int64(len(x)))
-        of = *_matrix(x), *_maybe(mean, x), rstd, np.int64(by_columns), *_matrix(grad)
-        self._launch("grad_partials", cuda.PARTIALS, width, *of, *sizes, partial)
+        partial, of = self._partial_array(2 * width), (x, mean, rstd, by_columns, grad)
+        self._launch("grad_partials", cuda.PARTIALS, width, *of, width, len(x), partial)
         return partial
 
     def layer_norm(
@@ -120,8 +112,7 @@ class CupyNorms:
     ) -> None:
         width = max(1, x.shape[1])
         self.scale(self.row_sum(x), 1 / width, mean)
-        numbers = self.dtype.type(width), self.dtype.type(eps)
-        self._launch("inverse_roots", len(x), 1, self.row_square_sum(x, mean), *numbers, rstd)
+        self._launch("inverse_roots", len(x), 1, self.row_square_sum(x, mean), width, eps, rstd)
         self.normalise_rows(x, mean, rstd, weight, bias, out)
 
     def layer_norm_backward(
@@ -141,16 +132,15 @@ class CupyNorms:
 
     def column_moments(self, x: Array, pivot: Array, out: Array) -> None:
         width = x.shape[1]
-        partial, sizes = self._partial_array(2 * width), (np.int64(width), np.int64(len(x)))
-        self._launch("moment_partials", cuda.PARTIALS, width, *_matrix(x), pivot, *sizes, partial)
+        partial = self._partial_array(2 * width)
+        self._launch("moment_partials", cuda.PARTIALS, width, x, pivot, width, len(x), partial)
         self._add_partials(partial, out.reshape(-1))
 
     def move_moments(
         self, sums: Array, n: int, momentum: float, mean: Array, variance: Array, moments: Array
     ) -> None:
-        numbers = np.float64(n), np.float64(momentum), np.float64(EQUAL[np.dtype(self.dtype)])
-        of = sums, *numbers, mean, variance, moments
-        self._launch("move_moments", len(mean), 1, *of)
+        of = n, momentum, EQUAL[np.dtype(self.dtype)], mean, variance
+        self._launch("move_moments", len(mean), 1, sums, *of, moments)
 
     def moment_factors(
         self,
@@ -162,12 +152,11 @@ class CupyNorms:
         scale: Array,
         shift: Array,
     ) -> None:
-        of = moments, np.float64(eps), np.int64(exact), weight, bias, scale, shift
+        of = moments, eps, exact, weight, bias, scale, shift
         self._launch("moment_factors", len(weight), 1, *of)
 
     def scale_columns(self, x: Array, scale: Array, shift: Array, out: Array) -> None:
-        of = *_matrix(x), scale, np.int64(0), *_matrix(x), scale, shift
-        self._launch("scale_columns", *x.shape, *of, *_matrix(out))
+        self._launch("scale_columns", *x.shape, x, scale, None, None, shift, out)
 
     def column_grad_sums(self, x: Array, mean: Array, rstd: Array, grad: Array, out: Array) -> None:
         self._add_partials(self._grad_partials(x, mean, rstd, grad, 1), out.reshape(-1))
@@ -183,14 +172,13 @@ class CupyNorms:
         b: Array,
         c: Array,
     ) -> None:
-        of = sums, np.float64(n), moments, np.float64(eps), weight, a, b, c
+        of = sums, n, moments, eps, weight, a, b, c
         self._launch("moment_slopes", len(weight), 1, *of)
 
     def scale_columns_backward(
         self, grad: Array, x: Array, a: Array, b: Array, c: Array, out: Array
     ) -> None:
-        of = *_matrix(grad), a, np.int64(1), *_matrix(x), b, c
-        self._launch("scale_columns", *x.shape, *of, *_matrix(out))
+        self._launch("scale_columns", *x.shape, grad, a, x, b, c, out)
 
     # Entry by entry.
 
@@ -201,16 +189,13 @@ class CupyNorms:
         if plus is None:
             self._combine(x, factor, None, 0.0, out)
         else:
-            of = *_matrix(x), np.float64(factor), plus
-            self._launch("scale_by_sum", *x.shape, *of, *_matrix(out))
+            self._launch("scale_by_sum", *x.shape, x, factor, plus, out)
 
     def axpy(self, x: Array, factor: float, out: Array) -> None:
         self._combine(out, 1.0, x, factor, out)
 
     def _combine(self, x: Array, a: float, y: Array | None, b: float, out: Array) -> None:
-        number, other = self.dtype.type, x if y is None else y
-        of = *_matrix(x), number(a), *_matrix(other), number(b), np.int64(y is not None)
-        self._launch("combine", *x.shape, *of, *_matrix(out))
+        self._launch("combine", *x.shape, x, a, y, b, out)
 
     def dot(self, x: Array, y: Array) -> float:
         out = cp.empty((1,), np.float64)
@@ -224,8 +209,7 @@ class CupyNorms:
         if len(x) == 1:  # partial sums are of rows
             x, y = x.T, y.T
         partial = self._partial_array(x.shape[1])
-        of = *_matrix(x), *_matrix(y), np.int64(negative), np.int64(len(x)), partial
-        self._launch("dot_partials", cuda.PARTIALS, x.shape[1], *of)
+        self._launch("dot_partials", cuda.PARTIALS, x.shape[1], x, y, negative, len(x), partial)
         if out.dtype == np.float64:
             self._add_all(partial, out)
             return
@@ -236,14 +220,13 @@ class CupyNorms:
     def maximum(self, xs: Sequence[Array], out: Array) -> None:
         self.copy(xs[0], out)
         for x in xs[1:]:
-            self._launch("larger", *x.shape, *_matrix(x), *_matrix(out))
+            self._launch("larger", *x.shape, x, out)
 
     def maximum_backward(
         self, grad: Array, out: Array, xs: Sequence[Array], i: int, dx: Array
     ) -> None:
         for before, x in ((0, xs[i]), *((1, x) for x in xs[:i])):
-            of = *_matrix(x), *_matrix(out), *_matrix(grad), np.int64(before)
-            self._launch("where_largest", *x.shape, *of, *_matrix(dx))
+            self._launch("where_largest", *x.shape, x, out, grad, before, dx)
 
     def elu(self, x: Array, out: Array) -> None:
         self._activate(x, 0, 0.0, None, None, out)
@@ -275,27 +258,13 @@ class CupyNorms:
         grad: Array | None,
         out: Array,
     ) -> None:
-        back = np.int64(grad is not None), *_matrix(x if grad is None else grad)
-        slopes = self.dtype.type(slope), *_maybe(trained, x)
-        of = *_matrix(x), np.int64(kind), *slopes, *back
-        self._launch("activate_more", *x.shape, *of, *_matrix(out))
+        self._launch("activate_more", *x.shape, x, kind, slope, trained, grad, out)
 
     # Heads, next to each other in a row.
 
     def mean_of_heads(self, x: Array, heads: int, out: Array) -> None:
-        of = *_matrix(x), np.int64(heads), self.dtype.type(1 / heads)
-        self._launch("mean_of_heads", *out.shape, *of, *_matrix(out))
+        self._launch("mean_of_heads", *out.shape, x, heads, 1 / heads, out)
 
     def mean_of_heads_backward(self, grad: Array, heads: int, out: Array) -> None:
-        of = *_matrix(grad), np.int64(grad.shape[1]), self.dtype.type(1 / heads)
-        self._launch("mean_of_heads_backward", *out.shape, *of, *_matrix(out))
-
-
-def _matrix(x: Array) -> tuple[Array, np.int64, np.int64]:
-    """A matrix as the CUDA source takes it: where it begins, and its strides."""
-    return x, np.int64(x.strides[0] // x.itemsize), np.int64(x.strides[1] // x.itemsize)
-
-
-def _maybe(array: Array | None, other: Array) -> tuple[np.int64, Array]:
-    """Whether there is one; and an array in any case."""
-    return np.int64(array is not None), other if array is None else array
+        width = grad.shape[1]
+        self._launch("mean_of_heads_backward", *out.shape, grad, width, 1 / heads, out)

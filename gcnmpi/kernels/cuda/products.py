@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import cupy as cp
 import numpy as np
 import scipy.sparse as sp
 
@@ -17,7 +16,7 @@ from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward, Epil
 
 Array = Any  # of CuPy
 ALIGNED = 16  # bytes that a thread reads at once, where rows begin at multiples of it
-_NOTHING, _FORWARD, _BACKWARD = map(np.int64, range(3))
+_NOTHING, _FORWARD, _BACKWARD = range(3)
 
 
 class PieceMatrix:
@@ -78,7 +77,6 @@ class CupyProducts:
     column_sum: Any
     dropout: Any
     _launch: Any
-    _resident: Any
 
     def sparse(self, matrix: sp.csr_array) -> Any:
         """A copy on the device."""
@@ -101,9 +99,8 @@ class CupyProducts:
         turned: bool,
     ) -> None:
         """One launch."""
-        pattern = self._resident(rows, "i4"), matrix.indices
-        keys = row_keys, self._resident(column_keys, "u4"), rng.threshold(p)
-        of = *(pattern[::-1] if turned else pattern), *keys, self.dtype.type(1 / (1 - p))
+        pattern = (matrix.indices, rows) if turned else (rows, matrix.indices)
+        of = *pattern, row_keys, column_keys, rng.threshold(p), 1 / (1 - p)
         self._launch("drop_entries", matrix.nnz, 1, matrix.values, *of, out.values)
 
     def spmm(self, matrix: Any, x: Array, out: Array, accumulate: bool = False) -> None:
@@ -129,18 +126,17 @@ class CupyProducts:
     def _multiply(
         self, matrix: PieceMatrix, x: Array, out: Array, accumulate: bool, epilogue: Any
     ) -> None:
-        width, add = x.shape[1], np.int64(accumulate)
+        width = x.shape[1]
         whole = all(_aligned(array) for array in (x, out))
         together = ALIGNED // self.dtype.itemsize if whole and width > 1 else 1
         name = "multiply_pieces_16" if together > 1 else "multiply_pieces"
         scratch = self.empty(matrix.scratch_rows, width)
-        then = self._epilogue(out, epilogue)
-        arrays = matrix.starts, matrix.targets, matrix.indices, matrix.values
-        dense = x, _apart(x), out, _apart(out), scratch, np.int64(width), add
-        self._launch(name, matrix.pieces, width // together, *arrays, *dense, *then)
+        then = width, accumulate, *self._epilogue(out, epilogue)
+        of = matrix.starts, matrix.targets, matrix.indices, matrix.values, x, out, scratch
+        self._launch(name, matrix.pieces, width // together, *of, *then)
         if matrix.long_rows:
-            arrays = scratch, matrix.first, matrix.long, out
-            self._launch("add_pieces", matrix.long_rows, width, *arrays, _apart(out), add, *then)
+            pieces = scratch, matrix.first, matrix.long, out
+            self._launch("add_pieces", matrix.long_rows, width, *pieces, *then[1:])
 
     def follow(self, x: Array, epilogue: Epilogue | None) -> None:
         """One launch, and one more if something is added first."""
@@ -148,7 +144,7 @@ class CupyProducts:
             self.add(x, epilogue.plus, x)
             epilogue = replace(epilogue, plus=None)
         if epilogue is not None:
-            self._launch("follow", *x.shape, *_matrix(x), *self._epilogue(x, epilogue))
+            self._launch("follow", *x.shape, x, *self._epilogue(x, epilogue))
 
     def gemm_then(
         self,
@@ -171,28 +167,21 @@ class CupyProducts:
 
     def _epilogue(self, x: Array, epilogue: Epilogue | None) -> tuple[Any, ...]:
         """As the CUDA source takes it; what is not there is some array that nothing reads."""
-        number, keys = self.dtype.type, (cp.empty((1,), np.uint64), cp.empty((1,), np.uint32))
-        slope, limit, kept, bias, output = number(0), np.uint32(0), number(1), x, x
-        stage, kind, biased, dropped = _NOTHING, 0, False, False
+        stage, kind, slope, bias, kept, output = _NOTHING, 0, 0.0, None, 1.0, x
+        dropped, keys, limit = False, (None, None), np.uint32(0)
         if epilogue is not None:
-            kind, slope = KINDS.index(epilogue.kind), number(epilogue.slope)
+            kind, slope = KINDS.index(epilogue.kind), epilogue.slope
             dropped = epilogue.rows is not None
             if isinstance(epilogue, Activation):
-                stage, biased = _FORWARD, epilogue.bias is not None
-                bias = epilogue.bias if biased else x
-                kept = number(1 / (1 - epilogue.p)) if dropped else kept
+                stage, bias = _FORWARD, epilogue.bias
+                kept = 1 / (1 - epilogue.p) if dropped else kept
             else:
-                stage, kept = _BACKWARD, number(epilogue.scale)
+                stage, kept = _BACKWARD, epilogue.scale
                 dropped = dropped and epilogue.p > 0 and epilogue.kind != "relu"
                 output = x if epilogue.output is None else epilogue.output
             if dropped:
-                rows, columns = epilogue.rows, epilogue.columns
-                keys = self._resident(rows, "u8"), self._resident(columns, "u4")
-                limit = rng.threshold(epilogue.p)
-        return (
-            stage, np.int64(kind), slope, np.int64(biased), bias, np.int64(dropped), *keys, limit,
-            kept, *_matrix(output),
-        )  # fmt: skip
+                keys, limit = (epilogue.rows, epilogue.columns), rng.threshold(epilogue.p)
+        return stage, kind, slope, bias, dropped, *keys, limit, kept, output
 
     # The same of a matrix alone.
 
@@ -228,13 +217,3 @@ class CupyProducts:
 def _aligned(x: Array) -> bool:
     """Whether all rows of a matrix, and their ends, are at multiples of ``ALIGNED`` bytes."""
     return not (x.data.ptr | x.strides[0] | x.shape[1] * x.itemsize) % ALIGNED
-
-
-def _apart(x: Array) -> np.int64:
-    """Numbers from one row to the next."""
-    return np.int64(x.strides[0] // x.itemsize)
-
-
-def _matrix(x: Array) -> tuple[Array, np.int64, np.int64]:
-    """A matrix as the CUDA source takes it: where it begins, and its strides."""
-    return x, _apart(x), np.int64(x.strides[1] // x.itemsize)

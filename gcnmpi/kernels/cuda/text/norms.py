@@ -4,37 +4,39 @@ A number for each row is a contiguous array; where an array may be missing, a fl
 """
 
 KERNELS = r"""
-#define HAT(i, j) ((AT(x, i, j) - (centred ? mean[i] : (T)0)) * rstd[i])
+#define HAT(i, j) ((AT(x, i, j) - (has_mean ? mean[i] : (T)0)) * rstd[i])
 
 extern "C" __global__ void row_sums(
-    const T* x, I x_row, I x_column, I width, I centred, const T* mean, I square, T* out,
+    const T* x, I x_row, I x_column, I width, I has_mean, const T* mean, I square, T* out,
     I rows, I columns) {
   const I i = ROW;
   if (i >= rows) return;
   T sum = 0;
   for (I j = 0; j < width; ++j) {
-    const T value = AT(x, i, j) - (centred ? mean[i] : (T)0);
+    const T value = AT(x, i, j) - (has_mean ? mean[i] : (T)0);
     sum += square ? value * value : value;
   }
   out[i] = sum;
 }
 
 extern "C" __global__ void normalise_by_rows(
-    const T* x, I x_row, I x_column, I centred, const T* mean, const T* rstd, I weighted,
-    const T* weight, I biased, const T* bias, T* out, I out_row, I out_column, I rows, I columns) {
+    const T* x, I x_row, I x_column, I has_mean, const T* mean, const T* rstd, I has_weight,
+    const T* weight, I has_bias, const T* bias, T* out, I out_row, I out_column,
+    I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
-  AT(out, i, j) = HAT(i, j) * (weighted ? weight[j] : (T)1) + (biased ? bias[j] : (T)0);
+  AT(out, i, j) = HAT(i, j) * (has_weight ? weight[j] : (T)1) + (has_bias ? bias[j] : (T)0);
 }
 
 extern "C" __global__ void normalised_row_sums(
-    const T* x, I x_row, I x_column, I width, I centred, const T* mean, const T* rstd, I weighted,
-    const T* weight, const T* grad, I grad_row, I grad_column, T* out, I rows, I columns) {
+    const T* x, I x_row, I x_column, I width, I has_mean, const T* mean, const T* rstd,
+    I has_weight, const T* weight, const T* grad, I grad_row, I grad_column, T* out,
+    I rows, I columns) {
   const I i = ROW;
   if (i >= rows) return;
   T plain = 0, along = 0;
   for (I j = 0; j < width; ++j) {
-    const T g = AT(grad, i, j) * (weighted ? weight[j] : (T)1);
+    const T g = AT(grad, i, j) * (has_weight ? weight[j] : (T)1);
     plain += g;
     along += g * HAT(i, j);
   }
@@ -43,14 +45,14 @@ extern "C" __global__ void normalised_row_sums(
 }
 
 extern "C" __global__ void normalise_rows_backward(
-    const T* x, I x_row, I x_column, I centred, const T* mean, const T* rstd, I weighted,
-    const T* weight, const T* grad, I grad_row, I grad_column, I lowered,
+    const T* x, I x_row, I x_column, I has_mean, const T* mean, const T* rstd, I has_weight,
+    const T* weight, const T* grad, I grad_row, I grad_column, I has_low,
     const T* low, I low_row, I low_column, const T* along, I along_row, I along_column, T factor,
     T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
-  const T g = AT(grad, i, j) * (weighted ? weight[j] : (T)1);
-  const T less = (lowered ? AT(low, i, 0) : (T)0) + HAT(i, j) * AT(along, i, 0);
+  const T g = AT(grad, i, j) * (has_weight ? weight[j] : (T)1);
+  const T less = (has_low ? AT(low, i, 0) : (T)0) + HAT(i, j) * AT(along, i, 0);
   AT(out, i, j) = rstd[i] * (g - factor * less);
 }
 
@@ -64,7 +66,7 @@ extern "C" __global__ void inverse_roots(
 // Partial sums of two numbers of every column, next to each other for all columns. `kind` 0: g and
 // g·x̂ of norms over rows; 1: the same with a mean and rstd for each column.
 extern "C" __global__ void grad_partials(
-    const T* x, I x_row, I x_column, I centred, const T* mean, const T* rstd, I kind,
+    const T* x, I x_row, I x_column, I has_mean, const T* mean, const T* rstd, I kind,
     const T* grad, I grad_row, I grad_column, I width, I length, double* partial,
     I rows, I columns) {
   const I i = ROW, j = COLUMN;
@@ -137,20 +139,20 @@ extern "C" __global__ void moment_slopes(
 }
 
 extern "C" __global__ void scale_columns(
-    const T* x, I x_row, I x_column, const T* a, I both, const T* y, I y_row, I y_column,
+    const T* x, I x_row, I x_column, const T* a, I has_y, const T* y, I y_row, I y_column,
     const T* b, const T* c, T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
-  AT(out, i, j) = a[j] * AT(x, i, j) + (both ? b[j] * AT(y, i, j) : (T)0) + c[j];
+  AT(out, i, j) = a[j] * AT(x, i, j) + (has_y ? b[j] * AT(y, i, j) : (T)0) + c[j];
 }
 
 extern "C" __global__ void combine(
-    const T* x, I x_row, I x_column, T a, const T* y, I y_row, I y_column, T b, I both,
+    const T* x, I x_row, I x_column, T a, I has_y, const T* y, I y_row, I y_column, T b,
     T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
   const T value = a * AT(x, i, j);
-  AT(out, i, j) = both ? value + b * AT(y, i, j) : value;
+  AT(out, i, j) = has_y ? value + b * AT(y, i, j) : value;
 }
 
 extern "C" __global__ void scale_by_sum(
@@ -198,18 +200,18 @@ extern "C" __global__ void where_largest(
 
 // kind 0: elu, 1: leaky, 2: gelu; with a gradient, that of 1 and 2.
 extern "C" __global__ void activate_more(
-    const T* x, I x_row, I x_column, I kind, T slope, I trained, const T* slopes, I backward,
+    const T* x, I x_row, I x_column, I kind, T slope, I has_slopes, const T* slopes, I has_grad,
     const T* grad, I grad_row, I grad_column, T* out, I out_row, I out_column, I rows, I columns) {
   const I i = ROW, j = COLUMN;
   if (i >= rows || j >= columns) return;
-  if (trained) slope = *slopes;
+  if (has_slopes) slope = *slopes;
   const T z = AT(x, i, j);
   T value = z;
   if (kind == 2) {
     const T share = (T)0.5 * erfc(z * (T)-0.70710678118654752440);
     const T density = (T)0.39894228040143267794 * exp((T)-0.5 * z * z);
-    value = backward ? AT(grad, i, j) * (share + z * density) : z * share;
-  } else if (backward) {
+    value = has_grad ? AT(grad, i, j) * (share + z * density) : z * share;
+  } else if (has_grad) {
     value = z > 0 ? AT(grad, i, j) : slope * AT(grad, i, j);
   } else if (!(z > 0)) {
     value = kind == 0 ? expm1(z) : slope * z;

@@ -15,17 +15,17 @@ from __future__ import annotations
 
 PIECE = 512
 
-_EPILOGUE = """I stage, I kind, T slope, I biased, const T* bias, I dropped, const U64* row_keys,
+_EPILOGUE = """I stage, I kind, T slope, I has_bias, const T* bias, I dropped, const U64* row_keys,
     const U32* column_keys, U32 limit, T scale, const T* output, I output_row, I output_column"""
 _PASSED = (
-    "stage, kind, slope, biased, bias, dropped, row_keys, column_keys, limit, scale, output, "
+    "stage, kind, slope, has_bias, bias, dropped, row_keys, column_keys, limit, scale, output, "
     "output_row, output_column"
 )
 
 _SOURCE = r"""
 static DEVICE T finished(T value, I i, I j, @EPILOGUE@) {
   if (stage == 1) {
-    if (biased) value += bias[j];
+    if (has_bias) value += bias[j];
     if (kind == 1 && value < 0) value = 0;  // NaN stays
     if (kind == 2 && !(value > 0)) value = expm1(value);
     if (kind == 3 && !(value > 0)) value *= slope;
