@@ -1,4 +1,4 @@
-"""Results of inference in Parquet files. Needs pyarrow."""
+"""Results of inference in Parquet files."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ import gzip
 import json
 
 import numpy as np
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
@@ -230,8 +232,7 @@ def test_features_and_labels_in_one_table(place, form, option):
     file = place / f"people.{form}"
     (place / "people.csv").write_text(PEOPLE)
     if form == "parquet":
-        pq = pytest.importorskip("pyarrow.parquet")
-        pq.write_table(pytest.importorskip("pyarrow.csv").read_csv("people.csv"), file)
+        pq.write_table(csv.read_csv("people.csv"), file)
     option = [file if word == "people" else word for word in option]
     done = run("import", "ring.txt", "g.graph", "--features", file, *option,
                "--label-column", "kind")  # fmt: skip
@@ -677,7 +678,7 @@ def test_every_kind_of_file(place, what, form):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1,2\n3\n", "line 2 has 1 columns, the first line has 2"),
+        ("1,2\n3\n", "line 2: '3' has 1 columns, the first line has 2"),
         ("1,2\n\n3,x\n", "line 3: 'x' is not a number"),
         ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
         ("", "holds no features"),
@@ -685,7 +686,7 @@ def test_every_kind_of_file(place, what, form):
         ("id,a\n1,2\n1,3\n", "the id 1 occurs twice"),
         ("1,nan\n", "features of vertex 0, column 1 are not finite"),
         ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
-        ("id,a\n1,2\n1\n", "line 3 has 1 columns"),
+        ("id,a\n1,2\n1\n", "line 3: '1' has 1 columns"),
         ("1;0,5\n", "line 1"),
     ],
 )

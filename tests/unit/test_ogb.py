@@ -92,7 +92,7 @@ SPOILED = {
     "no integer": (lambda r: spoiled(r, "edge.csv.gz", [["x", 9]] * 5), "not an integer"),
     "fewer arcs": (lambda r: spoiled(r, "edge.csv.gz", [[0, 1]]), "has 1 arcs, 5 are announced"),
     "fewer rows": (lambda r: spoiled(r, "node-feat.csv.gz", X[:3]), "has 3 rows"),
-    "more rows": (lambda r: spoiled(r, "node-label.csv.gz", [0] * 7), "rows of 1 numbers, not 5"),
+    "more rows": (lambda r: spoiled(r, "node-label.csv.gz", [0] * 7), "more rows than the graph"),
     "nan": (lambda r: spoiled(r, "node-feat.csv.gz", [["nan", 1]] * 5), "not finite"),
     "no number": (lambda r: spoiled(r, "node-feat.csv.gz", [["a", 1]] * 5), "could not convert"),
     "two splits": (lambda r: write_split(r, PARTS, "b"), "the splits b, time"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from gcnmpi.run import results
@@ -42,7 +43,6 @@ def test_csv_and_parquet_come_back(tmp_path, ids, picked, dtype):
         assert [line.pop(0) for line in lines] == [str(name) for name in names]
     np.testing.assert_array_equal(np.array(lines, dtype).reshape(values.shape), values)
 
-    pq = pytest.importorskip("pyarrow.parquet")
     from gcnmpi.run.results_parquet import write_parquet
 
     write_parquet(made, tmp_path / "y.parquet")
@@ -65,7 +65,6 @@ def test_one_number_a_row_has_a_name_and_an_archive_more_arrays(tmp_path):
 
 
 def test_what_is_written_can_be_attached(tmp_path):
-    pytest.importorskip("pyarrow")
     from gcnmpi.run.results_parquet import write_parquet
 
     made = Results(VALUES, TEXTS, None)
@@ -88,7 +87,6 @@ def test_tables_have_the_names_of_classes(tmp_path, ids):
         assert lines.pop(0) == ["id", "class"]
         assert [line.pop(0) for line in lines] == ids.tolist()
     assert [line for (line,) in lines] == words
-    pq = pytest.importorskip("pyarrow.parquet")
     from gcnmpi.run.results_parquet import write_parquet
 
     write_parquet(made, tmp_path / "y.parquet")
