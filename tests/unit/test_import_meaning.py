@@ -448,7 +448,7 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
         ("0 1\n1 x\n", {}, "line 2: '1 x' .*'x' is not an integer"),
         ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
         ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
-        ("a,b\na,\n", {}, "'' is not an id"),
+        ("a,b\na,\n", {}, "'' is not a text of 1 to 256 characters"),
         ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
@@ -678,8 +678,8 @@ def test_every_kind_of_file(place, what, form):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1,2\n3\n", "line 2: '3' has 1 columns, the first line has 2"),
-        ("1,2\n\n3,x\n", "line 3: 'x' is not a number"),
+        ("1,2\n3\n", "line 2: '3' has 1 columns, not 2"),
+        ("1,2\n\n3,x\n", "line 3: '3,x': 'x' is not a number"),
         ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
         ("", "holds no features"),
         ("id\n1\n", "a column of ids, but no features"),

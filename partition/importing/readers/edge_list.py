@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from partition.errors import UserError
 from partition.importing.readers import Allocate, Layout, Piece, Source, Stream, Tell
 from partition.importing.readers.columns import ROLES, Columns, find_columns
 from partition.importing.readers.files import finite_weights, quoted, read_errors
 from partition.importing.readers.numbering import number_texts, number_vertices
-from partition.importing.readers.text import Table, check_text, is_integer, is_number, words_of
+from partition.importing.readers.text import COMMENTS, LONGEST_LINE, Table
 from partition.importing.readers.vertex_files import read_ids
 
 # Whole numbers of this size in a third column are rather times or ids than weights.
 LARGE_WEIGHT = 1000
 # Lines of three whole numbers from which on 0, 1, 2, … are rather numbers of lines than sources.
 FEWEST_NUMBERED = 3
-LONGEST_ID = 256
 
 
 def read(path: Path, layout: Layout) -> Source:
@@ -37,7 +35,7 @@ def read(path: Path, layout: Layout) -> Source:
         finite weight, or it is not clear what a column is.
     """
     columns = find_columns(path, layout)
-    found = [pa.chunked_array(column) for column in zip(*arc_pieces(path, columns), strict=True)]
+    found = arc_table(path, columns).columns()
     names = None
     if columns.text:
         names, source, target = number_texts(str(path), *found[:2])
@@ -85,7 +83,7 @@ def stream(path: Path, layout: Layout, allocate: Allocate, tell: Tell) -> Stream
     def pieces() -> Iterator[Piece]:
         size = path.stat().st_size
         with read_errors(path):
-            for found in arc_pieces(path, columns, lambda at: tell("reading", at, size)):
+            for found in arc_table(path, columns).pieces(lambda at: tell("reading", at, size)):
                 source, target, *rest = (column.to_numpy() for column in found)
                 weights = rest[0] if rest else None
                 if weights is not None:
@@ -163,64 +161,18 @@ def _check_first_line(
         )
 
 
-def arc_pieces(
-    path: Path, columns: Columns, tell: Callable[[int], None] = lambda at: None
-) -> Iterator[list[pa.Array]]:
-    """Sources, targets and perhaps weights, some arcs at a time.
-
-    Parameters
-    ----------
-    tell : callable
-        Told how many bytes of the file have been read.
-
-    Yields
-    ------
-    list of arrays of int64 or string, int64 or string, and float64
-    """
-    id_kind = pa.string() if columns.text else pa.int64()
-    kinds = dict(zip(columns.places, (id_kind, id_kind, pa.float64()), strict=False))
-
-    def suits(found: list[pa.Array]) -> bool:
-        spans = [pc.min_max(pc.utf8_length(ends)).as_py() for ends in found[:2] if columns.text]
-        return all(s["min"] is None or 1 <= s["min"] <= s["max"] <= LONGEST_ID for s in spans)
-
+def arc_table(path: Path, columns: Columns) -> Table:
+    """Sources, targets and perhaps weights: columns of int64 or string, and float64."""
+    ids = pa.string() if columns.text else pa.int64()
     return Table(
         path,
         columns.separator,
         columns.width,
-        kinds,
-        lambda number, line: _arc(path, columns, number, line),
+        dict(zip(columns.places, (ids, ids, pa.float64()), strict=False)),
         header=columns.header,
-        behind=not columns.text,
-        suits=suits,
-    ).pieces(tell)
-
-
-def _arc(path: Path, columns: Columns, number: int, line: str) -> list[int | str | float]:
-    """What a line says, by hand; a UserError if that is no arc."""
-    expected = " ".join(ROLES[: len(columns.places)])
-    if columns.text:
-        check_text(line, f"{path}, line {number}")
-    words = words_of(line, columns.separator)
-    at = f"{path}, line {number}: {quoted(line.strip())}"
-    # Columns that are not read may be missing.
-    all_read = len(columns.places) == columns.width
-    if len(words) != columns.width if all_read else len(words) <= max(columns.places):
-        raise UserError(f"{at} has {len(words)} columns, not {columns.width}: {expected!r}")
-    source, target, *weight = (words[place] for place in columns.places)
-    for end in (source, target):
-        if columns.text and not 0 < len(end) <= LONGEST_ID:
-            hint = f"ids are texts of 1 to {LONGEST_ID} characters"
-            raise UserError(f"{at}: {quoted(end)} is not an id", hint)
-        if not columns.text and not is_integer(end):
-            raise UserError(
-                f"{at} is not '{expected}': {quoted(end)} is not an integer of 64 bits",
-                "put a # before a line that is a heading"
-                if number == 1
-                else "if ids are texts, give --string-ids",
-            )
-    for word in weight:
-        if not is_number(word):
-            raise UserError(f"{at} is not '{expected}': {quoted(word)} is not a number")
-    ends = (source, target) if columns.text else map(int, (source, target))
-    return [*ends, *map(float, weight)]
+        comments="".join(COMMENTS),
+        shortest=1,
+        longest=LONGEST_LINE,
+        ragged=len(columns.places) < columns.width,
+        meaning=" ".join(ROLES[: len(columns.places)]),
+    )

@@ -108,12 +108,6 @@ class Numbering:
     ids: np.ndarray | None = None
 
     @cached_property
-    def _order(self) -> np.ndarray | None:
-        """The numbers in the order of their ids; None where that is theirs already."""
-        assert self.ids is not None
-        return None if (np.diff(self.ids) > 0).all() else np.argsort(self.ids, kind="stable")
-
-    @cached_property
     def _table(self) -> np.ndarray | None:
         """The number of each id from the smallest on; None where they lie far apart."""
         assert self.ids is not None
@@ -124,16 +118,18 @@ class Numbering:
         table[self.ids - low] = np.arange(self.n)
         return table
 
+    @cached_property
+    def _order(self) -> np.ndarray:
+        assert self.ids is not None
+        return np.argsort(self.ids, kind="stable")
+
     def of(self, ends: np.ndarray) -> np.ndarray:
         """The numbers of ids, (m,) int64, each of which is there."""
         if self.ids is None:
             return ends
-        if self.n and self._order is None and int(self.ids[-1]) - int(self.ids[0]) == self.n - 1:
-            return ends - self.ids[0]
         if self._table is not None:
             return self._table[ends - self.ids.min()]
-        place = np.searchsorted(self.ids, ends, sorter=self._order)
-        return place if self._order is None else self._order[place]
+        return self._order[np.searchsorted(self.ids, ends, sorter=self._order)]
 
 
 def numbering_of(

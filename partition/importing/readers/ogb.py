@@ -28,11 +28,10 @@ from partition.importing.readers.archives import columns_of_pair, find_member, r
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.columns import Columns
 from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.edge_list import arc_pieces
+from partition.importing.readers.edge_list import arc_table
 from partition.importing.readers.files import check_file, check_memory, finite_features, read_errors
-from partition.importing.readers.text import Table, first_lines, words_of
+from partition.importing.readers.text import LONGEST_ROW, Table, first_lines
 from partition.importing.readers.vertex_files import checked_targets
-from partition.importing.readers.vertex_tables import LONGEST_ROW
 from partition.records import npz_names, read_npz
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}  # their names → ours
@@ -108,7 +107,8 @@ def _text(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> Stream:
     def pieces() -> Iterator[Piece]:
         count, size = 0, edges.stat().st_size
         with read_errors(edges):
-            for ends in arc_pieces(edges, ARCS, lambda at: tell("reading arcs", at, size)):
+            arcs = arc_table(edges, ARCS)
+            for ends in arcs.pieces(lambda at: tell("reading arcs", at, size)):
                 count += len(ends[0])
                 yield *_inside(np.stack(ends), n, edges), None
         _check_count(edges, count, narcs)
@@ -246,17 +246,8 @@ def _rows(path: Path, tell: Any = lambda at: None) -> Iterator[np.ndarray]:
     """Lines of numbers, empty or ``""`` where one is unknown, as float64."""
     width = sum(line.count(",") + 1 for _, line in first_lines(path, 1, LONGEST_ROW))
 
-    def row(number: int, line: str) -> list[float]:
-        try:
-            values = [float(word or "nan") for word in words_of(line, ",")]
-        except ValueError as error:
-            raise UserError(f"{path}, line {number}: {error}") from error
-        if len(values) != width:
-            raise UserError(f"{path}, line {number} has {len(values)} columns, not {width}")
-        return values
-
     kinds = dict.fromkeys(range(width), pa.float64())
-    table = Table(path, ",", width, kinds, row, comments=(), nulls=True, longest=LONGEST_ROW)
+    table = Table(path, ",", width, kinds, comments="", nulls=True)
     for columns in table.pieces(tell):
         yield np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
 

@@ -5,21 +5,22 @@ from __future__ import annotations
 import csv
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from partition.errors import UserError
-from partition.importing.readers.files import open_plain_or_gzip, position_in
+from partition.importing.readers.files import open_plain_or_gzip, position_in, quoted
 
 COMMENTS = ("#", "%")
 LONGEST_LINE = 1 << 16
+LONGEST_ROW = 1 << 26  # a line of features is as long as there are features
 LONGEST_BLANK = 1 << 24
+LONGEST_TEXT = 256
 BLOCK = 1 << 22
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 BLANKS = bytes.maketrans(b"\t\v\f", b"   ")
@@ -39,43 +40,47 @@ class Table:
         Number of columns.
     kinds : mapping of int to pyarrow type
         Places of the columns that are read: ``int64``, ``float64`` or ``string``.
-    row : callable
-        What a line with a number holds in these columns, or a UserError: for the lines that Arrow
-        reads in another way than :func:`words_of`, or not at all.
     header : int
         Number of the line with the names, 0 where there is none.
-    comments : tuple of str
-        What a line that is not read begins with.
-    behind : bool
-        Comments may follow on a line, too.
+    comments : str
+        Signs of which a line that is not read has one before it, and also behind it where columns
+        are of integers.
     nulls : bool
         Empty values are unknown, and empty lines are rows.
+    shortest : int
+        Characters that a text has at least.
     longest : int
         Bytes of the longest line.
-    suits : callable
-        Whether columns can be right; otherwise they are read again by ``row``.
+    ragged : bool
+        Columns that are not read may be missing, and there may be more.
+    meaning : str
+        What a line is, for messages.
     """
 
     path: Path
     separator: str | None
     width: int
     kinds: Mapping[int, pa.DataType]
-    row: Callable[[int, str], Sequence[Any]]
     header: int = 0
-    comments: tuple[str, ...] = COMMENTS
-    behind: bool = False
+    comments: str = "#"
     nulls: bool = False
-    longest: int = LONGEST_LINE
-    suits: Callable[[list[pa.Array]], bool] = lambda columns: True
+    shortest: int = 0
+    longest: int = LONGEST_ROW
+    ragged: bool = False
+    meaning: str = ""
+
+    def columns(self) -> list[pa.ChunkedArray]:
+        """The columns, in the order of ``kinds``."""
+        return [pa.chunked_array(column) for column in zip(*self.pieces(), strict=True)]
 
     def pieces(self, tell: Callable[[int], None] = lambda at: None) -> Iterator[list[pa.Array]]:
-        """The columns, in the order of ``kinds``, some megabytes at a time."""
+        """The same some megabytes at a time; ``tell``: as of :func:`text_blocks`."""
         at_once = max(BLOCK, 512 * self.width)  # a column of few rows costs as much as one of many
         for first, block in text_blocks(self.path, self.longest, tell=tell, at_once=at_once):
             block = self._bare(first, block)
-            columns = self._columns(block)
-            if columns is None or not self.suits(columns):
-                rows = [self.row(number, line) for number, line in lines_of(first, block, ())]
+            columns = self._by_arrow(block)
+            if columns is None:
+                rows = [self._by_hand(number, line) for number, line in lines_of(first, block, ())]
                 values = zip(*rows, strict=True) if rows else ((),) * len(self.kinds)
                 columns = list(map(pa.array, values, self.kinds.values()))
             yield columns
@@ -84,27 +89,24 @@ class Table:
         """The lines, of which comments and the header are empty."""
         if first <= self.header:
             lines = block.split(b"\n")
-            if self.header - first < len(lines):
-                lines[self.header - first] = b""
+            lines[self.header - first : self.header - first + 1] = [b""]
             block = b"\n".join(lines)
-        signs = "".join(self.comments).encode()
         if not any(sign in block for sign in map(str.encode, self.comments)):
             return block
-        if self.behind:
-            return re.sub(rb"[%b][^\n]*" % signs, b"", block)
-        return re.sub(rb"\n[^\S\n]*[%b][^\n]*" % signs, b"\n", b"\n" + block)[1:]
+        sign = rb"[%b][^\n]*" % self.comments.encode()
+        if pa.int64() in self.kinds.values():
+            return re.sub(sign, b"", block)
+        return re.sub(rb"\n[^\S\n]*" + sign, b"\n", b"\n" + block)[1:]
 
-    def _columns(self, block: bytes) -> list[pa.Array] | None:
-        """What Arrow reads; None where that is nothing, or may not be what is meant."""
-        names = list(map(str, range(self.width)))
+    def _by_arrow(self, block: bytes) -> list[pa.Array] | None:
+        """The columns of lines; None where some are wrong, or may mean something else to Arrow."""
         delimiter: str = self.separator or (" " if self.width > 1 else UNUSED)
         quotes = b'"' in block and delimiter != " "
-        if quotes and b' "' in block:  # quotes behind blanks are none for Arrow
+        hexadecimal = pa.int64() in self.kinds.values() and (b"0x" in block or b"0X" in block)
+        if hexadecimal or (quotes and b' "' in block):
             return None
-        if pa.int64() in self.kinds.values() and (b"0x" in block or b"0X" in block):
-            return None  # which are numbers for Arrow
-        if delimiter == " ":
-            block = _single_blanks(block)
+        block = _single_blanks(block) if delimiter == " " else block
+        names = list(map(str, range(self.width)))
         try:
             table = arrow_csv.read_csv(
                 pa.BufferReader(block or b"\n"),
@@ -127,9 +129,45 @@ class Table:
         if quotes and table.num_rows != sum(map(bool, block.split(b"\n"))):  # texts of two lines
             return None
         columns = [column.combine_chunks() for column in table.columns]
-        columns = [pc.utf8_trim_whitespace(c) if c.type == pa.string() else c for c in columns]
-        lone = self.width == 1 and columns[0].type == pa.string()
-        return None if lone and pc.any(pc.equal(columns[0], "")).as_py() else columns
+        for i, column in enumerate(columns):
+            if column.type == pa.string() and len(column):
+                columns[i] = pc.utf8_trim_whitespace(column)
+                lengths = pc.min_max(pc.utf8_length(columns[i])).as_py()
+                shortest = max(self.shortest, self.width == 1)  # lines of blanks are no values
+                if lengths["min"] < shortest or lengths["max"] > LONGEST_TEXT:
+                    return None
+        return columns
+
+    def _by_hand(self, number: int, line: str) -> list[int | float | str]:
+        """The values of a line; a UserError if it is wrong."""
+        texts = pa.string() in self.kinds.values()
+        if texts:
+            check_text(line, f"{self.path}, line {number}")
+        lone = texts and self.separator is None and self.width == 1
+        words = [line.strip().strip('"')] if lone else words_of(line, self.separator)
+        at = f"{self.path}, line {number}: {quoted(line.strip())}"
+        if len(words) <= max(self.kinds) if self.ragged else len(words) != self.width:
+            meaning = self.meaning and f": {self.meaning!r}"
+            raise UserError(f"{at} has {len(words)} columns, not {self.width}{meaning}")
+        at += self.meaning and f" is not {self.meaning!r}"
+        return [self._value(words[place], kind, number, at) for place, kind in self.kinds.items()]
+
+    def _value(self, word: str, kind: pa.DataType, number: int, at: str) -> int | float | str:
+        if kind == pa.string():
+            if self.shortest <= len(word) <= LONGEST_TEXT:
+                return word
+            fault, hint = f"a text of {self.shortest} to {LONGEST_TEXT} characters", None
+        elif kind == pa.int64():
+            if is_integer(word):
+                return int(word)
+            fault, hint = "an integer of 64 bits", "if ids are texts, give --string-ids"
+            hint = "put a # before a line that is a heading" if number == 1 else hint
+        else:
+            word = word.strip('"') or "nan" * self.nulls
+            if is_number(word):
+                return float(word)
+            fault, hint = "a number", None
+        raise UserError(f"{at}: {quoted(word)} is not {fault}", hint)
 
 
 def text_blocks(

@@ -15,9 +15,8 @@ from partition.errors import UserError, unknown_name
 from partition.importing.readers.files import check_memory, finite_features, quoted
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.text import (
-    LONGEST_LINE,
+    LONGEST_ROW,
     Table,
-    check_text,
     first_lines,
     is_integer,
     is_number,
@@ -25,9 +24,6 @@ from partition.importing.readers.text import (
     words_of,
 )
 
-# A line of features is as long as there are features.
-LONGEST_ROW = 1 << 26
-LONGEST_WORD = 256
 # Names of a column, in a header, that says which vertex a row is of.
 ID_COLUMNS = {"", "id", "ids", "node", "nodeid", "vertex", "vertexid", "index", "unnamed:0"}
 BOOLEANS = ("true", "false")
@@ -112,18 +108,8 @@ def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str
         raise UserError(f"{path} has a column of ids, but no {what}")
     kinds = dict.fromkeys([0] * skip, pa.string()) | dict.fromkeys(used, pa.float64())
 
-    def row(number: int, line: str) -> list[str | float]:
-        cells = _checked(path, number, line, words_of(line, separator), len(words))
-        values = [cells[i].strip('"') for i in used]
-        for value in values:
-            if not is_number(value):
-                raise UserError(f"{path}, line {number}: {quoted(value)} is not a number")
-        return [*cells[:skip], *map(float, values)]
-
+    table = Table(path, separator, len(words), kinds, header=header)
     tables, ids = [], []
-    table = Table(
-        path, separator, len(words), kinds, row, header=header, comments=("#",), longest=LONGEST_ROW
-    )
     for columns in table.pieces():
         ids += columns[:skip]
         with np.errstate(over="ignore"):
@@ -163,17 +149,6 @@ def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
         )
 
 
-def _checked(path: Path, number: int, line: str, words: list[str], width: int) -> list[str]:
-    """The words of a line, which are as many as those of the first."""
-    check_text(line, f"{path}, line {number}")
-    if len(words) != width:
-        raise UserError(
-            f"{path}, line {number}: {quoted(line.strip())} has {len(words)} columns, "
-            f"the first line has {width}"
-        )
-    return words
-
-
 def read_column(path: Path, names: Container[str] = (), column: str | None = None) -> Rows:
     """(n,) int64 or texts: a value a line, or an id and a value under a header 'id,…'.
 
@@ -190,8 +165,7 @@ def read_column(path: Path, names: Container[str] = (), column: str | None = Non
         With the line that has more columns, or bytes that are not UTF-8; or if it is not clear
         which column it is.
     """
-    longest = LONGEST_ROW if column is not None else LONGEST_LINE
-    lines = first_lines(path, 1, longest)
+    lines = first_lines(path, 1, LONGEST_ROW)
     if not lines:
         raise UserError(f"{path} is empty", "one value a line")
     header, first = lines[0]
@@ -216,22 +190,7 @@ def read_column(path: Path, names: Container[str] = (), column: str | None = Non
     headed = paired or width > 1 or column is not None
     kinds = dict.fromkeys([0, at] if paired else [at], pa.string())
 
-    def row(number: int, line: str) -> list[str]:
-        cells = [line.strip().strip('"')] if width == 1 else words_of(line, separator)
-        cells = _checked(path, number, line, cells, width)
-        return [cells[place] for place in kinds]
-
-    table = Table(
-        path,
-        separator,
-        width,
-        kinds,
-        row,
-        header=header if headed else 0,
-        comments=("#",),
-        longest=longest,
-    )
-    found = [pa.chunked_array(column) for column in zip(*table.pieces(), strict=True)]
+    found = Table(path, separator, width, kinds, header=header if headed else 0).columns()
     values = found[-1]
     if not headed and _is_heading(values):
         values = values[1:]
@@ -262,8 +221,6 @@ def text_array(values: pa.ChunkedArray, path: Path) -> np.ndarray:
     if all(map(is_integer, distinct)):
         return np.array(list(map(int, distinct)), np.int64)[places]
     longest = max(map(len, distinct))
-    if longest > LONGEST_WORD:
-        raise UserError(f"{path}: {quoted(max(distinct, key=len))} has {longest} characters")
     check_memory(4 * longest * len(values), f"{path}: texts of up to {longest} characters")
     return np.array(distinct)[places]
 
