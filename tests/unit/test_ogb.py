@@ -94,7 +94,10 @@ SPOILED = {
     "fewer rows": (lambda r: spoiled(r, "node-feat.csv.gz", X[:3]), "has 3 rows"),
     "more rows": (lambda r: spoiled(r, "node-label.csv.gz", [0] * 7), "more rows than the graph"),
     "nan": (lambda r: spoiled(r, "node-feat.csv.gz", [["nan", 1]] * 5), "not finite"),
-    "no number": (lambda r: spoiled(r, "node-feat.csv.gz", [["a", 1]] * 5), "line 1: .a,1.: .a. is not a number"),
+    "no number": (
+        lambda r: spoiled(r, "node-feat.csv.gz", [["a", 1]] * 5),
+        "line 1: .a,1.: .a. is not a number",
+    ),
     "two splits": (lambda r: write_split(r, PARTS, "b"), "the splits b, time"),
     "no split file": (lambda r: (r / "split/time/test.csv.gz").unlink(), "there is no"),
     "split": (lambda r: write_split(r, ([9], [], [])), "a vertex outside"),

@@ -126,24 +126,24 @@ class Table:
             )
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
-        if quotes and table.num_rows != sum(map(bool, block.split(b"\n"))):  # texts of two lines
-            return None
+        if quotes and not self.nulls and table.num_rows != sum(map(bool, block.split(b"\n"))):
+            return None  # there are texts of two lines
         columns = [column.combine_chunks() for column in table.columns]
         for i, column in enumerate(columns):
             if column.type == pa.string() and len(column):
                 columns[i] = pc.utf8_trim_whitespace(column)
                 lengths = pc.min_max(pc.utf8_length(columns[i])).as_py()
-                shortest = max(self.shortest, self.width == 1)  # lines of blanks are no values
+                # Lines of blanks are no values.
+                shortest = max(self.shortest, self.width == 1 or self.separator == "\t")
                 if lengths["min"] < shortest or lengths["max"] > LONGEST_TEXT:
                     return None
         return columns
 
     def _by_hand(self, number: int, line: str) -> list[int | float | str]:
         """The values of a line; a UserError if it is wrong."""
-        texts = pa.string() in self.kinds.values()
-        if texts:
+        if pa.string() in self.kinds.values():
             check_text(line, f"{self.path}, line {number}")
-        lone = texts and self.separator is None and self.width == 1
+        lone = self.separator is None and self.width == 1
         words = [line.strip().strip('"')] if lone else words_of(line, self.separator)
         at = f"{self.path}, line {number}: {quoted(line.strip())}"
         if len(words) <= max(self.kinds) if self.ragged else len(words) != self.width:
@@ -163,7 +163,7 @@ class Table:
             fault, hint = "an integer of 64 bits", "if ids are texts, give --string-ids"
             hint = "put a # before a line that is a heading" if number == 1 else hint
         else:
-            word = word.strip('"') or "nan" * self.nulls
+            word = word or "nan" * self.nulls
             if is_number(word):
                 return float(word)
             fault, hint = "a number", None
