@@ -35,13 +35,14 @@ def read(path: Path, layout: Layout) -> Source:
         finite weight, or it is not clear what a column is.
     """
     columns = find_columns(path, layout)
-    found = arc_table(path, columns).columns()
+    source, target, *rest = arc_table(path, columns).columns()
     names = None
     if columns.text:
-        names, source, target = number_texts(str(path), *found[:2])
+        names, source, target = number_texts(str(path), source, target)
     else:
-        source, target = (column.to_numpy() for column in found[:2])
-    weights = found[2].to_numpy() if len(found) == 3 else None
+        source, target = np.concatenate(source.chunks), np.concatenate(target.chunks)
+    weights = np.concatenate(rest.pop().chunks) if rest else None
+    pa.default_memory_pool().release_unused()  # which it would keep for what comes next
     if weights is not None:
         weights = finite_weights(weights, str(path))
         third = _ThirdColumn(path, columns)

@@ -105,7 +105,16 @@ class Table:
         hexadecimal = pa.int64() in self.kinds.values() and (b"0x" in block or b"0X" in block)
         if hexadecimal or (quotes and b' "' in block):
             return None
-        block = _single_blanks(block) if delimiter == " " else block
+        if delimiter == " ":
+            if self.width == len(self.kinds) and pa.string() not in self.kinds.values():
+                # Perhaps there is one blank or tab between two numbers, and none elsewhere.
+                columns = self._read(block, "\t" if b"\t" in block else " ", quotes=False)
+                if columns is not None:
+                    return columns
+            block = _single_blanks(block)
+        return self._read(block, delimiter, quotes)
+
+    def _read(self, block: bytes, delimiter: str, quotes: bool) -> list[pa.Array] | None:
         names = list(map(str, range(self.width)))
         try:
             table = arrow_csv.read_csv(
