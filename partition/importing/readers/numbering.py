@@ -172,16 +172,19 @@ def compact(
 
 def distinct(*arrays: np.ndarray) -> np.ndarray:
     """The integers that occur, in increasing order."""
-    arrays = tuple(array for array in arrays if len(array)) or (np.empty(0, np.int64),)
-    nvalues = sum(map(len, arrays))
-    low = min(int(array.min(initial=2**63 - 1)) for array in arrays)
-    span = max(int(array.max(initial=low)) for array in arrays) - low + 1
-    if span <= 16 * nvalues:  # a table over the span is faster than sorting, and smaller
+    filled = [array for array in arrays if len(array)]
+    if not filled:
+        return np.empty(0, np.int64)
+    low = min(int(array.min()) for array in filled)
+    span = max(int(array.max()) for array in filled) - low + 1
+    if span <= 16 * sum(
+        map(len, filled)
+    ):  # a table is faster than sorting, and smaller
         present = np.zeros(span, bool)
-        for array in arrays:
+        for array in filled:
             present[array - low] = True
         return np.flatnonzero(present) + low
-    values = np.sort(np.concatenate(arrays))  # faster than NumPy's unique, which hashes
+    values = np.sort(np.concatenate(filled))  # faster than NumPy's unique, which hashes
     return values[np.append(True, values[1:] != values[:-1])]
 
 
