@@ -177,9 +177,7 @@ def distinct(*arrays: np.ndarray) -> np.ndarray:
         return np.empty(0, np.int64)
     low = min(int(array.min()) for array in filled)
     span = max(int(array.max()) for array in filled) - low + 1
-    if span <= 16 * sum(
-        map(len, filled)
-    ):  # a table is faster than sorting, and smaller
+    if span <= 16 * sum(map(len, filled)):  # a table is faster than sorting, and smaller
         present = np.zeros(span, bool)
         for array in filled:
             present[array - low] = True
