@@ -82,8 +82,7 @@ def number_texts(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The distinct texts in increasing order, and the places among them of those given."""
     both = pa.chunked_array([*source.chunks, *target.chunks]).dictionary_encode()
-    both = both.unify_dictionaries()
-    texts = both.chunk(0).dictionary
+    texts = both.chunk(0).dictionary  # that of all chunks
     longest = pc.max(pc.utf8_length(texts)).as_py()
     check_memory(12 * longest * len(texts), f"{where}: ids of up to {longest} characters")
     order = pc.sort_indices(texts)  # of UTF-8, which is that of its characters
