@@ -20,7 +20,6 @@ RESULT_WRITERS = Registry(
         ".csv": "gcnmpi.run.results:write_csv",
         ".parquet": "gcnmpi.run.results:write_parquet",
     },
-    extras={".parquet": "parquet"},
 )
 RESULTS = (".npy", *RESULT_WRITERS)
 WEIGHTS = (".npz",)

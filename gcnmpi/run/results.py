@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from partition.records import atomic_file
 
@@ -94,9 +96,6 @@ def write_csv(results: Results, path: Path) -> None:
 
 def write_parquet(results: Results, path: Path) -> None:
     """A column ``id``, of numbers where vertices have no ids, and one for each of the values."""
-    import pyarrow as pa  # only for those who ask for such a file
-    import pyarrow.parquet as pq
-
     text = results.ids is not None and results.ids.dtype.kind == "U"
     of_names = results.names is not None
     number = pa.string() if of_names else pa.from_numpy_dtype(results.values.dtype)

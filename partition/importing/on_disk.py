@@ -31,7 +31,7 @@ from partition.importing.arcs import (
     with_reverse,
 )
 from partition.importing.readers import Allocate, Piece, Source, Stream, Tell
-from partition.importing.readers.numbering import Numbering, numbering_of
+from partition.importing.readers.numbering import Numbering, distinct, numbering_of
 from partition.records import temporary_name
 
 # Bytes that an import takes beside its arcs: Python and its libraries; and for each vertex.
@@ -181,10 +181,10 @@ def _collect(stream: Stream, spool: _Spool, memory: float) -> Numbering:
                 fresh.append(ends)
                 waiting += len(ends)
         if waiting > max(FEWEST_ARCS, len(known), int(memory // 200)):
-            known, fresh, waiting = np.unique(np.concatenate([known, *fresh])), [], 0
+            known, fresh, waiting = distinct(known, *fresh), [], 0
             _arcs_at_once(memory, len(known))
     if listed:
-        known = np.unique(np.concatenate([known, *fresh]))
+        known = distinct(known, *fresh)
     spool.close()
     if stream.n is not None:
         return Numbering(stream.n)

@@ -6,6 +6,8 @@ import gzip
 import json
 
 import numpy as np
+import pyarrow.csv as csv
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from click.testing import CliRunner
@@ -230,8 +232,7 @@ def test_features_and_labels_in_one_table(place, form, option):
     file = place / f"people.{form}"
     (place / "people.csv").write_text(PEOPLE)
     if form == "parquet":
-        pq = pytest.importorskip("pyarrow.parquet")
-        pq.write_table(pytest.importorskip("pyarrow.csv").read_csv("people.csv"), file)
+        pq.write_table(csv.read_csv("people.csv"), file)
     option = [file if word == "people" else word for word in option]
     done = run("import", "ring.txt", "g.graph", "--features", file, *option,
                "--label-column", "kind")  # fmt: skip
@@ -447,7 +448,7 @@ def test_lists_of_arcs(tmp_path, text, options, arcs, weights):
         ("0 1\n1 x\n", {}, "line 2: '1 x' .*'x' is not an integer"),
         ("0;1;0,5\n", {}, "line 1.*'0,5' is not a number"),
         ("a b\na c\nb\n", {}, r"line 3: 'b' has 1 columns, not 2"),
-        ("a,b\na,\n", {}, "'' is not an id"),
+        ("a,b\na,\n", {}, "'' is not a text of 1 to 256 characters"),
         ("a b\nb \udcff\n", {}, r"line 2: b'b \\xff' is not UTF-8"),
         ("0 1\n" * 9 + "0 \x00 1\n", {}, "line 10: there is a NUL"),
         ("\x1b[2Jred x\nx \x1b[2Jred\n", {"vertices": "3"}, "integers"),
@@ -677,15 +678,15 @@ def test_every_kind_of_file(place, what, form):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("1,2\n3\n", "line 2 has 1 columns, the first line has 2"),
-        ("1,2\n\n3,x\n", "line 3: 'x' is not a number"),
+        ("1,2\n3\n", "line 2: '3' has 1 columns, not 2"),
+        ("1,2\n\n3,x\n", "line 3: '3,x': 'x' is not a number"),
         ("a,b\nc,d\n", "line 1: 'a,b' is not 2 numbers"),
         ("", "holds no features"),
         ("id\n1\n", "a column of ids, but no features"),
         ("id,a\n1,2\n1,3\n", "the id 1 occurs twice"),
         ("1,nan\n", "features of vertex 0, column 1 are not finite"),
         ("1,1e39\n", "features of vertex 0, column 1 are not finite"),
-        ("id,a\n1,2\n1\n", "line 3 has 1 columns"),
+        ("id,a\n1,2\n1\n", "line 3: '1' has 1 columns"),
         ("1;0,5\n", "line 1"),
         ("id,a,b\nx,,2\ny,3,4\n", "line 2: the column 'a' holds no value"),
         ("id,a,b\nx,1,2\ny,,4\n", "line 3: '' is not a number"),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import sys
-
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from test_import_meaning import run
 
@@ -15,9 +14,6 @@ from partition.importing import on_disk
 from partition.importing.assemble import import_graph
 from partition.importing.readers import Layout, open_stream, read_source
 from partition.importing.readers.vertex_files import read_features, read_ids, read_labels, read_mask
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
 
 
 def put(path, **columns):
@@ -119,16 +115,3 @@ def test_what_is_unclear_or_damaged_is_refused(tmp_path, monkeypatch):
     put(tmp_path / "e.parquet", source=np.zeros(1 << 17, int), target=np.zeros(1 << 17, int))
     with pytest.raises(UserError, match="unpacks to more than 200 times its size"):
         read_source(tmp_path / "e.parquet")
-
-
-def test_without_pyarrow_one_line_names_the_extra(tmp_path, monkeypatch):
-    put(tmp_path / "e.parquet", source=[1], target=[2])
-    for name in [
-        name for name in sys.modules if name.startswith("partition.importing.readers.parq")
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    os.chdir(tmp_path)
-    message = run("import", "e.parquet", "g.graph", code=2).stderr
-    assert "needs the Python package 'pyarrow'" in message
-    assert "pip install '.[parquet]' in a checkout" in message

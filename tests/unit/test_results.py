@@ -5,10 +5,11 @@ from __future__ import annotations
 import csv
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from gcnmpi.run import results
-from gcnmpi.run.results import Results, write_csv, write_npz
+from gcnmpi.run.results import Results, write_csv, write_npz, write_parquet
 from partition.importing.readers.vertex_files import read_features
 
 VALUES = np.random.default_rng(0).standard_normal((7, 3)).astype(np.float32) * 1e-3
@@ -42,9 +43,6 @@ def test_csv_and_parquet_come_back(tmp_path, ids, picked, dtype):
         assert [line.pop(0) for line in lines] == [str(name) for name in names]
     np.testing.assert_array_equal(np.array(lines, dtype).reshape(values.shape), values)
 
-    pq = pytest.importorskip("pyarrow.parquet")
-    from gcnmpi.run.results import write_parquet
-
     write_parquet(made, tmp_path / "y.parquet")
     table = pq.read_table(tmp_path / "y.parquet")
     assert table.column_names == ["id", *header]
@@ -65,9 +63,6 @@ def test_one_number_a_row_has_a_name_and_an_archive_more_arrays(tmp_path):
 
 
 def test_what_is_written_can_be_attached(tmp_path):
-    pytest.importorskip("pyarrow")
-    from gcnmpi.run.results import write_parquet
-
     made = Results(VALUES, TEXTS, None)
     for write, name in ((write_csv, "y.csv"), (write_parquet, "y.parquet")):
         write(made, tmp_path / name)
@@ -88,8 +83,5 @@ def test_tables_have_the_names_of_classes(tmp_path, ids):
         assert lines.pop(0) == ["id", "class"]
         assert [line.pop(0) for line in lines] == ids.tolist()
     assert [line for (line,) in lines] == words
-    pq = pytest.importorskip("pyarrow.parquet")
-    from gcnmpi.run.results import write_parquet
-
     write_parquet(made, tmp_path / "y.parquet")
     assert pq.read_table(tmp_path / "y.parquet").column("class").to_pylist() == words

@@ -33,7 +33,6 @@ READERS = Registry(
         "distdgl": "partition.importing.readers.distdgl:read",
         "parquet": "partition.importing.readers.parquet:read",
     },
-    extras={"parquet": "parquet"},
 )
 
 # Those that can be read a piece at a time, for graphs larger than memory.
@@ -45,7 +44,6 @@ STREAMS = Registry(
         "ogb": "partition.importing.readers.ogb:stream",
         "parquet": "partition.importing.readers.parquet:stream",
     },
-    extras={"parquet": "parquet"},
 )
 
 # Formats that are not one file: what they are, by name.

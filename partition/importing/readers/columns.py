@@ -201,6 +201,6 @@ def _check_third(path: Path, number: int, line: str, words: list[str]) -> None:
 
 def _refuse_matrix_market(path: Path) -> None:
     for _, block in text_blocks(path):
-        if block[:14].lower() == "%%matrixmarket":
+        if block[:14].lower() == b"%%matrixmarket":
             raise UserError(f"{path} is a Matrix Market file", "give --format mtx")
         return

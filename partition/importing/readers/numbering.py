@@ -7,9 +7,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from partition.errors import UserError
 from partition.importing.readers.files import check_memory, quoted
+
+# Ids are looked up in a table if there is one for every so many numbers, and searched otherwise.
+TABLE_SPAN = 4
 
 
 def number_vertices(
@@ -72,6 +77,21 @@ def number_vertices(
     return compact(source, target)
 
 
+def number_texts(
+    where: str, source: pa.ChunkedArray, target: pa.ChunkedArray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The distinct texts in increasing order, and the places among them of those given."""
+    both = pa.chunked_array([*source.chunks, *target.chunks]).dictionary_encode()
+    texts = both.chunk(0).dictionary  # that of all chunks
+    longest = pc.max(pc.utf8_length(texts)).as_py()
+    check_memory(12 * longest * len(texts), f"{where}: ids of up to {longest} characters")
+    order = pc.sort_indices(texts)  # of UTF-8, which is that of its characters
+    place = np.empty(len(order), np.int64)
+    place[order.to_numpy()] = np.arange(len(order))
+    numbers = place[np.concatenate([chunk.indices.to_numpy() for chunk in both.chunks])]
+    return np.array(texts.take(order).to_pylist()), *numbers.reshape(2, -1)
+
+
 @dataclass(frozen=True)
 class Numbering:
     """Which vertex is which number, for ends of arcs that come in pieces.
@@ -87,19 +107,28 @@ class Numbering:
     ids: np.ndarray | None = None
 
     @cached_property
-    def _order(self) -> np.ndarray | None:
-        """The numbers in the order of their ids; None where that is theirs already."""
+    def _table(self) -> np.ndarray | None:
+        """The number of each id from the smallest on; None where they lie far apart."""
         assert self.ids is not None
-        return None if (np.diff(self.ids) > 0).all() else np.argsort(self.ids, kind="stable")
+        low, high = (int(self.ids.min()), int(self.ids.max())) if self.n else (0, 0)
+        if high - low >= TABLE_SPAN * self.n:
+            return None
+        table = np.empty(high - low + 1, np.int64)
+        table[self.ids - low] = np.arange(self.n)
+        return table
+
+    @cached_property
+    def _order(self) -> np.ndarray:
+        assert self.ids is not None
+        return np.argsort(self.ids, kind="stable")
 
     def of(self, ends: np.ndarray) -> np.ndarray:
         """The numbers of ids, (m,) int64, each of which is there."""
         if self.ids is None:
             return ends
-        if self.n and self._order is None and self.ids[-1] - self.ids[0] == self.n - 1:
-            return ends - self.ids[0]
-        place = np.searchsorted(self.ids, ends, sorter=self._order)
-        return place if self._order is None else self._order[place]
+        if self._table is not None:
+            return self._table[ends - self.ids.min()]
+        return self._order[np.searchsorted(self.ids, ends, sorter=self._order)]
 
 
 def numbering_of(
@@ -135,25 +164,25 @@ def compact(
     ----------
     source, target : (nnz,) int64, nnz > 0
     """
-    low = min(int(source.min()), int(target.min()))
-    high = max(int(source.max()), int(target.max()))
-    span = high - low + 1
-    if span <= 16 * len(source):
-        # A table over the span is faster than sorting, and smaller.
+    ids = distinct(source, target)
+    numbering = Numbering(len(ids), None if ids[0] == 0 and ids[-1] == len(ids) - 1 else ids)
+    return len(ids), numbering.of(source), numbering.of(target), numbering.ids
+
+
+def distinct(*arrays: np.ndarray) -> np.ndarray:
+    """The integers that occur, in increasing order."""
+    filled = [array for array in arrays if len(array)]
+    if not filled:
+        return np.empty(0, np.int64)
+    low = min(int(array.min()) for array in filled)
+    span = max(int(array.max()) for array in filled) - low + 1
+    if span <= 16 * sum(map(len, filled)):  # a table is faster than sorting, and smaller
         present = np.zeros(span, bool)
-        present[source - low] = True
-        present[target - low] = True
-        ids = np.flatnonzero(present) + low
-        if len(ids) == span:
-            source, target = source - low, target - low
-        else:
-            number = np.cumsum(present, dtype=np.int64) - 1
-            source, target = number[source - low], number[target - low]
-    else:
-        ids = np.union1d(source, target)
-        source, target = np.searchsorted(ids, source), np.searchsorted(ids, target)
-    same = low == 0 and high == len(ids) - 1
-    return len(ids), source, target, None if same else ids
+        for array in filled:
+            present[array - low] = True
+        return np.flatnonzero(present) + low
+    values = np.sort(np.concatenate(filled))  # faster than NumPy's unique, which hashes
+    return values[np.append(True, values[1:] != values[:-1])]
 
 
 def positions(ids: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

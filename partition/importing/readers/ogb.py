@@ -7,12 +7,12 @@ test.csv.gz``, lists of vertices.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from partition.errors import UserError
 from partition.importing.readers import (
@@ -28,11 +28,10 @@ from partition.importing.readers.archives import columns_of_pair, find_member, r
 from partition.importing.readers.classes import class_labels
 from partition.importing.readers.columns import Columns
 from partition.importing.readers.edge_index import ends_of
-from partition.importing.readers.edge_list import number_tables
+from partition.importing.readers.edge_list import arc_table
 from partition.importing.readers.files import check_file, check_memory, finite_features, read_errors
-from partition.importing.readers.text import text_blocks
+from partition.importing.readers.text import LONGEST_ROW, Table, first_lines
 from partition.importing.readers.vertex_files import checked_targets
-from partition.importing.readers.vertex_tables import LONGEST_ROW
 from partition.records import npz_names, read_npz
 
 SPLITS = {"train": "train", "valid": "val", "test": "test"}  # their names → ours
@@ -108,10 +107,10 @@ def _text(path: Path, raw: Path, allocate: Allocate, tell: Tell) -> Stream:
     def pieces() -> Iterator[Piece]:
         count, size = 0, edges.stat().st_size
         with read_errors(edges):
-            for table in number_tables(edges, ARCS, lambda at: tell("reading arcs", at, size)):
-                count += len(table)
-                ends = np.stack([table["source"], table["target"]])
-                yield *_inside(ends, n, edges), None
+            arcs = arc_table(edges, ARCS)
+            for ends in arcs.pieces(lambda at: tell("reading arcs", at, size)):
+                count += len(ends[0])
+                yield *_inside(np.stack(ends), n, edges), None
         _check_count(edges, count, narcs)
 
     check_file(edges)
@@ -230,17 +229,12 @@ def _table(
     out: np.ndarray | None = None
     start = 0
     with read_errors(path):
-        for first, block in text_blocks(path, LONGEST_ROW, tell=tell):
-            rows = _rows(path, first, block)
-            if out is None:
-                out = allocate((n, rows.shape[1]), dtype)
-            if rows.shape[1] != out.shape[1] or start + len(rows) > n:
-                raise UserError(
-                    f"{path}, from line {first} on: there are rows of {rows.shape[1]} numbers, "
-                    f"not {n} of {out.shape[1]}"
-                )
+        for rows in _rows(path, tell):
+            out = allocate((n, rows.shape[1]), dtype) if out is None else out
+            if start + len(rows) > n:
+                raise UserError(f"{path} has more rows than the graph's {n} vertices")
             if dtype == np.float32:
-                rows = finite_features(rows, f"{path}, from line {first} on")
+                rows = finite_features(rows, f"{path}, from row {start + 1} on")
             out[start : start + len(rows)] = rows
             start += len(rows)
     _check_rows(path, start, n)
@@ -248,21 +242,19 @@ def _table(
     return out
 
 
-def _rows(path: Path, first: int, block: str) -> np.ndarray:
+def _rows(path: Path, tell: Any = lambda at: None) -> Iterator[np.ndarray]:
     """Lines of numbers, empty or ``""`` where one is unknown, as float64."""
-    block = block.replace('""', "nan")  # as pandas writes a lone column
-    if ",," in block or ",\n" in block or block.startswith(("\n", ",")) or "\n\n" in block:
-        block = re.sub(r"(?m)(?<=,)(?=,|$)|^(?=,|$)(?!\Z)", "nan", block)
-    try:
-        return np.loadtxt(block.splitlines(), np.float64, comments=None, delimiter=",", ndmin=2)
-    except ValueError as error:
-        raise UserError(f"{path}, from line {first} on: {error}") from error
+    width = sum(line.count(",") + 1 for _, line in first_lines(path, 1, LONGEST_ROW))
+
+    kinds = dict.fromkeys(range(width), pa.float64())
+    table = Table(path, ",", width, kinds, comments="", nulls=True)
+    for columns in table.pieces(tell):
+        yield np.stack([column.to_numpy(zero_copy_only=False) for column in columns], axis=1)
 
 
 def _integers(path: Path) -> np.ndarray:
     """A number a line."""
-    pieces = [_rows(path, first, block)[:, 0] for first, block in text_blocks(path)]
-    numbers = np.concatenate(pieces) if pieces else np.empty(0)
+    numbers = np.concatenate([np.empty(0), *(rows[:, 0] for rows in _rows(path))])
     if not np.isfinite(numbers).all() or (numbers != np.floor(numbers)).any():
         raise UserError(f"{path} holds something else than whole numbers")
     return numbers.astype(np.int64)

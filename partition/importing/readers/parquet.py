@@ -1,4 +1,4 @@
-"""Lists of arcs in Parquet files. Needs pyarrow."""
+"""Lists of arcs in Parquet files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from partition.errors import UserError
 from partition.importing.readers import Allocate, Layout, Piece, Source, Stream, Tell
 from partition.importing.readers.columns import ROLES, given_roles, named_roles
 from partition.importing.readers.files import finite_weights, quoted
-from partition.importing.readers.numbering import number_vertices
+from partition.importing.readers.numbering import number_texts, number_vertices
 from partition.importing.readers.parquet_tables import (
     array_of,
     column_names,
@@ -40,8 +41,8 @@ def read(path: Path, layout: Layout) -> Source:
     source, target = (ends.astype(str) if text else _integers(ends, path) for ends in found[:2])
     texts = None
     if text:
-        texts, numbers = np.unique(np.concatenate([source, target]), return_inverse=True)
-        source, target = np.split(numbers, 2)
+        ends = (pa.chunked_array([pa.array(ends, pa.string())]) for ends in (source, target))
+        texts, source, target = number_texts(str(path), *ends)
     given = None if layout.ids is None else read_ids(layout.ids, text=text)
     n, source, target, ids = number_vertices(
         source, target, str(path), names=texts, vertices=layout.vertices, ids=given

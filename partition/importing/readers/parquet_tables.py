@@ -1,4 +1,4 @@
-"""Columns of Parquet files as arrays. Needs pyarrow."""
+"""Columns of Parquet files as arrays."""
 
 from __future__ import annotations
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from partition.errors import UserError, unknown_name
-from partition.importing.readers import READERS
 from partition.importing.readers.files import (
     check_file,
     content_limit,
@@ -26,6 +25,7 @@ from partition.importing.readers.files import (
     read_errors,
 )
 from partition.importing.readers.numbering import check_ids
+from partition.importing.readers.parquet_tables import read_table
 from partition.importing.readers.sparse import saved_csr
 from partition.importing.readers.vertex_tables import (
     Rows,
@@ -61,7 +61,7 @@ def read_features(path: str | os.PathLike, others: Container[str] = ()) -> Rows:
         if kind == "text":
             return read_feature_table(path, others)
         if kind == "parquet":
-            rows = _numbers_of(_parquet(path), FEATURES, path, others)
+            rows = _numbers_of(read_table(path), FEATURES, path, others)
             return replace(rows, values=finite_features(rows.values, str(path)))
         if kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS)
@@ -93,7 +93,7 @@ def read_targets(path: str | os.PathLike) -> Rows:
             rows = read_target_table(path)
             return Rows(checked_targets(rows.values, str(path)), rows.ids)
         if kind == "parquet":
-            rows = _numbers_of(_parquet(path), TARGETS, path)
+            rows = _numbers_of(read_table(path), TARGETS, path)
             return Rows(checked_targets(rows.values, str(path)), rows.ids)
         if kind == "npz":
             array = _choose(read_npz(path, kinds=NUMBERS), TARGETS, path)
@@ -220,20 +220,13 @@ def _read_vector(path: Path, names: tuple[str, ...], column: str | None = None) 
         if kind == "text":
             return read_column(path, names, column)
         if kind == "parquet":
-            return _chosen(_parquet(path), names, path, column)
+            return _chosen(read_table(path), names, path, column)
         if kind == "npz":
             arrays = read_npz(path, kinds=NUMBERS + TEXTS)
             return Rows(_decoded(_chosen(arrays, names, path, column), path))
         if column is not None:
             raise UserError(f"{path} has no columns with names, and so no {column!r}")
         return Rows(_decoded(_read_npy(path, kind), path))
-
-
-def _parquet(path: Path) -> Mapping[str, Rows]:
-    READERS.get("parquet")  # which says what is missing where it cannot be read
-    from partition.importing.readers.parquet_tables import read_table
-
-    return read_table(path)
 
 
 def _numbers_of(

@@ -8,25 +8,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import DTypeLike
 
 from partition.errors import UserError, unknown_name
 from partition.importing.readers.files import check_memory, finite_features, quoted
 from partition.importing.readers.numbering import check_ids
 from partition.importing.readers.text import (
-    LONGEST_LINE,
-    check_text,
+    LONGEST_ROW,
+    Table,
     first_lines,
     is_integer,
     is_number,
     separator_of,
-    text_blocks,
     words_of,
 )
 
-# A line of features is as long as there are features.
-LONGEST_ROW = 1 << 26
-LONGEST_WORD = 256
 # Names of a column, in a header, that says which vertex a row is of.
 ID_COLUMNS = {"", "id", "ids", "node", "nodeid", "vertex", "vertexid", "index", "unnamed:0"}
 BOOLEANS = ("true", "false")
@@ -112,31 +109,18 @@ def _number_table(path: Path, what: str, dtype: DTypeLike, others: Container[str
         note = f"{path}: no {what}, but texts: {', '.join(texts)}" if texts else ""
     if not used:
         raise UserError(f"{path} has a column of ids, but no {what}")
+    kinds = dict.fromkeys([0] * skip, pa.string()) | dict.fromkeys(used, pa.float64())
+
+    table = Table(path, separator, len(words), kinds, header=header)
     tables, ids = [], []
-    for number, block in text_blocks(path, LONGEST_ROW):
-        rows = [
-            line
-            for at, line in enumerate(block.split("\n"), number)
-            if at != header and line.strip() and not line.lstrip().startswith("#")
-        ]
-        if not rows:
-            continue
-        try:
-            table = np.loadtxt(
-                rows, np.float64, comments=None, delimiter=separator, quotechar='"', ndmin=2,
-                usecols=used if len(used) < len(words) else None,
-            )  # fmt: skip
-        except ValueError as error:
-            raise _bad_row(path, number, block, header, separator, len(words), used) from error
-        if table.shape[1] != len(used):
-            raise _bad_row(path, number, block, header, separator, len(words), used)
+    for columns in table.pieces():
+        ids += columns[:skip]
         with np.errstate(over="ignore"):
-            tables.append(table.astype(dtype))
-        ids += [words_of(row, separator)[0] for row in rows] if skip else []
+            tables.append(np.stack(columns[skip:], axis=1).astype(dtype))
     numbers = np.concatenate(tables)
     if not skip and header == 0:
         _refuse_counter(path, numbers, what)
-    return Rows(numbers, id_array(ids, path) if skip else None, note)
+    return Rows(numbers, id_array(pa.chunked_array(ids), path) if skip else None, note)
 
 
 def _refuse_missing(
@@ -180,29 +164,6 @@ def _refuse_counter(path: Path, numbers: np.ndarray, what: str) -> None:
         )
 
 
-def _bad_row(
-    path: Path,
-    first: int,
-    block: str,
-    header: int,
-    separator: str | None,
-    width: int,
-    used: Iterable[int],
-) -> UserError:
-    """Find the first row that is not as many numbers as the first has."""
-    for number, line in enumerate(block.split("\n"), first):
-        if number == header or not line.strip() or line.lstrip().startswith("#"):
-            continue
-        words = words_of(line, separator)
-        at = f"{path}, line {number}"
-        if len(words) != width:
-            return UserError(f"{at} has {len(words)} columns, the first line has {width}")
-        for word in (words[i] for i in used):
-            if not is_number(word):
-                return UserError(f"{at}: {quoted(word)} is not a number")
-    return UserError(f"{path}, from line {first} on: there is something else than numbers")
-
-
 def read_column(path: Path, names: Container[str] = (), column: str | None = None) -> Rows:
     """(n,) int64 or texts: a value a line, or an id and a value under a header 'id,…'.
 
@@ -219,8 +180,7 @@ def read_column(path: Path, names: Container[str] = (), column: str | None = Non
         With the line that has more columns, or bytes that are not UTF-8; or if it is not clear
         which column it is.
     """
-    longest = LONGEST_ROW if column is not None else LONGEST_LINE
-    lines = first_lines(path, 1, longest)
+    lines = first_lines(path, 1, LONGEST_ROW)
     if not lines:
         raise UserError(f"{path} is empty", "one value a line")
     header, first = lines[0]
@@ -243,32 +203,21 @@ def read_column(path: Path, names: Container[str] = (), column: str | None = Non
             )
         (at,) = fitting
     headed = paired or width > 1 or column is not None
-    kept: dict[str, str] = {}  # each text once: there are few classes
-    values, ids = [], []
-    for start, block in text_blocks(path, longest):
-        for number, line in enumerate(block.split("\n"), start):
-            if not line.strip() or line.lstrip().startswith("#") or (headed and number == header):
-                continue
-            words = [line.strip().strip('"')] if width == 1 else words_of(line, separator)
-            if len(words) != width:
-                raise UserError(
-                    f"{path}, line {number}: {quoted(line.strip())} has {len(words)} columns, "
-                    f"the first line has {width}"
-                )
-            values.append(kept.setdefault(words[at], words[at]))
-            if paired:
-                ids.append(words[0])
-    if not headed and _is_heading(values, kept):
-        del values[0]
-    return Rows(text_array(values, path), id_array(ids, path) if paired else None)
+    kinds = dict.fromkeys([0, at] if paired else [at], pa.string())
+
+    found = Table(path, separator, width, kinds, header=header if headed else 0).columns()
+    values = found[-1]
+    if not headed and _is_heading(values):
+        values = values[1:]
+    return Rows(text_array(values, path), id_array(found[0], path) if paired else None)
 
 
-def _is_heading(values: list[str], distinct: Iterable[str]) -> bool:
+def _is_heading(values: pa.ChunkedArray) -> bool:
     """Whether the first line names the column."""
-    first = values[0]
+    first = values[0].as_py()
     if _plain(first) in HEADINGS:
         return True
-    others = [value for value in distinct if value != first]
+    others = [value for value in values.unique().to_pylist() if value != first]
     if not others or is_number(first) or first.lower() in BOOLEANS:
         return False
     return all(is_integer(value) or value.lower() in BOOLEANS for value in others)
@@ -278,23 +227,20 @@ def _plain(word: str) -> str:
     return re.sub(r"[\s_.-]", "", word.lower())
 
 
-def text_array(values: list[str], path: Path) -> np.ndarray:
+def text_array(values: pa.ChunkedArray, path: Path) -> np.ndarray:
     """Words as int64 where all of them are integers, and as texts otherwise."""
-    if not values:
+    if not len(values):
         raise UserError(f"{path} holds a header, but no values")
-    distinct = set(values)
+    coded = values.combine_chunks().dictionary_encode()
+    distinct, places = coded.dictionary.to_pylist(), coded.indices.to_numpy()
     if all(map(is_integer, distinct)):
-        return np.array(list(map(int, values)), np.int64)
-    for word in distinct:
-        check_text(word, str(path))
+        return np.array(list(map(int, distinct)), np.int64)[places]
     longest = max(map(len, distinct))
-    if longest > LONGEST_WORD:
-        raise UserError(f"{path}: {quoted(max(distinct, key=len))} has {longest} characters")
     check_memory(4 * longest * len(values), f"{path}: texts of up to {longest} characters")
-    return np.array(values)
+    return np.array(distinct)[places]
 
 
-def id_array(ids: list[str], path: Path) -> np.ndarray:
+def id_array(ids: pa.ChunkedArray, path: Path) -> np.ndarray:
     """The ids of rows, each once."""
     array = text_array(ids, path)
     check_ids(array, path)
