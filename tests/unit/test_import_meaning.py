@@ -689,7 +689,7 @@ def test_every_kind_of_file(place, what, form):
         ("id,a\n1,2\n1\n", "line 3: '1' has 1 columns"),
         ("1;0,5\n", "line 1"),
         ("id,a,b\nx,,2\ny,3,4\n", "line 2: the column 'a' holds no value"),
-        ("id,a,b\nx,1,2\ny,,4\n", "line 3: '' is not a number"),
+        ("id,a,b\nx,1,2\ny,,4\n", "line 3: 'y,,4': '' is not a number"),
     ],
 )
 def test_tables_of_features_that_are_refused(tmp_path, text, message):
