@@ -75,11 +75,15 @@ class Binding:
 
     def written(self, step: Step) -> Array:
         """The array that it writes."""
-        return self.array(step.writes)
+        return self.result(step).array
 
     def matrix(self, value: int) -> Matrix:
         """The matrix of a value, for what exchanges or moves its rows."""
         return self._matrices[value]
+
+    def result(self, step: Step) -> Matrix:
+        """The matrix of what a step writes, which it does."""
+        return self._matrices[_written(step)]
 
     def halo(self, step: Step) -> Halo:
         """The scheme's, which a program has whose steps ask for it."""
@@ -116,14 +120,14 @@ class Binding:
 
     def epilogue(self, step: Step) -> Callable[[int], Epilogue | None]:
         """What follows a product, for an epoch."""
-        plus = None if step.plus < 0 else self.array(step.plus)
+        plus = None if step.plus is None else self.array(step.plus)
+        place = self.program.values[_written(step)].place
         if step.finish is not None:
-            place = self.program.values[step.writes].place
             return self.activation(step.finish, place, plus)
         if step.finish_gradient is not None:
             finish, value = step.finish_gradient
-            output = None if value < 0 else self.array(value)
-            return self.activation_backward(finish, output, step.writes, plus)
+            output = None if value is None else self.array(value)
+            return self.activation_backward(finish, output, place, plus)
         added = None if plus is None else Activation(kind="none", plus=plus)
         return lambda epoch: added
 
@@ -149,14 +153,13 @@ class Binding:
         return of
 
     def activation_backward(
-        self, finish: Finish, output: Array | None, value: int, plus: Array | None = None
+        self, finish: Finish, output: Array | None, place: Place, plus: Array | None = None
     ) -> Callable[[int], Epilogue | None]:
         """The gradient of the activation and dropout that gave ``output``, of a sum with plus."""
         kind, slope, p = finish.kind, finish.slope, finish.p
         if not p or kind == "relu":  # what was dropped is 0 in the output
             fixed = ActivationBackward(output, kind, 1 / (1 - p), slope=slope, plus=plus)
             return lambda epoch: fixed
-        place = self.program.values[value].place
         block = self.scheme.block(place, finish.width)
         columns = _column_keys(block)
         kernel, seed, stream = self.kernel, self.seed, finish.stream
@@ -167,6 +170,11 @@ class Binding:
             return ActivationBackward(output, kind, 1 / (1 - p), *drop, slope=slope, plus=plus)
 
         return of
+
+
+def _written(step: Step) -> int:
+    assert step.writes is not None, "a step that gives gradients of parameters"
+    return step.writes
 
 
 def _column_keys(block: Block) -> np.ndarray:

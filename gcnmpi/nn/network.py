@@ -173,7 +173,7 @@ class Builder:
             # PyTorch Geometric's glorot takes the last two axes.
             self._random(vector, (width,), layer, "glorot", heads, width // heads, stored=stored)
         stream = ATTENTION_STREAM + layer
-        return self._append(Attend((x,), width, layer, *names, heads, slope, p, stream))
+        return self._append(Attend((x,), width, layer, heads, slope, p, stream, *names))
 
     def attend_v2(
         self, source: int, target: int, name: str, heads: int, slope: float = 0.2, p: float = 0.0
@@ -185,7 +185,7 @@ class Builder:
         self._random(vector, (width,), layer, "glorot", heads, width // heads, stored=stored)
         stream = ATTENTION_STREAM + layer
         inputs = (source, target)
-        return self._append(AttendV2(inputs, width, layer, vector, heads, slope, p, stream))
+        return self._append(AttendV2(inputs, width, layer, heads, slope, p, stream, vector))
 
     def mean_of_heads(self, x: int, heads: int) -> int:
         """The mean of equally wide groups of columns."""

@@ -253,7 +253,7 @@ def test_dropout_decides_by_the_hash_and_only_in_training():
 
 def test_attention_is_dropped_by_target_source_and_head():
     p, heads, stream = 0.3, 2, 99
-    operator = of.Attend((0,), 4, 1, "a", "b", heads, 0.2, p, stream)
+    operator = of.Attend((0,), 4, 1, heads, 0.2, p, stream, "a", "b")
     problem = oracle.Problem(random_graph(), "in", config(model={"name": "gat"}))
     run = rules.Pass(problem.matrix, 5, 8, {})
     x = np.ones((14, 2))

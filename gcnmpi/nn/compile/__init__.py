@@ -15,14 +15,17 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
-from gcnmpi.nn.compile.gradient import differentiate, forward_step
+from gcnmpi.nn.compile.gradient import differentiate
 from gcnmpi.nn.compile.places import narrow, place
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator
-from gcnmpi.nn.program import Finish, Program, Step, Value
+from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator, rule_of
+from gcnmpi.nn.program import Finish, Instruction, Program, Step, Value
 from gcnmpi.options.config import ModelConfig
+
+LOSS = Instruction("loss", lambda operator, binding, step: lambda epoch: None)
+"""Stands for the loss, which is no operator, where lifetimes of values are looked at."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ def compile_network(
 def _compile(
     network: Network, target: Target, model: ModelConfig, trains: bool, sparse: bool
 ) -> Program:
-    operators: list[Operator] = list(network.operators)
+    operators = [operator.as_finish() for operator in network.operators]
     outputs = list(network.outputs)
     if sparse or not trains:
         model = replace(model, cache_input=False)
@@ -108,7 +111,10 @@ def _compile(
     wanted = rewrite.differentiated(operators, model, trains)
 
     values = [Value(at, op.width) for op, at in zip(operators, places, strict=True)]
-    every = [forward_step(op, i, places[i]) for i, op in enumerate(operators)]
+    every = [
+        Step(rule_of(op).forward, op, at.layer, op.inputs, number, number)
+        for number, (op, at) in enumerate(zip(operators, places, strict=True))
+    ]
     training = [step for step in every if not fixed[step.number]]
     matrices = sparse_values(operators) if sparse else ()
     unshifted = without_shifts(operators, logits, target.means)
@@ -131,14 +137,14 @@ def _compile(
             with_sparse_steps(steps, matrices) for steps in (training, backward, evaluation)
         )
     training, backward = pair(training), pair(backward)
-    loss = Step("loss", operators[logits], places[logits].layer, (logits,), gradient, logits)
+    loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     whole = whole if trains else []
     read = {value for step in (*whole, *evaluation) for value in step.values}
     kept = tuple(
         i for i, constant in enumerate(fixed) if constant and i in read and i not in matrices
     )
-    once = [step for step in every if fixed[step.number] and step.name != "features"]
+    once = [step for step in every if fixed[step.number] and step.operator.inputs]
     # A batch's matrices live for a moment: an exchange of their own would not pay.
     values = mark_exchanged(values, [*whole, *evaluation], products=not target.narrows)
     pool = Pool(values, target.layout)
@@ -182,15 +188,10 @@ def _without_dropout(steps: Sequence[Step]) -> tuple[list[Step], dict[int, int]]
     alias: dict[int, int] = {}
     for step in steps:
         step = replace(step, reads=tuple(alias.get(i, i) for i in step.reads))
-        operator = step.operator
-        if isinstance(operator, Finish) and operator.p:
-            operator = replace(operator, p=0.0)
-            if not operator.bias and operator.kind == "none":
-                alias[step.writes] = step.reads[0]
-                continue
-        elif getattr(operator, "p", 0.0):  # dropout within attention
-            operator = replace(operator, p=0.0)  # type: ignore[call-arg]
-        found.append(replace(step, operator=operator))
+        if isinstance(step.operator, Finish) and step.operator.only_drops:
+            alias[step.number] = step.reads[0]
+            continue
+        found.append(replace(step, operator=step.operator.without_dropout()))
     return found, alias
 
 

@@ -12,19 +12,7 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.operators import (
-    Aggregate,
-    Attend,
-    AttendV2,
-    Features,
-    Linear,
-    MaxAggregate,
-    Normalize,
-    Operator,
-)
-from gcnmpi.nn.program import Finish, Move
-
-GATHERS = (MaxAggregate, Attend, AttendV2)
+from gcnmpi.nn.operators import Features, Linear, Move, Operator, rule_of
 
 
 def place(
@@ -58,10 +46,10 @@ def place(
         here = places[inputs[0]] if inputs else Place(0)
         if uniform:
             k = operator.layer if not isinstance(operator, Linear) else max(1, operator.layer)
-            after = Place(k, isinstance(operator, (Aggregate, *GATHERS)))
+            after = Place(k, _gathers(operator))
         elif isinstance(operator, Features):
             after = Place(0)
-        elif isinstance(operator, (Aggregate, *GATHERS)):
+        elif _gathers(operator):
             inputs = [at(i, Place(here.layer)) for i in inputs]
             after = Place(here.layer + 1, aggregated=True)
         elif isinstance(operator, Linear):
@@ -70,7 +58,7 @@ def place(
                 k = here.layer + 1
             inputs = [at(i, Place(k, aggregated=True)) for i in inputs]
             after = Place(k)
-        elif _of_one_place(operator):
+        elif operator.parameters or rule_of(operator).whole_rows:
             # A bias and a norm look at all entries of a column or row: as those of Hᵏ.
             after = Place(here.layer)
             inputs = [at(inputs[0], after)]
@@ -122,17 +110,10 @@ def narrow(
             inputs.append(new[i] if layers[i] == read else moved[i, read])
         new[old] = len(found)
         found.append(replace(operator, inputs=tuple(inputs)))
-        places.append(Place(layers[old], aggregated=_gathers(operator, 0)))
+        places.append(Place(layers[old], aggregated=_gathers(operator)))
     return found, places, new
 
 
-def _gathers(operator: Operator, at: int) -> bool:
+def _gathers(operator: Operator, at: int = 0) -> bool:
     """Whether an operator looks at rows of neighbours of this input, and not at a row's own."""
-    first = at == 0 or not isinstance(operator, AttendV2)
-    return first and isinstance(operator, (Aggregate, *GATHERS))
-
-
-def _of_one_place(operator: Operator) -> bool:
-    if isinstance(operator, Finish):
-        return bool(operator.bias)
-    return bool(operator.parameters) or isinstance(operator, Normalize)
+    return at == 0 and rule_of(operator).forward.looks_at_neighbours
