@@ -16,7 +16,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import LOSS, Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.nn.model import aggregate_constant
-from gcnmpi.nn.operators import Aggregate, MaxAggregate
+from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.program import Step
 from gcnmpi.options.config import from_table
 from gcnmpi.options.model import NETWORKS

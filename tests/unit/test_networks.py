@@ -2,8 +2,8 @@
 
 import pytest
 
-from gcnmpi.nn import operators
 from gcnmpi.nn.describe import graph_of, matrix_of, network_of
+from gcnmpi.nn.operators.elementwise import Drop
 from gcnmpi.options.config import from_table, load_config
 from gcnmpi.options.model import NETWORKS
 from partition.errors import UserError
@@ -31,7 +31,7 @@ def test_a_gcn_is_what_it_always_was():
         "Aggregate", "Linear", "Bias", "Activate", "Drop",
         "Aggregate", "Linear", "Bias",
     ]  # fmt: skip
-    drops = [o for o in found.operators if isinstance(o, operators.Drop)]
+    drops = [o for o in found.operators if isinstance(o, Drop)]
     assert [(o.p, o.stream) for o in drops] == [(0.4, 0), (0.5, 1), (0.5, 2)]
     weights = [p for p in found.parameters.values() if p.is_weight]
     assert [(p.name, p.stream, p.layer, p.init) for p in weights] == [

@@ -1,7 +1,7 @@
 """From a network to a program: a few passes, each a pure function in a file of its own.
 
 :mod:`~gcnmpi.nn.compile.rewrite` chooses orders of products and merges what may follow one,
-:mod:`~gcnmpi.nn.compile.places` lays values out, :mod:`~gcnmpi.nn.compile.gradient` differentiates,
+:mod:`~gcnmpi.nn.compile.places` lays values out, a :class:`~gcnmpi.nn.tape.Tape` differentiates,
 :mod:`~gcnmpi.nn.compile.attach` joins products with what follows, and
 :mod:`~gcnmpi.nn.compile.buffers` assigns memory.
 """
@@ -15,13 +15,15 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
-from gcnmpi.nn.compile.gradient import differentiate
 from gcnmpi.nn.compile.places import narrow, place
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
-from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator, rule_of
-from gcnmpi.nn.program import Finish, Instruction, Program, Step, Value
+from gcnmpi.nn.network import Network, without_unread
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.neighbours import Aggregate
+from gcnmpi.nn.program import Finish, Instruction, Operator, Program, Step, Value
+from gcnmpi.nn.tape import Tape
 from gcnmpi.options.config import ModelConfig
 
 LOSS = Instruction("loss", lambda operator, binding, step: lambda epoch: None)
@@ -98,8 +100,7 @@ def _compile(
     options = model, target.orders, sparse, target.narrows
     operators = rewrite.choose_orders(operators, outputs, fixed, wanted, *options)
     operators = rewrite.merge_finishes(operators, outputs)
-    alive = rewrite.without_dead(operators, outputs[-1])
-    operators, new = _renumbered(operators, alive)
+    operators, new = without_unread(operators, outputs[-1])
     outputs = [new[i] for i in outputs if i in new]
     if target.narrows:
         operators, places, new = narrow(operators, sparse_values(operators) if sparse else ())
@@ -118,7 +119,9 @@ def _compile(
     training = [step for step in every if not fixed[step.number]]
     matrices = sparse_values(operators) if sparse else ()
     unshifted = without_shifts(operators, logits, target.means)
-    backward, values, gradient = differentiate(operators, values, wanted, unshifted, logits)
+    tape = Tape(operators, values, wanted, unshifted)
+    gradient = _differentiate(tape, logits)
+    backward = tape.steps
     evaluation, alias = _without_dropout(training)
     seen = alias.get(logits, logits)
 
@@ -172,14 +175,13 @@ def _compile(
     )
 
 
-def _renumbered(
-    operators: Sequence[Operator], kept: Sequence[int]
-) -> tuple[list[Operator], dict[int, int]]:
-    new = {old: number for number, old in enumerate(kept)}
-    found = [
-        replace(operators[old], inputs=tuple(new[i] for i in operators[old].inputs)) for old in kept
-    ]
-    return found, new
+def _differentiate(tape: Tape, logits: int) -> int:
+    """Write the steps of the backward pass; the number of the gradient of the logits."""
+    first = tape.gradients[logits] = tape.like(logits)
+    for number, operator in reversed([*enumerate(tape.operators)]):
+        if number in tape.gradients and tape.wanted[number]:
+            rule_of(operator).gradient(tape, number, tape.gradients[number])
+    return first
 
 
 def _without_dropout(steps: Sequence[Step]) -> tuple[list[Step], dict[int, int]]:

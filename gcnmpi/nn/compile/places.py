@@ -12,7 +12,10 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.operators import Features, Linear, Move, Operator, rule_of
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.inserted import Move
+from gcnmpi.nn.program import Operator
 
 
 def place(

@@ -1,7 +1,7 @@
 """Rewriting operators before they become steps: order of products, what may follow a product.
 
 Each pass takes and gives a list of operators, in which the number of what is left stays the same
-where it can; an operator that is not read any more is dropped at the end (:func:`without_dead`).
+where it can; operators that are not read any more are dropped at the end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gcnmpi.nn.operators import Aggregate, Features, Finish, Linear, Operator, rule_of
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.neighbours import Aggregate
+from gcnmpi.nn.program import Finish, Operator
 from gcnmpi.options.config import ModelConfig
 from partition.errors import UserError
 
@@ -163,17 +166,6 @@ def merge_finishes(operators: Sequence[Operator], outputs: Sequence[int]) -> lis
             operator, inputs=below.inputs, bias=below.bias, kind=first.kind, slope=first.slope
         )
     return operators
-
-
-def without_dead(operators: Sequence[Operator], last: int) -> list[int]:
-    """Numbers of the operators that the last one needs, increasing."""
-    needed, open_ = set(), [last]
-    while open_:
-        number = open_.pop()
-        if number not in needed:
-            needed.add(number)
-            open_ += operators[number].inputs
-    return sorted(needed)
 
 
 def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:

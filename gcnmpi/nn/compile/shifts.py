@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gcnmpi.nn.operators import Finish, Operator, rule_of
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.program import Finish, Operator
 
 
 def without_shifts(

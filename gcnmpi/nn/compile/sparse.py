@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from gcnmpi.nn.operators import Linear, Operator
+from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.sparse import OF_SPARSE
-from gcnmpi.nn.program import INPUT, Finish, Step
+from gcnmpi.nn.program import INPUT, Finish, Operator, Step
 
 
 def sparse_values(operators: Sequence[Operator]) -> tuple[int, ...]:

@@ -16,46 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gcnmpi.nn.operators import dense, elementwise, inserted, neighbours, norms
-from gcnmpi.nn.operators.dense import Features, Linear
-from gcnmpi.nn.operators.elementwise import (
-    Activate,
-    Add,
-    Bias,
-    Drop,
-    Maximum,
-    MeanOfHeads,
-    Scale,
-)
-from gcnmpi.nn.operators.inserted import Move
-from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
-from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
-from gcnmpi.nn.program import Finish, Operator, Parameter
+from gcnmpi.nn.program import Operator
 from gcnmpi.nn.tape import Rule
-
-__all__ = [
-    "RULES",
-    "Activate",
-    "Add",
-    "Aggregate",
-    "Attend",
-    "AttendV2",
-    "BatchNorm",
-    "Bias",
-    "Drop",
-    "Features",
-    "Finish",
-    "LayerNorm",
-    "Linear",
-    "MaxAggregate",
-    "Maximum",
-    "MeanOfHeads",
-    "Move",
-    "Normalize",
-    "Operator",
-    "Parameter",
-    "Scale",
-    "rule_of",
-]
 
 RULES: Mapping[type[Operator], Rule] = {
     **dense.RULES,

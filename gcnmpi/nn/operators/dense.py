@@ -54,16 +54,16 @@ def _share_input(features: Features, binding: Binding, step: Step) -> Run:
 
 
 def _combine(linear: Linear, binding: Binding, step: Step) -> Run:
-    """x·W."""
+    """x·W, or g·Wᵀ."""
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
-    x, out = binding.read(step), binding.written(step)
-    weight = binding.parameters[linear.weight]
+    multiply = scheme.combine if step.instruction is COMBINE else scheme.combine_t
+    x, out, weight = binding.read(step), binding.written(step), binding.parameters[linear.weight]
     add, also = step.onto is not None, _also(binding, step)
     if binding.once and scheme.whole_rows:
         return lambda epoch: _in_blocks(binding, k, x, weight, out, epilogue(epoch), add)
     if not (add or also):
-        return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch))
-    return lambda epoch: scheme.combine(k, x, weight, out, epilogue(epoch), add, also)
+        return lambda epoch: multiply(k, x, weight, out, epilogue(epoch))
+    return lambda epoch: multiply(k, x, weight, out, epilogue(epoch), add, also)
 
 
 def _in_blocks(
@@ -94,17 +94,6 @@ def _in_blocks(
             kernel.copy(target, out[some])
 
 
-def _combine_t(linear: Linear, binding: Binding, step: Step) -> Run:
-    """g·Wᵀ."""
-    scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
-    grad, out = binding.read(step), binding.written(step)
-    weight = binding.parameters[linear.weight]
-    add, also = step.onto is not None, _also(binding, step)
-    if not (add or also):
-        return lambda epoch: scheme.combine_t(k, grad, weight, out, epilogue(epoch))
-    return lambda epoch: scheme.combine_t(k, grad, weight, out, epilogue(epoch), add, also)
-
-
 def _also(binding: Binding, step: Step) -> tuple[Array, Array] | None:
     """The factors of the product that is added in the same pass."""
     if step.also is None:
@@ -130,7 +119,7 @@ def _of_weight(program: Program, step: Step, rows: int) -> Sequence[tuple[int, .
 GIVEN = Instruction("features", _features, Operation.EXPAND_INPUT)
 SHARE_INPUT = Instruction("share_input", _share_input)
 COMBINE = Instruction("combine", _combine, Operation.COMBINE, _of_weight)
-COMBINE_T = Instruction("combine_t", _combine_t, Operation.COMBINE_T, _of_weight)
+COMBINE_T = Instruction("combine_t", _combine, Operation.COMBINE_T, _of_weight)
 WEIGHT_GRAD = Instruction("weight_grad", _weight_grad, Operation.WEIGHT_GRAD, _of_weight)
 
 RULES = {

@@ -25,9 +25,10 @@ class Bias(Operator):
 
 @dataclass(frozen=True)
 class Activate(Operator):
-    """f(x) with f of ``kind`` "relu", "elu" (α = 1), "leaky_relu", "gelu" (exact, erf) or "prelu".
+    """f(x) with f of ``kind`` "relu", "elu" (α = 1), "leaky_relu", "prelu" or one of the kernels'.
 
-    ``slope`` is that of "leaky_relu" below 0; "prelu" trains it: ``parameter``, (1,).
+    ``slope`` is that of "leaky_relu" below 0; "prelu" trains it: ``parameter``, (1,). Those of the
+    kernels are ``kernels.host.elementwise.FUNCTIONS``: "gelu" (exact, erf).
     """
 
     kind: str = "relu"
@@ -194,8 +195,8 @@ def _maximum_backward(maximum: Maximum, binding: Binding, step: Step) -> Run:
 def _activate(activate: Activate, binding: Binding, step: Step) -> Run:
     """An activation whose derivative does not follow from its value."""
     kernel, x, out = binding.kernel, binding.read(step), binding.written(step)
-    if activate.kind == "gelu":
-        return lambda epoch: kernel.gelu(x, out)
+    if not activate.parameter:
+        return lambda epoch: kernel.function(activate.kind, x, out)
     slope = binding.parameters[activate.parameter]
     return lambda epoch: kernel.prelu(x, slope, out)
 
@@ -204,8 +205,8 @@ def _activate_backward(activate: Activate, binding: Binding, step: Step) -> Run:
     """Its gradient, and that of a trained slope."""
     kernel, out = binding.kernel, binding.written(step)
     x, grad = binding.read(step), binding.read(step, 1)
-    if activate.kind == "gelu":
-        return lambda epoch: kernel.gelu_backward(x, grad, out)
+    if not activate.parameter:
+        return lambda epoch: kernel.function_backward(activate.kind, x, grad, out)
     slope, counts = binding.parameters[activate.parameter], binding.block(step).counts_entries
     of_slope = binding.gradients[activate.parameter]
 

@@ -105,17 +105,11 @@ def _attend_v2_gradient(tape: Tape, number: int, gradient: int) -> None:
 
 
 def _aggregate(aggregate: Aggregate, binding: Binding, step: Step) -> Run:
-    """M·x."""
+    """M·x, or Mᵀ·g."""
     scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
+    multiply = scheme.aggregate if step.instruction is AGGREGATE else scheme.aggregate_t
     x, out = binding.matrix(step.reads[0]), binding.written(step)
-    return lambda epoch: scheme.aggregate(k, x, out, epilogue(epoch))
-
-
-def _aggregate_t(aggregate: Aggregate, binding: Binding, step: Step) -> Run:
-    """Mᵀ·g."""
-    scheme, k, epilogue = binding.scheme, step.k, binding.epilogue(step)
-    x, out = binding.matrix(step.reads[0]), binding.written(step)
-    return lambda epoch: scheme.aggregate_t(k, x, out, epilogue(epoch))
+    return lambda epoch: multiply(k, x, out, epilogue(epoch))
 
 
 def _max_aggregate(maximum: MaxAggregate, binding: Binding, step: Step) -> Run:
@@ -308,48 +302,38 @@ def _dropout(
     return of
 
 
-def _max_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Which neighbour it was."""
-    return rows * step.operator.width
+def _kept(a_row: int, scratch: bool = False) -> Callable[[Step, int, int, int], int]:
+    """Numbers of each head: so many for an own row, one for a row with the halo, and scratch.
 
+    These are scores, maxima and sums, or gradients of scores. Scratch is one for all layers: of
+    several it is counted too often.
+    """
 
-def _scores_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Scores, maxima and sums of each head."""
-    return _heads(step) * (3 * rows + columns)
+    def kept(step: Step, rows: int, columns: int, entries: int) -> int:
+        assert isinstance(step.operator, Attention)
+        found = a_row * rows + columns + scratch * scratch_rows(rows, entries)
+        return step.operator.heads * found
 
-
-def _arcs_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """The same, and scratch, which is one for all layers: of several it is counted too often."""
-    return _scores_kept(step, rows, columns, entries) + _heads(step) * scratch_rows(rows, entries)
-
-
-def _scores_grad_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Gradients of scores, where the forward step has the scratch."""
-    return _heads(step) * (rows + columns)
-
-
-def _arcs_grad_kept(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Gradients of scores, and scratch."""
-    return _heads(step) * (rows + columns + scratch_rows(rows, entries))
-
-
-def _heads(step: Step) -> int:
-    assert isinstance(step.operator, Attention)
-    return step.operator.heads
+    return kept
 
 
 AGGREGATE = Instruction("aggregate", _aggregate, Operation.AGGREGATE)
-AGGREGATE_T = Instruction("aggregate_t", _aggregate_t, Operation.AGGREGATE_T)
-MAX_AGGREGATE = Instruction("max_aggregate", _max_aggregate, Operation.EXPAND, kept=_max_kept)
+AGGREGATE_T = Instruction("aggregate_t", _aggregate, Operation.AGGREGATE_T)
+MAX_AGGREGATE = Instruction(
+    "max_aggregate",
+    _max_aggregate,
+    Operation.EXPAND,
+    kept=lambda step, rows, *_: rows * step.operator.width,
+)
 MAX_AGGREGATE_BACKWARD = Instruction(
     "max_aggregate_backward", _max_aggregate_backward, Operation.FOLD
 )
-ATTEND = Instruction("attend", _attend, Operation.EXPAND, kept=_scores_kept)
+ATTEND = Instruction("attend", _attend, Operation.EXPAND, kept=_kept(3))
 ATTEND_BACKWARD = Instruction(
-    "attend_backward", _attend_backward, Operation.FOLD, kept=_arcs_grad_kept
+    "attend_backward", _attend_backward, Operation.FOLD, kept=_kept(1, scratch=True)
 )
-ATTEND_V2 = Instruction("attend_v2", _attend_v2, Operation.EXPAND, kept=_arcs_kept)
-ATTEND_V2_BACKWARD = Instruction("attend_v2_backward", _attend_v2_backward, kept=_scores_grad_kept)
+ATTEND_V2 = Instruction("attend_v2", _attend_v2, Operation.EXPAND, kept=_kept(3, scratch=True))
+ATTEND_V2_BACKWARD = Instruction("attend_v2_backward", _attend_v2_backward, kept=_kept(1))
 ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.FOLD)
 
 RULES = {

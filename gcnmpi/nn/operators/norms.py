@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.nn.binding import Binding, Run
@@ -14,14 +15,13 @@ from gcnmpi.schemes.operations import Operation
 
 
 @dataclass(frozen=True)
-class LayerNorm(Operator):
-    """(x − mean)/√(variance + eps)·weight + bias, moments over the columns of a row (biased)."""
+class Norm(Operator):
+    """(x − mean)/√(variance + eps)·weight + bias, with weight and bias of (columns,)."""
 
     weight: str = ""
     bias: str = ""
     eps: float = 1e-5
-    reads = ("weight", "bias")
-    title = "layer norm"
+    reads: ClassVar[tuple[str, ...]] = ("weight", "bias")
 
     @property
     def last_bias(self) -> str:
@@ -35,8 +35,15 @@ class LayerNorm(Operator):
 
 
 @dataclass(frozen=True)
-class BatchNorm(Operator):
-    """(x − mean)/√(variance + eps)·weight + bias, moments over all n rows of a column (biased).
+class LayerNorm(Norm):
+    """The same with moments over the columns of a row (biased)."""
+
+    title = "layer norm"
+
+
+@dataclass(frozen=True)
+class BatchNorm(Norm):
+    """The same with moments over all n rows of a column (biased).
 
     An evaluation takes the running moments, which training moves after each epoch by
     ``momentum``·(moment − running), the variance unbiased, n/(n − 1), as PyTorch does.
@@ -47,24 +54,16 @@ class BatchNorm(Operator):
     are equal for, have none. It has one where features are trained, which need it to differ.
     """
 
-    weight: str = ""
-    bias: str = ""
     mean: str = ""
     variance: str = ""
-    eps: float = 1e-5
     momentum: float = 0.1
     reads = ("weight", "bias", "mean", "variance")
     title = "batch norm"
 
     @property
-    def last_bias(self) -> str:
-        """Its bias."""
-        return self.bias
-
-    @property
     def options(self) -> tuple[str, ...]:
-        """What keeps it from dividing by 0, and how fast moments move."""
-        return f"eps {self.eps:g}", f"momentum {self.momentum:g}"
+        """Also how fast moments move."""
+        return (*super().options, f"momentum {self.momentum:g}")
 
 
 @dataclass(frozen=True)
@@ -210,19 +209,9 @@ def _batch_norm_backward(norm: BatchNorm, binding: Binding, step: Step) -> Run:
     return run
 
 
-def _a_row(program: Program, step: Step, rows: int) -> Sequence[tuple[int, ...]]:
-    """One sum of a number a row."""
-    return [(rows,)]
-
-
-def _two_a_row(step: Step, rows: int, columns: int, entries: int) -> int:
-    """Mean and deviation."""
-    return 2 * rows
-
-
-def _pivot_and_moments(step: Step) -> tuple[int, ...]:
-    """Sums of the pivot, and of moments about it."""
-    return sum_of_columns(step) * 2
+def _sums(*numbers: int) -> Callable[[Program, Step, int], list[tuple[int, ...]]]:
+    """Sums over the ranks that share a row, each of so many numbers a row."""
+    return lambda program, step, rows: [(number * rows,) for number in numbers]
 
 
 def _of_rows(binding: Binding, step: Step, name: str) -> Array:
@@ -239,25 +228,18 @@ def _reciprocal_length(kernel: Kernel, squares: Array, eps: float, out: Array) -
 
 
 LAYER_NORM = Instruction(
-    "layer_norm",
-    _layer_norm,
-    Operation.ROW_SUM,
-    lambda program, step, rows: [(rows,)] * 2,
-    passes=4,
-    kept=_two_a_row,
+    "layer_norm", _layer_norm, Operation.ROW_SUM, _sums(1, 1), 4, lambda step, rows, *_: 2 * rows
 )
 LAYER_NORM_BACKWARD = Instruction(
-    "layer_norm_backward",
-    _layer_norm_backward,
-    Operation.ROW_SUM,
-    lambda program, step, rows: [(2 * rows,)],
-    passes=6,
+    "layer_norm_backward", _layer_norm_backward, Operation.ROW_SUM, _sums(2), passes=6
 )
-NORMALIZE = Instruction("normalize", _normalize, Operation.ROW_SUM, _a_row, passes=3)
+NORMALIZE = Instruction("normalize", _normalize, Operation.ROW_SUM, _sums(1), passes=3)
 NORMALIZE_BACKWARD = Instruction(
-    "normalize_backward", _normalize_backward, Operation.ROW_SUM, _a_row, passes=5
+    "normalize_backward", _normalize_backward, Operation.ROW_SUM, _sums(1), passes=5
 )
-BATCH_NORM = Instruction("batch_norm", _batch_norm, passes=3, summed=_pivot_and_moments)
+BATCH_NORM = Instruction(  # sums of the pivot, and of moments about it
+    "batch_norm", _batch_norm, passes=3, summed=lambda step: sum_of_columns(step) * 2
+)
 BATCH_NORM_BACKWARD = Instruction(
     "batch_norm_backward", _batch_norm_backward, passes=5, summed=sum_of_columns
 )
