@@ -128,29 +128,21 @@ class Binding:
             finish, value = step.finish_gradient
             output = None if value is None else self.array(value)
             return self.activation_backward(finish, output, place, plus)
-        added = None if plus is None else Activation(kind="none", plus=plus)
-        return lambda epoch: added
+        return _always(None if plus is None else Activation(kind="none", plus=plus))
 
     def activation(
         self, finish: Finish, place: Place, plus: Array | None = None
     ) -> Callable[[int], Epilogue | None]:
         """Bias, activation and dropout of a value at a place, to which another one is added."""
         block = self.scheme.block(place, finish.width)
-        bias = None
-        if finish.bias:
-            bias = self.parameters[finish.bias][block.columns]  # whole on every rank
-        columns = _column_keys(block)
-        if not finish.p:
-            fixed = Activation(bias, finish.kind, None, columns, slope=finish.slope, plus=plus)
-            return lambda epoch: fixed
-        kernel, seed, stream = self.kernel, self.seed, finish.stream
+        # A bias is whole on every rank.
+        bias = self.parameters[finish.bias][block.columns] if finish.bias else None
+        columns, (kind, p, slope) = _column_keys(block), (finish.kind, finish.p, finish.slope)
 
-        def of(epoch: int) -> Epilogue:
-            keys = kernel.row_keys(seed, epoch, stream, block.rows)
-            p, slope = finish.p, finish.slope
-            return Activation(bias, finish.kind, keys, columns, p, slope=slope, plus=plus)
+        def of(keys: Any) -> Epilogue:
+            return Activation(bias, kind, keys, columns, p, slope=slope, plus=plus)
 
-        return of
+        return self._by_epoch(of, finish, block) if p else _always(of(None))
 
     def activation_backward(
         self, finish: Finish, output: Array | None, place: Place, plus: Array | None = None
@@ -158,18 +150,26 @@ class Binding:
         """The gradient of the activation and dropout that gave ``output``, of a sum with plus."""
         kind, slope, p = finish.kind, finish.slope, finish.p
         if not p or kind == "relu":  # what was dropped is 0 in the output
-            fixed = ActivationBackward(output, kind, 1 / (1 - p), slope=slope, plus=plus)
-            return lambda epoch: fixed
+            return _always(ActivationBackward(output, kind, 1 / (1 - p), slope=slope, plus=plus))
         block = self.scheme.block(place, finish.width)
         columns = _column_keys(block)
-        kernel, seed, stream = self.kernel, self.seed, finish.stream
 
-        def of(epoch: int) -> Epilogue:
-            keys = kernel.row_keys(seed, epoch, stream, block.rows)
+        def of(keys: Any) -> Epilogue:
             drop = keys, columns, p
             return ActivationBackward(output, kind, 1 / (1 - p), *drop, slope=slope, plus=plus)
 
-        return of
+        return self._by_epoch(of, finish, block)
+
+    def _by_epoch(
+        self, of: Callable[[Any], Epilogue], finish: Finish, block: Block
+    ) -> Callable[[int], Epilogue | None]:
+        """By the keys of the rows, of which each epoch has its own."""
+        kernel, seed, stream = self.kernel, self.seed, finish.stream
+        return lambda epoch: of(kernel.row_keys(seed, epoch, stream, block.rows))
+
+
+def _always(epilogue: Epilogue | None) -> Callable[[int], Epilogue | None]:
+    return lambda epoch: epilogue
 
 
 def _written(step: Step) -> int:

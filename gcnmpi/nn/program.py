@@ -72,7 +72,8 @@ class Parameter:
 class Operator:
     """What all operators have: the values they read, and the columns and layer of their own.
 
-    ``reads`` names the fields that are names of parameters, which may be empty.
+    ``reads`` names the fields that are names of parameters, which may be empty. ``title`` and
+    ``told`` say in words what it is, and what there is to tell of its other fields.
     """
 
     inputs: tuple[int, ...]
@@ -81,6 +82,7 @@ class Operator:
 
     reads: ClassVar[tuple[str, ...]] = ()
     title: ClassVar[str] = ""
+    told: ClassVar[str] = ""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -93,9 +95,14 @@ class Operator:
         return ""
 
     @property
-    def options(self) -> tuple[str, ...]:
-        """What else there is to tell of it, in words."""
-        return ()
+    def words(self) -> str:
+        """What it is, with its parameters and options; not its inputs, width and layer."""
+        fields = vars(self)
+        title, told = self.title or type(self).__name__.lower(), self.told
+        told += " {kind}" if fields.get("kind", "none") != "none" else ""
+        told += " slope {slope:g}" if fields.get("kind") == "leaky_relu" else ""
+        told += " dropout {p:g} stream {stream}" if fields.get("p") else ""
+        return " ".join((title, *self.parameters, *told.format_map(fields).split()))
 
     def as_finish(self) -> Operator:
         """The same as a :class:`Finish`, if it is one."""
@@ -136,21 +143,9 @@ class Finish(Operator):
         """The bias, if that is all."""
         return "" if self.has_gradient else self.bias
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """f and dropout."""
-        of_kind = () if self.kind == "none" else (self.kind,)
-        slope = (f"slope {self.slope:g}",) if self.kind == "leaky_relu" else ()
-        return of_kind + slope + told_dropout(self.p, self.stream)
-
     def without_dropout(self) -> Finish:
         """Bias and f."""
         return replace(self, p=0.0)
-
-
-def told_dropout(p: float, stream: int) -> tuple[str, ...]:
-    """Dropout in words, if there is any."""
-    return (f"dropout {p:g} stream {stream}",) if p else ()
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from rich.table import Table
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.program import Operator, Program, Step, products
+from gcnmpi.nn.program import Program, Step, products
 from gcnmpi.planner.case import Case, reduced_bytes
 from gcnmpi.schemes.operations import EXCHANGES, OF_ROWS, Operation, Product
 from partition.terminal import print_wide
@@ -157,7 +157,7 @@ def _value(program: Program, number: int) -> Entry:
     operator = program.operators[number] if number < len(program.operators) else None
     return {
         "value": number,
-        "operator": "gradient" if operator is None else _operator(operator),
+        "operator": "gradient" if operator is None else operator.words,
         "inputs": [] if operator is None else list(operator.inputs),
         "layer": None if operator is None else operator.layer,
         "place": _place(value.place),
@@ -174,7 +174,7 @@ def _step(program: Program, step: Step) -> Entry:
     """Also the gradient of which input of its operator it gives, if not of the first."""
     return {
         "step": step.name,
-        "operator": _operator(step.operator),
+        "operator": step.operator.words,
         "of": step.number,
         "input": step.part or None,
         "layer": step.k,
@@ -192,13 +192,13 @@ def _fused(step: Step) -> list[str]:
     if step.also is not None:
         also = step.also
         reads = _cell(list(also.reads))
-        found.append(f"plus {also.name} {_operator(also.operator)} of {also.number} reads {reads}")
+        found.append(f"plus {also.name} {also.operator.words} of {also.number} reads {reads}")
     found += [] if step.plus is None else [f"plus {step.plus}"]
-    found += [_operator(step.finish)] if step.finish else []
+    found += [step.finish.words] if step.finish else []
     if step.finish_gradient is not None:
         finish, output = step.finish_gradient
         at = "" if output is None else f" at {output}"
-        found.append(f"gradient of {_operator(finish)}{at}")
+        found.append(f"gradient of {finish.words}{at}")
     return found + ([f"sums for {step.sums}"] if step.sums else [])
 
 
@@ -215,12 +215,6 @@ def _parameter(program: Program, name: str) -> Entry:
         "part_of": parameter.part_of,
         "running": not parameter.trained,
     }
-
-
-def _operator(operator: Operator) -> str:
-    """What an operator is, with its parameters and options; not its inputs, width and layer."""
-    kind = operator.title or type(operator).__name__.lower()
-    return " ".join((kind, *operator.parameters, *operator.options))
 
 
 def _product(product: Product) -> str:

@@ -20,7 +20,7 @@ from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
 from gcnmpi.nn.network import Network, without_unread
 from gcnmpi.nn.operators import rule_of
-from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.dense import Linear
 from gcnmpi.nn.operators.neighbours import Aggregate
 from gcnmpi.nn.program import Finish, Instruction, Operator, Program, Step, Value
 from gcnmpi.nn.tape import Tape
@@ -210,8 +210,6 @@ def _orders(operators: Sequence[Operator], fixed: Sequence[bool]) -> list[str]:
     """Which product comes first in each layer."""
     found: dict[int, str] = {}
     for number, operator in enumerate(operators):
-        if isinstance(operator, Features) or not isinstance(operator, (Aggregate, Linear)):
-            continue
         if isinstance(operator, Aggregate):
             combined = isinstance(operators[operator.inputs[0]], Linear)
             order = "given" if fixed[number] else "combine" if combined else "aggregate"

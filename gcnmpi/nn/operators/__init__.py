@@ -13,19 +13,16 @@ puts these together.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Mapping
 
 from gcnmpi.nn.operators import dense, elementwise, inserted, neighbours, norms
 from gcnmpi.nn.program import Operator
 from gcnmpi.nn.tape import Rule
 
-RULES: Mapping[type[Operator], Rule] = {
-    **dense.RULES,
-    **elementwise.RULES,
-    **inserted.RULES,
-    **neighbours.RULES,
-    **norms.RULES,
-}
+RULES: Mapping[type[Operator], Rule] = ChainMap(
+    *(family.RULES for family in (dense, elementwise, inserted, neighbours, norms))
+)
 """Of every operator but those that are a :class:`Finish`."""
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gcnmpi.kernels.epilogues import KINDS
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators.columns import pivot, sum_of_columns, sums_of_columns
-from gcnmpi.nn.program import Finish, Instruction, Operator, Step, told_dropout
+from gcnmpi.nn.program import Finish, Instruction, Operator, Step
 from gcnmpi.nn.tape import ADD, Rule, Tape, one_step
 
 
@@ -36,12 +36,6 @@ class Activate(Operator):
     parameter: str = ""
     reads = ("parameter",)
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """f."""
-        slope = (f"slope {self.slope:g}",) if self.kind == "leaky_relu" else ()
-        return (self.kind, *slope)
-
     def as_finish(self) -> Operator:
         """Where the derivative of f follows from its value."""
         if self.kind not in KINDS:
@@ -60,11 +54,6 @@ class Drop(Operator):
     p: float = 0.5
     stream: int = 0
 
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Probability and stream."""
-        return told_dropout(self.p, self.stream)
-
     def as_finish(self) -> Operator:
         """Always."""
         return Finish(self.inputs, self.width, self.layer, p=self.p, stream=self.stream)
@@ -82,11 +71,7 @@ class Scale(Operator):
     factor: float = 1.0
     epsilon: str = ""
     reads = ("epsilon",)
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The factor."""
-        return (f"{self.factor:.12g}",)
+    told = "{factor:.12g}"
 
 
 @dataclass(frozen=True)
@@ -100,11 +85,7 @@ class MeanOfHeads(Operator):
 
     heads: int = 1
     title = "mean of heads"
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """How many."""
-        return (str(self.heads),)
+    told = "{heads}"
 
 
 def _add_gradient(tape: Tape, number: int, gradient: int) -> None:

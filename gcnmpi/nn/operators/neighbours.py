@@ -18,7 +18,7 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array, AttentionDropout
 from gcnmpi.kernels.interface.neighbours import scratch_rows
 from gcnmpi.nn.binding import Binding, Run
-from gcnmpi.nn.program import Instruction, Operator, Step, told_dropout
+from gcnmpi.nn.program import Instruction, Operator, Step
 from gcnmpi.nn.tape import Rule, Tape, one_step
 from gcnmpi.schemes.operations import Operation
 
@@ -54,12 +54,7 @@ class Attention(Operator):
     slope: float = 0.2
     p: float = 0.0
     stream: int = 0
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Heads, the slope of the leaky ReLU, and dropout."""
-        told = f"heads {self.heads}", f"slope {self.slope:g}"
-        return told + told_dropout(self.p, self.stream)
+    told = "heads {heads} slope {slope:g}"
 
     def without_dropout(self) -> Self:
         """All weights as they are."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gcnmpi.kernels.interface.kernel import Array, Kernel
+from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.operators.columns import pivot, put_columns, sum_of_columns, sums_of_columns
 from gcnmpi.nn.program import Instruction, Operator, Program, Step
@@ -22,16 +22,12 @@ class Norm(Operator):
     bias: str = ""
     eps: float = 1e-5
     reads: ClassVar[tuple[str, ...]] = ("weight", "bias")
+    told = "eps {eps:g}"
 
     @property
     def last_bias(self) -> str:
         """Its bias."""
         return self.bias
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """What keeps it from dividing by 0."""
-        return (f"eps {self.eps:g}",)
 
 
 @dataclass(frozen=True)
@@ -59,11 +55,7 @@ class BatchNorm(Norm):
     momentum: float = 0.1
     reads = ("weight", "bias", "mean", "variance")
     title = "batch norm"
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """Also how fast moments move."""
-        return (*super().options, f"momentum {self.momentum:g}")
+    told = "eps {eps:g} momentum {momentum:g}"
 
 
 @dataclass(frozen=True)
@@ -71,11 +63,7 @@ class Normalize(Operator):
     """x[i] / max(‖x[i]‖₂, eps)."""
 
     eps: float = 1e-12
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """What keeps it from dividing by 0."""
-        return (f"eps {self.eps:g}",)
+    told = "eps {eps:g}"
 
 
 def _layer_norm(norm: LayerNorm, binding: Binding, step: Step) -> Run:
@@ -92,7 +80,7 @@ def _layer_norm(norm: LayerNorm, binding: Binding, step: Step) -> Run:
     def run(epoch: int) -> None:
         kernel.scale(scheme.row_sum(k, kernel.row_sum(x)), 1 / width, mean)
         squares = scheme.row_sum(k, kernel.row_square_sum(x, mean))
-        _reciprocal_root(kernel, squares, 1 / width, eps, rstd)
+        kernel.copy((squares * (1 / width) + eps) ** -0.5, rstd)
         kernel.normalise_rows(x, mean, rstd, weight, bias, out)
 
     return run
@@ -128,7 +116,7 @@ def _normalize(norm: Normalize, binding: Binding, step: Step) -> Run:
 
     def run(epoch: int) -> None:
         squares = scheme.row_sum(k, kernel.row_square_sum(x, None))
-        _reciprocal_length(kernel, squares, norm.eps, rstd)
+        kernel.copy(1 / (squares**0.5).clip(norm.eps), rstd)
         kernel.normalise_rows(x, None, rstd, None, None, out)
 
     return run
@@ -217,14 +205,6 @@ def _sums(*numbers: int) -> Callable[[Program, Step, int], list[tuple[int, ...]]
 def _of_rows(binding: Binding, step: Step, name: str) -> Array:
     rows = len(binding.block(step).rows)
     return binding.kept(step, name, lambda: binding.kernel.empty(rows, 1))
-
-
-def _reciprocal_root(kernel: Kernel, squares: Array, factor: float, eps: float, out: Array) -> None:
-    kernel.copy((squares * factor + eps) ** -0.5, out)
-
-
-def _reciprocal_length(kernel: Kernel, squares: Array, eps: float, out: Array) -> None:
-    kernel.copy(1 / (squares**0.5).clip(eps), out)
 
 
 LAYER_NORM = Instruction(
