@@ -56,7 +56,7 @@ class Binding:
         parameters: Mapping[str, Array],
         gradients: Mapping[str, Array],
         matrices: Mapping[int, Matrix],
-        kept: dict[tuple[int, str], Any],
+        kept: dict[tuple[int | None, str], Any],
         once: bool = False,
         sparse: Mapping[int, SparseInput] | None = None,
     ) -> None:
@@ -113,7 +113,7 @@ class Binding:
 
     def scratch(self, name: str, rows: int, columns: int) -> Array:
         """An array for the time of a step, one for each shape."""
-        key = -1, f"{name} {rows} x {columns}"
+        key = None, f"{name} {rows} x {columns}"
         if key not in self._kept:
             self._kept[key] = self.kernel.empty(rows, columns)
         return self._kept[key]

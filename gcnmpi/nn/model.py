@@ -73,7 +73,7 @@ class Passes:
             for number, value in enumerate(program.buffers)
             if number in used
         }
-        kept: dict[tuple[int, str], Any] = {}
+        kept: dict[tuple[int | None, str], Any] = {}
 
         def binding(numbers: Mapping[int, int]) -> Binding:
             places = {value: program.values[value].place for value in numbers}

@@ -24,14 +24,13 @@ class _Merged:
             step.writes: at for at, step in enumerate(steps) if step.writes is not None
         }
 
-    def at(self, value: int | None) -> int:
-        """Which of the steps writes a value; −1: none, it is there before."""
-        return -1 if value is None else self._writers.get(value, -1)
-
     def writer(self, value: int | None) -> Step | None:
-        """That step, as it has become."""
-        at = self.at(value)
-        return self._steps[at] if at >= 0 else None
+        """The step that writes a value, as it has become; None: it is there before."""
+        return self._steps[self._writers[value]] if value in self._writers else None
+
+    def in_order(self, values: Sequence[int]) -> list[int]:
+        """Values in the order in which they are written; those that are there before come first."""
+        return sorted(values, key=lambda value: self._writers.get(value, -1))
 
     def only_here(self, value: int) -> bool:
         """Whether one step reads a value, and nothing else needs it."""
@@ -90,11 +89,13 @@ def accumulate(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
     for at, step in enumerate(steps):
         if step.instruction is not ADD:
             continue
-        first, second = sorted(step.reads, key=found.at)
+        first, second = found.in_order(step.reads)
         product = found.writer(second)
-        if product is None or product.instruction.operation not in DENSE or found.at(first) < 0:
+        if product is None or product.instruction.operation not in DENSE:
             continue
-        if first == second or not (found.only_here(first) and found.only_here(second)):
+        if first == second or found.writer(first) is None:
+            continue
+        if not (found.only_here(first) and found.only_here(second)):
             continue
         if not product.has_finish and product.onto is None:
             found.merge(at, second, replace(product, writes=step.writes, onto=first))
@@ -107,7 +108,7 @@ def add_along(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
     for at, step in enumerate(steps):
         if step.instruction is not ADD:
             continue
-        first, second = sorted(step.reads, key=found.at)
+        first, second = found.in_order(step.reads)
         product = found.writer(second)
         if product is None or product.instruction.operation not in SUMS or first == second:
             continue
