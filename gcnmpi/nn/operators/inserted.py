@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.program import Finish, Instruction, Operator, Program, Step
-from gcnmpi.nn.tape import Rule, Tape
+from gcnmpi.nn.tape import Rule, Tape, one_step
 from gcnmpi.schemes.operations import Operation
 
 
@@ -27,11 +27,6 @@ def _finish_gradient(tape: Tape, number: int, gradient: int) -> None:
     if not tape.no_effect(number) and finish.bias:
         tape.of_parameters(COLUMN_SUM, number, (gradient,))
     tape.contribute(finish.inputs[0], gradient)
-
-
-def _move_gradient(tape: Tape, number: int, gradient: int) -> None:
-    (x,) = tape.operators[number].inputs
-    tape.contribute(x, tape.step(MOVE, number, (gradient,), like=x))
 
 
 def _finish(finish: Finish, binding: Binding, step: Step) -> Run:
@@ -97,5 +92,5 @@ MOVE = Instruction("move", _move, Operation.MOVE, _places, passes=2)
 
 RULES = {
     Finish: Rule(FINISH, _finish_gradient),
-    Move: Rule(MOVE, _move_gradient, keeps_shifts=True),
+    Move: Rule(MOVE, one_step(MOVE), keeps_shifts=True),
 }

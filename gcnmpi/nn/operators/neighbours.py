@@ -86,11 +86,6 @@ class AttendV2(Attention):
     title = "attend by GATv2"
 
 
-def _aggregate_gradient(tape: Tape, number: int, gradient: int) -> None:
-    (x,) = tape.operators[number].inputs
-    tape.contribute(x, tape.step(AGGREGATE_T, number, (gradient,), like=x))
-
-
 def _attend_v2_gradient(tape: Tape, number: int, gradient: int) -> None:
     source, target = tape.operators[number].inputs
     # The step writes the gradient of the target's side; that of the source's is left by it.
@@ -332,7 +327,7 @@ ATTEND_V2_BACKWARD = Instruction("attend_v2_backward", _attend_v2_backward, kept
 ATTEND_V2_SOURCE = Instruction("attend_v2_source", _attend_v2_source, Operation.FOLD)
 
 RULES = {
-    Aggregate: Rule(AGGREGATE, _aggregate_gradient, commutes=True),
+    Aggregate: Rule(AGGREGATE, one_step(AGGREGATE_T), commutes=True),
     Attend: Rule(ATTEND, one_step(ATTEND_BACKWARD, reads_input=True, reads_value=True)),
     AttendV2: Rule(ATTEND_V2, _attend_v2_gradient),
     MaxAggregate: Rule(MAX_AGGREGATE, one_step(MAX_AGGREGATE_BACKWARD)),
