@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward
+from gcnmpi.kernels.host.elementwise import FUNCTIONS
 from gcnmpi.options.kernel import KERNELS
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
@@ -292,6 +293,16 @@ def formula(kind, x, slope=0.2):
         "leaky_relu": (slope * x, slope),
     }  # fmt: skip
     return (x, 1) if x > 0 else negative[kind]
+
+
+def test_a_function_that_no_kernel_has_a_version_of(kernel, random, monkeypatch):
+    softplus = (lambda x: np.log1p(np.exp(x)), lambda x: np.exp(x) / (np.exp(x) + 1))
+    monkeypatch.setitem(FUNCTIONS, "softplus", softplus)
+    x, grad, out = normal(random, kernel, 5, 7), normal(random, kernel, 5, 7), junk(kernel, 5, 7)
+    kernel.function("softplus", give(kernel, x), out)
+    near(kernel, out, np.log1p(np.exp(x)))
+    kernel.function_backward("softplus", give(kernel, x), give(kernel, grad), out)
+    near(kernel, out, grad / (1 + np.exp(-x)))
 
 
 def values(kernel):

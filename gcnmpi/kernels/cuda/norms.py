@@ -253,13 +253,13 @@ class CupyNorms:
         if kind == "gelu":
             self._activate(x, 2, 0.0, None, None, out)
         else:
-            cp.copyto(out, FUNCTIONS[kind][0](x))
+            self.copy(FUNCTIONS[kind][0](x), out)
 
     def function_backward(self, kind: str, x: Array, grad: Array, out: Array) -> None:
         if kind == "gelu":
             self._activate(x, 2, 0.0, None, grad, out)
         else:
-            cp.multiply(grad, FUNCTIONS[kind][1](x), out=out)
+            self.copy(grad * FUNCTIONS[kind][1](x), out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
         self._activate(x, 1, slope, None, None, out)
