@@ -118,7 +118,7 @@ def features_memory(case: Case, rank: int) -> int:
         limit = int(case.work.config.loading.max_buffer_mb * 2**20)
         arriving = min(limit, ENTRY_ON_ITS_WAY * entries)
         return held + max(arriving, TURNING * entries if case.program.backward else 0)
-    width = case.program.values[0].width
+    width = case.program.values[INPUT].width
     shape = case.forecast.shape(rank, Place(0), width)
     normalised = case.work.config.graph.feature_norm == "row"
     return arriving_rows(*shape, width, FEATURE_BYTES, case.work.config, normalised)
@@ -155,7 +155,7 @@ def input_memory(case: Case, rank: int, matrices: int, transposed: bool) -> int:
 
     With the transpose, and where the entries of that come from; those that dropout writes.
     """
-    entries, width = input_entries(case, rank), case.program.values[0].width
+    entries, width = input_entries(case, rank), case.program.values[INPUT].width
     values = entries * case.work.itemsize * (1 + transposed)
     pattern = entries * ENTRY_INDEX * (1 + 2 * transposed)
     starts = WIDE_INDEX * (case.rows(rank, Place(0)) + width * transposed)
