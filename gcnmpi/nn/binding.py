@@ -56,7 +56,7 @@ class Binding:
         parameters: Mapping[str, Array],
         gradients: Mapping[str, Array],
         matrices: Mapping[int, Matrix],
-        kept: dict[tuple[int, str], Any],
+        kept: dict[tuple[int | None, str], Any],
         once: bool = False,
         sparse: Mapping[int, SparseInput] | None = None,
     ) -> None:
@@ -75,11 +75,15 @@ class Binding:
 
     def written(self, step: Step) -> Array:
         """The array that it writes."""
-        return self.array(step.writes)
+        return self.result(step).array
 
     def matrix(self, value: int) -> Matrix:
         """The matrix of a value, for what exchanges or moves its rows."""
         return self._matrices[value]
+
+    def result(self, step: Step) -> Matrix:
+        """The matrix of what a step writes, which it does."""
+        return self._matrices[_written(step)]
 
     def halo(self, step: Step) -> Halo:
         """The scheme's, which a program has whose steps ask for it."""
@@ -109,64 +113,68 @@ class Binding:
 
     def scratch(self, name: str, rows: int, columns: int) -> Array:
         """An array for the time of a step, one for each shape."""
-        key = -1, f"{name} {rows} x {columns}"
+        key = None, f"{name} {rows} x {columns}"
         if key not in self._kept:
             self._kept[key] = self.kernel.empty(rows, columns)
         return self._kept[key]
 
     def epilogue(self, step: Step) -> Callable[[int], Epilogue | None]:
         """What follows a product, for an epoch."""
-        plus = None if step.plus < 0 else self.array(step.plus)
+        plus = None if step.plus is None else self.array(step.plus)
+        place = self.program.values[_written(step)].place
         if step.finish is not None:
-            place = self.program.values[step.writes].place
             return self.activation(step.finish, place, plus)
         if step.finish_gradient is not None:
             finish, value = step.finish_gradient
-            output = None if value < 0 else self.array(value)
-            return self.activation_backward(finish, output, step.writes, plus)
-        added = None if plus is None else Activation(kind="none", plus=plus)
-        return lambda epoch: added
+            output = None if value is None else self.array(value)
+            return self.activation_backward(finish, output, place, plus)
+        return _always(None if plus is None else Activation(kind="none", plus=plus))
 
     def activation(
         self, finish: Finish, place: Place, plus: Array | None = None
     ) -> Callable[[int], Epilogue | None]:
         """Bias, activation and dropout of a value at a place, to which another one is added."""
         block = self.scheme.block(place, finish.width)
-        bias = None
-        if finish.bias:
-            bias = self.parameters[finish.bias][block.columns]  # whole on every rank
-        columns = _column_keys(block)
-        if not finish.p:
-            fixed = Activation(bias, finish.kind, None, columns, slope=finish.slope, plus=plus)
-            return lambda epoch: fixed
-        kernel, seed, stream = self.kernel, self.seed, finish.stream
+        # A bias is whole on every rank.
+        bias = self.parameters[finish.bias][block.columns] if finish.bias else None
+        columns, (kind, p, slope) = _column_keys(block), (finish.kind, finish.p, finish.slope)
 
-        def of(epoch: int) -> Epilogue:
-            keys = kernel.row_keys(seed, epoch, stream, block.rows)
-            p, slope = finish.p, finish.slope
-            return Activation(bias, finish.kind, keys, columns, p, slope=slope, plus=plus)
+        def of(keys: Any) -> Epilogue:
+            return Activation(bias, kind, keys, columns, p, slope=slope, plus=plus)
 
-        return of
+        return self._by_epoch(of, finish, block) if p else _always(of(None))
 
     def activation_backward(
-        self, finish: Finish, output: Array | None, value: int, plus: Array | None = None
+        self, finish: Finish, output: Array | None, place: Place, plus: Array | None = None
     ) -> Callable[[int], Epilogue | None]:
         """The gradient of the activation and dropout that gave ``output``, of a sum with plus."""
         kind, slope, p = finish.kind, finish.slope, finish.p
         if not p or kind == "relu":  # what was dropped is 0 in the output
-            fixed = ActivationBackward(output, kind, 1 / (1 - p), slope=slope, plus=plus)
-            return lambda epoch: fixed
-        place = self.program.values[value].place
+            return _always(ActivationBackward(output, kind, 1 / (1 - p), slope=slope, plus=plus))
         block = self.scheme.block(place, finish.width)
         columns = _column_keys(block)
-        kernel, seed, stream = self.kernel, self.seed, finish.stream
 
-        def of(epoch: int) -> Epilogue:
-            keys = kernel.row_keys(seed, epoch, stream, block.rows)
+        def of(keys: Any) -> Epilogue:
             drop = keys, columns, p
             return ActivationBackward(output, kind, 1 / (1 - p), *drop, slope=slope, plus=plus)
 
-        return of
+        return self._by_epoch(of, finish, block)
+
+    def _by_epoch(
+        self, of: Callable[[Any], Epilogue], finish: Finish, block: Block
+    ) -> Callable[[int], Epilogue | None]:
+        """By the keys of the rows, of which each epoch has its own."""
+        kernel, seed, stream = self.kernel, self.seed, finish.stream
+        return lambda epoch: of(kernel.row_keys(seed, epoch, stream, block.rows))
+
+
+def _always(epilogue: Epilogue | None) -> Callable[[int], Epilogue | None]:
+    return lambda epoch: epilogue
+
+
+def _written(step: Step) -> int:
+    assert step.writes is not None, "a step that gives gradients of parameters"
+    return step.writes
 
 
 def _column_keys(block: Block) -> np.ndarray:

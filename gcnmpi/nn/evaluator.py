@@ -15,11 +15,10 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.binding import Binding
-from gcnmpi.nn.compile.lifetimes import FEATURES, gathers_features, lifetimes
-from gcnmpi.nn.instructions import INSTRUCTIONS
+from gcnmpi.nn.compile.lifetimes import gathers_features, lifetimes
 from gcnmpi.nn.network import Network
 from gcnmpi.nn.optim import Parameters
-from gcnmpi.nn.program import Program
+from gcnmpi.nn.program import INPUT, Program
 from gcnmpi.nn.shards import fill, shapes_of
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.schemes.interface import Scheme
@@ -55,20 +54,20 @@ def evaluate(
     live: dict[int, Matrix] = {}
     sparse: dict[int, SparseInput] = {}
     if isinstance(given, SparseInput):
-        sparse[FEATURES] = given
+        sparse[INPUT] = given
     else:
         gathered = gathers_features(moments)
-        live[FEATURES] = _features(scheme, kernel, program, given, gathered)
+        live[INPUT] = _features(scheme, kernel, program, given, gathered)
     del given
     for moment in moments:
-        step, value = moment.step, program.values[moment.step.writes]
-        if moment.over >= 0:
-            live[step.writes] = live[moment.over].at(value.place)
+        value = program.values[moment.writes]
+        if moment.over is not None:
+            live[moment.writes] = live[moment.over].at(value.place)
         else:
-            live[step.writes] = scheme.empty(value.place, value.width, moment.gathered)
+            live[moment.writes] = scheme.empty(value.place, value.width, moment.gathered)
         facts = scheme, kernel, program, 0, lambda place: n
         binding = Binding(*facts, parameters, {}, live, {}, True, sparse)
-        INSTRUCTIONS[step.name].bind(binding, step)(0)
+        moment.step.bind(binding)(0)
         del binding
         scheme.release()
         for ended in moment.ended:
@@ -82,6 +81,6 @@ def _features(
 ) -> Matrix:
     if not gathered:
         return Matrix(Place(0), array)
-    matrix = scheme.empty(Place(0), program.values[FEATURES].width, exchanged=True)
+    matrix = scheme.empty(Place(0), program.values[INPUT].width, exchanged=True)
     kernel.copy(array, matrix.array)
     return matrix

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gcnmpi.core import rng
-from gcnmpi.nn.operators import Parameter
+from gcnmpi.nn.program import Parameter
 
 
 def initial(parameter: Parameter, seed: int) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.program import Product
 from gcnmpi.schemes.interface import Scheme
+from gcnmpi.schemes.operations import Operation, Product
 
 
 class SoftmaxCrossEntropy:
@@ -109,7 +109,7 @@ class SoftmaxCrossEntropy:
 
 def loss_products(k: int, rows: int) -> list[Product]:
     """The scheme's row operations of the loss on so many training vertices of a rank."""
-    names = ("row_max", "row_sum", "row_pick") if rows else ()
+    names = (Operation.ROW_MAX, Operation.ROW_SUM, Operation.ROW_PICK) if rows else ()
     return [(name, k, rows) for name in names]
 
 

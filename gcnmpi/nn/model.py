@@ -13,17 +13,15 @@ from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.binding import Binding, Run
 from gcnmpi.nn.initial import initial
-from gcnmpi.nn.instructions import INSTRUCTIONS, products
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators import Aggregate
 from gcnmpi.nn.optim import Parameters
-from gcnmpi.nn.program import Product, Program, Step
+from gcnmpi.nn.program import FEATURES, INPUT, Program, Step, products
 from gcnmpi.nn.shards import fill, shapes_of
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.options.config import Config
 from gcnmpi.schemes.interface import Scheme
+from gcnmpi.schemes.operations import SUMS, Product
 
-FEATURES = "0.features"
 PASSES = ("training", "evaluation")
 
 
@@ -75,7 +73,7 @@ class Passes:
             for number, value in enumerate(program.buffers)
             if number in used
         }
-        kept: dict[tuple[int, str], Any] = {}
+        kept: dict[tuple[int | None, str], Any] = {}
 
         def binding(numbers: Mapping[int, int]) -> Binding:
             places = {value: program.values[value].place for value in numbers}
@@ -282,7 +280,7 @@ class Model:
 
 
 def _bind(binding: Binding, steps: tuple[Step, ...]) -> list[Run]:
-    return [INSTRUCTIONS[step.name].bind(binding, step) for step in steps]
+    return [step.bind(binding) for step in steps]
 
 
 def _constants(
@@ -290,14 +288,14 @@ def _constants(
 ) -> dict[int, Matrix]:
     """The values that never change and that steps read, computed once."""
     values = program.values
-    found = {0: Matrix(values[0].place, features)}
+    found = {INPUT: Matrix(values[INPUT].place, features)}
     last = {value: step for step in program.constants for value in step.values}
     for step in program.constants:
         ended = [i for i in {*step.reads} if last[i] is step and i not in program.kept]
         free = step.reads[0] in ended
-        if isinstance(step.operator, Aggregate):
-            value = values[step.writes]
-            found[step.writes] = aggregate_constant(
+        value = values[step.number]
+        if step.instruction.operation in SUMS:
+            found[step.number] = aggregate_constant(
                 scheme,
                 kernel,
                 found[step.reads[0]],
@@ -307,13 +305,14 @@ def _constants(
                 overwrite=free,
             )
         else:
-            found[step.writes] = _constant(scheme, kernel, program, step, found)
+            found[step.number] = _constant(scheme, kernel, program, step, found)
         for number in ended:
             del found[number]
     kept = {number: found[number] for number in program.kept}
-    if 0 in kept and values[0].exchanged:
-        kept[0] = scheme.empty(values[0].place, values[0].width, exchanged=True)
-        kernel.copy(features, kept[0].array)
+    given = values[INPUT]
+    if INPUT in kept and given.exchanged:
+        kept[INPUT] = scheme.empty(given.place, given.width, exchanged=True)
+        kernel.copy(features, kept[INPUT].array)
     return kept
 
 
@@ -321,19 +320,18 @@ def _constant(
     scheme: Scheme, kernel: Kernel, program: Program, step: Step, found: Mapping[int, Matrix]
 ) -> Matrix:
     """What a step that is not a product makes of values that were found."""
-    before, after = (program.values[i] for i in (step.reads[0], step.writes))
+    before, after = (program.values[i] for i in (step.reads[0], step.number))
     matrices = {i: found[i] for i in step.reads}
-    gathers = step.name == "max_aggregate"
-    if gathers:
+    if step.instruction.gathers:
         x = scheme.empty(before.place, before.width, exchanged=True)
         kernel.copy(found[step.reads[0]].array, x.array)
         matrices[step.reads[0]] = x
-    matrices[step.writes] = scheme.empty(after.place, after.width, after.exchanged)
+    matrices[step.number] = scheme.empty(after.place, after.width, after.exchanged)
     binding = Binding(scheme, kernel, program, 0, lambda place: 0, {}, {}, matrices, {})
-    INSTRUCTIONS[step.name].bind(binding, step)(0)
-    if gathers:
+    step.bind(binding)(0)
+    if step.instruction.gathers:
         scheme.release()
-    return matrices[step.writes]
+    return matrices[step.number]
 
 
 def aggregate_constant(

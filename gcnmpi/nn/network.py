@@ -5,26 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gcnmpi.nn.operators import (
-    Activate,
-    Add,
-    Aggregate,
-    Attend,
-    AttendV2,
-    BatchNorm,
-    Bias,
-    Drop,
-    Features,
-    LayerNorm,
-    Linear,
-    MaxAggregate,
-    Maximum,
-    MeanOfHeads,
-    Normalize,
-    Operator,
-    Parameter,
-    Scale,
-)
+from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
+from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
+from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
+from gcnmpi.nn.program import Operator, Parameter
 
 # Offsets of the streams of random numbers, so that each purpose has its own for every layer.
 ATTENTION_STREAM = 1 << 20
@@ -61,6 +46,23 @@ class Network:
     def depth(self) -> int:
         """Number of aggregations on the longest way from features to logits; at least 1."""
         return max(1, *(operator.layer for operator in self.operators))
+
+
+def without_unread(
+    operators: Sequence[Operator], last: int
+) -> tuple[list[Operator], dict[int, int]]:
+    """The operators that one of them needs, in their order, and old number → new number."""
+    needed, open_ = set(), [last]
+    while open_:
+        number = open_.pop()
+        if number not in needed:
+            needed.add(number)
+            open_ += operators[number].inputs
+    new = {old: number for number, old in enumerate(sorted(needed))}
+    found = [
+        replace(operators[old], inputs=tuple(new[i] for i in operators[old].inputs)) for old in new
+    ]
+    return found, new
 
 
 class Builder:
@@ -173,7 +175,7 @@ class Builder:
             # PyTorch Geometric's glorot takes the last two axes.
             self._random(vector, (width,), layer, "glorot", heads, width // heads, stored=stored)
         stream = ATTENTION_STREAM + layer
-        return self._append(Attend((x,), width, layer, *names, heads, slope, p, stream))
+        return self._append(Attend((x,), width, layer, heads, slope, p, stream, *names))
 
     def attend_v2(
         self, source: int, target: int, name: str, heads: int, slope: float = 0.2, p: float = 0.0
@@ -185,7 +187,7 @@ class Builder:
         self._random(vector, (width,), layer, "glorot", heads, width // heads, stored=stored)
         stream = ATTENTION_STREAM + layer
         inputs = (source, target)
-        return self._append(AttendV2(inputs, width, layer, vector, heads, slope, p, stream))
+        return self._append(AttendV2(inputs, width, layer, heads, slope, p, stream, vector))
 
     def mean_of_heads(self, x: int, heads: int) -> int:
         """The mean of equally wide groups of columns."""
@@ -236,20 +238,16 @@ class Builder:
 
     def layer_norm(self, x: int, name: str) -> int:
         """Parameters ``name.weight`` and ``name.bias``."""
-        layer, width = self.layer(x), self.width(x)
-        self._constant(f"{name}.weight", width, max(1, layer), "1")
-        self._constant(f"{name}.bias", width, max(1, layer), "0")
-        return self._append(LayerNorm((x,), width, layer, f"{name}.weight", f"{name}.bias"))
+        return self._append(LayerNorm((x,), self.width(x), self.layer(x), *self._affine(x, name)))
 
     def batch_norm(self, x: int, name: str) -> int:
         """Parameters ``name.weight``, ``.bias``, ``.running_mean`` and ``.running_var``."""
-        layer, width = self.layer(x), self.width(x)
-        weight, bias = f"{name}.weight", f"{name}.bias"
-        mean, variance = f"{name}.running_mean", f"{name}.running_var"
-        for full, value in ((weight, "1"), (bias, "0"), (mean, "0"), (variance, "1")):
-            trained = full in (weight, bias)
-            self._constant(full, width, max(1, layer), value, trained)
-        return self._append(BatchNorm((x,), width, layer, weight, bias, mean, variance))
+        layer, width, names = self.layer(x), self.width(x), self._affine(x, name)
+        mean, variance = (
+            self._constant(f"{name}.running_{moment}", width, max(1, layer), value, trained=False)
+            for moment, value in (("mean", "0"), ("var", "1"))
+        )
+        return self._append(BatchNorm((x,), width, layer, *names, mean=mean, variance=variance))
 
     def normalize(self, x: int) -> int:
         """Each row divided by its length."""
@@ -264,23 +262,11 @@ class Builder:
 
         Operators after the logits or not needed for them are left out.
         """
-        last = self._outputs[-1]
-        needed, open_ = {0}, [last]
-        while open_:
-            number = open_.pop()
-            if number not in needed:
-                needed.add(number)
-                open_ += self._operators[number].inputs
-        kept = sorted(needed)
-        new = {old: number for number, old in enumerate(kept)}
-        operators = tuple(
-            replace(self._operators[old], inputs=tuple(new[i] for i in self._operators[old].inputs))
-            for old in kept
-        )
+        operators, new = without_unread(self._operators, self._outputs[-1])
         names = {name for operator in operators for name in operator.parameters}
         parameters = {name: p for name, p in self._parameters.items() if name in names}
         outputs = tuple(new[i] for i in self._outputs if i in new)
-        return Network(operators, parameters, outputs, self._constants)
+        return Network(tuple(operators), parameters, outputs, self._constants)
 
     def _append(self, operator: Operator) -> int:
         self._operators.append(operator)
@@ -303,6 +289,11 @@ class Builder:
         stream = layer + number * OTHER_WEIGHTS
         facts = (init, fan_in, fan_out, stream, stored)
         return self._new(Parameter(name, shape, layer, *facts, part_of=part_of))
+
+    def _affine(self, x: int, name: str) -> tuple[str, str]:
+        facts = self.width(x), max(1, self.layer(x))
+        weight = self._constant(f"{name}.weight", *facts, "1")
+        return weight, self._constant(f"{name}.bias", *facts, "0")
 
     def _constant(self, name: str, width: int, layer: int, value: str, trained: bool = True) -> str:
         return self._new(Parameter(name, (width,), layer, value, trained=trained))

@@ -2,26 +2,150 @@
 
 A program says everything of an epoch and computes nothing: :mod:`gcnmpi.nn.model` runs it, the cost
 model reads it. Steps refer to **values**, the matrices of the computation, by number; the number
-of an operator is that of its value, gradients follow.
+of an operator is that of its value, gradients follow. What all operators have is here too; the
+operators themselves are in :mod:`gcnmpi.nn.operators`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.operators import (
-    Aggregate,
-    Attend,
-    AttendV2,
-    MaxAggregate,
-    Operator,
-    Parameter,
-)
+from gcnmpi.schemes.operations import SUMS, Operation, Product
 
-Product = tuple[str, int, *tuple[int, ...]]
-"""A scheme's product: its name, its layer and what its volume depends on, widths first."""
+INPUT = 0
+"""The number of H⁰ among values."""
+
+FEATURES = "0.features"
+"""The name of H⁰ among parameters, where it is trained."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A trained array, or a running moment.
+
+    Attributes
+    ----------
+    name : str
+        PyTorch Geometric's: "convs.0.lin.weight".
+    shape : tuple of int
+        (d_in, d_out) of a weight that a linear map multiplies with; (columns,) of all others, which
+        are whole on every rank.
+    layer : int
+        Of the operator that reads it.
+    init : str
+        Its initial values: "glorot", "uniform" (±1/√fan_in, PyTorch's ``Linear``), or a number.
+    fan_in, fan_out : int
+        What "glorot" and "uniform" are computed from.
+    stream : int
+        Which random numbers "glorot" and "uniform" draw, together with the seed.
+    stored : tuple of int or None
+        Shape of the array in a file of weights where it is not stored as it is: weights are
+        transposed, everything else is reshaped.
+    part_of : str
+        Name of the array in a file of weights where that holds several parameters: their stored
+        arrays, joined along the last axis in the order of the network's parameters.
+    trained : bool
+        False for running moments.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    layer: int
+    init: str = "0"
+    fan_in: int = 1
+    fan_out: int = 1
+    stream: int = 0
+    stored: tuple[int, ...] | None = None
+    trained: bool = True
+    part_of: str = ""
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is a matrix, which schemes may cut over ranks."""
+        return len(self.shape) == 2
+
+
+@dataclass(frozen=True)
+class Operator:
+    """What all operators have: the values they read, and the columns and layer of their own.
+
+    ``reads`` names the fields that are names of parameters, which may be empty. ``title`` and
+    ``told`` say in words what it is, and what there is to tell of its other fields.
+    """
+
+    inputs: tuple[int, ...]
+    width: int
+    layer: int
+
+    reads: ClassVar[tuple[str, ...]] = ()
+    title: ClassVar[str] = ""
+    told: ClassVar[str] = ""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Names of the parameters that it reads."""
+        return tuple(name for field in self.reads if (name := getattr(self, field)))
+
+    @property
+    def last_bias(self) -> str:
+        """The parameter that is added to each row of its value, with nothing after that."""
+        return ""
+
+    @property
+    def words(self) -> str:
+        """What it is, with its parameters and options; not its inputs, width and layer."""
+        fields = vars(self)
+        title, told = self.title or type(self).__name__.lower(), self.told
+        told += " {kind}" if fields.get("kind", "none") != "none" else ""
+        told += " slope {slope:g}" if fields.get("kind") == "leaky_relu" else ""
+        told += " dropout {p:g} stream {stream}" if fields.get("p") else ""
+        return " ".join((title, *self.parameters, *told.format_map(fields).split()))
+
+    def as_finish(self) -> Operator:
+        """The same as a :class:`Finish`, if it is one."""
+        return self
+
+    def without_dropout(self) -> Self:
+        """As it is in an evaluation."""
+        return self
+
+
+@dataclass(frozen=True)
+class Finish(Operator):
+    """dropout(f(x + 1·bᵀ)), each of the three or not: what may follow a product at once.
+
+    Only functions f whose derivative follows from their value: see ``kernels.epilogues``. Steps may
+    have one, so it is here; how it runs by itself is said in :mod:`gcnmpi.nn.operators.inserted`.
+    """
+
+    bias: str = ""
+    kind: str = "none"
+    slope: float = 0.0
+    p: float = 0.0
+    stream: int = 0
+    reads = ("bias",)
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether the gradient that passes through it changes."""
+        return self.kind != "none" or self.p > 0
+
+    @property
+    def only_drops(self) -> bool:
+        """Whether there is neither bias nor f."""
+        return not self.bias and self.kind == "none"
+
+    @property
+    def last_bias(self) -> str:
+        """The bias, if that is all."""
+        return "" if self.has_gradient else self.bias
+
+    def without_dropout(self) -> Finish:
+        """Bias and f."""
+        return replace(self, p=0.0)
 
 
 @dataclass(frozen=True)
@@ -43,89 +167,126 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Finish(Operator):
-    """dropout(f(x + 1·bᵀ)), each of the three or not: what may follow a product at once.
-
-    Only functions f whose derivative follows from their value: see ``kernels.epilogues``.
-    """
-
-    bias: str = ""
-    kind: str = "none"
-    slope: float = 0.0
-    p: float = 0.0
-    stream: int = 0
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The bias, if there is one."""
-        return (self.bias,) if self.bias else ()
-
-    @property
-    def has_gradient(self) -> bool:
-        """Whether the gradient that passes through it changes."""
-        return self.kind != "none" or self.p > 0
-
-
-@dataclass(frozen=True)
-class Move(Operator):
-    """x, laid out as another place has it."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One instruction.
+class Instruction:
+    """How steps of a kind run, and what they cost.
 
     Attributes
     ----------
     name : str
-        In the table of instructions, ``gcnmpi.nn.instructions``.
+        For listings.
+    bind : callable
+        ``bind(operator, binding, step)`` gives what an epoch calls with its number (0 in an
+        evaluation): arrays are looked up and allocated once, here.
+    operation : Operation or None
+        Of the scheme, by which bytes and messages are predicted; None: nothing moves.
+    sizes : callable
+        What the volume of each of its operations depends on, for a rank with so many rows.
+    passes : int
+        How often it reads or writes the numbers of its matrix beside products.
+    kept : callable
+        How many numbers it leaves for its gradient, or needs beside its matrices, for so many own
+        rows, rows with the halo, and entries of M.
+    summed : callable
+        How many numbers each of its sums over ranks has in training, besides the gradients.
+    in_place : bool
+        Whether it may write where it reads.
+    """
+
+    name: str
+    bind: Callable[[Any, Any, Step], Callable[[int], None]]
+    operation: Operation | None = None
+    sizes: Callable[[Program, Step, int], Sequence[tuple[int, ...]]] = lambda program, step, rows: [
+        (step.operator.width,)
+    ]
+    passes: int = 0
+    kept: Callable[[Step, int, int, int], int] = lambda step, rows, columns, entries: 0
+    summed: Callable[[Step], tuple[int, ...]] = lambda step: ()
+    in_place: bool = False
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it looks at whole rows of neighbours of its first input."""
+        return self.operation is Operation.EXPAND
+
+    @property
+    def looks_at_neighbours(self) -> bool:
+        """The same, or at sums of them."""
+        return self.gathers or self.operation is Operation.AGGREGATE
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is done at once.
+
+    Attributes
+    ----------
+    instruction : Instruction
+        How.
     operator : Operator
         Whose step, or whose gradient's step, it is.
     k : int
         The layer by which the scheme knows its product.
     reads : tuple of int
         Values.
-    writes : int
-        Value; −1: none, but gradients of parameters.
+    writes : int or None
+        Value; None: it gives gradients of parameters.
     number : int
         Number of the operator: what its forward step leaves for its backward step is kept by it.
     finish : Finish or None
         What follows a product in the same pass.
-    finish_gradient : (Finish, int) or None
-        The same of a gradient: whose, and the value that it gave; −1 where that is not needed.
+    finish_gradient : (Finish, int or None) or None
+        The same of a gradient: whose, and the value that it gave, where that is needed.
     sums : str
         Of a step that gives the gradient of a weight: the bias whose gradient it gives too.
     part : int
         Which input of its operator it gives the gradient of.
-    onto : int
-        Of a dense product: a value that it is added to, in its memory; −1: none.
-    plus : int
-        Of a sparse product: a value that is added in the same pass, before what follows; −1: none.
+    onto : int or None
+        Of a dense product: a value that it is added to, in its memory.
+    plus : int or None
+        Of a sparse product: a value that is added in the same pass, before what follows.
     also : Step or None
         Of a dense product: another of the same kind, which is made and added in the same pass.
     """
 
-    name: str
+    instruction: Instruction
     operator: Operator
     k: int
     reads: tuple[int, ...]
-    writes: int
+    writes: int | None
     number: int
     finish: Finish | None = None
-    finish_gradient: tuple[Finish, int] | None = None
+    finish_gradient: tuple[Finish, int | None] | None = None
     sums: str = ""
     part: int = 0
-    onto: int = -1
-    plus: int = -1
+    onto: int | None = None
+    plus: int | None = None
     also: Step | None = None
+
+    @property
+    def name(self) -> str:
+        """Of its instruction, for listings."""
+        return self.instruction.name
 
     @property
     def values(self) -> tuple[int, ...]:
         """All values that it reads."""
-        output = -1 if self.finish_gradient is None else self.finish_gradient[1]
+        output = None if self.finish_gradient is None else self.finish_gradient[1]
         others = () if self.also is None else self.also.reads
         added = output, self.onto, self.plus
-        return (*self.reads, *others, *(value for value in added if value >= 0))
+        return (*self.reads, *others, *(value for value in added if value is not None))
+
+    @property
+    def has_finish(self) -> bool:
+        """Whether anything follows its product in the same pass."""
+        return self.finish is not None or self.finish_gradient is not None
+
+    def bind(self, binding: Any) -> Callable[[int], None]:
+        """What an epoch calls, of a :class:`~gcnmpi.nn.binding.Binding`."""
+        return self.instruction.bind(self.operator, binding, self)
+
+    def kept(self, rows: int, columns: int, entries: int) -> int:
+        """Numbers that it keeps: see :class:`Instruction`."""
+        return self.instruction.kept(self, rows, columns, entries)
 
 
 @dataclass(frozen=True)
@@ -189,20 +350,44 @@ class Program:
     @property
     def widths(self) -> tuple[int, ...]:
         """Columns of the features and of each layer's output."""
-        return (self.operators[0].width, *(self.values[i].width for i in self.outputs))
+        return (self.operators[INPUT].width, *(self.values[i].width for i in self.outputs))
 
     @property
     def depth(self) -> int:
         """Number of layers in which a product with M comes; at least 1."""
-        multiplied = (i for i, o in enumerate(self.operators) if isinstance(o, Aggregate))
-        return max((self.values[i].place.layer for i in multiplied), default=1)
+        return max((self.values[step.number].place.layer for step in self._sums), default=1)
 
     @property
     def needs_halo(self) -> bool:
         """Whether a step needs whole rows of neighbours, and not only sums of them."""
-        return any(isinstance(o, (MaxAggregate, Attend, AttendV2)) for o in self.operators)
+        return any(step.instruction.gathers for step in (*self.constants, *self.evaluation))
 
     @property
     def needs_products(self) -> bool:
         """Whether a step multiplies with the aggregation matrix."""
-        return any(isinstance(o, Aggregate) for o in self.operators)
+        return bool(self._sums)
+
+    @property
+    def _sums(self) -> list[Step]:
+        steps = (*self.constants, *self.evaluation)
+        return [step for step in steps if step.instruction.operation in SUMS]
+
+
+def products(
+    program: Program, steps: Iterable[Step], rows: Callable[[Place], int]
+) -> list[Product]:
+    """The scheme's products of some steps, for a rank that has so many rows at a place."""
+    found: list[Product] = []
+    for step in steps:
+        here = rows(program.values[step.number].place)
+        for one in (step, step.also):
+            if one is not None and (operation := one.instruction.operation) is not None:
+                sizes = one.instruction.sizes(program, one, here)
+                layer = one.k if one.reads else 1  # that the features are read in
+                found += [(operation, layer, *size) for size in sizes]
+    return found
+
+
+def summed(steps: Iterable[Step]) -> list[int]:
+    """Numbers of each sum over ranks that steps make in training: see :class:`Instruction`."""
+    return [numbers for step in steps for numbers in step.instruction.summed(step)]

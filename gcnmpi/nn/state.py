@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators import Parameter
+from gcnmpi.nn.program import Parameter
 from partition.errors import UserError
 
 

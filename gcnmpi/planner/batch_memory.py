@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from gcnmpi.nn.program import Program, Value
+from gcnmpi.nn.program import INPUT, Program, Value
 from gcnmpi.planner.case import Case
 from gcnmpi.planner.memory import (
     arcs_of,
@@ -83,7 +83,7 @@ def _cut_from(case: Case, rank: int, facts: Facts, sampler: Sampler) -> int:
 def _kept(case: Case, rank: int) -> int:
     """Input rows of others."""
     train, work, itemsize = case.work.config.train, case.work, case.work.itemsize
-    sizes = case.program.values[0].width, work.feature_entries, work.n, itemsize
+    sizes = case.program.values[INPUT].width, work.feature_entries, work.n, itemsize
     own, columns, _ = arcs_of(case, rank)
     return int(min(rows_within(train.cache_mb, *sizes), columns - own) * row_bytes(*sizes))
 
@@ -112,7 +112,7 @@ def _batch(case: Case, rank: int, sampler: Sampler) -> int:
 
 def _constants(program: Program) -> list[Value]:
     """Values that never change. H⁰ comes twice where products bring it together with its halo."""
-    first = program.values[0]
+    first = program.values[INPUT]
     values = [program.values[i] for i in program.kept]
     again = [replace(first, exchanged=False)] * (0 in program.kept and first.exchanged)
     return values + again

@@ -32,6 +32,7 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile.on_scheme import batch_program, check_batches
 from gcnmpi.nn.network import Network
+from gcnmpi.nn.program import INPUT
 from gcnmpi.options.config import Config
 from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.planner.batch_memory import batch_memory, sizes_of
@@ -192,7 +193,7 @@ def predict_batches(case: Case, cases: Sequence[Case], drawn: DrawnBatches) -> C
 
 def _features_seconds(one: Case, rank: int) -> float:
     """Seconds of reading the rows of H⁰ that a batch has, and writing them one after the other."""
-    first = one.program.values[0]
+    first = one.program.values[INPUT]
     if one.program.sparse:
         return 0.0
     numbers = piece_numbers(one, rank, first.place, first.width)

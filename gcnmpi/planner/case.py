@@ -9,13 +9,13 @@ import numpy as np
 
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.describe import graph_of, network_of
-from gcnmpi.nn.instructions import products, summed
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.program import Product, Program, Step
+from gcnmpi.nn.program import INPUT, Program, Step, products, summed
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import outputs
 from gcnmpi.planner.machine import Machine
 from gcnmpi.schemes.forecast import Forecast
+from gcnmpi.schemes.operations import Product
 from partition.errors import UserError
 from partition.graph.graph import Graph, training_vertices
 from partition.graph.store import StoredGraph
@@ -152,7 +152,7 @@ def parameter_numbers(case: Case, rank: int) -> int:
     for name, parameter in case.program.parameters.items():
         whole = int(np.prod(parameter.shape))
         numbers += weight_numbers(case, rank, name) if parameter.is_weight else whole
-    features = case.program.values[0]
+    features = case.program.values[INPUT]
     trained = case.program.trained_features
     return numbers + trained * piece_numbers(case, rank, features.place, features.width)
 

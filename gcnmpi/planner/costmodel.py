@@ -41,8 +41,9 @@ from functools import partial
 
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.instructions import INSTRUCTIONS, products
-from gcnmpi.nn.program import Finish, Product, Step
+from gcnmpi.nn.operators.inserted import FINISH, FINISH_BACKWARD
+from gcnmpi.nn.operators.sparse import SPARSE_COMBINE, SPARSE_WEIGHT_GRAD
+from gcnmpi.nn.program import INPUT, Finish, Step, products
 from gcnmpi.options.task import TASKS
 from gcnmpi.planner.case import (
     Case,
@@ -55,12 +56,13 @@ from gcnmpi.planner.case import (
 )
 from gcnmpi.planner.memory import memory
 from gcnmpi.schemes.forecast import Span, Sparse
+from gcnmpi.schemes.operations import DENSE, SUMS, Operation, Product
 
 # How often an operation reads or writes each number of its matrix.
 BIAS, RELU, RELU_BACKWARD, PLUS, LOSS, UPDATE = 3, 2, 3, 3, 12, 10
 # Products that compute, and how often. Attention is as one product with M, its gradient as two.
-ARITHMETIC = dict.fromkeys(("aggregate", "aggregate_t", "combine", "combine_t", "weight_grad"), 1)
-ARITHMETIC |= {"expand": 1, "fold": 2}
+ARITHMETIC = dict.fromkeys((*SUMS, *DENSE, Operation.WEIGHT_GRAD, Operation.EXPAND), 1)
+ARITHMETIC |= {Operation.FOLD: 2}
 
 
 @dataclass(frozen=True)
@@ -205,10 +207,10 @@ def _step(case: Case, rank: int, products: Sequence[Product]) -> tuple[dict[str,
 
 def _sparse_seconds(case: Case, rank: int, step: Step) -> float:
     """Seconds of a product with features as a sparse matrix, or with its transpose."""
-    if step.name not in ("sparse_combine", "sparse_weight_grad"):
+    if step.instruction not in (SPARSE_COMBINE, SPARSE_WEIGHT_GRAD):
         return 0.0
-    rows, inner = case.forecast.shape(rank, Place(0), case.program.values[0].width)
-    if step.name == "sparse_weight_grad":
+    rows, inner = case.forecast.shape(rank, Place(0), case.program.values[INPUT].width)
+    if step.instruction is SPARSE_WEIGHT_GRAD:
         rows, inner = inner, rows
     product = Sparse(rows, inner, input_entries(case, rank), step.operator.width, shuffled=True)
     return case.machine.sparse_seconds(product, case.work.itemsize)
@@ -224,18 +226,17 @@ def _passes_seconds(case: Case, rank: int, steps: Sequence[Step]) -> float:
     for step in steps:
         value = values[step.number]
         piece = piece_numbers(case, rank, value.place, value.width)
-        numbers += PLUS * (step.plus >= 0) * piece
-        own = isinstance(step.operator, Finish) and step.name == "finish"
-        finish = step.operator if own else step.finish
+        numbers += PLUS * (step.plus is not None) * piece
+        finish = step.operator if step.instruction is FINISH else step.finish
         if isinstance(finish, Finish):
             numbers += (BIAS * bool(finish.bias) + RELU * (finish.kind != "none")) * piece
             dropped += piece * (finish.p > 0)
-        elif step.name == "finish_backward" or step.finish_gradient is not None:
+        elif step.instruction is FINISH_BACKWARD or step.finish_gradient is not None:
             numbers += RELU_BACKWARD * piece
             finish = step.finish_gradient[0] if step.finish_gradient else step.operator
             dropped += piece * (getattr(finish, "kind", "") == "none")
         else:
-            numbers += INSTRUCTIONS[step.name].passes * piece
+            numbers += step.instruction.passes * piece
     seconds = case.machine.copy_seconds(numbers * case.work.itemsize)
     return seconds + dropped * case.machine.dropout_number
 

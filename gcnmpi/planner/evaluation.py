@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.compile.lifetimes import FEATURES, GATHERS, Moment, gathers_features, lifetimes
-from gcnmpi.nn.instructions import kept, products
-from gcnmpi.nn.instructions.dense import BLOCK_NUMBERS
+from gcnmpi.nn.compile.lifetimes import Moment, gathers_features, lifetimes
+from gcnmpi.nn.operators.dense import BLOCK_NUMBERS
+from gcnmpi.nn.program import INPUT, products
 from gcnmpi.planner.case import Case, parameter_numbers
 from gcnmpi.planner.memory import (
     arcs_of,
@@ -16,6 +16,7 @@ from gcnmpi.planner.memory import (
     loading_memory,
     matrix_memory,
 )
+from gcnmpi.schemes.operations import Operation
 
 RESULT_BUFFERS = 3  # what is picked, sent and received of a result, of a buffer's size each
 
@@ -55,29 +56,31 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
         return rows * columns * itemsize
 
     if program.sparse:
-        live = {FEATURES: input_memory(case, rank, 1, transposed=False)}
-        peak = live[FEATURES]
+        live = {INPUT: input_memory(case, rank, 1, transposed=False)}
+        peak = live[INPUT]
     else:
-        live = {FEATURES: size(FEATURES)}
-        peak = live[FEATURES] * (1 + gathers_features(moments))  # copied to where halos fit
+        live = {INPUT: size(INPUT)}
+        peak = live[INPUT] * (1 + gathers_features(moments))  # copied to where halos fit
     whole: set[int] = set()  # values whose halos are written; before, these take no memory
     for moment in moments:
         step = moment.step
-        if step.name in GATHERS and step.reads[0] not in whole:
+        if step.instruction.gathers and step.reads[0] not in whole:
             source = step.reads[0]
             whole.add(source)
-            live[source] += forecast.buffers(rank, "expand", 1, program.values[source].width)
-        if moment.over >= 0:  # its memory is counted under the new number from now on
-            live[step.writes], live[moment.over] = live[moment.over], 0
+            live[source] += forecast.buffers(
+                rank, Operation.EXPAND, 1, program.values[source].width
+            )
+        if moment.over is not None:  # its memory is counted under the new number from now on
+            live[moment.writes], live[moment.over] = live[moment.over], 0
             if moment.over in whole:
-                whole.add(step.writes)
+                whole.add(moment.writes)
         else:
-            live[step.writes] = size(step.writes)
+            live[moment.writes] = size(moment.writes)
         peak = max(peak, sum(live.values()) + _taken(case, rank, moment))
         for value in moment.ended:
             live.pop(value, None)
     limit = int(case.work.config.loading.max_buffer_mb * 2**20)
-    result = live.get(program.outputs[depth - 1], live.get(FEATURES, 0))
+    result = live.get(program.outputs[depth - 1], live.get(INPUT, 0))
     peak = max(peak, result + RESULT_BUFFERS * min(limit, result))
     return peak + parameter_numbers(case, rank) * itemsize
 
@@ -85,12 +88,12 @@ def _running_memory(case: Case, rank: int, depth: int) -> int:
 def _taken(case: Case, rank: int, moment: Moment) -> int:
     """What a step takes beside its matrices, and gives back."""
     step, itemsize = moment.step, case.work.itemsize
-    taken = kept(case.program, step, *arcs_of(case, rank)) * itemsize
+    taken = step.kept(*arcs_of(case, rank)) * itemsize
     for product in products(case.program, [step], partial(case.rows, rank)):
-        if product[0] != "expand":  # whose buffers belong to the matrix
+        if product[0] is not Operation.EXPAND:  # whose buffers belong to the matrix
             taken += case.forecast.buffers(rank, *product)
         taken += case.forecast.reduction_scratch(rank, *product)
-    if step.name == "combine" and case.forecast.whole_rows:
+    if step.instruction.operation is Operation.COMBINE and case.forecast.whole_rows:
         rows, columns = case.forecast.shape(rank, Place(step.k), step.operator.width)
         taken += min(BLOCK_NUMBERS, rows * columns) * itemsize
     return taken

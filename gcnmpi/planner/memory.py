@@ -11,9 +11,8 @@ import numpy as np
 from gcnmpi.layout.loading import ENTRY_ON_ITS_WAY, PERMUTED_AT_ONCE
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.collectives import reduction_scratch
-from gcnmpi.nn.instructions import kept, products
 from gcnmpi.nn.model import input_pieces
-from gcnmpi.nn.program import Product, Program, Step, Value
+from gcnmpi.nn.program import INPUT, Program, Step, Value, products
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.case import (
@@ -24,7 +23,8 @@ from gcnmpi.planner.case import (
     reduced_bytes,
     train_rows,
 )
-from gcnmpi.schemes.forecast import EXCHANGES, Forecast, Sparse, halo_bytes
+from gcnmpi.schemes.forecast import Forecast, Sparse, halo_bytes
+from gcnmpi.schemes.operations import EXCHANGES, SUMS, Operation, Product
 from partition.graph.graph import index_dtype
 
 # Bytes of a column's number in a kernel's sparse matrix; of a row's beginning.
@@ -81,7 +81,7 @@ def matrix_memory(case: Case, rank: int) -> int:
 
 def tiles_memory(forecast: Forecast, rank: int, config: Config) -> int:
     """Bytes of a rank's tiles of M and Mᵀ, as the kernel keeps them."""
-    parts = forecast.work(rank, "aggregate", 1, 1)
+    parts = forecast.work(rank, Operation.AGGREGATE, 1, 1)
     tiles = [part for part in parts if isinstance(part, Sparse) and not part.received]
     index = INDEX_BYTES.get(resolve(config.kernel)[0], WIDE_INDEX)
     # Rows begin in the tiles of M and in those of Mᵀ, which may be the same.
@@ -118,7 +118,7 @@ def features_memory(case: Case, rank: int) -> int:
         limit = int(case.work.config.loading.max_buffer_mb * 2**20)
         arriving = min(limit, ENTRY_ON_ITS_WAY * entries)
         return held + max(arriving, TURNING * entries if case.program.backward else 0)
-    width = case.program.values[0].width
+    width = case.program.values[INPUT].width
     shape = case.forecast.shape(rank, Place(0), width)
     normalised = case.work.config.graph.feature_norm == "row"
     return arriving_rows(*shape, width, FEATURE_BYTES, case.work.config, normalised)
@@ -155,7 +155,7 @@ def input_memory(case: Case, rank: int, matrices: int, transposed: bool) -> int:
 
     With the transpose, and where the entries of that come from; those that dropout writes.
     """
-    entries, width = input_entries(case, rank), case.program.values[0].width
+    entries, width = input_entries(case, rank), case.program.values[INPUT].width
     values = entries * case.work.itemsize * (1 + transposed)
     pattern = entries * ENTRY_INDEX * (1 + 2 * transposed)
     starts = WIDE_INDEX * (case.rows(rank, Place(0)) + width * transposed)
@@ -180,7 +180,7 @@ def passes_memory(case: Case, rank: int, steps: Sequence[Step], held: Sequence[V
     sparse = 0
     if program.sparse:
         sparse = input_memory(case, rank, len(program.sparse), transposed=True)
-    dense += sum(kept(program, step, *arcs_of(case, rank)) for step in steps)
+    dense += sum(step.kept(*arcs_of(case, rank)) for step in steps)
     # Buffers of one product and width serve all layers.
     distinct = _distinct(products(program, steps, partial(case.rows, rank)))
     buffers = sum(forecast.buffers(rank, *product) for product in distinct.values())
@@ -225,22 +225,22 @@ def loss_memory(case: Case, rank: int) -> int:
 
 def _first_memory(case: Case, rank: int) -> int:
     """H⁰, M·H⁰ and what that product takes, where it is made once: see ``aggregate_input``."""
-    constants = [step for step in case.program.constants if step.name == "aggregate"]
-    if not constants:
+    steps = [s for s in case.program.constants if s.instruction.operation in SUMS]
+    if not steps:
         return 0
     forecast, values, itemsize = case.forecast, case.program.values, case.work.itemsize
-    width = values[0].width
+    width = values[INPUT].width
     (rows, columns), (result_rows, _) = (
-        forecast.shape(rank, values[i].place, width) for i in (0, constants[0].writes)
+        forecast.shape(rank, values[i].place, width) for i in (INPUT, steps[0].number)
     )
     pieces = input_pieces(width)
     held = rows * columns
-    if pieces == 1 or rows != result_rows or 0 in case.program.kept:
+    if pieces == 1 or rows != result_rows or INPUT in case.program.kept:
         held += result_rows * columns
     held += sum(piece_numbers(case, rank, values[i].place, width) for i in case.program.kept[2:])
     if pieces > 1:
         held += (rows + result_rows) * -(-columns // pieces)
-    product = "aggregate", 1, -(-width // pieces)
+    product = Operation.AGGREGATE, 1, -(-width // pieces)
     state = 2 * parameter_numbers(case, rank) * itemsize
     scratch = forecast.buffers(rank, *product) + forecast.reduction_scratch(rank, *product)
     return held * itemsize + state + scratch
@@ -248,7 +248,7 @@ def _first_memory(case: Case, rank: int) -> int:
 
 def arcs_of(case: Case, rank: int) -> tuple[int, int, int]:
     """Own rows, rows with the halo, and entries of M of a rank that has whole rows."""
-    product = "expand" if case.program.needs_halo else "aggregate"
+    product = Operation.EXPAND if case.program.needs_halo else Operation.AGGREGATE
     tiles = [p for p in case.forecast.work(rank, product, 1, 1) if isinstance(p, Sparse)]
     rows = case.rows(rank, case.program.place)
     return rows, max((t.inner for t in tiles), default=rows), sum(t.entries for t in tiles)

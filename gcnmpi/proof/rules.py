@@ -20,7 +20,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from gcnmpi.core import rng
-from gcnmpi.nn import operators as of
+from gcnmpi.nn.operators.dense import Linear
+from gcnmpi.nn.operators.elementwise import Activate, Add, Bias, Drop, Maximum, MeanOfHeads, Scale
+from gcnmpi.nn.operators.neighbours import Aggregate, Attend, AttendV2, MaxAggregate
+from gcnmpi.nn.operators.norms import BatchNorm, LayerNorm, Normalize
+from gcnmpi.nn.program import Operator
 
 EQUAL = 2.0**-37  # what a column of equal numbers deviates by, relative to its mean
 CANCELLED = 1e-12  # what is left of a sum of terms that cancel, relative to theirs
@@ -54,9 +58,9 @@ class Pass:
     trained_features: bool = False
 
 
-def reads_values(operators: Sequence[of.Operator]) -> bool:
+def reads_values(operators: Sequence[Operator]) -> bool:
     """Whether any of them multiplies with M, and not only looks at its pattern."""
-    return any(isinstance(operator, of.Aggregate) for operator in operators)
+    return any(isinstance(operator, Aggregate) for operator in operators)
 
 
 def keeps(run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarray) -> Any:
@@ -69,22 +73,20 @@ def keeps(run: Pass, stream: int, p: float, rows: np.ndarray, columns: np.ndarra
     return (hashes >= rng.threshold(p)) / (1 - p)
 
 
-def _linear(op: of.Linear, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _linear(op: Linear, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     weight = w[op.weight]
     return x[0] @ weight, lambda g: ([g @ weight.T], {op.weight: x[0].T @ g})
 
 
-def _bias(op: of.Bias, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _bias(op: Bias, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     return x[0] + w[op.bias], lambda g: ([g], {op.bias: _column_sums(g)})
 
 
-def _aggregate(op: of.Aggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _aggregate(op: Aggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     return run.matrix @ x[0], lambda g: ([run.matrix.T @ g], {})
 
 
-def _max_aggregate(
-    op: of.MaxAggregate, x: list, w: Arrays, run: Pass
-) -> tuple[np.ndarray, Backward]:
+def _max_aggregate(op: MaxAggregate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     i, j = _arcs(run.matrix)
     largest, best = np.full(x[0].shape, -np.inf), np.full(x[0].shape, len(x[0]))
     for c in range(op.width):
@@ -101,7 +103,7 @@ def _max_aggregate(
     return np.where(some, largest, 0.0), backward
 
 
-def _attend(op: of.Attend, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _attend(op: Attend, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     i, j = _arcs(run.matrix)
     source, target = (w[name].reshape(op.heads, -1) for name in op.parameters)
     rows = _by_head(x[0], op.heads)
@@ -126,7 +128,7 @@ def _attend(op: of.Attend, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, B
     return np.hstack([a.value for a in attention]), backward
 
 
-def _attend_v2(op: of.AttendV2, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _attend_v2(op: AttendV2, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     i, j = _arcs(run.matrix)
     sources, targets = (_by_head(each, op.heads) for each in x)
     vectors = w[op.vector].reshape(op.heads, -1)
@@ -153,7 +155,7 @@ class Attention:
     """One head: y[i] = Σ keep[i, j]·α[i, j]·x[j], with α the softmax of scores of the arcs."""
 
     def __init__(
-        self, head: int, op: of.Attend | of.AttendV2, x: np.ndarray, scores: np.ndarray, run: Pass
+        self, head: int, op: Attend | AttendV2, x: np.ndarray, scores: np.ndarray, run: Pass
     ) -> None:
         self._i, self._j = i, j = _arcs(run.matrix)
         self._x, self._keep = x, np.ones(len(i))
@@ -178,16 +180,16 @@ class Attention:
         return self._matrix.T @ g, self._alpha * (dalpha - mean[self._i])
 
 
-def _mean_of_heads(op: of.MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[Any, Backward]:
+def _mean_of_heads(op: MeanOfHeads, x: list, w: Arrays, run: Pass) -> tuple[Any, Backward]:
     y = np.mean(_by_head(x[0], op.heads), axis=0)
     return y, lambda g: ([np.tile(g, op.heads) / op.heads], {})
 
 
-def _add(op: of.Add, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _add(op: Add, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     return x[0] + x[1], lambda g: ([g, g], {})
 
 
-def _scale(op: of.Scale, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _scale(op: Scale, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     factor = op.factor + (w[op.epsilon][0] if op.epsilon else 0.0)
 
     def backward(g: np.ndarray) -> Gradients:
@@ -196,12 +198,12 @@ def _scale(op: of.Scale, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Bac
     return factor * x[0], backward
 
 
-def _maximum(op: of.Maximum, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _maximum(op: Maximum, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     first = np.argmax(x, axis=0)
     return np.max(x, axis=0), lambda g: ([np.where(first == i, g, 0) for i in range(len(x))], {})
 
 
-def _activate(op: of.Activate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _activate(op: Activate, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     z = x[0]
     if op.kind == "prelu":
         slope = w[op.parameter][0]
@@ -231,17 +233,17 @@ _ACTIVATIONS: dict[str, Callable[[np.ndarray, float], tuple[np.ndarray, np.ndarr
 }
 
 
-def _drop(op: of.Drop, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _drop(op: Drop, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     keep = keeps(run, op.stream, op.p, *map(np.arange, x[0].shape))
     return x[0] * keep, lambda g: ([g * keep], {})
 
 
-def _layer_norm(op: of.LayerNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _layer_norm(op: LayerNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     mean, variance = x[0].mean(axis=1, keepdims=True), x[0].var(axis=1, keepdims=True)
     return _normalized(op, x[0], mean, variance, w, axis=1)
 
 
-def _batch_norm(op: of.BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _batch_norm(op: BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     if run.epoch is None:
         return _normalized(op, x[0], w[op.mean], w[op.variance], w, axis=None)
     # With more digits, so that what should be 0 is small against what it is the sum of.
@@ -258,7 +260,7 @@ def _batch_norm(op: of.BatchNorm, x: list, w: Arrays, run: Pass) -> tuple[np.nda
 
 
 def _normalized(
-    op: of.LayerNorm | of.BatchNorm, x: Any, mean: Any, variance: Any, w: Arrays, axis: int | None
+    op: LayerNorm | BatchNorm, x: Any, mean: Any, variance: Any, w: Arrays, axis: int | None
 ) -> tuple[np.ndarray, Backward]:
     """With moments along an axis of x, or with given ones (None)."""
     deviation = np.sqrt(variance + op.eps)
@@ -276,7 +278,7 @@ def _normalized(
     return z * w[op.weight] + w[op.bias], backward
 
 
-def _normalize(op: of.Normalize, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
+def _normalize(op: Normalize, x: list, w: Arrays, run: Pass) -> tuple[np.ndarray, Backward]:
     length = np.linalg.norm(x[0], axis=1, keepdims=True)
     y = x[0] / np.maximum(length, op.eps)
 
@@ -316,20 +318,20 @@ def _leaky_slope(z: np.ndarray, slope: float) -> np.ndarray:
     return np.where(z > 0, 1.0, slope)
 
 
-RULES: Mapping[type[of.Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
-    of.Linear: _linear,
-    of.Bias: _bias,
-    of.Aggregate: _aggregate,
-    of.MaxAggregate: _max_aggregate,
-    of.Attend: _attend,
-    of.AttendV2: _attend_v2,
-    of.MeanOfHeads: _mean_of_heads,
-    of.Add: _add,
-    of.Scale: _scale,
-    of.Maximum: _maximum,
-    of.Activate: _activate,
-    of.Drop: _drop,
-    of.LayerNorm: _layer_norm,
-    of.BatchNorm: _batch_norm,
-    of.Normalize: _normalize,
+RULES: Mapping[type[Operator], Callable[..., tuple[np.ndarray, Backward]]] = {
+    Linear: _linear,
+    Bias: _bias,
+    Aggregate: _aggregate,
+    MaxAggregate: _max_aggregate,
+    Attend: _attend,
+    AttendV2: _attend_v2,
+    MeanOfHeads: _mean_of_heads,
+    Add: _add,
+    Scale: _scale,
+    Maximum: _maximum,
+    Activate: _activate,
+    Drop: _drop,
+    LayerNorm: _layer_norm,
+    BatchNorm: _batch_norm,
+    Normalize: _normalize,
 }

@@ -38,6 +38,7 @@ from gcnmpi.proof.traffic import traffic_checks
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
+from gcnmpi.schemes.operations import SUMS
 from partition.errors import UserError
 from partition.graph.graph import UNLABELLED, Graph
 from partition.graph.metrics import measure, measure_mixed
@@ -205,10 +206,10 @@ def _multiplied(problem: Problem, model: Model) -> list[tuple[int, int]]:
 
     Those that are made once are among them, as wide as the pieces in which they are made.
     """
-    asked = [p for p in model.products(backward=True) if p[0].startswith("aggregate")]
+    asked = [p for p in model.products(backward=True) if p[0] in SUMS]
     places = [(k, sizes[0]) for _, k, *sizes in asked]
     for step in model.program.constants:
-        if step.name == "aggregate":
+        if step.instruction.operation in SUMS:
             width = step.operator.width
             places.append((step.k, -(-width // input_pieces(width))))
     layouts = {(problem.scheme.layout(Place(k - 1)), width): (k, width) for k, width in places}

@@ -26,6 +26,7 @@ from gcnmpi.propagation.interface import Held, Holds, Method
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.run.room import Needs, Room, check_room
 from gcnmpi.schemes.forecast import Forecast, Sparse, make_facts
+from gcnmpi.schemes.operations import Operation
 from partition.graph.graph import index_dtype
 
 DOUBLE = 8
@@ -148,7 +149,9 @@ def _loading(forecast: Forecast, rank: int, source: Source, config: Config, dema
     # As they are read, their owners, and what comes; what is packed, and its order.
     moving = 2 * ends + OWNER * arcs + min(limit, arcs * (DOUBLE + max(index, weight)))
     # The pattern of own rows and columns with its transpose, and twice with its rows moved.
-    inner = max(t.inner for t in forecast.work(rank, "aggregate", 1, 1) if isinstance(t, Sparse))
+    inner = max(
+        t.inner for t in forecast.work(rank, Operation.AGGREGATE, 1, 1) if isinstance(t, Sparse)
+    )
     inside = arcs * rows // max(1, rows, inner)  # as if entries were spread evenly over columns
     patterns = ORDERED * (1 if manifest.symmetric_pattern else 2) * (index + 1)
     ordering = ends + inside * (2 * index + patterns) * (config.loading.order != "none")
@@ -170,7 +173,9 @@ def _matrix(forecast: Forecast, rank: int, config: Config, demand: Demand) -> in
 
 def _whole_rows(forecast: Forecast, rank: int) -> tuple[int, int]:
     """Columns and entries of the rows of M of which a rank looks at the neighbours."""
-    tiles = [part for part in forecast.work(rank, "expand", 1, 1) if isinstance(part, Sparse)]
+    tiles = [
+        part for part in forecast.work(rank, Operation.EXPAND, 1, 1) if isinstance(part, Sparse)
+    ]
     return max(t.inner for t in tiles), sum(t.entries for t in tiles)
 
 
@@ -179,7 +184,7 @@ def _held(forecast: Forecast, rank: int, held: Held, config: Config, demand: Dem
     rows, itemsize = forecast.shape(rank, Place(0), 1)[0], np.dtype(config.dtype).itemsize
     taken = rows * (DOUBLE * held.doubles + itemsize * held.numbers)
     if held.product:
-        kind = "aggregate" if demand.products else "expand"
+        kind = Operation.AGGREGATE if demand.products else Operation.EXPAND
         taken += rows * held.product * itemsize + forecast.buffers(rank, kind, 1, held.product)
         taken += forecast.reduction_scratch(rank, kind, 1, held.product)
     if held.file is not None:

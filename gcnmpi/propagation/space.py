@@ -22,6 +22,7 @@ from gcnmpi.options.config import Config
 from gcnmpi.propagation.checkpoint import Checkpoints
 from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme
+from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
 from partition.graph.content import FEATURE_FILES, TARGET_FILES
 from partition.graph.graph import UNLABELLED, row_sums
@@ -73,7 +74,7 @@ class Space:
         self.n, self.direction, self.scheme = source.stored.graph.n, source.direction, scheme
         self.vertices: np.ndarray = scheme.block(Place(0), 1).rows
         self.counted, self.dtype = scheme.summed, np.dtype(config.dtype)
-        self.products: Counter[tuple[str, int]] = Counter()
+        self.products: Counter[tuple[Operation, int]] = Counter()
         self._kernel, self._tell = runtime.kernel, tell
         self._phases, self._traffic = runtime.phases, runtime.traffic
         self._operands: dict[int, Matrix] = {}
@@ -95,7 +96,7 @@ class Space:
         out = self._kernel.empty(*columns.shape)
         with self._traffic.during(PURPOSE, epoch=self.products.total() + 1):
             self.scheme.aggregate(1, operand, out)
-        self.products["aggregate", width] += 1
+        self.products[Operation.AGGREGATE, width] += 1
         return self._kernel.to_host(out).reshape(x.shape)
 
     def largest_neighbour(self, x: np.ndarray) -> np.ndarray:
@@ -113,7 +114,7 @@ class Space:
             rows = halo.expand(operand)
         where = self._kernel.empty_integers(len(x), 1)
         self._kernel.max_aggregate(halo.pattern, rows, out, where)
-        self.products["expand", 1] += 1
+        self.products[Operation.EXPAND, 1] += 1
         return self._kernel.to_host(out)[:, 0]
 
     def _operand(self, width: int) -> Matrix:

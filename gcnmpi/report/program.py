@@ -18,11 +18,9 @@ from rich.table import Table
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.volume import NOTHING
 from gcnmpi.layout.place import Place
-from gcnmpi.nn import operators as of
-from gcnmpi.nn.instructions import INSTRUCTIONS, products
-from gcnmpi.nn.program import Finish, Product, Program, Step
+from gcnmpi.nn.program import Program, Step, products
 from gcnmpi.planner.case import Case, reduced_bytes
-from gcnmpi.schemes.forecast import EXCHANGES
+from gcnmpi.schemes.operations import EXCHANGES, OF_ROWS, Operation, Product
 from partition.terminal import print_wide
 
 PASSES = ("constants", "forward", "backward", "evaluation")
@@ -159,7 +157,7 @@ def _value(program: Program, number: int) -> Entry:
     operator = program.operators[number] if number < len(program.operators) else None
     return {
         "value": number,
-        "operator": "gradient" if operator is None else _operator(operator),
+        "operator": "gradient" if operator is None else operator.words,
         "inputs": [] if operator is None else list(operator.inputs),
         "layer": None if operator is None else operator.layer,
         "place": _place(value.place),
@@ -174,34 +172,33 @@ def _value(program: Program, number: int) -> Entry:
 
 def _step(program: Program, step: Step) -> Entry:
     """Also the gradient of which input of its operator it gives, if not of the first."""
-    instruction = INSTRUCTIONS[step.name]
     return {
         "step": step.name,
-        "operator": _operator(step.operator),
+        "operator": step.operator.words,
         "of": step.number,
         "input": step.part or None,
         "layer": step.k,
         "reads": list(step.reads),
-        "writes": step.writes if step.writes >= 0 else None,
+        "writes": step.writes,
         "fused": _fused(step),
-        "products": [_product(product) for product in instruction.products(program, step, 1)],
-        "sums": list(instruction.summed(step)),
+        "products": [_product(one) for one in products(program, [step], lambda place: 1)],
+        "sums": list(step.instruction.summed(step)),
     }
 
 
 def _fused(step: Step) -> list[str]:
     """What else a step does in the same pass, in its order."""
-    found = [f"onto {step.onto}"] if step.onto >= 0 else []
+    found = [] if step.onto is None else [f"onto {step.onto}"]
     if step.also is not None:
         also = step.also
         reads = _cell(list(also.reads))
-        found.append(f"plus {also.name} {_operator(also.operator)} of {also.number} reads {reads}")
-    found += [f"plus {step.plus}"] if step.plus >= 0 else []
-    found += [_operator(step.finish)] if step.finish else []
+        found.append(f"plus {also.name} {also.operator.words} of {also.number} reads {reads}")
+    found += [] if step.plus is None else [f"plus {step.plus}"]
+    found += [step.finish.words] if step.finish else []
     if step.finish_gradient is not None:
         finish, output = step.finish_gradient
-        at = f" at {output}" if output >= 0 else ""
-        found.append(f"gradient of {_operator(finish)}{at}")
+        at = "" if output is None else f" at {output}"
+        found.append(f"gradient of {finish.words}{at}")
     return found + ([f"sums for {step.sums}"] if step.sums else [])
 
 
@@ -220,48 +217,14 @@ def _parameter(program: Program, name: str) -> Entry:
     }
 
 
-def _operator(operator: of.Operator) -> str:
-    """What an operator is, with its parameters and options; not its inputs, width and layer."""
-    words = [_KINDS.get(type(operator), type(operator).__name__.lower()), *operator.parameters]
-    match operator:
-        case Finish():
-            words += [operator.kind] if operator.kind != "none" else []
-            words += [f"slope {operator.slope:g}"] if operator.kind == "leaky_relu" else []
-        case of.Attend() | of.AttendV2():
-            words += [f"heads {operator.heads}", f"slope {operator.slope:g}"]
-        case of.MeanOfHeads():
-            words.append(str(operator.heads))
-        case of.Scale():
-            words.append(f"{operator.factor:.12g}")
-        case of.Activate():
-            words.append(operator.kind)
-            words += [f"slope {operator.slope:g}"] if operator.kind == "leaky_relu" else []
-        case of.BatchNorm():
-            words += [f"eps {operator.eps:g}", f"momentum {operator.momentum:g}"]
-        case of.LayerNorm() | of.Normalize():
-            words.append(f"eps {operator.eps:g}")
-    if isinstance(operator, (Finish, of.Drop, of.Attend, of.AttendV2)) and operator.p:
-        words.append(f"dropout {operator.p:g} stream {operator.stream}")
-    return " ".join(words)
-
-
-_KINDS = {
-    of.MaxAggregate: "maximum of neighbours",
-    of.AttendV2: "attend by GATv2",
-    of.MeanOfHeads: "mean of heads",
-    of.LayerNorm: "layer norm",
-    of.BatchNorm: "batch norm",
-}
-
-
 def _product(product: Product) -> str:
     """A product of the scheme; sizes that are rows are those of one row."""
     name, k, *sizes = product
-    if name == "move":
+    if name is Operation.MOVE:
         width, *places = sizes
         before, after = Place(places[0], bool(places[1])), Place(places[2], bool(places[3]))
         return f"move {width} from {_place(before)} to {_place(after)}"
-    each = " a row" if name.startswith("row_") else ""
+    each = " a row" if name in OF_ROWS else ""
     return f"{name} {_by(sizes)}{each} layer {k}"
 
 

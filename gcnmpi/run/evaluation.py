@@ -12,10 +12,10 @@ from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.nn.loss import RightPredictions
 from gcnmpi.nn.metrics.scored import Scored
-from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Targets
 from gcnmpi.options.task import METRICS, chosen_metrics
 from gcnmpi.run.problem import Problem, task_of
+from gcnmpi.schemes.operations import Operation, Product
 from partition.graph.graph import MASKS, UNLABELLED
 
 
@@ -69,7 +69,10 @@ class Evaluation:
         """The scheme's products and row operations of an evaluation."""
         found = self._model.products(backward=False)
         if self._counted:
-            found = [*found, ("row_argmax", self._model.place.layer, len(self._targets.labels))]
+            found = [
+                *found,
+                (Operation.ROW_ARGMAX, self._model.place.layer, len(self._targets.labels)),
+            ]
         return found
 
     def __call__(self) -> dict[str, float | None]:

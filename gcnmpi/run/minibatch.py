@@ -19,15 +19,15 @@ from gcnmpi.mpi.comm import Request, agreed
 from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.mpi.reduction import start_sum
 from gcnmpi.nn.compile.on_scheme import batched, hops_of
-from gcnmpi.nn.instructions import products
 from gcnmpi.nn.model import Passes
+from gcnmpi.nn.program import products
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made, Targets
 from gcnmpi.options.train import batches_of, sampler_of
 from gcnmpi.run.kept_rows import KeptRows, keep_rows
 from gcnmpi.run.problem import Problem, load_features, task_of
 from gcnmpi.run.step import BaseStep
-from gcnmpi.schemes.forecast import EXCHANGES
+from gcnmpi.schemes.operations import EXCHANGES
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from gcnmpi.schemes.sampled import Batch, BatchScheme, Cutter, Memory
 from gcnmpi.schemes.sampled_forecast import BatchSizes

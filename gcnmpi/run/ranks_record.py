@@ -15,7 +15,6 @@ from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.timing import EPOCH_PHASES
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.hosts import most_ranks_a_node
-from gcnmpi.nn.program import Product
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
 from gcnmpi.planner.machine import Machine
@@ -24,7 +23,7 @@ from gcnmpi.planner.ranking import Candidate, Setting
 from gcnmpi.run.minibatch import BatchStep, drawn_sizes
 from gcnmpi.run.problem import Problem
 from gcnmpi.run.step import BaseStep, Step
-from gcnmpi.schemes.forecast import EXCHANGES
+from gcnmpi.schemes.operations import EXCHANGES, Operation, Product
 from gcnmpi.schemes.sampled_forecast import BatchSizes
 from partition.errors import UserError
 
@@ -163,7 +162,7 @@ def _row_bytes(problem: Problem, products: list[Product]) -> tuple[int, int]:
     for name, _, *widths in products:
         if name in EXCHANGES:
             taken = row_bytes(config.comm.precision, widths[0], itemsize)
-            if name == "fold" or (name == "aggregate_t" and folds):
+            if name is Operation.FOLD or (name is Operation.AGGREGATE_T and folds):
                 back += taken
             else:
                 there += taken

@@ -20,7 +20,6 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.halo.messages import relative_errors
 from gcnmpi.mpi.comm import Comm, agreed, versions
 from gcnmpi.mpi.hosts import host_names, slurm_job
-from gcnmpi.nn.program import Product
 from gcnmpi.options.config import TrainConfig
 from gcnmpi.options.task import chosen_metrics
 from gcnmpi.run import checkpoint, checkpoint_files
@@ -38,6 +37,7 @@ from gcnmpi.run.record import (
 from gcnmpi.run.step import BaseStep
 from gcnmpi.run.writer import Writer
 from gcnmpi.schemes.interface import Scheme
+from gcnmpi.schemes.operations import Product
 from partition.errors import UserError
 
 

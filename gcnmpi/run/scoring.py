@@ -10,12 +10,12 @@ from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.nn.program import Product
 from gcnmpi.options.config import Config
 from gcnmpi.options.task import outputs
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.inference import compute
 from gcnmpi.run.problem import load_targets
+from gcnmpi.schemes.operations import Product
 from partition.errors import UserError
 
 

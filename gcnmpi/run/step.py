@@ -12,9 +12,9 @@ from gcnmpi.core.arrays import Number
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.mpi.comm import agreed
-from gcnmpi.nn.model import FEATURES, PASSES
+from gcnmpi.nn.model import PASSES
 from gcnmpi.nn.optim import make_optimizer
-from gcnmpi.nn.program import Product
+from gcnmpi.nn.program import FEATURES
 from gcnmpi.nn.sparse_input import SparseInput
 from gcnmpi.nn.tasks.interface import Loss, Made
 from gcnmpi.run.problem import (
@@ -25,6 +25,7 @@ from gcnmpi.run.problem import (
     make_sum,
     task_of,
 )
+from gcnmpi.schemes.operations import Product
 
 _NEVER_0 = 1e-6  # added to the length of a gradient that is clipped, as PyTorch does
 

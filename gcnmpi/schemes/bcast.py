@@ -44,8 +44,9 @@ from gcnmpi.mpi.comm import agreed
 from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes.block_halo import load_halo
 from gcnmpi.schemes.block_rows import BlockRowsForecast, block_rows, load_tiles, share
-from gcnmpi.schemes.forecast import ROWS, Facts, Sparse, make_facts
+from gcnmpi.schemes.forecast import Facts, Sparse, make_facts
 from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.operations import ROWS, SUMS, Operation
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
 from partition.graph.graph import index_dtype
@@ -127,11 +128,11 @@ class BroadcastForecast(BlockRowsForecast):
 
     overlap: bool
 
-    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """A block of another rank, the largest of the share; with overlap of every other one."""
         if product in ROWS:
             return self._rows_buffers(rank, self.facts.row_bytes(sizes[0]))
-        if not product.startswith("aggregate"):
+        if product not in SUMS:
             return 0
         block, copy = divmod(rank, self.copies)
         stages = [s for s in share(self.count, self.copies, copy) if self.rows(s)]
@@ -139,10 +140,10 @@ class BroadcastForecast(BlockRowsForecast):
         largest = [max((self.rows(s) for s in turn if s != block), default=0) for turn in turns]
         return sum(largest) * sizes[0] * self.facts.itemsize
 
-    def _rows(self, rank: int, product: str, width: int) -> Volume:
+    def _rows(self, rank: int, product: Operation, width: int) -> Volume:
         """A broadcast of every block, or a reduction to it."""
         moved, block, row_bytes = Volume(), rank // self.copies, self.facts.row_bytes(width)
-        collective = broadcast if product == "expand" else reduction
+        collective = broadcast if product == Operation.EXPAND else reduction
         for other in range(self.count):
             moved += collective(self.rows(other) * row_bytes, self.count, other == block)
         return moved
@@ -155,7 +156,7 @@ class BroadcastForecast(BlockRowsForecast):
         halo = sum(others) if needed is None else min(int(needed[block]), sum(others))
         return (halo + max(others, default=0)) * row_bytes
 
-    def _stages(self, rank: int, product: str, width: int) -> Volume:
+    def _stages(self, rank: int, product: Operation, width: int) -> Volume:
         (block, copy), row_bytes = divmod(rank, self.copies), self.facts.row_bytes(width)
         received, volume = self._share_rows(copy), Volume()
         if block in share(self.count, self.copies, copy) and self.rows(block):

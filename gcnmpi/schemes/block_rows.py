@@ -31,7 +31,8 @@ from gcnmpi.layout.tiling import (
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.forecast import ROWS, Dense, Facts, Span, Sparse, whole_row_work
+from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse, whole_row_work
+from gcnmpi.schemes.operations import ROWS, SUMS, Operation
 
 
 def share(count: int, copies: int, copy: int) -> range:
@@ -153,23 +154,23 @@ class BlockRowsForecast(ABC):
                 found.add(block * self.copies + copy)
         return sorted(found)
 
-    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:
         """What arrives or leaves in the stages, and the sum over copies."""
         if product in ROWS:
             return self._rows(rank, product, sizes[0])
-        if not product.startswith("aggregate"):
+        if product not in SUMS:
             return NOTHING
         return self._stages(rank, product, sizes[0]) + self._sum(rank, product, sizes[0])
 
-    def span(self, product: str, k: int) -> Sequence[Span]:
+    def span(self, product: Operation, k: int) -> Sequence[Span]:
         """A process column, then a process row."""
         if product in ROWS:
             return [Span(self.count, self.copies, all_pairs=self.pairwise)]
-        if not product.startswith("aggregate"):
+        if product not in SUMS:
             return []
         return [Span(self.count, self.copies, all_pairs=self.pairwise), Span(self.copies, 1)]
 
-    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+    def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """The stages of a share; dense products of own rows; a copy's part of them in gradients.
 
         Whole rows are not shared: each copy has all entries.
@@ -177,9 +178,9 @@ class BlockRowsForecast(ABC):
         rows = self.rows(rank // self.copies)
         if product in ROWS:
             return list(self._multiplied(rank, sizes[0])) * self.copies
-        if product.startswith("aggregate"):
+        if product in SUMS:
             return self._multiplied(rank, sizes[0])
-        if product == "weight_grad":
+        if product == Operation.WEIGHT_GRAD:
             rows = -(-rows // self.copies)
         return whole_row_work(rows, product, *sizes)
 
@@ -199,9 +200,9 @@ class BlockRowsForecast(ABC):
         mine = self.facts.owned[block] * self._share_rows(copy) // max(1, self.facts.n)
         return mine * (2 if self._keeps_transpose else 1)
 
-    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """The sum over copies, which after a fold is none."""
-        if not product.startswith("aggregate") or self.copies == 1:
+        if product not in SUMS or self.copies == 1:
             return 0
         return reduction_scratch(self.rows(rank // self.copies) * sizes[0] * self.facts.itemsize)
 
@@ -210,18 +211,18 @@ class BlockRowsForecast(ABC):
         return d_in * d_out
 
     @abstractmethod
-    def _rows(self, rank: int, product: str, width: int) -> Volume:
+    def _rows(self, rank: int, product: Operation, width: int) -> Volume:
         """What bringing whole rows of neighbours ("expand"), or their gradients back, moves."""
 
     @abstractmethod
-    def _stages(self, rank: int, product: str, width: int) -> Volume:
+    def _stages(self, rank: int, product: Operation, width: int) -> Volume:
         """What a rank's share of the stages moves."""
 
     @abstractmethod
     def _multiplied(self, rank: int, width: int) -> Sequence[Sparse | Dense]:
         """The products of its share of the stages."""
 
-    def _sum(self, rank: int, product: str, width: int) -> Volume:
+    def _sum(self, rank: int, product: Operation, width: int) -> Volume:
         """An all-reduce of the own rows over the copies."""
         if self.copies == 1:
             return NOTHING

@@ -18,12 +18,10 @@ from gcnmpi.layout.place import Place
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.options.scheme import TRANSPORTS
+from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
 from partition.graph.store import Partition
 
-# What brings whole rows of neighbours, and takes their gradients back; all that exchanges rows.
-ROWS = ("expand", "fold")
-EXCHANGES = ("aggregate", "aggregate_t", *ROWS)
 MIXING = ("p2p", "replicated")  # schemes that can send partial sums in place of rows
 
 
@@ -156,13 +154,13 @@ class Forecast(Protocol):
     def ranks(self) -> Sequence[int]:
         """A few ranks among which are the busiest ones in every respect."""
 
-    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:
         """See ``Scheme.volume``: exact, but for entries of M that travel (their average)."""
 
-    def span(self, product: str, k: int) -> Sequence[Span]:
+    def span(self, product: Operation, k: int) -> Sequence[Span]:
         """The groups of ranks that a product's collectives run in, one after the other."""
 
-    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+    def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """The local products that a product is made of; sizes as for ``volume``."""
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
@@ -174,10 +172,10 @@ class Forecast(Protocol):
     def loaded(self, rank: int) -> int:
         """Entries that a rank reads: of its rows, before some of them move to other ranks."""
 
-    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Bytes that a product needs beside its operands: halos, packed rows, received tiles."""
 
-    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Bytes that a product takes and gives back for the sums over ranks that it makes."""
 
     def weight_numbers(self, rank: int, k: int, d_in: int, d_out: int) -> int:
@@ -271,7 +269,7 @@ def exchange_volume(
 def halo_bytes(forecast: Forecast, config: Config, rank: int, width: int) -> int:
     """Bytes in memory of what a product receives from others, which may be fewer in messages."""
     itemsize = np.dtype(config.dtype).itemsize
-    received = forecast.volume(rank, "aggregate", 1, width).received
+    received = forecast.volume(rank, Operation.AGGREGATE, 1, width).received
     return received * width * itemsize // row_bytes(config.comm.precision, width, itemsize)
 
 
@@ -285,10 +283,10 @@ def mixed_ones(facts: Facts, part: int) -> int:
     return int(sent - sums + arrived)
 
 
-def whole_row_work(rows: int, product: str, d_in: int, d_out: int) -> Sequence[Dense]:
+def whole_row_work(rows: int, product: Operation, d_in: int, d_out: int) -> Sequence[Dense]:
     """The dense products where rows are whole and weights on every rank."""
     return {
-        "combine": [Dense(rows, d_in, d_out)],
-        "combine_t": [Dense(rows, d_out, d_in)],
-        "weight_grad": [Dense(d_in, rows, d_out)],
+        Operation.COMBINE: [Dense(rows, d_in, d_out)],
+        Operation.COMBINE_T: [Dense(rows, d_out, d_in)],
+        Operation.WEIGHT_GRAD: [Dense(d_in, rows, d_out)],
     }.get(product, [])

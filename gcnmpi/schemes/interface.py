@@ -29,6 +29,7 @@ from gcnmpi.layout.place import Block, Place
 from gcnmpi.layout.runtime import Demand, Runtime, Source
 from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes.forecast import Facts, Forecast
+from gcnmpi.schemes.operations import Operation
 
 
 class Layout(Protocol):
@@ -181,7 +182,7 @@ class Scheme(Layout, Products, RowOperations, Protocol):
     def describe(self) -> dict[str, Any]:
         """What the run's record says of the scheme: its options as they were resolved."""
 
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
         """What this rank will hand to MPI for a product.
 
         ``sizes`` are the widths it depends on: one for "aggregate", "aggregate_t" and

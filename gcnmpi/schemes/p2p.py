@@ -32,7 +32,6 @@ from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.scheme import ROW_ORDERS
 from gcnmpi.schemes.forecast import (
-    EXCHANGES,
     Dense,
     Facts,
     Span,
@@ -44,6 +43,7 @@ from gcnmpi.schemes.forecast import (
     whole_row_work,
 )
 from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.row_scheme import Laid, RowScheme
 from partition.graph.graph import entry_values, row_sums, with_loops
 
@@ -167,20 +167,20 @@ class P2PForecast:
         figures += [] if self.facts.owned is None else [self.facts.owned]
         return sorted({int(np.argmax(figure)) for figure in figures})
 
-    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:
         """Rows × bytes of a row in a message."""
         if product not in EXCHANGES or self.facts.metrics is None:
             return NOTHING
-        back = product == "fold" or (product == "aggregate_t" and self.facts.folds)
+        back = product == Operation.FOLD or (product == Operation.AGGREGATE_T and self.facts.folds)
         message, row = self.facts.message_bytes(sizes[0]), self.facts.row_bytes(sizes[0])
         volume = exchange_volume(self._metrics, rank, message, back)
         return self.kept.get(rank, Kept()).off(volume, message, row, back)
 
-    def span(self, product: str, k: int) -> Sequence[Span]:
+    def span(self, product: Operation, k: int) -> Sequence[Span]:
         """All ranks, each with any other."""
         return [Span(self.size, 1, all_pairs=True)] if product in EXCHANGES else []
 
-    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+    def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """Own rows of M, own rows of dense matrices."""
         rows, halo = self._metrics["rows"][rank], self._metrics["recv_rows"][rank]
         if product not in EXCHANGES:
@@ -201,14 +201,14 @@ class P2PForecast:
             return self.facts.owned[rank] * (1 if self.facts.one_tile else 2)
         return self._metrics["nnz"][rank] * (2 if self.facts.rereads else 1)
 
-    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Halo and packed rows."""
         if product not in EXCHANGES:
             return 0
         rows = self._metrics["recv_rows"][rank] + self._metrics["send_rows"][rank]
         return self.facts.buffer_bytes(rows, sizes[0])
 
-    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Sums over ranks are those of rows that were exchanged."""
         return 0
 

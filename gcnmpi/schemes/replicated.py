@@ -61,7 +61,6 @@ from gcnmpi.schemes.block_rows import (
     share,
 )
 from gcnmpi.schemes.forecast import (
-    ROWS,
     Facts,
     Sparse,
     alone,
@@ -70,6 +69,7 @@ from gcnmpi.schemes.forecast import (
     mixed_ones,
 )
 from gcnmpi.schemes.interface import Entry
+from gcnmpi.schemes.operations import ROWS, SUMS, Operation
 from gcnmpi.schemes.row_scheme import RowScheme
 from partition.errors import UserError
 
@@ -187,37 +187,37 @@ class NeededForecast(BlockRowsForecast):
     halo_kept: Mapping[int, Kept] = field(default_factory=dict)
     own_buffers = pairwise = True
 
-    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Halo and packed rows."""
         if product in ROWS:
             block = rank // self.copies
             rows = self._metrics["send_rows"][block] + self._metrics["recv_rows"][block]
             return self.facts.buffer_bytes(rows, sizes[0])
-        if not product.startswith("aggregate"):
+        if product not in SUMS:
             return 0
         rows = self._received(rank)[0] + self._sent(rank)[0]
         return self.facts.buffer_bytes(rows, sizes[0])
 
-    def _stages(self, rank: int, product: str, width: int) -> Volume:
+    def _stages(self, rank: int, product: Operation, width: int) -> Volume:
         sent, received = self._sent(rank), self._received(rank)
-        back = product == "aggregate_t" and self.facts.folds
+        back = product == Operation.AGGREGATE_T and self.facts.folds
         if back:
             sent, received = received, sent
         message, row = self.facts.message_bytes(width), self.facts.row_bytes(width)
         volume = Volume(sent[0] * message, received[0] * message, sent[1])
         return self.kept.get(rank, Kept()).off(volume, message, row, back)
 
-    def _rows(self, rank: int, product: str, width: int) -> Volume:
+    def _rows(self, rank: int, product: Operation, width: int) -> Volume:
         """All that a part sends and receives in 1D, on each copy of it."""
-        block, back = rank // self.copies, product == "fold"
+        block, back = rank // self.copies, product == Operation.FOLD
         message, row = self.facts.message_bytes(width), self.facts.row_bytes(width)
         volume = exchange_volume(self._metrics, block, message, back)
         return self.halo_kept.get(rank, Kept()).off(volume, message, row, back)
 
-    def _sum(self, rank: int, product: str, width: int) -> Volume:
+    def _sum(self, rank: int, product: Operation, width: int) -> Volume:
         """An all-reduce; after a fold the broadcast of the copy that is complete."""
         block, copy = divmod(rank, self.copies)
-        if product == "aggregate" or not self.facts.folds or self.copies == 1:
+        if product == Operation.AGGREGATE or not self.facts.folds or self.copies == 1:
             return super()._sum(rank, product, width)
         root = copy == copy_of(self.count, self.copies, block)
         return broadcast(self.rows(block) * self.facts.row_bytes(width), self.copies, root)

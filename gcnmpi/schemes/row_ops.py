@@ -12,6 +12,7 @@ from gcnmpi.core import volume
 from gcnmpi.core.volume import Volume
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.mpi.collectives import MAX, MIN, Group
+from gcnmpi.schemes.operations import Operation
 
 
 def row_max(kernel: Kernel, group: Group, x: Array) -> Array:
@@ -54,9 +55,9 @@ def row_argmax(kernel: Kernel, group: Group, x: Array, mine: slice, width: int) 
     return column
 
 
-def row_volume(product: str, rows: int, itemsize: int, size: int) -> Volume:
+def row_volume(product: Operation, rows: int, itemsize: int, size: int) -> Volume:
     """What one of these operations moves over a group of ``size`` ranks."""
     moved = volume.all_reduce(rows * itemsize, size)
-    if product == "row_argmax":
+    if product == Operation.ROW_ARGMAX:
         moved += volume.all_reduce(rows * np.dtype(np.int64).itemsize, size)
     return moved

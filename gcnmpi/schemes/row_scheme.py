@@ -25,6 +25,7 @@ from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.collectives import Group
 from gcnmpi.mpi.comm import Comm, slice_of
 from gcnmpi.schemes.forecast import Facts, Forecast
+from gcnmpi.schemes.operations import Operation
 from gcnmpi.schemes.whole_rows import WholeRows
 
 Operand = TypeVar("Operand")
@@ -171,7 +172,7 @@ class RowScheme(WholeRows, Generic[Operand]):
         """This rank's contiguous 1/P of all rows, in the original order."""
         return self._rows.original(self._comm, piece, width, self._max_bytes)
 
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
         """From the forecast."""
         return self._forecast.volume(self._comm.rank, product, k, *sizes)
 

@@ -29,7 +29,8 @@ from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Work, asking
 from gcnmpi.mpi.comm import Comm, duplicate, redistribute
 from gcnmpi.options.config import Config
-from gcnmpi.schemes.forecast import EXCHANGES, Facts
+from gcnmpi.schemes.forecast import Facts
+from gcnmpi.schemes.operations import EXCHANGES, Operation
 from gcnmpi.schemes.p2p import Laid
 from gcnmpi.schemes.sampled_forecast import count_number
 from gcnmpi.schemes.sampling import Entries, without_number
@@ -300,12 +301,12 @@ class BatchScheme(WholeRows):
         """Not offered: a batch does not have all rows."""
         raise TypeError("a batch does not have all rows")
 
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
         """Rows × bytes of a row in a message."""
         if product not in EXCHANGES:
             return NOTHING
         plan, message = self._plans[self._layer(k)], self._facts.message_bytes(sizes[0])
-        if product in ("fold", "aggregate_t"):
+        if product in (Operation.FOLD, Operation.AGGREGATE_T):
             return Volume(plan.nhalo * message, plan.nsend * message, len(plan.recv_peers))
         return Volume(plan.nsend * message, plan.nhalo * message, len(plan.send_peers))
 

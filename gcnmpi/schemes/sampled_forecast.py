@@ -10,7 +10,6 @@ import numpy as np
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.place import Place
 from gcnmpi.schemes.forecast import (
-    EXCHANGES,
     Dense,
     Facts,
     Span,
@@ -18,6 +17,7 @@ from gcnmpi.schemes.forecast import (
     exchange_volume,
     whole_row_work,
 )
+from gcnmpi.schemes.operations import EXCHANGES, Operation
 from partition.graph.metrics import Metrics
 
 LISTED = 256  # ranks up to which each is looked at: which one is busiest depends on the widths
@@ -99,25 +99,25 @@ class BatchForecast:
         """Those that were found to be the busiest."""
         return self.busiest
 
-    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:
         """Rows × bytes of a row in a message."""
         if product not in EXCHANGES:
             return NOTHING
-        back = product in ("fold", "aggregate_t")
+        back = product in (Operation.FOLD, Operation.AGGREGATE_T)
         message = self.facts.message_bytes(sizes[0])
         return exchange_volume(vars(self._layer(k)), rank, message, back)
 
-    def span(self, product: str, k: int) -> Sequence[Span]:
+    def span(self, product: Operation, k: int) -> Sequence[Span]:
         """All ranks, each with any other."""
         return [Span(self.size, 1, all_pairs=True)] if product in EXCHANGES else []
 
-    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+    def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """The batch's own rows of a layer; rows of neighbours lie anywhere among those it reads."""
         if product not in EXCHANGES:
             return whole_row_work(self._rows(rank, k), product, *sizes)
         layer, rows = self._layer(k), self._rows(rank, k)
         inner = layer.rows[rank] + layer.recv_rows[rank]
-        if product == "aggregate_t":
+        if product == Operation.AGGREGATE_T:
             rows, inner = inner, rows
         return [Sparse(rows, inner, layer.nnz[rank], sizes[0], shuffled=True)]
 
@@ -133,14 +133,14 @@ class BatchForecast:
         """None: a batch is cut out of what is there."""
         return 0
 
-    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Halo and packed rows."""
         if product not in EXCHANGES:
             return 0
         layer = self._layer(k)
         return self.facts.buffer_bytes(layer.recv_rows[rank] + layer.send_rows[rank], sizes[0])
 
-    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Sums over ranks are those of rows that were exchanged."""
         return 0
 

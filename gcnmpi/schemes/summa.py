@@ -52,6 +52,7 @@ from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.forecast import Facts, make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
+from gcnmpi.schemes.operations import Operation
 from gcnmpi.schemes.summa_forecast import (
     Grid,
     Layout,
@@ -229,7 +230,10 @@ class Summa(WholeWeights):
         self._forward = self._backward = self._staged(forward)
         if backward is not forward:
             self._backward = self._staged(backward)
-        entries = {"aggregate": self._forward.entries, "aggregate_t": self._backward.entries}
+        entries = {
+            Operation.AGGREGATE: self._forward.entries,
+            Operation.AGGREGATE_T: self._backward.entries,
+        }
         self._forecast = dataclasses.replace(forecast, travelling=entries)
         self._memory: dict[str, Any] = {}
 
@@ -345,7 +349,7 @@ class Summa(WholeWeights):
         """This rank's contiguous 1/P of all rows, in the original order."""
         return self._tiling.original(self._comm, piece, width, self._max_bytes)
 
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
         """From the layout, and the entries of the tiles of M."""
         return self._forecast.volume(self._comm.rank, product, k, *sizes)
 

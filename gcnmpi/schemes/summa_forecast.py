@@ -32,6 +32,7 @@ from gcnmpi.layout.tiling import Ordering
 from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.operations import DENSE, OF_ROWS, SUMS, Operation
 from gcnmpi.schemes.row_ops import row_volume
 from gcnmpi.schemes.tiles import message_bytes
 
@@ -163,7 +164,7 @@ class SummaForecast:
     grid: Grid
     block: int
     facts: Facts
-    travelling: Mapping[str, Sequence[int]] | None = None
+    travelling: Mapping[Operation, Sequence[int]] | None = None
     shuffled: bool = False
     orders = ("combine", "aggregate")
     whole_rows = False
@@ -188,7 +189,7 @@ class SummaForecast:
         ]
         return sorted({int(np.ravel_multi_index(place, self.grid)) for place in places})
 
-    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:
         """The broadcasts of every stage, and the reduce-scatter along the fiber.
 
         A rank of a square grid receives in M·H (b bytes a number, about b + 2 or b + 4 an entry
@@ -210,7 +211,7 @@ class SummaForecast:
         p1, p2, p3 = self.grid
         size = self.facts.itemsize
         total = NOTHING
-        if product.startswith("aggregate"):
+        if product in SUMS:
             columns, rows = self._columns(sizes[0], j), self._rows(i)
             for kind, times in self._stages(rank, product).items():
                 nbytes = message_bytes(rows, kind.size, kind.entries, size)
@@ -221,27 +222,27 @@ class SummaForecast:
         elif widths := dense_widths(product, *sizes):
             width, result = widths
             rows = self._piece(i, layer)
-            if product != "weight_grad" and result_travels(width, result, p2):
+            if product != Operation.WEIGHT_GRAD and result_travels(width, result, p2):
                 own = rows * self._columns(result, j) * size
                 return reduce_scatter(own, rows * result * size, p2)
             for chunk in make_chunks(width, p2, self.block):
                 total += broadcast(rows * chunk.width * size, p2, j == chunk.owner)
-        elif product.startswith("row_"):
+        elif product in OF_ROWS:
             total = row_volume(product, sizes[0], size, p2)
         return total
 
-    def span(self, product: str, k: int) -> Sequence[Span]:
+    def span(self, product: Operation, k: int) -> Sequence[Span]:
         """Process row, process column and fiber; the process row alone where rows are kept."""
         p1, p2, p3 = self.grid
         row = Span(p2, p3)
-        if product.startswith("aggregate"):
+        if product in SUMS:
             return [row, Span(p1, p2 * p3), Span(p3, 1)]
-        return [] if product == "expand_input" else [row]
+        return [] if product == Operation.EXPAND_INPUT else [row]
 
-    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+    def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """One local product a stage, or a chunk."""
         i, j, layer = coordinates(self.grid, rank)
-        if product.startswith("aggregate"):
+        if product in SUMS:
             columns, rows = self._columns(sizes[0], j), self._rows(i)
             return [
                 Sparse(
@@ -260,7 +261,7 @@ class SummaForecast:
             return []
         (width, result), rows = widths, self._piece(i, layer)
         chunks, kept = make_chunks(width, self.grid[1], self.block), self._columns(result, j)
-        if product == "weight_grad":
+        if product == Operation.WEIGHT_GRAD:
             return [Dense(chunk.width, rows, kept) for chunk in chunks]
         if result_travels(width, result, self.grid[1]):
             return [Dense(result, self._columns(width, j), rows)]
@@ -282,7 +283,7 @@ class SummaForecast:
         """The same: none of them move."""
         return self.entries(rank)
 
-    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """What is received in a stage, tiles in the form that travels, and partial sums.
 
         The partial sums of a layer have all rows of the row block, p3 times those of the result:
@@ -291,7 +292,7 @@ class SummaForecast:
         i, j, layer = coordinates(self.grid, rank)
         p1, p2, p3 = self.grid
         size = self.facts.itemsize
-        if product.startswith("aggregate"):
+        if product in SUMS:
             columns, rows = self._columns(sizes[0], j), self._rows(i)
             stages = self._stages(rank, product)
             tiles = {s: message_bytes(rows, s.size, s.entries, size) for s in stages}
@@ -304,21 +305,21 @@ class SummaForecast:
         if not widths:
             return 0
         width, result = widths
-        if product != "weight_grad" and result_travels(width, result, p2):
+        if product != Operation.WEIGHT_GRAD and result_travels(width, result, p2):
             needed = result + self._columns(result, j)
         else:
             chunks = make_chunks(width, p2, self.block)
             needed = max(chunk.width for chunk in chunks) if p2 > 1 else 0
         return self._piece(i, layer) * needed * size
 
-    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """Partial sums of a layer along the fiber; of a product with a weight, along the row."""
         i, j, layer = coordinates(self.grid, rank)
         _, p2, p3 = self.grid
         numbers = 0
-        if product.startswith("aggregate"):
+        if product in SUMS:
             numbers = self._rows(i) * self._columns(sizes[0], j) if p3 > 1 else 0
-        elif product != "weight_grad" and (widths := dense_widths(product, *sizes)):
+        elif product != Operation.WEIGHT_GRAD and (widths := dense_widths(product, *sizes)):
             numbers = self._piece(i, layer) * widths[1] if result_travels(*widths, p2) else 0
         return reduction_scratch(numbers * self.facts.itemsize, scatter=True)
 
@@ -337,7 +338,7 @@ class SummaForecast:
     def _stages(self) -> Callable[[int, str], Mapping[StageKind, int]]:
         """``_stages(rank, product)``: how often it meets each kind of stage; counted once."""
 
-        def count(rank: int, product: str) -> Mapping[StageKind, int]:
+        def count(rank: int, product: Operation) -> Mapping[StageKind, int]:
             i, j, layer = coordinates(self.grid, rank)
             stages = self.layout.stages(layer)
             entries = [self._average(i, stage) for stage in stages]
@@ -368,17 +369,17 @@ class SummaForecast:
         return columns.stop - columns.start
 
 
-def dense_widths(product: str, *sizes: int) -> tuple[int, int] | None:
+def dense_widths(product: Operation, *sizes: int) -> tuple[int, int] | None:
     """Widths of the matrix whose columns are multiplied and of the result; None for others.
 
     Of Tᵀ·G: of the narrower matrix, which travels, and of the other.
     """
-    if product == "weight_grad":
+    if product == Operation.WEIGHT_GRAD:
         return min(sizes), max(sizes)
-    if product not in ("combine", "combine_t"):
+    if product not in DENSE:
         return None
     d_in, d_out = sizes
-    return (d_in, d_out) if product == "combine" else (d_out, d_in)
+    return (d_in, d_out) if product == Operation.COMBINE else (d_out, d_in)
 
 
 def result_travels(width: int, result: int, parts: int) -> bool:

@@ -35,6 +35,7 @@ from gcnmpi.options.config import Config, SchemeConfig
 from gcnmpi.schemes import row_ops
 from gcnmpi.schemes.forecast import make_facts
 from gcnmpi.schemes.interface import Entry, refuse_to_add
+from gcnmpi.schemes.operations import Operation
 from gcnmpi.schemes.tensor3d_forecast import (
     Range,
     TensorForecast,
@@ -187,12 +188,12 @@ class Tensor3D:
 
     def aggregate(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The tile times the piece; the sum over the columns of M."""
-        self._multiply(self._forward, k, x.array, out, self._line_of("aggregate", k))
+        self._multiply(self._forward, k, x.array, out, self._line_of(Operation.AGGREGATE, k))
         self._kernel.follow(out, epilogue)
 
     def aggregate_t(self, k: int, x: Matrix, out: Array, epilogue: Epilogue | None = None) -> None:
         """The tile of Mᵀ times the piece; the sum over the rows of M."""
-        self._multiply(self._backward, k, x.array, out, self._line_of("aggregate_t", k))
+        self._multiply(self._backward, k, x.array, out, self._line_of(Operation.AGGREGATE_T, k))
         self._kernel.follow(out, epilogue)
 
     def combine(
@@ -207,7 +208,7 @@ class Tensor3D:
     ) -> None:
         """The piece times the gathered block of W; the sum over the rows of W."""
         refuse_to_add(self.name, accumulate or also is not None)
-        self._combine("combine", k, x, weight, out)
+        self._combine(Operation.COMBINE, k, x, weight, out)
         self._kernel.follow(out, epilogue)
 
     def combine_t(
@@ -225,7 +226,7 @@ class Tensor3D:
         W is gathered again (algorithm 2, line 4), so that no whole block is kept.
         """
         refuse_to_add(self.name, accumulate or also is not None)
-        self._combine("combine_t", k, x, weight, out)
+        self._combine(Operation.COMBINE_T, k, x, weight, out)
         self._kernel.follow(out, epilogue)
 
     def weight_grad(
@@ -335,9 +336,9 @@ class Tensor3D:
         """Straight to the ranks that need it."""
         self._mover(x.place, out.place)(x.array, width, out.array)
 
-    def volume(self, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, product: Operation, k: int, *sizes: int) -> Volume:
         """From the forecast; of moves between orderings, as they are made."""
-        if product == "move":
+        if product == Operation.MOVE:
             width, *places = sizes
             before, after = Place(places[0], bool(places[1])), Place(places[2], bool(places[3]))
             return self._mover(before, after).volume(width)
@@ -367,8 +368,8 @@ class Tensor3D:
         for request in pending:
             request.wait()
 
-    def _combine(self, product: str, k: int, x: Array, weight: Array, out: Array) -> None:
-        transposed = product == "combine_t"
+    def _combine(self, product: Operation, k: int, x: Array, weight: Array, out: Array) -> None:
+        transposed = product == Operation.COMBINE_T
         d_in, d_out = x.shape[1], out.shape[1]
         block = self._scratch("block", *((d_out, d_in) if transposed else (d_in, d_out)))
         group = self._lines[roles(Place(k)).rows]
@@ -377,7 +378,7 @@ class Tensor3D:
             self._kernel.gemm(x, block, out, tb=transposed)
         self._line_of(product, k).all_reduce(out)
 
-    def _line_of(self, product: str, k: int) -> Group:
+    def _line_of(self, product: Operation, k: int) -> Group:
         """The ranks over which a product is summed."""
         return self._lines[roles(result_of(product, k)).copies]
 

@@ -39,6 +39,7 @@ from gcnmpi.mpi.collectives import reduction_scratch
 from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.config import SchemeConfig
 from gcnmpi.schemes.forecast import Dense, Facts, Span, Sparse
+from gcnmpi.schemes.operations import DENSE, OF_ROWS, SUMS, Operation
 from gcnmpi.schemes.row_ops import row_volume
 
 # Consecutive ranks differ along y, then x, then z: section 4.2 fills a node in this order.
@@ -95,13 +96,13 @@ def roles(place: Place) -> Roles:
     return found
 
 
-def result_of(product: str, k: int) -> Place:
+def result_of(product: Operation, k: int) -> Place:
     """Where the result of a product of layer k lives; it is summed over ``roles(…).copies``."""
     return {
-        "aggregate": Place(k, aggregated=True),
-        "combine": Place(k),
-        "combine_t": Place(k, aggregated=True),
-        "aggregate_t": Place(k - 1),
+        Operation.AGGREGATE: Place(k, aggregated=True),
+        Operation.COMBINE: Place(k),
+        Operation.COMBINE_T: Place(k, aggregated=True),
+        Operation.AGGREGATE_T: Place(k - 1),
     }[product]
 
 
@@ -286,31 +287,35 @@ class TensorForecast:
         places = np.stack(np.meshgrid(*map(sorted, largest), indexing="ij")).reshape(3, -1)
         return sorted(np.ravel_multi_index(tuple(places), self.grid).tolist())
 
-    def volume(self, rank: int, product: str, k: int, *sizes: int) -> Volume:
+    def volume(self, rank: int, product: Operation, k: int, *sizes: int) -> Volume:
         """See the notes of the class."""
         itemsize = self.facts.itemsize
-        if product.startswith("row_"):
+        if product in OF_ROWS:
             size = self.grid[roles(Place(k)).columns]
             return row_volume(product, sizes[0], itemsize, size)
-        if product == "move":
+        if product == Operation.MOVE:
             return self._moved(rank, *sizes)
-        if product == "expand_input":
+        if product == Operation.EXPAND_INPUT:
             rows, columns = self.shape(rank, Place(0), sizes[0])
             own = _length(self.input_rows(rank)) * columns
             size = self.grid[roles(Place(0)).copies]
             return volume.all_gather(own * itemsize, rows * columns * itemsize, size)
         moved = NOTHING
-        if not product.startswith("aggregate"):
+        if product not in SUMS:
             piece, size = self.weight(rank, k, *sizes), self.grid[roles(Place(k)).rows]
             own, whole = _length(piece.flat), piece.shape[0] * piece.shape[1]
-            collective = volume.reduce_scatter if product == "weight_grad" else volume.all_gather
+            collective = (
+                volume.reduce_scatter if product == Operation.WEIGHT_GRAD else volume.all_gather
+            )
             moved = collective(own * itemsize, whole * itemsize, size)
-        if product == "weight_grad":
+        if product == Operation.WEIGHT_GRAD:
             return moved
         place = result_of(product, k)
-        rows, columns = self.shape(rank, place, sizes[-1] if product == "combine" else sizes[0])
+        rows, columns = self.shape(
+            rank, place, sizes[-1] if product == Operation.COMBINE else sizes[0]
+        )
         size = self.grid[roles(place).copies]
-        chunks = self.chunks(rows) if product.startswith("aggregate") else [slice(0, rows)]
+        chunks = self.chunks(rows) if product in SUMS else [slice(0, rows)]
         for chunk in chunks:
             moved += volume.all_reduce(_length(chunk) * columns * itemsize, size)
         return moved
@@ -325,35 +330,35 @@ class TensorForecast:
         sent = int(np.prod(self.shape(rank, before, width)) * size * others)
         return Volume(sent * copies[1] // copies[0], received, ranks // copies[0])
 
-    def span(self, product: str, k: int) -> Sequence[Span]:
+    def span(self, product: Operation, k: int) -> Sequence[Span]:
         """Lines of the grid."""
-        if product == "move":
+        if product == Operation.MOVE:
             return [Span(int(np.prod(self.grid)), 1, all_pairs=True)]
-        if product.startswith("row_"):
+        if product in OF_ROWS:
             return [self._span(roles(Place(k)).columns)]
-        if product == "expand_input":
+        if product == Operation.EXPAND_INPUT:
             return [self._span(roles(Place(0)).copies)]
-        axes = [] if product.startswith("aggregate") else [roles(Place(k)).rows]
-        if product != "weight_grad":
+        axes = [] if product in SUMS else [roles(Place(k)).rows]
+        if product != Operation.WEIGHT_GRAD:
             axes.append(roles(result_of(product, k)).copies)
         return [self._span(axis) for axis in axes]
 
-    def work(self, rank: int, product: str, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
+    def work(self, rank: int, product: Operation, k: int, *sizes: int) -> Sequence[Sparse | Dense]:
         """One local product each; tiles of M have their share of the entries, on average."""
-        if product.startswith("row_") or product in ("expand_input", "move"):
+        if product in OF_ROWS or product in (Operation.EXPAND_INPUT, Operation.MOVE):
             return []
-        if product.startswith("aggregate"):
+        if product in SUMS:
             forward, backward = self.tiles(rank)[(k - 1) % self.period]
-            tile = forward if product == "aggregate" else backward
+            tile = forward if product == Operation.AGGREGATE else backward
             width = _length(self.columns(rank, Place(k, aggregated=True), sizes[0]))
             sizes_of = (tile.rows.size, tile.columns.size, self._entries(tile), width)
             return [Sparse(*sizes_of, shuffled=self.permutation in ("single", "double"))]
         rows = self.rows(rank, Place(k)).size
         d_in, d_out = self.weight(rank, k, *sizes).shape
         return {
-            "combine": [Dense(rows, d_in, d_out)],
-            "combine_t": [Dense(rows, d_out, d_in)],
-            "weight_grad": [Dense(d_in, rows, d_out)],
+            Operation.COMBINE: [Dense(rows, d_in, d_out)],
+            Operation.COMBINE_T: [Dense(rows, d_out, d_in)],
+            Operation.WEIGHT_GRAD: [Dense(d_in, rows, d_out)],
         }[product]
 
     def shape(self, rank: int, place: Place, width: int) -> tuple[int, int]:
@@ -368,31 +373,33 @@ class TensorForecast:
         """The same: none of them move."""
         return self.entries(rank)
 
-    def buffers(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def buffers(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """The block of W or of its gradient; twice where that is transposed afterwards."""
-        if product not in ("combine", "combine_t", "weight_grad"):
+        if product not in (*DENSE, Operation.WEIGHT_GRAD):
             return 0
         rows, columns = self.weight(rank, k, *sizes).shape
-        twice = self.transpose_grad and product == "weight_grad"
+        twice = self.transpose_grad and product == Operation.WEIGHT_GRAD
         return rows * columns * self.facts.itemsize * (2 if twice else 1)
 
-    def reduction_scratch(self, rank: int, product: str, k: int, *sizes: int) -> int:
+    def reduction_scratch(self, rank: int, product: Operation, k: int, *sizes: int) -> int:
         """The all-reduce of the result, or the reduce-scatter of a gradient.
 
         Row blocks but the last are reduced in the background, all at once.
         """
-        if product == "weight_grad":
+        if product == Operation.WEIGHT_GRAD:
             rows, columns = self.weight(rank, k, *sizes).shape
             size = self.grid[roles(Place(k)).rows]
             nbytes = rows * columns * self.facts.itemsize
             return reduction_scratch(nbytes, scatter=True) if size > 1 else 0
-        if not product.startswith(("aggregate", "combine")):
+        if product not in (*SUMS, *DENSE):
             return 0
         place = result_of(product, k)
-        rows, columns = self.shape(rank, place, sizes[-1] if product == "combine" else sizes[0])
+        rows, columns = self.shape(
+            rank, place, sizes[-1] if product == Operation.COMBINE else sizes[0]
+        )
         if self.grid[roles(place).copies] == 1:
             return 0
-        chunks = self.chunks(rows) if product.startswith("aggregate") else [slice(0, rows)]
+        chunks = self.chunks(rows) if product in SUMS else [slice(0, rows)]
         last = _length(chunks[-1])
         row_bytes = columns * self.facts.itemsize
         return (rows - last) * row_bytes + reduction_scratch(last * row_bytes)

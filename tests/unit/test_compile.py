@@ -13,12 +13,10 @@ from gcnmpi.core.timing import Phases
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.host.scipy_ import SciPyKernel
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.compile import Target, compile_network
-from gcnmpi.nn.compile.buffers import IN_PLACE
+from gcnmpi.nn.compile import LOSS, Target, compile_network
 from gcnmpi.nn.describe import network_of
-from gcnmpi.nn.instructions import kept
 from gcnmpi.nn.model import aggregate_constant
-from gcnmpi.nn.operators import Aggregate, MaxAggregate
+from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
 from gcnmpi.nn.program import Step
 from gcnmpi.options.config import from_table
 from gcnmpi.options.model import NETWORKS
@@ -109,7 +107,7 @@ def told(program):
     lines = []
     for step in (*program.forward, *program.backward):
         order = program.orders[step.k - 1].replace("given", "aggregate")
-        if step.writes >= 0:
+        if step.writes is not None:
             letter = NAMES[order][step.name]
             names[step.writes] = f"{letter}{step.k - (letter == 'G')}"
             result = names[step.writes]
@@ -341,7 +339,7 @@ def test_nothing_is_overwritten_that_is_still_read(name, layout):
 def check_memory(program, layout_of):
     """No step of a pass reads what another one has overwritten; what it writes fits there."""
     values, buffers = program.values, program.buffers
-    loss = Step("loss", program.operators[-1], 0, (program.logits,), program.logits_grad, -1)
+    loss = Step(LOSS, program.operators[-1], 0, (program.logits,), program.logits_grad, -1)
     training = [*program.forward, loss, *program.backward] if program.forward else []
     for steps, where in (
         (training, program.training_buffers), (program.evaluation, program.evaluation_buffers),
@@ -351,7 +349,7 @@ def check_memory(program, layout_of):
             for value in step.values:
                 kept = value in program.kept or value in program.sparse
                 assert kept or holds[where[value]] == value, (step, value)
-            if step.writes < 0:
+            if step.writes is None:
                 continue
             buffer, value = buffers[where[step.writes]], values[step.writes]
             assert layout_of(buffer.place) == layout_of(value.place)
@@ -361,10 +359,10 @@ def check_memory(program, layout_of):
             shared = {
                 i for i in step.values if i not in program.kept and where[i] == where[step.writes]
             }
-            if step.onto >= 0:
+            if step.onto is not None:
                 assert shared == {step.onto}
             else:
-                assert not shared or (step.name in IN_PLACE and shared == {step.reads[0]}), step
+                assert not shared or (step.instruction.in_place and shared == {step.reads[0]}), step
             holds[where[step.writes]] = step.writes
 
 
@@ -378,7 +376,7 @@ def test_sums_of_dense_products_are_one_matrix_where_rows_are_whole(whole_rows):
     for steps, sums, pairs in passes:
         assert [step.name for step in steps].count("add") == (0 if whole_rows else sums)
         assert sum(step.also is not None for step in steps) == whole_rows * pairs
-        assert sum(step.onto >= 0 for step in steps) == whole_rows * (sums - pairs)
+        assert sum(step.onto is not None for step in steps) == whole_rows * (sums - pairs)
 
 
 @pytest.mark.parametrize("whole_rows", [True, False])
@@ -387,7 +385,7 @@ def test_what_is_added_to_a_sparse_product_goes_along(whole_rows):
     # M·H + H of the layers after the first, whose is constant, and Mᵀ·G + G.
     for steps in (program.forward, program.backward):
         assert [step.name for step in steps].count("add") == (0 if whole_rows else 2)
-        assert sum(step.plus >= 0 for step in steps) == whole_rows * 2
+        assert sum(step.plus is not None for step in steps) == whole_rows * 2
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 8])
@@ -474,7 +472,7 @@ def test_attention_has_the_scratch_that_a_kernel_wants_and_that_is_forecast(name
     model = model_of(scheme, kernel, settings, random.standard_normal((N, D_IN)), D_OUT)
     assert ((pattern.entries + 4 * N) * 2, 1) in kernel.made
     steps = (*model.program.forward, *model.program.backward)
-    forecast = sum(kept(model.program, step, N, N, pattern.entries) for step in steps)
+    forecast = sum(step.kept(N, N, pattern.entries) for step in steps)
     made = sum(rows * columns for rows, columns in kernel.made)
     assert made == forecast if name == "gat" else made <= forecast
     model.forward(1)

@@ -2,10 +2,15 @@
 
 import pytest
 
-from gcnmpi.nn import operators
 from gcnmpi.nn.describe import graph_of, matrix_of, network_of
+from gcnmpi.nn.operators import RULES
+from gcnmpi.nn.operators.dense import Features
+from gcnmpi.nn.operators.elementwise import Drop
+from gcnmpi.nn.operators.inserted import Move
+from gcnmpi.nn.program import Finish, Operator
 from gcnmpi.options.config import from_table, load_config
 from gcnmpi.options.model import NETWORKS
+from gcnmpi.proof import rules
 from partition.errors import UserError
 
 
@@ -31,7 +36,7 @@ def test_a_gcn_is_what_it_always_was():
         "Aggregate", "Linear", "Bias", "Activate", "Drop",
         "Aggregate", "Linear", "Bias",
     ]  # fmt: skip
-    drops = [o for o in found.operators if isinstance(o, operators.Drop)]
+    drops = [o for o in found.operators if isinstance(o, Drop)]
     assert [(o.p, o.stream) for o in drops] == [(0.4, 0), (0.5, 1), (0.5, 2)]
     weights = [p for p in found.parameters.values() if p.is_weight]
     assert [(p.name, p.stream, p.layer, p.init) for p in weights] == [
@@ -182,3 +187,17 @@ def test_the_matrix_that_a_network_is_defined_with():
         assert matrix_of(config.model) == fixed
         graph = graph_of(config)
         assert (graph.normalize, graph.self_loops) == (fixed or ("sym", True))
+
+
+def every_kind(of):
+    """The classes of operators that have no others below them."""
+    below = of.__subclasses__()
+    return [kind for one in below for kind in every_kind(one)] if below else [of]
+
+
+def test_every_operator_has_a_rule_and_one_of_the_oracle():
+    for kind in every_kind(Operator):
+        described = kind((0,), 4, 1)
+        assert type(described.as_finish()) in RULES, kind
+        made = kind in (Finish, Move, Features)  # by the compiler, or given
+        assert made or kind in rules.RULES, kind

@@ -8,6 +8,7 @@ import scipy.sparse as sp
 
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import KINDS, Activation, ActivationBackward
+from gcnmpi.kernels.host.elementwise import FUNCTIONS
 from gcnmpi.options.kernel import KERNELS
 
 USABLE = [name for name, reason in KERNELS.available().items() if reason is None]
@@ -294,6 +295,16 @@ def formula(kind, x, slope=0.2):
     return (x, 1) if x > 0 else negative[kind]
 
 
+def test_a_function_that_no_kernel_has_a_version_of(kernel, random, monkeypatch):
+    softplus = (lambda x: np.log1p(np.exp(x)), lambda x: np.exp(x) / (np.exp(x) + 1))
+    monkeypatch.setitem(FUNCTIONS, "softplus", softplus)
+    x, grad, out = normal(random, kernel, 5, 7), normal(random, kernel, 5, 7), junk(kernel, 5, 7)
+    kernel.function("softplus", give(kernel, x), out)
+    near(kernel, out, np.log1p(np.exp(x)))
+    kernel.function_backward("softplus", give(kernel, x), give(kernel, grad), out)
+    near(kernel, out, grad / (1 + np.exp(-x)))
+
+
 def values(kernel):
     """From the tails of all functions, and about where formulas change."""
     some = np.concatenate([np.linspace(-45, 45, 1801), np.linspace(-1.5, 1.5, 301), [1e-9, -1e-9]])
@@ -308,9 +319,9 @@ def test_activations_and_their_derivatives(kernel, random, kind):
     f, derivative = np.moveaxis([[formula(kind, v) for v in row] for row in x], 2, 0)
     mine, back, out = give(kernel, x), give(kernel, grad), junk(kernel, *x.shape)
     if kind == "gelu":
-        kernel.gelu(mine, out)
+        kernel.function(kind, mine, out)
         near(kernel, kernel.to_host(out) / np.maximum(1, abs(x)), f / np.maximum(1, abs(x)))
-        kernel.gelu_backward(mine, back, out)
+        kernel.function_backward(kind, mine, back, out)
         near(kernel, out, grad * derivative)
     elif kind == "elu":
         kernel.elu(mine, out)

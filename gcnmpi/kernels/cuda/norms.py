@@ -9,6 +9,7 @@ import cupy as cp
 import numpy as np
 
 from gcnmpi.kernels import cuda
+from gcnmpi.kernels.host.elementwise import FUNCTIONS
 from gcnmpi.kernels.interface.norms import EQUAL
 
 Array = Any  # of CuPy
@@ -231,11 +232,17 @@ class CupyNorms:
     def elu(self, x: Array, out: Array) -> None:
         self._activate(x, 0, 0.0, None, None, out)
 
-    def gelu(self, x: Array, out: Array) -> None:
-        self._activate(x, 2, 0.0, None, None, out)
+    def function(self, kind: str, x: Array, out: Array) -> None:
+        if kind == "gelu":
+            self._activate(x, 2, 0.0, None, None, out)
+        else:
+            self.copy(FUNCTIONS[kind][0](x), out)
 
-    def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
-        self._activate(x, 2, 0.0, None, grad, out)
+    def function_backward(self, kind: str, x: Array, grad: Array, out: Array) -> None:
+        if kind == "gelu":
+            self._activate(x, 2, 0.0, None, grad, out)
+        else:
+            self.copy(grad * FUNCTIONS[kind][1](x), out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
         self._activate(x, 1, slope, None, None, out)

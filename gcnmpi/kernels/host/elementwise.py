@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -49,12 +49,11 @@ class Elementwise:
     def elu(self, x: Array, out: Array) -> None:
         np.copyto(out, np.where(x > 0, x, np.expm1(np.minimum(x, 0))))
 
-    def gelu(self, x: Array, out: Array) -> None:
-        np.multiply(x, _ndtr(x), out=out)
+    def function(self, kind: str, x: Array, out: Array) -> None:
+        np.copyto(out, FUNCTIONS[kind][0](x))
 
-    def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
-        density = np.exp(-x * x / 2) / self.dtype.type(np.sqrt(2 * np.pi))
-        np.multiply(grad, _ndtr(x) + x * density, out=out)
+    def function_backward(self, kind: str, x: Array, grad: Array, out: Array) -> None:
+        np.multiply(grad, FUNCTIONS[kind][1](x), out=out)
 
     def leaky(self, x: Array, slope: float, out: Array) -> None:
         np.copyto(out, np.where(x > 0, x, self.dtype.type(slope) * x))
@@ -113,8 +112,27 @@ def sum_of(factor: float, plus: Array | None) -> float:
     return factor if plus is None else factor + float(plus[0])
 
 
+def _gelu(x: Array) -> Array:
+    return x * _ndtr(x)
+
+
+def _gelu_slope(x: Array) -> Array:
+    density = np.exp(-x * x / 2) / x.dtype.type(np.sqrt(2 * np.pi))
+    return _ndtr(x) + x * density
+
+
 def _ndtr(x: Array) -> Array:
     """Φ(x); the import takes a tenth of a second of every start."""
     from scipy.special import ndtr
 
     return ndtr(x)
+
+
+FUNCTIONS: Mapping[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "gelu": (_gelu, _gelu_slope),
+}
+"""Activations whose derivative follows from x only, and these derivatives.
+
+x·Φ(x), with the normal distribution itself (Hendrycks and Gimpel 2016). Kernels may have versions
+of their own; those of devices apply these to their arrays, whose functions NumPy finds.
+"""

@@ -94,11 +94,11 @@ class EntryOperations(Protocol[A]):
     def elu(self, x: A, out: A) -> None:
         """out = x where that is positive, eˣ − 1 elsewhere (Clevert et al. 2016, α = 1)."""
 
-    def gelu(self, x: A, out: A) -> None:
-        """out = x·Φ(x), with the normal distribution itself (Hendrycks and Gimpel 2016)."""
+    def function(self, kind: str, x: A, out: A) -> None:
+        """out = f(x), with f one of ``kernels.host.elementwise.FUNCTIONS``."""
 
-    def gelu_backward(self, x: A, grad: A, out: A) -> None:
-        """out = grad·(Φ(x) + x·φ(x))."""
+    def function_backward(self, kind: str, x: A, grad: A, out: A) -> None:
+        """out = grad·f′(x)."""
 
     def leaky(self, x: A, slope: float, out: A) -> None:
         """out = x where that is positive, slope · x elsewhere; slopes of any sign."""

@@ -145,13 +145,19 @@ class NativeNorms(Norms, Elementwise):
         """One pass."""
         self._native.maximum_backward(grad, out, list(xs), i, dx)
 
-    def gelu(self, x: Array, out: Array) -> None:
+    def function(self, kind: str, x: Array, out: Array) -> None:
         """By vectors."""
-        self._native.gelu(x, None, out)
+        if kind == "gelu":
+            self._native.gelu(x, None, out)
+        else:
+            super().function(kind, x, out)
 
-    def gelu_backward(self, x: Array, grad: Array, out: Array) -> None:
+    def function_backward(self, kind: str, x: Array, grad: Array, out: Array) -> None:
         """By vectors."""
-        self._native.gelu(x, grad, out)
+        if kind == "gelu":
+            self._native.gelu(x, grad, out)
+        else:
+            super().function_backward(kind, x, grad, out)
 
     def prelu_backward(
         self, x: Array, grad: Array, slope: Array, out: Array, of_slope: Array

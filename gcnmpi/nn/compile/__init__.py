@@ -1,7 +1,7 @@
 """From a network to a program: a few passes, each a pure function in a file of its own.
 
 :mod:`~gcnmpi.nn.compile.rewrite` chooses orders of products and merges what may follow one,
-:mod:`~gcnmpi.nn.compile.places` lays values out, :mod:`~gcnmpi.nn.compile.gradient` differentiates,
+:mod:`~gcnmpi.nn.compile.places` lays values out, a :class:`~gcnmpi.nn.tape.Tape` differentiates,
 :mod:`~gcnmpi.nn.compile.attach` joins products with what follows, and
 :mod:`~gcnmpi.nn.compile.buffers` assigns memory.
 """
@@ -15,14 +15,19 @@ from gcnmpi.layout.place import Place
 from gcnmpi.nn.compile import rewrite
 from gcnmpi.nn.compile.attach import accumulate, add_along, attach, pair
 from gcnmpi.nn.compile.buffers import Pool, mark_exchanged
-from gcnmpi.nn.compile.gradient import differentiate, forward_step
 from gcnmpi.nn.compile.places import narrow, place
 from gcnmpi.nn.compile.shifts import without_shifts
 from gcnmpi.nn.compile.sparse import sparse_values, with_sparse_steps
-from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators import Aggregate, Features, Linear, Operator
-from gcnmpi.nn.program import Finish, Program, Step, Value
+from gcnmpi.nn.network import Network, without_unread
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.dense import Linear
+from gcnmpi.nn.operators.neighbours import Aggregate
+from gcnmpi.nn.program import Finish, Instruction, Operator, Program, Step, Value
+from gcnmpi.nn.tape import Tape
 from gcnmpi.options.config import ModelConfig
+
+LOSS = Instruction("loss", lambda operator, binding, step: lambda epoch: None)
+"""Stands for the loss, which is no operator, where lifetimes of values are looked at."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,7 @@ def compile_network(
 def _compile(
     network: Network, target: Target, model: ModelConfig, trains: bool, sparse: bool
 ) -> Program:
-    operators: list[Operator] = list(network.operators)
+    operators = [operator.as_finish() for operator in network.operators]
     outputs = list(network.outputs)
     if sparse or not trains:
         model = replace(model, cache_input=False)
@@ -95,8 +100,7 @@ def _compile(
     options = model, target.orders, sparse, target.narrows
     operators = rewrite.choose_orders(operators, outputs, fixed, wanted, *options)
     operators = rewrite.merge_finishes(operators, outputs)
-    alive = rewrite.without_dead(operators, outputs[-1])
-    operators, new = _renumbered(operators, alive)
+    operators, new = without_unread(operators, outputs[-1])
     outputs = [new[i] for i in outputs if i in new]
     if target.narrows:
         operators, places, new = narrow(operators, sparse_values(operators) if sparse else ())
@@ -108,11 +112,16 @@ def _compile(
     wanted = rewrite.differentiated(operators, model, trains)
 
     values = [Value(at, op.width) for op, at in zip(operators, places, strict=True)]
-    every = [forward_step(op, i, places[i]) for i, op in enumerate(operators)]
+    every = [
+        Step(rule_of(op).forward, op, at.layer, op.inputs, number, number)
+        for number, (op, at) in enumerate(zip(operators, places, strict=True))
+    ]
     training = [step for step in every if not fixed[step.number]]
     matrices = sparse_values(operators) if sparse else ()
     unshifted = without_shifts(operators, logits, target.means)
-    backward, values, gradient = differentiate(operators, values, wanted, unshifted, logits)
+    tape = Tape(operators, values, wanted, unshifted)
+    gradient = _differentiate(tape, logits)
+    backward = tape.steps
     evaluation, alias = _without_dropout(training)
     seen = alias.get(logits, logits)
 
@@ -131,14 +140,14 @@ def _compile(
             with_sparse_steps(steps, matrices) for steps in (training, backward, evaluation)
         )
     training, backward = pair(training), pair(backward)
-    loss = Step("loss", operators[logits], places[logits].layer, (logits,), gradient, logits)
+    loss = Step(LOSS, operators[logits], places[logits].layer, (logits,), gradient, logits)
     whole = [*training, loss, *backward]
     whole = whole if trains else []
     read = {value for step in (*whole, *evaluation) for value in step.values}
     kept = tuple(
         i for i, constant in enumerate(fixed) if constant and i in read and i not in matrices
     )
-    once = [step for step in every if fixed[step.number] and step.name != "features"]
+    once = [step for step in every if fixed[step.number] and step.operator.inputs]
     # A batch's matrices live for a moment: an exchange of their own would not pay.
     values = mark_exchanged(values, [*whole, *evaluation], products=not target.narrows)
     pool = Pool(values, target.layout)
@@ -166,14 +175,13 @@ def _compile(
     )
 
 
-def _renumbered(
-    operators: Sequence[Operator], kept: Sequence[int]
-) -> tuple[list[Operator], dict[int, int]]:
-    new = {old: number for number, old in enumerate(kept)}
-    found = [
-        replace(operators[old], inputs=tuple(new[i] for i in operators[old].inputs)) for old in kept
-    ]
-    return found, new
+def _differentiate(tape: Tape, logits: int) -> int:
+    """Write the steps of the backward pass; the number of the gradient of the logits."""
+    first = tape.gradients[logits] = tape.like(logits)
+    for number, operator in reversed([*enumerate(tape.operators)]):
+        if number in tape.gradients and tape.wanted[number]:
+            rule_of(operator).gradient(tape, number, tape.gradients[number])
+    return first
 
 
 def _without_dropout(steps: Sequence[Step]) -> tuple[list[Step], dict[int, int]]:
@@ -182,15 +190,10 @@ def _without_dropout(steps: Sequence[Step]) -> tuple[list[Step], dict[int, int]]
     alias: dict[int, int] = {}
     for step in steps:
         step = replace(step, reads=tuple(alias.get(i, i) for i in step.reads))
-        operator = step.operator
-        if isinstance(operator, Finish) and operator.p:
-            operator = replace(operator, p=0.0)
-            if not operator.bias and operator.kind == "none":
-                alias[step.writes] = step.reads[0]
-                continue
-        elif getattr(operator, "p", 0.0):  # dropout within attention
-            operator = replace(operator, p=0.0)  # type: ignore[call-arg]
-        found.append(replace(step, operator=operator))
+        if isinstance(step.operator, Finish) and step.operator.only_drops:
+            alias[step.number] = step.reads[0]
+            continue
+        found.append(replace(step, operator=step.operator.without_dropout()))
     return found, alias
 
 
@@ -207,8 +210,6 @@ def _orders(operators: Sequence[Operator], fixed: Sequence[bool]) -> list[str]:
     """Which product comes first in each layer."""
     found: dict[int, str] = {}
     for number, operator in enumerate(operators):
-        if isinstance(operator, Features) or not isinstance(operator, (Aggregate, Linear)):
-            continue
         if isinstance(operator, Aggregate):
             combined = isinstance(operators[operator.inputs[0]], Linear)
             order = "given" if fixed[number] else "combine" if combined else "aggregate"

@@ -6,11 +6,50 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from gcnmpi.nn.operators.dense import WEIGHT_GRAD
+from gcnmpi.nn.operators.inserted import COLUMN_SUM, FINISH, FINISH_BACKWARD
 from gcnmpi.nn.program import Finish, Step
+from gcnmpi.nn.tape import ADD
+from gcnmpi.schemes.operations import DENSE, SUMS
 
-DENSE = ("combine", "combine_t")
-SPARSE = ("aggregate", "aggregate_t")
-PRODUCTS = (*DENSE, *SPARSE)
+
+class _Merged:
+    """Steps, some of which become part of others."""
+
+    def __init__(self, steps: Sequence[Step], pinned: Collection[int] = ()) -> None:
+        self._steps: list[Step | None] = list(steps)
+        self._pinned = pinned
+        self._readers = Counter(value for step in steps for value in step.values)
+        self._writers = {
+            step.writes: at for at, step in enumerate(steps) if step.writes is not None
+        }
+
+    def writer(self, value: int | None) -> Step | None:
+        """The step that writes a value, as it has become; None: it is there before."""
+        return self._steps[self._writers[value]] if value in self._writers else None
+
+    def in_order(self, values: Sequence[int]) -> list[int]:
+        """Values in the order in which they are written; those that are there before come first."""
+        return sorted(values, key=lambda value: self._writers.get(value, -1))
+
+    def only_here(self, value: int) -> bool:
+        """Whether one step reads a value, and nothing else needs it."""
+        return self._readers[value] == 1 and value not in self._pinned
+
+    def merge(self, at: int, value: int, merged: Step) -> None:
+        """A step goes into the one that writes ``value``, which then writes what it did."""
+        where = self._writers[value]
+        self._steps[where], self._steps[at] = merged, None
+        assert merged.writes is not None
+        self._writers[merged.writes] = where
+
+    def take(self, at: int, value: int, merged: Step) -> None:
+        """The other way: a step takes along the one that writes ``value``."""
+        self._steps[self._writers[value]], self._steps[at] = None, merged
+
+    def left(self) -> list[Step]:
+        """What there is now."""
+        return [step for step in self._steps if step is not None]
 
 
 def attach(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
@@ -21,28 +60,24 @@ def attach(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
     pinned : collection of int
         Values that have to exist although no step reads them: the logits.
     """
-    readers = Counter(value for step in steps for value in step.values)
-    writers = {step.writes: at for at, step in enumerate(steps) if step.writes >= 0}
-    found: list[Step | None] = list(steps)
+    found = _Merged(steps, pinned)
     for at, step in enumerate(steps):
-        if step.name not in ("finish", "finish_backward"):
+        if step.instruction not in (FINISH, FINISH_BACKWARD):
             continue
         before = step.reads[0]
-        product = found[writers[before]] if before in writers else None
-        if product is None or product.name not in PRODUCTS or _has_finish(product):
+        product = found.writer(before)
+        if product is None or product.instruction.operation not in (*DENSE, *SUMS):
             continue
-        if readers[before] != 1 or before in pinned:
+        if product.has_finish or not found.only_here(before):
             continue
         assert isinstance(step.operator, Finish)
-        if step.name == "finish":
+        if step.instruction is FINISH:
             merged = replace(product, writes=step.writes, finish=step.operator)
         else:
-            gradient = step.operator, step.reads[1] if len(step.reads) > 1 else -1
+            gradient = step.operator, step.reads[1] if len(step.reads) > 1 else None
             merged = replace(product, writes=step.writes, finish_gradient=gradient)
-        found[writers[before]] = merged
-        found[at] = None
-        writers[step.writes] = writers[before]
-    return join_sums([step for step in found if step is not None])
+        found.merge(at, before, merged)
+    return join_sums(found.left())
 
 
 def accumulate(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
@@ -50,43 +85,36 @@ def accumulate(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
 
     Only where rows are whole: elsewhere a product is a sum over ranks before it is complete.
     """
-    readers = Counter(value for step in steps for value in step.values)
-    writers = {step.writes: at for at, step in enumerate(steps) if step.writes >= 0}
-    found: list[Step | None] = list(steps)
+    found = _Merged(steps, pinned)
     for at, step in enumerate(steps):
-        if step.name != "add" or not all(value in writers for value in step.reads):
+        if step.instruction is not ADD:
             continue
-        first, second = sorted(step.reads, key=lambda value: writers[value])
-        product = found[writers[second]]
-        alone = all(readers[value] == 1 and value not in pinned for value in (first, second))
-        if first == second or not alone or product is None or product.name not in DENSE:
+        first, second = found.in_order(step.reads)
+        product = found.writer(second)
+        if product is None or product.instruction.operation not in DENSE:
             continue
-        if _has_finish(product) or product.onto >= 0:
+        if first == second or found.writer(first) is None:
             continue
-        found[writers[second]] = replace(product, writes=step.writes, onto=first)
-        found[at] = None
-        writers[step.writes] = writers[second]
-    return [step for step in found if step is not None]
+        if not (found.only_here(first) and found.only_here(second)):
+            continue
+        if not product.has_finish and product.onto is None:
+            found.merge(at, second, replace(product, writes=step.writes, onto=first))
+    return found.left()
 
 
 def add_along(steps: Sequence[Step], pinned: Collection[int]) -> list[Step]:
     """Sums of two values of which the later one is a sparse product: added in its pass."""
-    readers = Counter(value for step in steps for value in step.values)
-    writers = {step.writes: at for at, step in enumerate(steps) if step.writes >= 0}
-    found: list[Step | None] = list(steps)
+    found = _Merged(steps, pinned)
     for at, step in enumerate(steps):
-        if step.name != "add":
+        if step.instruction is not ADD:
             continue
-        first, second = sorted(step.reads, key=lambda value: writers.get(value, -1))
-        product = found[writers[second]] if second in writers else None
-        if product is None or product.name not in SPARSE or product.plus >= 0:
+        first, second = found.in_order(step.reads)
+        product = found.writer(second)
+        if product is None or product.instruction.operation not in SUMS or first == second:
             continue
-        if first == second or readers[second] != 1 or second in pinned or _has_finish(product):
-            continue
-        found[writers[second]] = replace(product, writes=step.writes, plus=first)
-        found[at] = None
-        writers[step.writes] = writers[second]
-    return [step for step in found if step is not None]
+        if found.only_here(second) and not product.has_finish and product.plus is None:
+            found.merge(at, second, replace(product, writes=step.writes, plus=first))
+    return found.left()
 
 
 def pair(steps: Sequence[Step]) -> list[Step]:
@@ -95,23 +123,23 @@ def pair(steps: Sequence[Step]) -> list[Step]:
     The first waits for the second, so what it reads lives longer: not for an evaluation, which
     keeps no more matrices than it must.
     """
-    writers = {step.writes: at for at, step in enumerate(steps) if step.writes >= 0}
-    found: list[Step | None] = list(steps)
+    found = _Merged(steps)
     for at, step in enumerate(steps):
-        first = found[writers[step.onto]] if step.onto in writers else None
-        if first is None or step.name not in DENSE or first.name != step.name:
+        first = found.writer(step.onto)
+        if first is None or step.onto is None or step.instruction.operation not in DENSE:
             continue
-        if first.onto >= 0 or first.also is not None or first.finish_gradient is not None:
+        if first.instruction is not step.instruction or first.finish_gradient is not None:
+            continue
+        if first.onto is not None or first.also is not None:
             continue
         finish = step.finish
         if first.finish is not None:  # a bias may as well be added to the sum
-            if not _is_bias(first.finish) or step.finish_gradient or (finish and finish.bias):
+            if first.finish.has_gradient or step.finish_gradient or (finish and finish.bias):
                 continue
             finish = replace(finish or first.finish, bias=first.finish.bias)
         also = replace(first, finish=None)
-        found[at] = replace(step, onto=-1, also=also, finish=finish)
-        found[writers[step.onto]] = None
-    return [step for step in found if step is not None]
+        found.take(at, step.onto, replace(step, onto=None, also=also, finish=finish))
+    return found.left()
 
 
 def join_sums(steps: Sequence[Step]) -> list[Step]:
@@ -120,22 +148,14 @@ def join_sums(steps: Sequence[Step]) -> list[Step]:
     for step in steps:
         before = found[-1] if found else None
         if (
-            step.name == "weight_grad"
+            step.instruction is WEIGHT_GRAD
             and before is not None
-            and before.name == "column_sum"
+            and before.instruction is COLUMN_SUM
             and before.reads[0] == step.reads[1]
             and before.k == step.k
         ):
-            assert isinstance(before.operator, Finish)
-            found[-1] = replace(step, sums=before.operator.bias)
+            (bias,) = before.operator.parameters
+            found[-1] = replace(step, sums=bias)
         else:
             found.append(step)
     return found
-
-
-def _has_finish(step: Step) -> bool:
-    return step.finish is not None or step.finish_gradient is not None
-
-
-def _is_bias(finish: Finish) -> bool:
-    return finish.kind == "none" and not finish.p

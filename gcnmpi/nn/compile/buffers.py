@@ -11,11 +11,8 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.compile.attach import SPARSE
 from gcnmpi.nn.program import Step, Value
-
-IN_PLACE = ("finish", "finish_backward", "add", "scale")
-GATHERS = ("attend", "attend_v2", "max_aggregate", "gather")
+from gcnmpi.schemes.operations import SUMS, Operation
 
 
 def mark_exchanged(
@@ -25,11 +22,11 @@ def mark_exchanged(
 
     ``products``: also if it is a product with M, which can take them from any memory.
     """
-    exchanges = (*GATHERS, *(SPARSE if products else ()))
-    exchanged = {step.reads[0] for step in steps if step.name in exchanges}
+    exchanges = (Operation.EXPAND, *(SUMS if products else ()))
+    exchanged = {step.reads[0] for step in steps if step.instruction.operation in exchanges}
     # A product that is added onto a value gives its own value in the same memory.
     for step in reversed(steps):
-        if step.onto >= 0 and step.writes in exchanged:
+        if step.onto is not None and step.writes in exchanged:
             exchanged.add(step.onto)
     return [
         Value(value.place, value.width, number in exchanged) for number, value in enumerate(values)
@@ -68,9 +65,9 @@ class Pool:
         for at, step in enumerate(steps):
             written = step.writes
             ended = [v for v in dying.get(at, ()) if v in used]
-            if written >= 0 and written not in fixed:
-                taken = self._in_place(step, ended, used)
-                assert taken is not None or step.onto < 0
+            if written is not None and written not in fixed:
+                taken = self._in_place(step, written, ended, used)
+                assert taken is not None or step.onto is None
                 if taken is None:
                     taken = self._take(written, free)
                 used[written] = taken
@@ -79,16 +76,20 @@ class Pool:
             for value in ended:
                 if used[value] not in kept:
                     free.add(used[value])
-            if written >= 0 and written not in fixed and ends.get(written, -1) <= at:
+            if written is not None and written not in fixed and ends.get(written, -1) <= at:
                 free.add(used[written])  # nobody reads it
         return used
 
-    def _in_place(self, step: Step, ended: Sequence[int], used: dict[int, int]) -> int | None:
-        source = step.onto if step.onto >= 0 else step.reads[0] if step.reads else -1
-        if (step.name not in IN_PLACE and step.onto < 0) or source not in ended:
+    def _in_place(
+        self, step: Step, written: int, ended: Sequence[int], used: dict[int, int]
+    ) -> int | None:
+        source = step.onto
+        if source is None and step.instruction.in_place:
+            source = step.reads[0]
+        if source is None or source not in ended:
             return None
         buffer = used[source]
-        return buffer if self._fits(self.buffers[buffer], self.values[step.writes]) else None
+        return buffer if self._fits(self.buffers[buffer], self.values[written]) else None
 
     def _take(self, number: int, free: Collection[int]) -> int:
         value = self.values[number]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.compile.buffers import IN_PLACE
-from gcnmpi.nn.program import Program, Step
+from gcnmpi.nn.program import INPUT, Program, Step
+from gcnmpi.schemes.operations import Operation
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,10 @@ class Moment:
     Attributes
     ----------
     step : Step
-    over : int
-        The value whose memory the step writes to; −1: it gets memory of its own.
+    writes : int
+        The value that it gives.
+    over : int or None
+        The value whose memory it writes to; None: it gets memory of its own.
     gathered : bool
         Whether whole rows of what it writes will go to neighbours, which takes room for halos.
     ended : tuple of int
@@ -31,7 +33,8 @@ class Moment:
     """
 
     step: Step
-    over: int
+    writes: int
+    over: int | None
     gathered: bool
     ended: tuple[int, ...]
 
@@ -52,36 +55,29 @@ def lifetimes(
     ends = {value: at for at, step in enumerate(steps) for value in step.values}
     ends[last] = len(steps)
 
-    def over(at: int, step: Step) -> int:
+    def over(at: int, step: Step, writes: int) -> int | None:
         source, values = step.reads[0], program.values
-        if step.onto >= 0 or source == FEATURES or ends[source] != at:
+        if step.onto is not None or source == INPUT or ends[source] != at:
             return step.onto
-        if step.name not in IN_PLACE and not (step.name == "combine" and whole_rows):
-            return -1
-        before, after = values[source], values[step.writes]
+        multiplies = step.instruction.operation is Operation.COMBINE and whole_rows
+        if not step.instruction.in_place and not multiplies:
+            return None
+        before, after = values[source], values[writes]
         same = before.width == after.width and layout(before.place) == layout(after.place)
-        return source if same else -1
+        return source if same else None
 
-    overwritten = [over(at, step) for at, step in enumerate(steps)]
-    gathered = {step.reads[0] for step in steps if step.name in GATHERS}
-    for step, before in zip(reversed(steps), reversed(overwritten), strict=True):
-        if before >= 0 and step.writes in gathered:
+    found: list[Moment] = []
+    gathered = {step.reads[0] for step in steps if step.instruction.gathers}
+    for at, step in reversed([*enumerate(steps)]):
+        assert step.writes is not None
+        before = over(at, step, step.writes)
+        if before is not None and step.writes in gathered:
             gathered.add(before)
-    return [
-        Moment(
-            step,
-            before,
-            step.writes in gathered,
-            tuple(value for value in {*step.values} if ends[value] == at),
-        )
-        for at, (step, before) in enumerate(zip(steps, overwritten, strict=True))
-    ]
+        ended = tuple(value for value in {*step.values} if ends[value] == at)
+        found.append(Moment(step, step.writes, before, step.writes in gathered, ended))
+    return found[::-1]
 
 
 def gathers_features(moments: Sequence[Moment]) -> bool:
     """Whether a step looks at whole rows of neighbours' features."""
-    return any(m.step.name in GATHERS and m.step.reads[0] == FEATURES for m in moments)
-
-
-FEATURES = 0  # their value
-GATHERS = ("attend", "attend_v2", "max_aggregate")
+    return any(m.step.instruction.gathers and m.step.reads[0] == INPUT for m in moments)

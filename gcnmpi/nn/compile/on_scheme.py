@@ -9,8 +9,9 @@ import numpy as np
 from gcnmpi.layout.runtime import Demand, Source
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.network import Network
-from gcnmpi.nn.operators import Aggregate, BatchNorm, MaxAggregate, Operator
-from gcnmpi.nn.program import Program
+from gcnmpi.nn.operators.neighbours import Aggregate, MaxAggregate
+from gcnmpi.nn.operators.norms import BatchNorm
+from gcnmpi.nn.program import Operator, Program
 from gcnmpi.options.config import Config
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.options.train import batches_of, sampler_of

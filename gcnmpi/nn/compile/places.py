@@ -12,45 +12,19 @@ from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.operators import (
-    Aggregate,
-    Attend,
-    AttendV2,
-    Features,
-    Linear,
-    MaxAggregate,
-    Normalize,
-    Operator,
-)
-from gcnmpi.nn.program import Finish, Move
-
-GATHERS = (MaxAggregate, Attend, AttendV2)
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.inserted import Move
+from gcnmpi.nn.program import Operator
 
 
 def place(
     operators: Sequence[Operator], layout: Callable[[Place], Hashable]
 ) -> tuple[list[Operator], list[Place], dict[int, int]]:
     """Operators with moves, the place of each value, and old number → new number."""
-    found: list[Operator] = []
-    places: list[Place] = []
+    laid = _Laid(layout)
     new: dict[int, int] = {}
-    moved: dict[tuple[int, Hashable], int] = {}
-
-    def append(operator: Operator, at: Place) -> int:
-        found.append(operator)
-        places.append(at)
-        return len(found) - 1
-
-    def at(number: int, wanted: Place) -> int:
-        """A value in the layout of a place."""
-        if layout(places[number]) == layout(wanted):
-            return number
-        key = number, layout(wanted)
-        if key not in moved:
-            value = found[number]
-            moved[key] = append(Move((number,), value.width, value.layer), wanted)
-        return moved[key]
-
+    places, at = laid.places, laid.at
     layers = range(max(operator.layer for operator in operators) + 2)
     uniform = len({layout(Place(k, kind)) for k in layers for kind in (False, True)}) == 1
     for old, operator in enumerate(operators):
@@ -58,10 +32,10 @@ def place(
         here = places[inputs[0]] if inputs else Place(0)
         if uniform:
             k = operator.layer if not isinstance(operator, Linear) else max(1, operator.layer)
-            after = Place(k, isinstance(operator, (Aggregate, *GATHERS)))
+            after = Place(k, _gathers(operator))
         elif isinstance(operator, Features):
             after = Place(0)
-        elif isinstance(operator, (Aggregate, *GATHERS)):
+        elif _gathers(operator):
             inputs = [at(i, Place(here.layer)) for i in inputs]
             after = Place(here.layer + 1, aggregated=True)
         elif isinstance(operator, Linear):
@@ -70,7 +44,7 @@ def place(
                 k = here.layer + 1
             inputs = [at(i, Place(k, aggregated=True)) for i in inputs]
             after = Place(k)
-        elif _of_one_place(operator):
+        elif operator.parameters or rule_of(operator).whole_rows:
             # A bias and a norm look at all entries of a column or row: as those of Hᵏ.
             after = Place(here.layer)
             inputs = [at(inputs[0], after)]
@@ -78,12 +52,12 @@ def place(
             latest = max(inputs, key=lambda i: (places[i].layer, i))
             after = places[latest]
             inputs = [at(i, after) for i in inputs]
-        new[old] = append(replace(operator, inputs=tuple(inputs)), after)
-    last = len(found) - 1
+        new[old] = laid.append(replace(operator, inputs=tuple(inputs)), after)
+    last = len(places) - 1
     logits = at(last, Place(places[last].layer))
     if logits != last:
         new[len(operators) - 1] = logits
-    return found, places, new
+    return laid.operators, places, new
 
 
 def narrow(
@@ -107,32 +81,42 @@ def narrow(
     for number, operator in enumerate(operators):
         if not set(sparse).isdisjoint(operator.inputs):
             layers[number] = 0
-    found: list[Operator] = []
-    places: list[Place] = []
+    laid = _Laid(lambda place: place.layer)
     new: dict[int, int] = {}
-    moved: dict[tuple[int, int], int] = {}
     for old, operator in enumerate(operators):
-        inputs = []
-        for at, i in enumerate(operator.inputs):
-            read = layers[old] - _gathers(operator, at)
-            if layers[i] != read and (i, read) not in moved:
-                moved[i, read] = len(found)
-                found.append(Move((new[i],), operators[i].width, operators[i].layer))
-                places.append(Place(read))
-            inputs.append(new[i] if layers[i] == read else moved[i, read])
-        new[old] = len(found)
-        found.append(replace(operator, inputs=tuple(inputs)))
-        places.append(Place(layers[old], aggregated=_gathers(operator, 0)))
-    return found, places, new
+        inputs = tuple(
+            laid.at(new[i], Place(layers[old] - _gathers(operator, at)))
+            for at, i in enumerate(operator.inputs)
+        )
+        after = Place(layers[old], aggregated=_gathers(operator))
+        new[old] = laid.append(replace(operator, inputs=inputs), after)
+    return laid.operators, laid.places, new
 
 
-def _gathers(operator: Operator, at: int) -> bool:
+class _Laid:
+    """Operators and the places of their values, with the moves that they needed."""
+
+    def __init__(self, layout: Callable[[Place], Hashable]) -> None:
+        self.operators: list[Operator] = []
+        self.places: list[Place] = []
+        self._layout, self._moved = layout, dict[tuple[int, Hashable], int]()
+
+    def append(self, operator: Operator, at: Place) -> int:
+        self.operators.append(operator)
+        self.places.append(at)
+        return len(self.places) - 1
+
+    def at(self, number: int, wanted: Place) -> int:
+        """A value in the layout of a place."""
+        key = number, self._layout(wanted)
+        if self._layout(self.places[number]) == key[1]:
+            return number
+        if key not in self._moved:
+            value = self.operators[number]
+            self._moved[key] = self.append(Move((number,), value.width, value.layer), wanted)
+        return self._moved[key]
+
+
+def _gathers(operator: Operator, at: int = 0) -> bool:
     """Whether an operator looks at rows of neighbours of this input, and not at a row's own."""
-    first = at == 0 or not isinstance(operator, AttendV2)
-    return first and isinstance(operator, (Aggregate, *GATHERS))
-
-
-def _of_one_place(operator: Operator) -> bool:
-    if isinstance(operator, Finish):
-        return bool(operator.bias)
-    return bool(operator.parameters) or isinstance(operator, Normalize)
+    return at == 0 and rule_of(operator).forward.looks_at_neighbours

@@ -1,7 +1,7 @@
 """Rewriting operators before they become steps: order of products, what may follow a product.
 
 Each pass takes and gives a list of operators, in which the number of what is left stays the same
-where it can; an operator that is not read any more is dropped at the end (:func:`without_dead`).
+where it can; operators that are not read any more are dropped at the end.
 """
 
 from __future__ import annotations
@@ -10,23 +10,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gcnmpi.nn.operators import (
-    Activate,
-    Add,
-    Aggregate,
-    Bias,
-    Drop,
-    Features,
-    Linear,
-    Operator,
-    Scale,
-)
-from gcnmpi.nn.program import Finish
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.operators.dense import Features, Linear
+from gcnmpi.nn.operators.neighbours import Aggregate
+from gcnmpi.nn.program import Finish, Operator
 from gcnmpi.options.config import ModelConfig
 from partition.errors import UserError
-
-COMMUTES = (Aggregate, Add, Scale)
-FROM_OUTPUT = ("relu", "elu", "leaky_relu")  # derivatives that follow from the value
 
 
 def choose_orders(
@@ -110,7 +99,7 @@ def _commutes(
     while open_:
         number = open_.pop()
         operator = operators[number]
-        if not isinstance(operator, COMMUTES) or readers[number] > 1:
+        if not rule_of(operator).commutes or readers[number] > 1:
             sources.add(number)
             continue
         found.add(number)
@@ -142,7 +131,7 @@ def _multiply_first(operators: list[Operator], inner: Sequence[int], number: int
 def _are_features(operators: Sequence[Operator], number: int) -> bool:
     """Whether a value is the features, or dropout of them."""
     operator = operators[number]
-    if isinstance(operator, Drop):
+    if isinstance(operator, Finish) and operator.only_drops:
         operator = operators[operator.inputs[0]]
     return isinstance(operator, Features)
 
@@ -161,7 +150,7 @@ def merge_finishes(operators: Sequence[Operator], outputs: Sequence[int]) -> lis
     It takes the place of the last; the others are not read any more. A matrix that something else
     reads, or that is an output, is not merged away.
     """
-    operators = [_as_finish(operator) for operator in operators]
+    operators = list(operators)
     readers = count_readers(operators)
     for number, operator in enumerate(operators):
         if not isinstance(operator, Finish):
@@ -179,17 +168,6 @@ def merge_finishes(operators: Sequence[Operator], outputs: Sequence[int]) -> lis
     return operators
 
 
-def without_dead(operators: Sequence[Operator], last: int) -> list[int]:
-    """Numbers of the operators that the last one needs, increasing."""
-    needed, open_ = set(), [last]
-    while open_:
-        number = open_.pop()
-        if number not in needed:
-            needed.add(number)
-            open_ += operators[number].inputs
-    return sorted(needed)
-
-
 def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
     """Which values never change: what needs neither parameters nor dropout.
 
@@ -202,7 +180,7 @@ def constants(operators: Sequence[Operator], model: ModelConfig) -> list[bool]:
             found.append(not model.train_features)
             continue
         fixed = all(found[i] for i in operator.inputs) and not operator.parameters
-        dropped = isinstance(operator, Drop) or (isinstance(operator, Finish) and operator.p > 0)
+        dropped = isinstance(operator, Finish) and operator.p > 0
         found.append(fixed and keep and not dropped)
     return found
 
@@ -223,14 +201,3 @@ def differentiated(
 def count_readers(operators: Sequence[Operator]) -> Counter[int]:
     """How many operators read each value."""
     return Counter(i for operator in operators for i in operator.inputs)
-
-
-def _as_finish(operator: Operator) -> Operator:
-    at = operator.inputs, operator.width, operator.layer
-    if isinstance(operator, Bias):
-        return Finish(*at, bias=operator.bias)
-    if isinstance(operator, Activate) and operator.kind in FROM_OUTPUT:
-        return Finish(*at, kind=operator.kind, slope=operator.slope)
-    if isinstance(operator, Drop):
-        return Finish(*at, p=operator.p, stream=operator.stream)
-    return operator

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gcnmpi.nn.operators import Add, BatchNorm, Linear, MeanOfHeads, Operator, Scale
-from gcnmpi.nn.program import Finish, Move
-
-# A constant in a column of what they read is one in the columns of what they give.
-_KEEP = (Add, Linear, MeanOfHeads, Move, Scale)
+from gcnmpi.nn.operators import rule_of
+from gcnmpi.nn.program import Finish, Operator
 
 
 def without_shifts(
@@ -31,22 +28,11 @@ def without_shifts(
     """
     found = [number != last for number in range(len(operators))]
     for number, operator in reversed([*enumerate(operators)]):
-        if isinstance(operator, BatchNorm):
+        rule = rule_of(operator)
+        if rule.ends_shifts:
             continue
-        kept = isinstance(operator, (*_KEEP, *also)) or _is_bias(operator)
+        only_bias = isinstance(operator, Finish) and not operator.has_gradient
+        kept = rule.keeps_shifts or only_bias or isinstance(operator, also)
         for i in operator.inputs:
             found[i] &= kept and found[number]
     return found
-
-
-def has_no_effect(operator: Operator, without: bool) -> bool:
-    """Whether the bias of an operator has none, if a constant in its value has none (``without``).
-
-    Of a bias, of a norm, or of neither.
-    """
-    biased = bool(getattr(operator, "bias", ""))
-    return without and biased and (not isinstance(operator, Finish) or _is_bias(operator))
-
-
-def _is_bias(operator: Operator) -> bool:
-    return isinstance(operator, Finish) and operator.kind == "none" and not operator.p

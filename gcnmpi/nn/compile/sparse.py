@@ -9,23 +9,18 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from gcnmpi.nn.operators import Features, Linear, Operator
-from gcnmpi.nn.program import Finish, Step
-
-STEPS = {
-    "combine": "sparse_combine",
-    "weight_grad": "sparse_weight_grad",
-    "finish": "sparse_drop",
-}
+from gcnmpi.nn.operators.dense import Linear
+from gcnmpi.nn.operators.sparse import OF_SPARSE
+from gcnmpi.nn.program import INPUT, Finish, Operator, Step
 
 
 def sparse_values(operators: Sequence[Operator]) -> tuple[int, ...]:
     """Features and dropout of them, if nothing else reads these but linear maps; else nothing."""
-    found = [0]
+    found = [INPUT]
     for number, operator in enumerate(operators):
-        if isinstance(operator, Features | Linear) or not {0}.intersection(operator.inputs):
+        if isinstance(operator, Linear) or INPUT not in operator.inputs:
             continue
-        if not isinstance(operator, Finish) or operator.bias or operator.kind != "none":
+        if not isinstance(operator, Finish) or not operator.only_drops:
             return ()
         found.append(number)
     for operator in operators:
@@ -35,8 +30,10 @@ def sparse_values(operators: Sequence[Operator]) -> tuple[int, ...]:
 
 
 def with_sparse_steps(steps: Sequence[Step], sparse: Collection[int]) -> list[Step]:
-    """Steps whose first matrix is a sparse one, under the name of their instruction for that."""
+    """Steps whose first matrix is a sparse one, by their instruction for that."""
     return [
-        replace(step, name=STEPS[step.name]) if step.reads and step.reads[0] in sparse else step
+        replace(step, instruction=OF_SPARSE[step.instruction])
+        if step.reads and step.reads[0] in sparse
+        else step
         for step in steps
     ]

@@ -13,10 +13,10 @@ from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.place import Place
 from gcnmpi.nn.loss import SoftmaxCrossEntropy, loss_products
-from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Loss, Made, Task
 from gcnmpi.options.task import TaskConfig, class_weights
 from gcnmpi.schemes.interface import Scheme
+from gcnmpi.schemes.operations import Operation, Product
 from partition.errors import UserError
 from partition.graph.store import StoredGraph
 
@@ -41,7 +41,7 @@ def _loss(made: Made) -> Loss:
 
 
 def _products(options: TaskConfig, k: int, rows: int) -> list[Product]:
-    spread = [("row_sum", k, rows)] if options.label_smoothing and rows else []
+    spread = [(Operation.ROW_SUM, k, rows)] if options.label_smoothing and rows else []
     return loss_products(k, rows) + spread
 
 

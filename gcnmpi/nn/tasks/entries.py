@@ -10,8 +10,8 @@ from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.dense import EntryLoss
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
-from gcnmpi.nn.program import Product
 from gcnmpi.nn.tasks.interface import Made
+from gcnmpi.schemes.operations import Product
 
 _AT_ONCE = 1 << 16  # numbers that are looked at at once: they stay in the cache
 

@@ -11,9 +11,9 @@ import numpy as np
 from gcnmpi.core.arrays import Number
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.layout.loading import Readable
-from gcnmpi.nn.program import Product
 from gcnmpi.options.task import TaskConfig
 from gcnmpi.schemes.interface import Scheme
+from gcnmpi.schemes.operations import Product
 from partition.graph.store import StoredGraph
 
 

@@ -55,6 +55,15 @@ class ndarray:
     def __array__(self, *_, **__):
         raise TypeError("Implicit conversion to a NumPy array is not allowed")
 
+    def __array_ufunc__(self, function, method, *given):
+        """NumPy's functions of these arrays, as CuPy has them."""
+        hosts = [_host(value) for value in given]
+        kinds = [host.dtype if isinstance(host, np.ndarray) else type(host) for host in hosts]
+        out = _allocated(np.broadcast(*hosts).shape, function.resolve_dtypes((*kinds, None))[-1])
+        result = out._host
+        begin(lambda: function(*hosts, out=result))
+        return out
+
     def __getattr__(self, name):
         if name == "__cuda_array_interface__" and os.environ.get("FAKE_CUDA_AWARE"):
             return {**self._host.__array_interface__, "version": 3, "stream": None}
@@ -69,12 +78,8 @@ class ndarray:
         begin(lambda: mine.__setitem__(key, other))
 
     def _made(self, function, other, turned=False):
-        x, y = (_host(other), self._host) if turned else (self._host, _host(other))
-        kinds = [value.dtype if isinstance(value, np.ndarray) else type(value) for value in (x, y)]
-        out = _allocated(np.broadcast(x, y).shape, function.resolve_dtypes((*kinds, None))[-1])
-        result = out._host
-        begin(lambda: function(x, y, out=result))
-        return out
+        x, y = (other, self) if turned else (self, other)
+        return self.__array_ufunc__(function, "__call__", x, y)
 
     def _changed(self, function, other):
         mine, other = self._host, _host(other)

@@ -1,0 +1,31 @@
+"""The operators that a network is described with, a family a module.
+
+A network is a list of operators in the order of evaluation. Each of them gives one dense matrix
+of n rows and ``width`` columns; its ``inputs`` are the numbers of earlier operators in the list.
+``layer`` counts the aggregations from the features to here, at least 1 but for what lies before
+the first: schemes whose layout rotates with the layers need it, and ``gcnmpi infer --layer``.
+
+What an operator means stands in its docstring, for whole matrices: x, x₁, x₂ are its inputs,
+M is the aggregation matrix (n, n), N(i) the columns of the entries of row i of M (its pattern).
+Beside it are its gradient and how the steps of both run and what they cost; the table of its family
+puts these together.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Mapping
+
+from gcnmpi.nn.operators import dense, elementwise, inserted, neighbours, norms
+from gcnmpi.nn.program import Operator
+from gcnmpi.nn.tape import Rule
+
+RULES: Mapping[type[Operator], Rule] = ChainMap(
+    *(family.RULES for family in (dense, elementwise, inserted, neighbours, norms))
+)
+"""Of every operator but those that are a :class:`Finish`."""
+
+
+def rule_of(operator: Operator) -> Rule:
+    """What the compiler knows of it."""
+    return RULES[type(operator)]

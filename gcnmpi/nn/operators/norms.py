@@ -1,0 +1,231 @@
+"""Normalisation of rows and of columns, exact over all ranks that share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gcnmpi.kernels.interface.kernel import Array
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.operators.columns import pivot, put_columns, sum_of_columns, sums_of_columns
+from gcnmpi.nn.program import Instruction, Operator, Program, Step
+from gcnmpi.nn.tape import Rule, one_step
+from gcnmpi.schemes.operations import Operation
+
+
+@dataclass(frozen=True)
+class Norm(Operator):
+    """(x − mean)/√(variance + eps)·weight + bias, with weight and bias of (columns,)."""
+
+    weight: str = ""
+    bias: str = ""
+    eps: float = 1e-5
+    reads: ClassVar[tuple[str, ...]] = ("weight", "bias")
+    told = "eps {eps:g}"
+
+    @property
+    def last_bias(self) -> str:
+        """Its bias."""
+        return self.bias
+
+
+@dataclass(frozen=True)
+class LayerNorm(Norm):
+    """The same with moments over the columns of a row (biased)."""
+
+    title = "layer norm"
+
+
+@dataclass(frozen=True)
+class BatchNorm(Norm):
+    """The same with moments over all n rows of a column (biased).
+
+    An evaluation takes the running moments, which training moves after each epoch by
+    ``momentum``·(moment − running), the variance unbiased, n/(n − 1), as PyTorch does.
+
+    In training, numbers of a column that differ by rounding errors only are equal: where √variance
+    is at most 2⁻³⁷ (in float32: 2⁻²⁰) times |mean|, the variance is 0. The value is then the bias,
+    to the bit, and the input has no gradient: the weights in front of equal numbers, which they
+    are equal for, have none. It has one where features are trained, which need it to differ.
+    """
+
+    mean: str = ""
+    variance: str = ""
+    momentum: float = 0.1
+    reads = ("weight", "bias", "mean", "variance")
+    title = "batch norm"
+    told = "eps {eps:g} momentum {momentum:g}"
+
+
+@dataclass(frozen=True)
+class Normalize(Operator):
+    """x[i] / max(‖x[i]‖₂, eps)."""
+
+    eps: float = 1e-12
+    told = "eps {eps:g}"
+
+
+def _layer_norm(norm: LayerNorm, binding: Binding, step: Step) -> Run:
+    """Moments of each row; two sums over the ranks that share it."""
+    kernel, scheme = binding.kernel, binding.scheme
+    x, out = binding.read(step), binding.written(step)
+    columns, k, width, eps = binding.block(step).columns, step.k, norm.width, norm.eps
+    weight = binding.parameters[norm.weight][columns]
+    bias = binding.parameters[norm.bias][columns]
+    mean, rstd = _of_rows(binding, step, "mean"), _of_rows(binding, step, "rstd")
+    if scheme.whole_rows:
+        return lambda epoch: kernel.layer_norm(x, weight, bias, eps, out, mean, rstd)
+
+    def run(epoch: int) -> None:
+        kernel.scale(scheme.row_sum(k, kernel.row_sum(x)), 1 / width, mean)
+        squares = scheme.row_sum(k, kernel.row_square_sum(x, mean))
+        kernel.copy((squares * (1 / width) + eps) ** -0.5, rstd)
+        kernel.normalise_rows(x, mean, rstd, weight, bias, out)
+
+    return run
+
+
+def _layer_norm_backward(norm: LayerNorm, binding: Binding, step: Step) -> Run:
+    """Its gradient, and those of weight and bias; one sum over the ranks that share a row."""
+    kernel, scheme = binding.kernel, binding.scheme
+    grad, x, out = binding.read(step), binding.read(step, 1), binding.written(step)
+    block, k, width = binding.block(step), step.k, norm.width
+    weight = binding.parameters[norm.weight][block.columns]
+    mean, rstd = _of_rows(binding, step, "mean"), _of_rows(binding, step, "rstd")
+    of_weight, of_bias = binding.gradients[norm.weight], binding.gradients[norm.bias]
+
+    def run(epoch: int) -> None:
+        of_weight.fill(0)
+        of_bias.fill(0)
+        if block.counts_entries:
+            mine = of_weight[block.columns], of_bias[block.columns]
+            kernel.normalised_column_sums(x, mean, rstd, grad, *mine)
+        sums = scheme.row_sum(k, kernel.normalise_rows_sums(x, mean, rstd, weight, grad))
+        centre, along = sums[:, :1] / width, sums[:, 1:] / width
+        kernel.normalise_rows_backward(x, mean, rstd, weight, grad, centre, along, out)
+
+    return run
+
+
+def _normalize(norm: Normalize, binding: Binding, step: Step) -> Run:
+    """Rows divided by their length."""
+    kernel, scheme = binding.kernel, binding.scheme
+    x, out, k = binding.read(step), binding.written(step), step.k
+    rstd = _of_rows(binding, step, "rstd")
+
+    def run(epoch: int) -> None:
+        squares = scheme.row_sum(k, kernel.row_square_sum(x, None))
+        kernel.copy(1 / (squares**0.5).clip(norm.eps), rstd)
+        kernel.normalise_rows(x, None, rstd, None, None, out)
+
+    return run
+
+
+def _normalize_backward(norm: Normalize, binding: Binding, step: Step) -> Run:
+    """(g − x̂·(x̂·g)) / length; g / eps where the length is not above eps."""
+    kernel, scheme = binding.kernel, binding.scheme
+    grad, x, out, k = binding.read(step), binding.read(step, 1), binding.written(step), step.k
+    rstd = _of_rows(binding, step, "rstd")
+
+    def run(epoch: int) -> None:
+        sums = kernel.normalise_rows_sums(x, None, rstd, None, grad)
+        along = kernel.empty(len(x), 1)
+        kernel.copy(sums[:, 1:], along)
+        along = scheme.row_sum(k, along)
+        along *= rstd < 1 / norm.eps
+        kernel.normalise_rows_backward(x, None, rstd, None, grad, None, along, out)
+
+    return run
+
+
+def _batch_norm(norm: BatchNorm, binding: Binding, step: Step) -> Run:
+    """Moments of each column over all rows: two reductions of two numbers a column.
+
+    They are summed about the mean of one row of each rank, which the first one gives: however
+    large a mean is against its deviation, no digits cancel, and of equal rows nothing is left.
+    """
+    kernel, scheme = binding.kernel, binding.scheme
+    x, out, block = binding.read(step), binding.written(step), binding.block(step)
+    columns, width, n = block.columns, norm.width, binding.rows(step)
+    weight, bias, mean, variance = (binding.parameters[name] for name in norm.parameters)
+    moments, sums, mine = sums_of_columns(binding, step)
+    scale, shift = kernel.empty(width), kernel.empty(width)
+    find_pivot = pivot(binding, step, x)
+    # What trained features add to equal rows makes them differ, so they need a gradient.
+    constant = not binding.program.trained_features
+
+    def run(epoch: int) -> None:
+        if epoch:
+            find_pivot()
+            kernel.column_moments(x, moments[0][columns], mine)
+            put_columns(kernel, block, mine, sums)
+            scheme.reduce(sums.reshape(-1))
+            kernel.move_moments(sums, n, norm.momentum, mean, variance, moments)
+        else:
+            kernel.copy(mean, moments[0])
+            kernel.copy(variance, moments[1])
+        exact = constant and epoch > 0
+        kernel.moment_factors(moments, norm.eps, exact, weight, bias, scale, shift)
+        kernel.scale_columns(x, scale[columns], shift[columns], out)
+
+    return run
+
+
+def _batch_norm_backward(norm: BatchNorm, binding: Binding, step: Step) -> Run:
+    """Its gradient, and those of weight and bias: one more such reduction."""
+    kernel, scheme = binding.kernel, binding.scheme
+    grad, x, out = binding.read(step), binding.read(step, 1), binding.written(step)
+    block, width, n = binding.block(step), norm.width, binding.rows(step)
+    columns, weight = block.columns, binding.parameters[norm.weight]
+    of_weight, of_bias = binding.gradients[norm.weight], binding.gradients[norm.bias]
+    moments, sums, mine = sums_of_columns(binding, step)
+    rounded, slopes = kernel.empty(2, width), kernel.empty(3, width)
+
+    def run(epoch: int) -> None:
+        kernel.copy(moments, rounded)
+        kernel.column_grad_sums(x, rounded[0, columns], rounded[1, columns], grad, mine)
+        put_columns(kernel, block, mine, sums)
+        kernel.copy(sums[0], of_bias)
+        kernel.copy(sums[1], of_weight)
+        scheme.reduce(sums.reshape(-1))
+        into = slopes[0], slopes[1], slopes[2]
+        kernel.moment_slopes(sums, n, moments, norm.eps, weight, *into)
+        a, b, c = slopes[0, columns], slopes[1, columns], slopes[2, columns]
+        kernel.scale_columns_backward(grad, x, a, b, c, out)
+
+    return run
+
+
+def _sums(*numbers: int) -> Callable[[Program, Step, int], list[tuple[int, ...]]]:
+    """Sums over the ranks that share a row, each of so many numbers a row."""
+    return lambda program, step, rows: [(number * rows,) for number in numbers]
+
+
+def _of_rows(binding: Binding, step: Step, name: str) -> Array:
+    rows = len(binding.block(step).rows)
+    return binding.kept(step, name, lambda: binding.kernel.empty(rows, 1))
+
+
+LAYER_NORM = Instruction(
+    "layer_norm", _layer_norm, Operation.ROW_SUM, _sums(1, 1), 4, lambda step, rows, *_: 2 * rows
+)
+LAYER_NORM_BACKWARD = Instruction(
+    "layer_norm_backward", _layer_norm_backward, Operation.ROW_SUM, _sums(2), passes=6
+)
+NORMALIZE = Instruction("normalize", _normalize, Operation.ROW_SUM, _sums(1), passes=3)
+NORMALIZE_BACKWARD = Instruction(
+    "normalize_backward", _normalize_backward, Operation.ROW_SUM, _sums(1), passes=5
+)
+BATCH_NORM = Instruction(  # sums of the pivot, and of moments about it
+    "batch_norm", _batch_norm, passes=3, summed=lambda step: sum_of_columns(step) * 2
+)
+BATCH_NORM_BACKWARD = Instruction(
+    "batch_norm_backward", _batch_norm_backward, passes=5, summed=sum_of_columns
+)
+
+RULES = {
+    BatchNorm: Rule(BATCH_NORM, one_step(BATCH_NORM_BACKWARD, reads_input=True), ends_shifts=True),
+    LayerNorm: Rule(LAYER_NORM, one_step(LAYER_NORM_BACKWARD, reads_input=True)),
+    Normalize: Rule(NORMALIZE, one_step(NORMALIZE_BACKWARD, reads_input=True), whole_rows=True),
+}

@@ -1,0 +1,145 @@
+"""What operators know of their steps, and the tape that their gradients' steps are written on.
+
+Reverse accumulation on the static graph: each operator's rule says which steps give the gradients
+of its inputs and parameters from that of its value; several contributions to one value are added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gcnmpi.nn.binding import Binding, Run
+from gcnmpi.nn.program import Instruction, Operator, Step, Value
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the compiler knows of a kind of operator.
+
+    Attributes
+    ----------
+    forward : Instruction
+        That of its value, which says what it reads of neighbours.
+    gradient : callable
+        Called with a tape, the number of an operator and the value that is its gradient.
+    commutes : bool
+        Whether f(x)·W = f(x·W).
+    whole_rows : bool
+        Whether it looks at all entries of a row, though it has no parameters.
+    keeps_shifts, ends_shifts : bool
+        Whether a constant in a column of its inputs is one in a column of its value; whether it has
+        no effect on its value.
+    """
+
+    forward: Instruction
+    gradient: Callable[[Tape, int, int], None]
+    commutes: bool = False
+    whole_rows: bool = False
+    keeps_shifts: bool = False
+    ends_shifts: bool = False
+
+
+@dataclass
+class Tape:
+    """What the rules write: steps and values of the backward pass.
+
+    Attributes
+    ----------
+    values : list of Value
+        Of the operators, then gradients.
+    wanted : sequence of bool
+        Which values a gradient is needed of.
+    unshifted : sequence of bool
+        To which a constant may be added without any effect:
+        :func:`~gcnmpi.nn.compile.shifts.without_shifts`.
+    """
+
+    operators: Sequence[Operator]
+    values: list[Value]
+    wanted: Sequence[bool]
+    unshifted: Sequence[bool]
+    steps: list[Step] = field(default_factory=list)
+    gradients: dict[int, int] = field(default_factory=dict)
+
+    def like(self, number: int) -> int:
+        """A new value, laid out as another one."""
+        shape = self.values[number]
+        self.values.append(Value(shape.place, shape.width))
+        return len(self.values) - 1
+
+    def step(
+        self,
+        instruction: Instruction,
+        number: int,
+        reads: tuple[int, ...],
+        like: int,
+        part: int = 0,
+    ) -> int:
+        """Append a step of an operator, whose value is laid out as value ``like``."""
+        written = self.like(like)
+        self._append(instruction, number, reads, written, part)
+        return written
+
+    def of_parameters(self, instruction: Instruction, number: int, reads: tuple[int, ...]) -> None:
+        """Append a step that has no value, but gives gradients of parameters."""
+        self._append(instruction, number, reads, None, 0)
+
+    def no_effect(self, number: int) -> bool:
+        """Whether an operator has a bias that has none: a step that makes its gradient 0."""
+        found = self.unshifted[number] and bool(self.operators[number].last_bias)
+        if found:
+            self.of_parameters(NO_EFFECT, number, ())
+        return found
+
+    def contribute(self, number: int, gradient: int) -> None:
+        """Add to the gradient of a value, if that is needed."""
+        if not self.wanted[number]:
+            return
+        if number in self.gradients:
+            both = self.gradients[number], gradient
+            gradient = self.step(ADD, number, both, like=number)
+        self.gradients[number] = gradient
+
+    def _append(
+        self,
+        instruction: Instruction,
+        number: int,
+        reads: tuple[int, ...],
+        written: int | None,
+        part: int,
+    ) -> None:
+        k, operator = self.values[number].place.layer, self.operators[number]
+        self.steps.append(Step(instruction, operator, k, reads, written, number, part=part))
+
+
+def one_step(
+    instruction: Instruction, *, reads_input: bool = False, reads_value: bool = False
+) -> Callable[[Tape, int, int], None]:
+    """The rule of one input and one step, which also gives the gradients of parameters."""
+
+    def rule(tape: Tape, number: int, gradient: int) -> None:
+        (x,) = tape.operators[number].inputs
+        reads = (gradient, *((x,) if reads_input else ()), *((number,) if reads_value else ()))
+        result = tape.step(instruction, number, reads, like=x)
+        tape.no_effect(number)
+        tape.contribute(x, result)
+
+    return rule
+
+
+def _add(operator: Operator, binding: Binding, step: Step) -> Run:
+    """x₁ + x₂, of values or of gradients."""
+    kernel = binding.kernel
+    x, y, out = binding.read(step), binding.read(step, 1), binding.written(step)
+    return lambda epoch: kernel.add(x, y, out)
+
+
+def _no_effect(operator: Operator, binding: Binding, step: Step) -> Run:
+    """0, the gradient of a bias that has no effect: see :mod:`gcnmpi.nn.compile.shifts`."""
+    out = binding.gradients[operator.last_bias]
+    return lambda epoch: out.fill(0)
+
+
+ADD = Instruction("add", _add, passes=3, in_place=True)
+NO_EFFECT = Instruction("no_effect", _no_effect)
