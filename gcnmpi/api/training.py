@@ -175,7 +175,7 @@ def _epochs(
     problem: Problem, guard: Guard, callbacks: Sequence[Callback], progress: bool
 ) -> Iterator[Callable[[Epoch], bool]]:
     """What surrounds the epochs, and is called after each of them."""
-    comm = problem.comm
+    comm = problem.runtime.comm
     with Progress(problem, quiet=not progress or comm.rank != 0) as shown:
 
         def on_epoch(epoch: Epoch) -> bool:

@@ -100,7 +100,8 @@ def _print_program(
     from gcnmpi.planner.machine import Machine
     from gcnmpi.planner.ranking import Candidate, Setting
     from gcnmpi.report.program import print_program
-    from gcnmpi.run.problem import ends, open_split
+    from gcnmpi.run.opening import open_split
+    from gcnmpi.run.problem import ends
     from partition.graph.pairs import member
     from partition.graph.store import read_partition
 

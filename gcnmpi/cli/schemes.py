@@ -179,8 +179,8 @@ def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) ->
     must_be_best(config.kernel)
 
     def job(comm: Any) -> int:
+        from gcnmpi.bench.calibrate import calibrate as measure
         from gcnmpi.mpi.comm import from_root
-        from gcnmpi.planner.calibrate import calibrate as measure
         from gcnmpi.report.costs import print_machine
 
         from_root(comm, lambda: make_room_for(out))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import Config, SchemeConfig, section_fields
 from gcnmpi.options.scheme import SCHEMES
@@ -298,12 +298,6 @@ def candidates(
                 f"give one with -k {size}, or none",
             )
     return found, skipped
-
-
-def resolved_direction(stored: StoredGraph, config: Config) -> str:
-    """``graph.direction``, "auto" replaced by the graph's own."""
-    wanted = config.graph.direction
-    return stored.manifest.direction if wanted == "auto" else wanted
 
 
 def _usable(schemes: Iterable[str] | None, skipped: list[Skipped]) -> list[str]:

@@ -115,8 +115,8 @@ def duration(seconds: float) -> str:
 
 def _heading(problem: Any) -> str:
     """What runs, in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
-    partition = f", partition {problem.partition.name}" if problem.partition else ""
-    ranks, threads = problem.comm.size, problem.threads
+    partition = f", partition {problem.source.partition.name}" if problem.source.partition else ""
+    ranks, threads = problem.runtime.comm.size, problem.runtime.kernel.threads
     size = f"{ranks} rank{'s' * (ranks > 1)} × {threads} thread{'s' * (threads > 1)}"
-    how = f"{problem.scheme.name}, {problem.kernel.name}, {problem.config.dtype}"
-    return f"{problem.stored.manifest.name}{partition}: {size}, {how}"
+    how = f"{problem.scheme.name}, {problem.runtime.kernel.name}, {problem.config.dtype}"
+    return f"{problem.source.stored.manifest.name}{partition}: {size}, {how}"

@@ -94,7 +94,7 @@ def save(
     UserError
         On all ranks, if it cannot be written; earlier checkpoints are unchanged.
     """
-    comm, folder = problem.comm, out / files.FOLDER
+    comm, folder = problem.runtime.comm, out / files.FOLDER
     name = files.name_of(history.last, facts.get("batch", 0))
     temporary = folder / f".{name}.tmp"
     whole = {name: model.whole(flat) for name, flat in arrays.items()}
@@ -135,7 +135,7 @@ def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, l
     if resume == "never":
         return None, []
     warnings: list[str] = []
-    paths = from_root(problem.comm, lambda: candidates(out, resume))
+    paths = from_root(problem.runtime.comm, lambda: candidates(out, resume))
     for path in paths:
         try:
             return _read(problem, path), warnings
@@ -157,7 +157,7 @@ def restore(
     arrays : mapping of str to array
         By the names under which they were saved.
     """
-    comm, manifest = problem.comm, problem.stored.manifest
+    comm, manifest = problem.runtime.comm, problem.source.stored.manifest
     shapes = {name: array.shape for name, array in model.whole(model.parameters.flat).items()}
     for name, flat in arrays.items():
         whole: dict[str, np.ndarray] = {}
@@ -176,7 +176,7 @@ def restore(
 
 
 def _read(problem: Problem, path: Path) -> Checkpoint:
-    comm = problem.comm
+    comm = problem.runtime.comm
     facts = from_root(comm, lambda: files.read_manifest(path))
     with agreed(comm):
         files.check(path, facts["files"][comm.rank :: comm.size])
@@ -232,7 +232,7 @@ def _features_name(array: str) -> str:
 
 
 def _facts(problem: Problem, model: Model) -> dict[str, Any]:
-    manifest, partition = problem.stored.manifest, problem.partition
+    manifest, partition = problem.source.stored.manifest, problem.source.partition
     return {
         "format": files.FORMAT,
         "version": files.VERSION,
@@ -240,9 +240,9 @@ def _facts(problem: Problem, model: Model) -> dict[str, Any]:
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
         "partition_id": None if partition is None else partition.id,
-        "ranks": problem.comm.size,
+        "ranks": problem.runtime.comm.size,
         "scheme": problem.scheme.name,
-        "direction": problem.direction,
+        "direction": problem.source.direction,
         "widths": list(model.widths),
         "config": plain(asdict(problem.config)),
     }
@@ -251,19 +251,19 @@ def _facts(problem: Problem, model: Model) -> dict[str, Any]:
 def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
     """Compare a checkpoint with the run that would go on from it."""
     hint = "start over with --resume never, or use another --out"
-    manifest, config = problem.stored.manifest, problem.config
+    manifest, config = problem.source.stored.manifest, problem.config
     if facts["graph_id"] != manifest.id:
         raise UserError(f"the checkpoint {path} is of another graph than {manifest.name}", hint)
     # Neither is known of folders and checkpoints of earlier versions.
     if facts["data_id"] and manifest.data_id and facts["data_id"] != manifest.data_id:
         raise UserError(
             f"the checkpoint {path} was made with other features, labels or masks than "
-            f"{problem.stored.path} has now",
+            f"{problem.source.stored.path} has now",
             f"import that data again, or {hint}",
         )
     changed = list(differences(facts["config"], config))
-    if facts["direction"] != problem.direction:
-        changed.append(("direction of the matrix", facts["direction"], problem.direction))
+    if facts["direction"] != problem.source.direction:
+        changed.append(("direction of the matrix", facts["direction"], problem.source.direction))
     for name, before, now in changed:
         raise UserError(
             f"the checkpoint {path} was made with {name} {before}, this run has {now}",
@@ -282,17 +282,21 @@ def _write_features(
     problem: Problem, folder: Path, array: str, model: Model, flat: Array
 ) -> tuple[str, int, int, int]:
     """Write trained features (or moments) together; returns this rank's piece for the manifest."""
-    n, name = problem.stored.manifest.n, _features_name(array)
+    n, name = problem.source.stored.manifest.n, _features_name(array)
     rows = problem.scheme.original(Place(0), model.features(flat), model.widths[0])
-    write_rows(problem.comm, folder / name, rows, n)
-    ends = np.cumsum(problem.comm.allgather(rows.nbytes)).tolist()
-    with agreed(problem.comm):
+    write_rows(problem.runtime.comm, folder / name, rows, n)
+    ends = np.cumsum(problem.runtime.comm.allgather(rows.nbytes)).tolist()
+    with agreed(problem.runtime.comm):
         try:
             header = (folder / name).stat().st_size - ends[-1]
             # The header is the first rank's.
-            start = 0 if problem.comm.rank == 0 else header + ends[problem.comm.rank] - rows.nbytes
+            start = (
+                0
+                if problem.runtime.comm.rank == 0
+                else header + ends[problem.runtime.comm.rank] - rows.nbytes
+            )
             with open(folder / name, "rb") as file:
-                head = file.read(header) if problem.comm.rank == 0 else b""
+                head = file.read(header) if problem.runtime.comm.rank == 0 else b""
         except OSError as error:
             raise files.unwritable(folder, error) from error
     return name, start, len(head) + rows.nbytes, zlib.crc32(rows.tobytes(), zlib.crc32(head))

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import RESULT_WRITERS, features_path
 from gcnmpi.options.task import TASKS
-from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import Problem, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
@@ -136,13 +135,13 @@ def infer(
         whole = on_root(comm, rows, max_bytes)
     else:
         named: dict[str, Any] = {}
-        names = problem.stored.graph.class_names
+        names = problem.source.stored.graph.class_names
         if what == "classes" and names is not None and len(names) == done.weights.widths[-1]:
             named = {"names": names, "arrays": {"class_names": np.array(names)}}
-        write(comm, Path(out), rows, problem.stored.graph.ids, max_bytes, **named)
+        write(comm, Path(out), rows, problem.source.stored.graph.ids, max_bytes, **named)
     return Inference(
-        done.weights, problem.config, problem.direction, rows.shape, rows.values.dtype, done.memory,
-        whole, problem.told,
+        done.weights, problem.config, problem.source.direction, rows.shape, rows.values.dtype,
+        done.memory, whole, problem.told,
     )  # fmt: skip
 
 
@@ -229,8 +228,8 @@ def compute(
     with agreed(comm):
         check_parameters(found, problem.network)
     result = evaluate(
-        problem.scheme, problem.kernel, problem.network, problem.program, problem.stored.graph.n,
-        found.parameters, [load_features(problem)], depth,
+        problem.scheme, problem.runtime.kernel, problem.network, problem.program,
+        problem.source.stored.graph.n, found.parameters, [load_features(problem)], depth,
     )  # fmt: skip
     return Computed(problem, found, result, depth, picked, memory)
 
@@ -259,7 +258,7 @@ def _check_logits(config: Config, what: str) -> None:
 
 def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarray:
     """This rank's piece of what is written, on the host."""
-    kernel, scheme, k = problem.kernel, problem.scheme, result.place.layer
+    kernel, scheme, k = problem.runtime.kernel, problem.scheme, result.place.layer
     if what == "classes":
         return scheme.row_argmax(k, result.array, problem.network.widths[depth])
     if what == "probabilities":
@@ -272,7 +271,7 @@ def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarr
 def _rows(done: Computed, values: np.ndarray) -> Rows:
     """Rows of the result that this rank has."""
     problem, result = done.problem, done.result
-    comm, scheme, n = problem.comm, problem.scheme, problem.stored.graph.n
+    comm, scheme, n = problem.runtime.comm, problem.scheme, problem.source.stored.graph.n
     width = problem.network.widths[done.depth]
     if scheme.whole_rows:
         block = scheme.block(result.place, width)
@@ -297,13 +296,14 @@ def _picked(own: np.ndarray, picked: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 def _with_features(problem: Problem, path: Path, width: int) -> Problem:
     """The problem with features that were trained, which are as the network takes them."""
-    with agreed(problem.comm):
-        features = _trained_features(path, (problem.stored.graph.n, width))
-    graph = dataclasses.replace(problem.stored.graph, features=features)
+    with agreed(problem.runtime.comm):
+        features = _trained_features(path, (problem.source.stored.graph.n, width))
+    stored = problem.source.stored
+    stored = dataclasses.replace(stored, graph=dataclasses.replace(stored.graph, features=features))
     as_given = dataclasses.replace(problem.config.graph, feature_norm="none")
     return dataclasses.replace(
         problem,
-        stored=dataclasses.replace(problem.stored, graph=graph),
+        source=dataclasses.replace(problem.source, stored=stored),
         config=dataclasses.replace(problem.config, graph=as_given),
     )
 

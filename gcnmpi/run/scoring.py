@@ -47,7 +47,7 @@ def evaluate_weights(
     problem = done.problem
     width = problem.network.widths[-1]
     with agreed(comm):
-        wanted = outputs(problem.config.task.name, problem.stored.manifest)
+        wanted = outputs(problem.config.task.name, problem.source.stored.manifest)
         if wanted != width:
             raise UserError(
                 f"{graph} has {wanted or 'no'} classes or targets for the task "

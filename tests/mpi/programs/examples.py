@@ -73,7 +73,7 @@ def check_network(comm, model):
         parts = partition if scheme == "p2p" else None
         assert verify(comm, graph, parts, config).ok, (model, scheme)
 
-    setting = Setting(problem.stored, problem.config, Machine(), 4)
+    setting = Setting(problem.source.stored, problem.config, Machine(), 4)
     ranked, skipped = rank_schemes(setting, 8)
     assert {line.candidate.scheme.name for line in ranked} >= {"p2p", "summa", "tensor3d"}, skipped
 
@@ -83,7 +83,7 @@ def check_network(comm, model):
     infer(comm, graph, partition, from_table({"dtype": "float64"}), file, out)
     logits = result.model.forward()
     mine = problem.scheme.original(result.model.place, logits, logits.shape[1])
-    rows = slice_of(problem.stored.graph.n, comm.rank, comm.size)
+    rows = slice_of(problem.source.stored.graph.n, comm.rank, comm.size)
     np.testing.assert_allclose(np.load(out)[rows], mine, rtol=1e-12)
 
 
