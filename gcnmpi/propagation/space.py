@@ -163,7 +163,7 @@ class Space:
         own = self.vertices if first else self.vertices[:0]
         return Rows(own, np.arange(len(own)), rows, self.n)
 
-    def save(self, path: Path, rows: np.ndarray) -> None:
+    def save(self, rows: np.ndarray, path: Path) -> None:
         """Write own rows into a ``.npy`` in the original order, which is replaced as a whole."""
         write(self.comm, path, self.result(rows), None, self.max_bytes)
 
