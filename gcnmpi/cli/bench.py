@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, config_keys, configured, watched
-from gcnmpi.options.config import Config, load_config
+from gcnmpi.cli.common import Job, Words, config_keys, configured, watched
+from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
-from partition.commands import Assignments, Commands, parse_bytes
+from partition.commands import Assignments, Commands, parse_bytes, path_option
 from partition.errors import UserError
 from partition.records import make_room_for
 
@@ -40,11 +40,8 @@ def bench() -> None:
 
 
 def _output(function: Callable) -> Callable:
-    out = click.option(
-        "--out",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Append the records to FILE, one JSON object per line.",
+    out = path_option(
+        "--out", "FILE", "Append the records to FILE, one JSON object per line.", dir_okay=False
     )
     as_json = click.option(
         "--json", "as_json", is_flag=True, help="Print JSON objects, one per line."
@@ -70,8 +67,7 @@ def spmm(
     reference: str | None,
     cache: str | None,
     rounds: int,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     out: Path | None,
     as_json: bool,
 ) -> Job:
@@ -84,7 +80,7 @@ def spmm(
     kernel there is a measured bound too: the time of reading the rows of X in the order of the
     product, plus the time of the other bytes at the bandwidth.
     """
-    config, numbers = load_config(config_file, settings), _numbers(widths)
+    config, numbers = words.config(), _numbers(widths)
     if not kernels:
         must_be_best(AUTO)
     names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]
@@ -123,8 +119,7 @@ def epoch(
     partition: str | None,
     beside: tuple[str, ...],
     rounds: int,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     out: Path | None,
     as_json: bool,
 ) -> Job:
@@ -134,8 +129,8 @@ def epoch(
     share is a lower bound of the time divided by the measured time. The bound assumes that each
     product moves its matrices once, at the bandwidth of all ranks together.
     """
-    configs = {"as given": load_config(config_file, settings)}
-    configs |= {change: load_config(config_file, settings, over=(change,)) for change in beside}
+    configs = {"as given": words.config()}
+    configs |= {change: words.config(change) for change in beside}
 
     def job(comm: Any) -> int:
         from gcnmpi.bench.epoch import bench_epoch
@@ -162,8 +157,7 @@ def exchange(
     transports: str | None,
     widths: str,
     rounds: int,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     out: Path | None,
     as_json: bool,
 ) -> Job:
@@ -171,7 +165,7 @@ def exchange(
 
     Seconds are those of the slowest rank, GB/s those of the rank that sends or receives most.
     """
-    config, numbers = load_config(config_file, settings), _numbers(widths)
+    config, numbers = words.config(), _numbers(widths)
 
     def job(comm: Any) -> int:
         from gcnmpi.bench.exchange import bench_exchange
