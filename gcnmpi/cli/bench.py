@@ -86,19 +86,16 @@ def spmm(
     names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]
     cache_bytes = None if cache is None else parse_bytes(cache, "--cache")
 
-    def job(comm: Any) -> int:
+    def job(comm: Any, report: Any) -> None:
         from gcnmpi.bench.spmm import bench_spmm
-        from gcnmpi.report.bench import Report
 
-        with Report(comm, out, as_json) as report:
-            bench_spmm(
-                comm, graph, made, config, kernels=names, widths=numbers,
-                reference=reference or names[-1], rounds=rounds, cache_bytes=cache_bytes,
-                on_record=report,
-            )  # fmt: skip
-        return 0
+        bench_spmm(
+            comm, graph, made, config, kernels=names, widths=numbers,
+            reference=reference or names[-1], rounds=rounds, cache_bytes=cache_bytes,
+            on_record=report,
+        )  # fmt: skip
 
-    return _checked(job, out, replace(config, kernel=names[0]))
+    return _checked(job, out, as_json, replace(config, kernel=names[0]))
 
 
 @bench.command(short_help="Seconds per epoch of one or several configurations.")
@@ -132,15 +129,12 @@ def epoch(
     configs = {"as given": words.config()}
     configs |= {change: words.config(change) for change in beside}
 
-    def job(comm: Any) -> int:
+    def job(comm: Any, report: Any) -> None:
         from gcnmpi.bench.epoch import bench_epoch
-        from gcnmpi.report.bench import Report
 
-        with Report(comm, out, as_json) as report:
-            bench_epoch(comm, graph, partition, configs, rounds=rounds, on_record=report)
-        return 0
+        bench_epoch(comm, graph, partition, configs, rounds=rounds, on_record=report)
 
-    return _checked(job, out, configs["as given"])
+    return _checked(job, out, as_json, configs["as given"])
 
 
 @bench.command(short_help="The exchange of rows alone, by every transport.")
@@ -167,33 +161,35 @@ def exchange(
     """
     config, numbers = words.config(), _numbers(widths)
 
-    def job(comm: Any) -> int:
+    def job(comm: Any, report: Any) -> None:
         from gcnmpi.bench.exchange import bench_exchange
-        from gcnmpi.report.bench import Report
 
-        with Report(comm, out, as_json) as report:
-            bench_exchange(
-                comm, graph, partition, config, names=_words(transports) or None,
-                widths=numbers, rounds=rounds, on_record=report,
-            )  # fmt: skip
-        return 0
+        bench_exchange(
+            comm, graph, partition, config, names=_words(transports) or None,
+            widths=numbers, rounds=rounds, on_record=report,
+        )  # fmt: skip
 
-    return _checked(job, out, config)
+    return _checked(job, out, as_json, config)
 
 
-def _checked(job: Callable[[Any], int], out: Path | None, config: Config) -> Job:
-    """The job, started only if its records can be written, with the time-out of ranks.
+def _checked(
+    job: Callable[[Any, Any], None], out: Path | None, as_json: bool, config: Config
+) -> Job:
+    """A job that hands its records to a report, with the time-out of ranks.
 
-    Refused where the kernel is one that was fallen back to.
+    It starts only if they can be written, and not where the kernel is one that was fallen back to.
     """
     must_be_best(config.kernel)
 
     def checked(comm: Any) -> int:
         from gcnmpi.mpi.comm import from_root
+        from gcnmpi.report.bench import Report
 
         if out is not None:
             from_root(comm, lambda: make_room_for(out))
-        return job(comm)
+        with Report(comm, out, as_json) as report:
+            job(comm, report)
+        return 0
 
     return watched(config, checked)
 

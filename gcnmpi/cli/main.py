@@ -24,6 +24,7 @@ from gcnmpi.options.config import (
 )
 from gcnmpi.options.outputs import (
     RESULTS,
+    Inferring,
     Training,
     check_distinct,
     check_suffix,
@@ -153,13 +154,8 @@ def train(
                 machine.extend(problem.machine)
                 if quiet and comm.rank == 0:
                     print_warnings(problem.warnings)
-                with Progress(problem, quiet=quiet or comm.rank != 0) as shown:
-
-                    def on_epoch(epoch: Any) -> None:
-                        guard.moved()
-                        shown.epoch(epoch)
-
-                    yield on_epoch
+                with Progress(problem, quiet or comm.rank != 0, guard.moved) as shown:
+                    yield shown.epoch
 
             done = train_run(comm, asked, guard, progress)
         if comm.rank == 0:
@@ -225,27 +221,27 @@ def infer(
     less.
     """
     config, keys = read_config(given.file, given.settings, network=network_file)
-    graph, partition = given.graph, given.partition
     if classes and what not in ("logits", "classes"):
         raise UserError(f"--classes and --what {what} exclude each other")
     check_suffix("--out", out, RESULTS)
     inputs = {
-        "GRAPH": graph, "--weights": weights, "--config": given.file, "--network": network_file,
-        "--rows": rows_file,
+        "GRAPH": given.graph, "--weights": weights, "--config": given.file,
+        "--network": network_file, "--rows": rows_file,
     }  # fmt: skip
     check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
+    asked = Inferring(
+        given.graph, given.partition, config, weights, out, keys, "classes" if classes else what,
+        layer, rows_file, force,
+    )  # fmt: skip
 
     def job(comm: Any) -> int:
         from gcnmpi.report.outcome import print_inference
         from gcnmpi.run.claims import Claims
         from gcnmpi.run.inference import infer as run
 
-        options: dict[str, Any] = {"given": keys, "layer": layer, "rows": rows_file}
-        options |= {"what": "classes" if classes else what, "force": force}
-        options["tell"] = lambda line: print(line, file=sys.stderr, flush=True)
         with Claims(comm, "gcnmpi infer") as claims:
-            claims.graph(graph, partition)
-            done = run(comm, graph, partition, config, weights, out, **options)
+            claims.graph(asked.graph, asked.partition)
+            done = run(comm, asked, lambda line: print(line, file=sys.stderr, flush=True))
         if comm.rank == 0:
             print_inference(out, done)
         return 0

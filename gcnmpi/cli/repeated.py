@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -122,7 +123,7 @@ def _job(
     check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out})
     check = same_words(configs[0])
 
-    def job(comm: Any, stop: Callable[[], int], moved: Callable[[], None]) -> int:
+    def job(comm: Any, guard: Any) -> int:
         from gcnmpi.mpi.comm import from_root
         from gcnmpi.report.progress import Progress, print_warnings
         from gcnmpi.report.repeated import print_repeated
@@ -136,7 +137,8 @@ def _job(
         total = len(runs)
         machine: dict[str, None] = {}
 
-        def begin(planned: Any, problem: Any) -> Callable[[Any], None]:
+        @contextlib.contextmanager
+        def begin(planned: Any, problem: Any) -> Iterator[Callable[[Any], None]]:
             hidden = quiet or comm.rank != 0
             if not hidden:
                 text = f"run {runs.index(planned) + 1} of {total}: {planned.name}"
@@ -144,15 +146,9 @@ def _job(
             elif comm.rank == 0 and planned is runs[0]:
                 print_warnings(problem.warnings)
             machine.update(dict.fromkeys(problem.machine))
-            progress = Progress(problem, quiet=hidden)
+            yield Progress(problem, hidden, guard.moved).epoch
 
-            def on_epoch(epoch: Any) -> None:
-                moved()
-                progress.epoch(epoch)
-
-            return on_epoch
-
-        found = run_all(comm, given.graph, given.partition, runs, out, purpose, begin, stop)
+        found = run_all(comm, given.graph, given.partition, runs, out, guard, begin)
         if found is None:
             if comm.rank == 0:
                 print("stopped as asked; the same command goes on", file=sys.stderr)
@@ -169,7 +165,7 @@ def _job(
             check(comm)
             guard.claims.folder(out)
             guard.claims.graph(given.graph, given.partition)
-            return job(comm, guard.stop, guard.moved)
+            return job(comm, guard)
 
     return Job(whole, configs[0].comm.timeout)
 

@@ -15,7 +15,6 @@ from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
 from gcnmpi.options.config import Config
-from gcnmpi.options.outputs import RESULT_WRITERS
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
@@ -24,8 +23,7 @@ from gcnmpi.propagation.memory import check_memory, demand_of
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
 from gcnmpi.run.opening import find_source, load_matrix, open_split, start
-from gcnmpi.run.preflight import make_room
-from gcnmpi.run.writing import on_root, write
+from gcnmpi.run.writing import check_writable, deliver
 from partition.errors import UserError
 
 
@@ -96,7 +94,7 @@ def propagate(
     graph: str | os.PathLike,
     partition: str | None,
     asked: Asked,
-    out: str | os.PathLike | None,
+    out: Path | None,
     tell: Callable[[str], None] = lambda line: None,
     force: bool = False,
 ) -> Propagated:
@@ -120,11 +118,7 @@ def propagate(
         for cannot be written.
     """
     method = asked.method
-    if out is not None:
-        with agreed(comm):  # a library that is missing is told before the work
-            if Path(out).suffix in RESULT_WRITERS:
-                RESULT_WRITERS.get(Path(out).suffix)
-        make_room(comm, Path(out), "--out")
+    check_writable(comm, out)
     from_root(comm, lambda: _check(graph, asked))
     memory, facts = 0, dict[str, Any]()
 
@@ -143,14 +137,10 @@ def propagate(
     outcome = method.run(space, asked.options)
     seconds = maximum(comm, time.perf_counter() - began)
     rows = space.result(outcome.rows)
-    values = None
-    if out is None:
-        values = on_root(comm, rows, space.max_bytes)
-    else:
-        write(
-            comm, Path(out), rows, space.stored.graph.ids, space.max_bytes,
-            column=outcome.column, name=outcome.name, arrays=outcome.arrays,
-        )  # fmt: skip
+    values = deliver(
+        comm, out, rows, space.stored.graph.ids, space.max_bytes,
+        column=outcome.column, name=outcome.name, arrays=outcome.arrays,
+    )  # fmt: skip
     moved, reduced = space.counted_volumes()
     kinds = sorted(space.products.items())
     each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]

@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 
 from gcnmpi.run.record import Epoch
 from partition.errors import shown
-from partition.terminal import console
+from partition.terminal import console, duration
 
 # Seconds between two lines in a log: at first, at most, and each one over the one before.
 _FIRST, _LAST, _GROWTH = 5.0, 300.0, 1.3
@@ -27,13 +27,20 @@ class Progress:
         Gives the number of epochs and the warnings to print first.
     quiet : bool
         Show nothing (ranks other than 0).
+    moved : callable
+        Called with each epoch, to say that this rank makes progress.
     clock : callable, optional
         The time in seconds.
     """
 
     def __init__(
-        self, problem: Any, quiet: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        problem: Any,
+        quiet: bool,
+        moved: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._moved = moved
         self._quiet, self._total = quiet, problem.config.train.epochs
         self._clock, self._pause = clock, _FIRST
         self._first: tuple[int, float] | None = None  # epoch and time
@@ -61,6 +68,7 @@ class Progress:
 
     def epoch(self, epoch: Epoch) -> None:
         """Show one epoch."""
+        self._moved()
         text = "  ".join([f"loss {epoch.loss:.4f}", *shown_metrics(epoch)])
         if self._bar is not None:
             self._bar.update(self._task, completed=epoch.epoch, description=text)
@@ -104,13 +112,6 @@ def shown_metrics(epoch: Epoch) -> list[str]:
 def figure(value: float) -> str:
     """A metric to three digits after the point, or four digits where it is large."""
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds: "1:02:03"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def _heading(problem: Any) -> str:

@@ -27,7 +27,6 @@ import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.writing import write_rows
 from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import Config
@@ -36,6 +35,7 @@ from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.problem import Problem, ends
 from gcnmpi.run.record import Epoch
+from gcnmpi.run.weights import write_features
 from partition.errors import UserError, called
 from partition.records import map_npy
 
@@ -104,7 +104,7 @@ def save(
     rows = {}
     if problem.config.model.train_features:
         rows = {
-            _features_name(array): partial(_write_features, problem, model, flat)
+            _features_name(array): partial(write_features, problem, model, flat)
             for array, flat in arrays.items()
         }
     facts = _facts(problem, model) | {"epoch": history.last, **facts}
@@ -331,12 +331,6 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
             f"the checkpoint {path} is beyond train.epochs {config.train.epochs}",
             f"set train.epochs to {facts['epoch']} or more, or {hint}",
         )
-
-
-def _write_features(problem: Problem, model: Model, flat: Array, path: Path) -> None:
-    """Write trained features (or moments) together."""
-    rows = problem.scheme.original(Place(0), model.features(flat), model.widths[0])
-    write_rows(problem.runtime.comm, path, rows, problem.source.stored.manifest.n)
 
 
 def _map_features(path: Path, shape: tuple[int, int]) -> np.ndarray:

@@ -86,12 +86,16 @@ def save_weights(
         What else the file is to say: ``epoch``, ``loss``.
     """
     if problem.config.model.train_features:
-        piece = model.features(flat)
-        rows = problem.scheme.original(Place(0), piece, model.widths[0])
-        write_rows(problem.runtime.comm, features_path(path), rows, problem.source.stored.graph.n)
+        write_features(problem, model, flat, features_path(path))
     state = to_state(problem.network, model.whole(flat))
     described = describe(problem) | facts
     from_root(problem.runtime.comm, lambda: write_weights(path, state, described))
+
+
+def write_features(problem: Problem, model: Model, flat: Array, path: Path) -> None:
+    """Write trained features (or their moments), (n, width), by all ranks together."""
+    rows = problem.scheme.original(Place(0), model.features(flat), model.widths[0])
+    write_rows(problem.runtime.comm, path, rows, problem.source.stored.manifest.n)
 
 
 def describe(problem: Problem) -> dict[str, Any]:

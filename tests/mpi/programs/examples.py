@@ -18,6 +18,7 @@ from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.model import MATRICES, NETWORKS, HopsOptions
+from gcnmpi.options.outputs import Inferring
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
@@ -80,7 +81,7 @@ def check_network(comm, model):
     # The file of weights brings the network back.
     file, out = Path(sys.argv[1]) / f"{model['name']}.npz", Path(sys.argv[1]) / "logits.npy"
     save_weights(file, problem, result.model, result.model.parameters.flat)
-    infer(comm, graph, partition, from_table({"dtype": "float64"}), file, out)
+    infer(comm, Inferring(graph, partition, from_table({"dtype": "float64"}), file, out))
     logits = result.model.forward()
     mine = problem.scheme.original(result.model.place, logits, logits.shape[1])
     rows = slice_of(problem.source.stored.graph.n, comm.rank, comm.size)

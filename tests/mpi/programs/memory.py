@@ -57,7 +57,7 @@ def main(comm):
         before = mpi.maximum(comm, resident_bytes())
         if "method" in case:
             asked = asked_for(case["method"], ("threads=1", *case["settings"]))
-            done = propagate(comm, case["graph"], case["partition"], asked, case["out"])
+            done = propagate(comm, case["graph"], case["partition"], asked, Path(case["out"]))
             results.append({"peak": mpi.maximum(comm, peak_bytes()), "forecast": done.memory})
             del done
             continue
