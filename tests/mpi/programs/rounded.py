@@ -145,7 +145,7 @@ def check_once(comm, path: Path, name: str) -> None:
         assert rounded == []
         return
     assert [(error.epoch, error.exchange, error.width) for error in rounded] == [(1, 1, 9)]
-    sent = problems[1].traffic["case"].sent
+    sent = problems[1].runtime.traffic["case"].sent
     assert bool(rounded[0].changed) == bool(sent) == bool(rounded[0].size)
 
 
