@@ -23,24 +23,26 @@ from partition.errors import (
 
 EXIT_INTERRUPTED = 130
 
-figures_option = click.option(
+
+def path_option(
+    names: str, metavar: str, text: str, file_okay: bool = True, dir_okay: bool = True, **more: Any
+) -> Callable:
+    """An option whose value is a path: its names, with blanks between them, and its help."""
+    kind = click.Path(path_type=Path, file_okay=file_okay, dir_okay=dir_okay)
+    return click.option(*names.split(), type=kind, metavar=metavar, help=text, **more)
+
+
+figures_option = path_option(
     "--figures",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write every figure of that page into DIR, for papers: .pdf and .png.",
+    "DIR",
+    "Write every figure of that page into DIR, for papers: .pdf and .png.",
+    file_okay=False,
 )
 
 
 def page_option(text: str) -> Callable:
     """--html, for commands whose result a page can show."""
-    return click.option(
-        "--html",
-        "page",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="PAGE.html",
-        callback=_as_page,
-        help=text,
-    )
+    return path_option("--html page", "PAGE.html", text, dir_okay=False, callback=_as_page)
 
 
 def _as_page(context: click.Context, option: click.Parameter, page: Path | None) -> Path | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -65,6 +66,23 @@ def console(stream: TextIO | None = None, **options: Any) -> Console:
 def print_wide(table: Table) -> None:
     """Print a table on the standard output; long lines are better than columns cut off."""
     console(width=1000, markup=False).print(table)
+
+
+def table_of(texts: Iterable[str], numbers: Iterable[str] = (), **options: Any) -> Table:
+    """A table with the titles of columns of texts, and of numbers, none of which is cut off."""
+    table = Table(**{"box": None, "pad_edge": False} | options)
+    for title in texts:
+        table.add_column(title, no_wrap=True)
+    for title in numbers:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
+
+
+def duration(seconds: float) -> str:
+    """Hours, minutes and seconds: "1:02:03"."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def _launcher_shows(number: int) -> bool:

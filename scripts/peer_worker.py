@@ -53,7 +53,7 @@ def train_with_ours(case: dict[str, Any]) -> NoReturn:
         imports = resident_bytes()
         problem = open_problem(world, case["graph"], None, from_table(case["config"]))
         step, numbers = Step(problem), count(1)
-        versions = {"gcnmpi": __version__, "kernel": problem.kernel.name}
+        versions = {"gcnmpi": __version__, "kernel": problem.runtime.kernel.name}
         serve(lambda: step(next(numbers)), versions, imports)
         return 0
 

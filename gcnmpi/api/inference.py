@@ -19,7 +19,7 @@ from gcnmpi.api.training import ALIKE, path_of
 from gcnmpi.mpi.comm import Comm, agreed, check_same
 from gcnmpi.mpi.watch import watchdog
 from gcnmpi.options.config import Config
-from gcnmpi.options.outputs import RESULTS, check_distinct, check_suffix, features_path
+from gcnmpi.options.outputs import RESULTS, Inferring, check_distinct, check_suffix, features_path
 from gcnmpi.report.outcome import undescribed
 from gcnmpi.run import inference
 from gcnmpi.run.claims import Claims
@@ -90,10 +90,9 @@ def infer(
         configured(ranks, config, model, settings) as (full, given),
         _guarded(ranks, full, path_of(graph), partition, asked),
     ):
-        done = inference.infer(
-            ranks, path_of(graph), partition, full, file, target, what=what, given=given,
-            layer=layer, rows=picked, force=force,
-        )  # fmt: skip
+        done = inference.infer(ranks, Inferring(
+            path_of(graph), partition, full, file, target, given, what, layer, picked, force
+        ))  # fmt: skip
     if ranks.rank == 0:
         unsaid = () if done.weights.described else (undescribed(done),)
         for text in (*unsaid, *done.warnings):
@@ -135,7 +134,8 @@ def evaluate(
         configured(ranks, config, model, settings) as (full, given),
         _guarded(ranks, full, path_of(graph), partition, {}),
     ):
-        found, told = evaluate_weights(ranks, path_of(graph), partition, full, file, given=given)
+        asked = Inferring(path_of(graph), partition, full, file, given=given)
+        found, told = evaluate_weights(ranks, asked)
     for text in told if ranks.rank == 0 else ():
         warnings.warn(text, stacklevel=2)
     return found

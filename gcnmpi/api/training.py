@@ -175,11 +175,10 @@ def _epochs(
     problem: Problem, guard: Guard, callbacks: Sequence[Callback], progress: bool
 ) -> Iterator[Callable[[Epoch], bool]]:
     """What surrounds the epochs, and is called after each of them."""
-    comm = problem.comm
-    with Progress(problem, quiet=not progress or comm.rank != 0) as shown:
+    comm = problem.runtime.comm
+    with Progress(problem, not progress or comm.rank != 0, guard.moved) as shown:
 
         def on_epoch(epoch: Epoch) -> bool:
-            guard.moved()
             shown.epoch(epoch)
             if not callbacks:
                 return False

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import csr_bytes
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
-from gcnmpi.layout.runtime import Demand, Source
+from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.options.config import Config
 from gcnmpi.planner.costmodel import ARITHMETIC
@@ -51,9 +51,9 @@ def bench_epoch(
     runs = {name: Run(open_problem(comm, graph, partition, config)) for name, config in
             configs.items()}  # fmt: skip
     reference, *others = runs
-    threads = runs[reference].problem.threads
+    threads = runs[reference].problem.runtime.kernel.threads
     with agreed(comm):
-        if any(runs[name].problem.threads != threads for name in others):
+        if any(runs[name].problem.runtime.kernel.threads != threads for name in others):
             raise UserError("threads cannot differ in one process", "measure them one by one")
     cache_bytes = cache_share(threads)
     told = list(dict.fromkeys(line for run in runs.values() for line in run.problem.told))
@@ -67,16 +67,17 @@ def bench_epoch(
     bandwidth = comm.size * moved / spread(times.pop(BANDWIDTH)).median
     for name, ratio in ratios(times, reference).items():
         run, seconds = runs[name], spread(times[name])
-        config, manifest = run.problem.config, run.problem.stored.manifest
+        config, manifest = run.problem.config, run.problem.source.stored.manifest
+        kernel = run.problem.runtime.kernel
         work = least_work(run.problem, run.step)
         on_record(
             "epoch", graph=manifest.name, n=manifest.n, nnz=manifest.nnz, partition=partition,
-            name=name, ranks=comm.size, threads=run.problem.threads, rounds=rounds,
-            scheme=run.problem.scheme.name, kernel=run.problem.kernel.name, dtype=config.dtype,
+            name=name, ranks=comm.size, threads=kernel.threads, rounds=rounds,
+            scheme=run.problem.scheme.name, kernel=kernel.name, dtype=config.dtype,
             widths=list(run.step.model.widths), orders=list(run.step.model.program.orders),
             seconds=asdict(seconds), ratio=asdict(ratio), reference=reference,
             phases=_most(comm, run.phases(), before[name], rounds),
-            hidden=comm.allgather(run.problem.traffic.hidden("train")),
+            hidden=comm.allgather(run.problem.runtime.traffic.hidden("train")),
             gflops=work.flops / seconds.median / 1e9, bytes=work.bytes, bandwidth=bandwidth,
             share=work.bytes / bandwidth / seconds.median,
         )  # fmt: skip
@@ -95,7 +96,7 @@ def least_work(problem: Problem, step: Step) -> Work:
 
     Of one process: what ranks do more, because both multiply what they share, is theirs to lose.
     """
-    source = Source(problem.stored, problem.partition, problem.direction)
+    source = problem.source
     facts = make_facts(source, problem.config, Demand(problem.program.depth))
     forecast = P2PForecast(1, dataclasses.replace(facts, metrics=None, mixed=False))
     flops = moved = 0
@@ -124,7 +125,7 @@ class Run:
 
     def phases(self) -> dict[str, float]:
         """Seconds of this rank in each phase so far."""
-        return dict(self.problem.phases.seconds)
+        return dict(self.problem.runtime.phases.seconds)
 
 
 def _most(

@@ -68,9 +68,10 @@ def bench_exchange(
     chosen = from_root(comm, check)
     config = replace(config, scheme=replace(config.scheme, exchange="rows"))
     problem = open_problem(comm, graph, partition, config)
+    kernel = problem.runtime.kernel
     if names is None:
-        chosen = [name for name in chosen if obstacle(comm, problem.kernel, name) is None]
-    on_record("machine", **describe(comm, problem.threads), warnings=list(problem.told))
+        chosen = [name for name in chosen if obstacle(comm, kernel, name) is None]
+    on_record("machine", **describe(comm, kernel.threads), warnings=list(problem.told))
     for width in widths:
         measures: dict[str, dict[str, Callable[[], float]]] = {kind: {} for kind in OPERATIONS}
         traffic = {}
@@ -86,7 +87,7 @@ def bench_exchange(
                 seconds = spread(times[name])
                 most, all_ranks, shared, messages = _bytes(comm, traffic[name], kind)
                 on_record(
-                    "exchange", graph=problem.stored.manifest.name, partition=partition,
+                    "exchange", graph=problem.source.stored.manifest.name, partition=partition,
                     ranks=comm.size, width=width, dtype=config.dtype, operation=kind,
                     transport=name, precision=config.comm.precision, rounds=rounds,
                     seconds=asdict(seconds), ratio=asdict(ratio), reference=chosen[0],
@@ -99,11 +100,12 @@ class _Both:
     """Expand and fold of one exchange, and what each hands to MPI."""
 
     def __init__(self, problem: Problem, name: str, width: int, traffic: Traffic) -> None:
-        transport = TRANSPORTS.get(name)(problem.comm, _plan(problem), problem.kernel)
+        comm, kernel = problem.runtime.comm, problem.runtime.kernel
+        transport = TRANSPORTS.get(name)(comm, _plan(problem), kernel)
         rounding = rounding_of(problem.config, width)
         buffers = Buffers(transport, width, rounding)
         self.exchange = Exchange(transport, width, traffic, Phases(), buffers)
-        self._traffic, self._kernel = traffic, problem.kernel
+        self._traffic, self._kernel = traffic, kernel
         for operation in OPERATIONS:  # once, to count; later calls count under another name
             self._during(operation, operation)
 
@@ -133,9 +135,9 @@ def _plan(problem: Problem) -> Plan:
 
 def _check_halo(comm: Comm, problem: Problem, name: str, moved: _Both) -> None:
     """Every row of the halo is the one its owner has: vertex numbers travel, not rounded."""
-    plan, kernel, buffer = _plan(problem), problem.kernel, moved.exchange
+    plan, kernel, buffer = _plan(problem), problem.runtime.kernel, moved.exchange
     # Remainders that float32 holds exactly.
-    own, halo = (np.asarray(ids % 2**20, problem.kernel.dtype) for ids in (plan.own, plan.halo))
+    own, halo = (np.asarray(ids % 2**20, kernel.dtype) for ids in (plan.own, plan.halo))
     width = buffer.whole.shape[1]
     kernel.copy(kernel.from_host(np.repeat(own[:, np.newaxis], width, axis=1)), buffer.own)
     moved.expand()

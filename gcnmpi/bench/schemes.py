@@ -121,7 +121,7 @@ def _measure(
         "messages": max(end["messages_sent"]) // short.epochs,
         "memory": int(maximum(comm, peak_bytes())),
         "epochs": epochs,
-        "threads": problem.threads,
+        "threads": problem.runtime.kernel.threads,
         "phases": {
             name: times["max"] / short.epochs
             for name, times in end["phases"].items()

@@ -18,11 +18,11 @@ from gcnmpi.bench.host import axpy, cache_share, describe
 from gcnmpi.bench.movement import beside_gathers, movement
 from gcnmpi.bench.rounds import alternate, clocked, ratios, spread
 from gcnmpi.kernels.interface.kernel import Array, Kernel, Sparse
+from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.hosts import share_of_cores
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import KERNELS
-from gcnmpi.planner.ranking import resolved_direction
 from partition.errors import UserError
 from partition.graph.graph import aggregation_matrix
 from partition.graph.store import open_graph

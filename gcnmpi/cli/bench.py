@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, config_keys, configured, watched
-from gcnmpi.options.config import Config, load_config
+from gcnmpi.cli.common import Job, Words, config_keys, configured, watched
+from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import AUTO, KERNELS, must_be_best
-from partition.commands import Assignments, Commands, parse_bytes
+from partition.commands import Assignments, Commands, parse_bytes, path_option
 from partition.errors import UserError
 from partition.records import make_room_for
 
@@ -40,11 +40,8 @@ def bench() -> None:
 
 
 def _output(function: Callable) -> Callable:
-    out = click.option(
-        "--out",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Append the records to FILE, one JSON object per line.",
+    out = path_option(
+        "--out", "FILE", "Append the records to FILE, one JSON object per line.", dir_okay=False
     )
     as_json = click.option(
         "--json", "as_json", is_flag=True, help="Print JSON objects, one per line."
@@ -70,8 +67,7 @@ def spmm(
     reference: str | None,
     cache: str | None,
     rounds: int,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     out: Path | None,
     as_json: bool,
 ) -> Job:
@@ -84,25 +80,22 @@ def spmm(
     kernel there is a measured bound too: the time of reading the rows of X in the order of the
     product, plus the time of the other bytes at the bandwidth.
     """
-    config, numbers = load_config(config_file, settings), _numbers(widths)
+    config, numbers = words.config(), _numbers(widths)
     if not kernels:
         must_be_best(AUTO)
     names = _words(kernels) or [name for name, why in KERNELS.available().items() if why is None]
     cache_bytes = None if cache is None else parse_bytes(cache, "--cache")
 
-    def job(comm: Any) -> int:
+    def job(comm: Any, report: Any) -> None:
         from gcnmpi.bench.spmm import bench_spmm
-        from gcnmpi.report.bench import Report
 
-        with Report(comm, out, as_json) as report:
-            bench_spmm(
-                comm, graph, made, config, kernels=names, widths=numbers,
-                reference=reference or names[-1], rounds=rounds, cache_bytes=cache_bytes,
-                on_record=report,
-            )  # fmt: skip
-        return 0
+        bench_spmm(
+            comm, graph, made, config, kernels=names, widths=numbers,
+            reference=reference or names[-1], rounds=rounds, cache_bytes=cache_bytes,
+            on_record=report,
+        )  # fmt: skip
 
-    return _checked(job, out, replace(config, kernel=names[0]))
+    return _checked(job, out, as_json, replace(config, kernel=names[0]))
 
 
 @bench.command(short_help="Seconds per epoch of one or several configurations.")
@@ -123,8 +116,7 @@ def epoch(
     partition: str | None,
     beside: tuple[str, ...],
     rounds: int,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     out: Path | None,
     as_json: bool,
 ) -> Job:
@@ -134,18 +126,15 @@ def epoch(
     share is a lower bound of the time divided by the measured time. The bound assumes that each
     product moves its matrices once, at the bandwidth of all ranks together.
     """
-    configs = {"as given": load_config(config_file, settings)}
-    configs |= {change: load_config(config_file, settings, over=(change,)) for change in beside}
+    configs = {"as given": words.config()}
+    configs |= {change: words.config(change) for change in beside}
 
-    def job(comm: Any) -> int:
+    def job(comm: Any, report: Any) -> None:
         from gcnmpi.bench.epoch import bench_epoch
-        from gcnmpi.report.bench import Report
 
-        with Report(comm, out, as_json) as report:
-            bench_epoch(comm, graph, partition, configs, rounds=rounds, on_record=report)
-        return 0
+        bench_epoch(comm, graph, partition, configs, rounds=rounds, on_record=report)
 
-    return _checked(job, out, configs["as given"])
+    return _checked(job, out, as_json, configs["as given"])
 
 
 @bench.command(short_help="The exchange of rows alone, by every transport.")
@@ -162,8 +151,7 @@ def exchange(
     transports: str | None,
     widths: str,
     rounds: int,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     out: Path | None,
     as_json: bool,
 ) -> Job:
@@ -171,35 +159,37 @@ def exchange(
 
     Seconds are those of the slowest rank, GB/s those of the rank that sends or receives most.
     """
-    config, numbers = load_config(config_file, settings), _numbers(widths)
+    config, numbers = words.config(), _numbers(widths)
 
-    def job(comm: Any) -> int:
+    def job(comm: Any, report: Any) -> None:
         from gcnmpi.bench.exchange import bench_exchange
-        from gcnmpi.report.bench import Report
 
-        with Report(comm, out, as_json) as report:
-            bench_exchange(
-                comm, graph, partition, config, names=_words(transports) or None,
-                widths=numbers, rounds=rounds, on_record=report,
-            )  # fmt: skip
-        return 0
+        bench_exchange(
+            comm, graph, partition, config, names=_words(transports) or None,
+            widths=numbers, rounds=rounds, on_record=report,
+        )  # fmt: skip
 
-    return _checked(job, out, config)
+    return _checked(job, out, as_json, config)
 
 
-def _checked(job: Callable[[Any], int], out: Path | None, config: Config) -> Job:
-    """The job, started only if its records can be written, with the time-out of ranks.
+def _checked(
+    job: Callable[[Any, Any], None], out: Path | None, as_json: bool, config: Config
+) -> Job:
+    """A job that hands its records to a report, with the time-out of ranks.
 
-    Refused where the kernel is one that was fallen back to.
+    It starts only if they can be written, and not where the kernel is one that was fallen back to.
     """
     must_be_best(config.kernel)
 
     def checked(comm: Any) -> int:
         from gcnmpi.mpi.comm import from_root
+        from gcnmpi.report.bench import Report
 
         if out is not None:
             from_root(comm, lambda: make_room_for(out))
-        return job(comm)
+        with Report(comm, out, as_json) as report:
+            job(comm, report)
+        return 0
 
     return watched(config, checked)
 

@@ -9,21 +9,20 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, common, configured, watched
+from gcnmpi.cli.common import Given, Job, Words, common, configured, watched
 from gcnmpi.cluster.submit import LAUNCHERS, Request, check, scripts
 from gcnmpi.cluster.submit import submit as give
-from gcnmpi.options.config import load_config
 from gcnmpi.options.outputs import run_name
 from gcnmpi.run.record import new_folder
+from partition.commands import path_option
 
 
 @click.command(short_help="Check the hosts, ranks and network of this job.")
-@click.option(
+@path_option(
     "--folder",
-    type=click.Path(path_type=Path, exists=False),
+    "DIR",
+    "A folder that all hosts should share.  [default: the current one]",
     default=Path(),
-    metavar="DIR",
-    help="A folder that all hosts should share.  [default: the current one]",
 )
 @click.option("--partition", metavar="NAME", help="Partition of GRAPH, to predict its memory.")
 @configured
@@ -33,8 +32,7 @@ def doctor(
     graph: Path | None,
     folder: Path,
     partition: str | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     as_json: bool,
 ) -> Job:
     """Check the hosts, ranks and network of a job, started by mpirun or srun.
@@ -43,7 +41,7 @@ def doctor(
     problems: different MPI libraries, too many ranks for the cores, no shared folder, too little
     memory for GRAPH, a slow link. The exit code is 1 if there is a problem.
     """
-    config = load_config(config_file, settings)
+    config = words.config()
 
     def job(comm: Any) -> int:
         from gcnmpi.cluster.doctor import as_facts, examine
@@ -76,11 +74,11 @@ def doctor(
     "--gpus-per-node", type=click.IntRange(0), default=0, metavar="G", help="One rank per GPU."
 )
 @click.option("--launcher", type=click.Choice(LAUNCHERS), help="[default: mpirun; srun for GPUs]")
-@click.option(
+@path_option(
     "--setup",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Shell commands that the job runs first, such as module load.",
+    "FILE",
+    "Shell commands that the job runs first, such as module load.",
+    dir_okay=False,
 )
 @click.option(
     "--notice",
@@ -99,19 +97,11 @@ def doctor(
     metavar="OPTION",
     help="Further option of sbatch, such as --account=X; may be repeated.",
 )
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder of the run.  [default: runs/GRAPH-PARTITION-DATE]",
-)
+@path_option("--out", "DIR", "Folder of the run.  [default: runs/GRAPH-PARTITION-DATE]")
 @click.option("--dry-run", is_flag=True, help="Print the scripts and submit nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def submit(
-    graph: Path,
-    partition: str | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    given: Given,
     nodes: int,
     limit: str,
     ranks: int | None,
@@ -133,11 +123,11 @@ def submit(
     no partition of that name, and the name is such as hp-16, a job makes it first.
     """
     request = Request(
-        graph=graph,
-        partition=partition,
-        config_file=config_file,
-        settings=settings,
-        run=out or Path("runs") / run_name(graph, partition),
+        graph=given.graph,
+        partition=given.partition,
+        config_file=given.file,
+        settings=given.settings,
+        run=out or Path("runs") / run_name(given.graph, given.partition),
         ranks=ranks,
         nodes=nodes,
         cpus=cpus_per_rank,
@@ -161,7 +151,7 @@ def submit(
         click.echo(json.dumps(facts))
         return 0
     if facts["partition_job"] is not None:
-        click.echo(f"job {facts['partition_job']} makes the partition {partition}")
+        click.echo(f"job {facts['partition_job']} makes the partition {given.partition}")
     click.echo(f"job {facts['job']}, run {request.run}")
     click.echo(f"  gcnmpi status {request.run}")
     return 0

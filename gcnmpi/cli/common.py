@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,9 @@ from typing import Any
 import click
 
 from gcnmpi.mpi.watch import watchdog
-from gcnmpi.options.config import Config, key_fields
+from gcnmpi.options.config import Config, key_fields, load_config
 from gcnmpi.options.settings import config_path
-from partition.commands import Assignments
+from partition.commands import Assignments, path_option
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,36 @@ class Job:
 
     def __call__(self, comm: Any) -> int:
         return self.call(comm)
+
+
+@dataclass(frozen=True)
+class Words:
+    """The words of a command about its configuration: a file, and settings over it."""
+
+    file: Path | None
+    settings: tuple[str, ...]
+
+    def config(self, *over: str) -> Config:
+        """The configuration, with further settings over these."""
+        return load_config(self.file, self.settings, over)
+
+
+@dataclass(frozen=True)
+class Given(Words):
+    """The same, with a graph and the name of a partition."""
+
+    graph: Path
+    partition: str | None
+
+
+def _bundled(function: Callable, name: str, kind: type, *options: str) -> Callable:
+    """The function of a command, which gets some of its options as one argument."""
+
+    @functools.wraps(function)
+    def command(**values: Any) -> Any:
+        return function(**{name: kind(*map(values.pop, options))}, **values)
+
+    return command
 
 
 def watched(config: Config, job: Callable[[Any], int]) -> Job:
@@ -80,7 +111,11 @@ def config_keys() -> list[str]:
 
 
 def configured(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) -> Callable:
-    """Add the options that make a configuration, of keys that ``--set`` takes."""
+    """Add the options that make a configuration, of keys that ``--set`` takes: ``words``."""
+    return _with_words(_bundled(function, "words", Words, "config_file", "settings"), keys)
+
+
+def _with_words(function: Callable, keys: Callable[[], Iterable[str]]) -> Callable:
     for add in (
         click.option(
             "--set",
@@ -90,13 +125,11 @@ def configured(function: Callable, keys: Callable[[], Iterable[str]] = config_ke
             keys=keys,
             help="Override one key of the configuration; may be repeated.",
         ),
-        click.option(
-            "--config",
-            "config_file",
-            metavar="FILE",
-            type=click.Path(path_type=Path),
+        path_option(
+            "--config config_file",
+            "FILE",
+            "TOML file, or a name of 'gcnmpi config'; 'gcnmpi info' lists the keys.",
             callback=lambda context, option, given: given and config_path(given),
-            help="TOML file, or a name of 'gcnmpi config'; 'gcnmpi info' lists the keys.",
         ),
     ):
         function = add(function)
@@ -117,7 +150,9 @@ def of_split(split: int | None) -> tuple[str, ...]:
 
 
 def common(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) -> Callable:
-    """Add the arguments that every command on a graph takes; ``keys`` as of :func:`configured`."""
+    """Add what every command on a graph takes: ``given``; ``keys`` as of :func:`configured`."""
+    options = ("config_file", "settings", "graph", "partition")
+    function = _bundled(function, "given", Given, *options)
     partition = click.option(
         "--partition",
         metavar="NAME",
@@ -125,4 +160,4 @@ def common(function: Callable, keys: Callable[[], Iterable[str]] = config_keys) 
         "that --model auto made under a name, the one that the run can use is taken.",
     )
     graph = click.argument("graph", type=click.Path(path_type=Path))
-    return graph(partition(configured(function, keys)))
+    return graph(partition(_with_words(function, keys)))

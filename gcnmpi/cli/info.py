@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from gcnmpi import __version__
-from gcnmpi.cli.common import configured
+from gcnmpi.cli.common import Words, configured
 from gcnmpi.cli.schemes import USUAL_RANKS_PER_NODE
 from gcnmpi.options.config import (
     NETWORKS,
@@ -18,7 +18,6 @@ from gcnmpi.options.config import (
     TASKS,
     Config,
     keys,
-    load_config,
     value_of,
 )
 from gcnmpi.options.kernel import AUTO, KERNELS, resolve
@@ -45,8 +44,7 @@ def info(
     program: bool,
     partition: str | None,
     ranks: int | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     as_json: bool,
 ) -> int:
     """Show available kernels and schemes, and every configuration key with its default.
@@ -58,9 +56,9 @@ def info(
     if program:
         if graph is None:
             raise UserError("--program: whose? There is no GRAPH", "gcnmpi info G.graph --program")
-        _print_program(graph, partition, ranks, load_config(config_file, settings), as_json)
+        _print_program(graph, partition, ranks, words.config(), as_json)
         return 0
-    if graph or partition or ranks or config_file or settings:
+    if graph or partition or ranks or words.file or words.settings:
         raise UserError(
             "without --program, info shows what is installed",
             "gcnmpi info G.graph --program; gcn-partition info G.graph describes a graph",
@@ -100,7 +98,8 @@ def _print_program(
     from gcnmpi.planner.machine import Machine
     from gcnmpi.planner.ranking import Candidate, Setting
     from gcnmpi.report.program import print_program
-    from gcnmpi.run.problem import ends, open_split
+    from gcnmpi.run.opening import open_split
+    from gcnmpi.run.problem import ends
     from partition.graph.pairs import member
     from partition.graph.store import read_partition
 

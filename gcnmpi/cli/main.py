@@ -15,7 +15,7 @@ import click
 
 from gcnmpi import __version__
 from gcnmpi.cli import bench, cluster, info, propagate, repeated, schemes
-from gcnmpi.cli.common import Job, common, of_split, same_words, split_option, watched
+from gcnmpi.cli.common import Given, Job, common, of_split, same_words, split_option, watched
 from gcnmpi.mpi.launch import launched, start_limit
 from gcnmpi.mpi.watch import EXIT_REQUEUE, watchdog
 from gcnmpi.options.config import (
@@ -24,6 +24,7 @@ from gcnmpi.options.config import (
 )
 from gcnmpi.options.outputs import (
     RESULTS,
+    Inferring,
     Training,
     check_distinct,
     check_suffix,
@@ -32,7 +33,7 @@ from gcnmpi.options.outputs import (
 )
 from gcnmpi.options.settings import shipped_configs
 from gcnmpi.run.logs import parse_logs
-from partition.commands import Commands, figures_option, page_option
+from partition.commands import Commands, figures_option, page_option, path_option
 from partition.errors import EXIT_USER_ERROR, UserError, unknown_name
 
 
@@ -86,23 +87,18 @@ def cli() -> None:
 @cli.command(short_help="Train on GRAPH and write the record of the run.")
 @common
 @split_option
-@click.option(
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="Folder for run.jsonl; default: runs/GRAPH-PARTITION-DATE.",
-)
-@click.option(
+@path_option("--out", "DIR", "Folder for run.jsonl; default: runs/GRAPH-PARTITION-DATE.")
+@path_option(
     "--save-weights",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="W.npz",
-    help="Write the final weights under PyTorch Geometric's names.",
+    "W.npz",
+    "Write the final weights under PyTorch Geometric's names.",
+    dir_okay=False,
 )
-@click.option(
+@path_option(
     "--save-best",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="W.npz",
-    help="Write the weights of the epoch with the best validation metric (task.metric).",
+    "W.npz",
+    "Write the weights of the epoch with the best validation metric (task.metric).",
+    dir_okay=False,
 )
 @click.option(
     "--resume",
@@ -120,10 +116,7 @@ def cli() -> None:
 )
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def train(
-    graph: Path,
-    partition: str | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    given: Given,
     split: int | None,
     out: Path | None,
     save_weights: Path | None,
@@ -139,11 +132,10 @@ def train(
     After SIGUSR1, SIGTERM or a first Ctrl-C in an epoch, the run finishes it, writes a checkpoint
     and ends with exit code 75. The same command then continues from the checkpoint.
     """
-    config = load_config(config_file, settings, of_split(split))
-    asked = Training(
-        graph, partition, config, out, save_weights, save_best, resume, logs=parse_logs(log)
-    )
-    check_training_files(asked, config_file)
+    config = given.config(*of_split(split))
+    files = out, save_weights, save_best
+    asked = Training(given.graph, given.partition, config, *files, resume, logs=parse_logs(log))
+    check_training_files(asked, given.file)
     check = same_words(config)
 
     def job(comm: Any) -> int:
@@ -162,13 +154,8 @@ def train(
                 machine.extend(problem.machine)
                 if quiet and comm.rank == 0:
                     print_warnings(problem.warnings)
-                with Progress(problem, quiet=quiet or comm.rank != 0) as shown:
-
-                    def on_epoch(epoch: Any) -> None:
-                        guard.moved()
-                        shown.epoch(epoch)
-
-                    yield on_epoch
+                with Progress(problem, quiet or comm.rank != 0, guard.moved) as shown:
+                    yield shown.epoch
 
             done = train_run(comm, asked, guard, progress)
         if comm.rank == 0:
@@ -181,26 +168,22 @@ def train(
 
 @cli.command(short_help="Exact full-graph inference with trained weights.")
 @common
-@click.option(
+@path_option(
     "--weights",
+    "W",
+    "Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
     required=True,
-    type=click.Path(path_type=Path),
-    metavar="W",
-    help="Weights: .npz of --save-weights; .npz, .safetensors or .pt of another program.",
 )
-@click.option(
-    "--network",
-    "network_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
+@path_option(
+    "--network network_file",
+    "FILE",
+    "TOML file with the network ([model], [graph], [task]) of weights that do not say it.",
 )
-@click.option(
+@path_option(
     "--out",
+    "Y.npy",
+    "File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
     required=True,
-    type=click.Path(path_type=Path),
-    metavar="Y.npy",
-    help="File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
 )
 @click.option(
     "--what",
@@ -213,19 +196,14 @@ def train(
     "--layer", type=int, metavar="K", help="Write the output of layer K instead of the logits."
 )
 @click.option("--classes", is_flag=True, help="The same as --what classes.")
-@click.option(
-    "--rows",
-    "rows_file",
-    metavar="IDS.txt",
-    type=click.Path(path_type=Path),
-    help="Write the rows of these vertices only, one a line, in this order.",
+@path_option(
+    "--rows rows_file",
+    "IDS.txt",
+    "Write the rows of these vertices only, one a line, in this order.",
 )
 @click.option("--force", is_flag=True, help="Start although the forecast needs more memory.")
 def infer(
-    graph: Path,
-    partition: str | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    given: Given,
     weights: Path,
     network_file: Path | None,
     out: Path,
@@ -242,27 +220,28 @@ def infer(
     of the graph. What is needed of memory is forecast, and refused before the start if a node has
     less.
     """
-    config, given = read_config(config_file, settings, network=network_file)
+    config, keys = read_config(given.file, given.settings, network=network_file)
     if classes and what not in ("logits", "classes"):
         raise UserError(f"--classes and --what {what} exclude each other")
     check_suffix("--out", out, RESULTS)
     inputs = {
-        "GRAPH": graph, "--weights": weights, "--config": config_file, "--network": network_file,
-        "--rows": rows_file,
+        "GRAPH": given.graph, "--weights": weights, "--config": given.file,
+        "--network": network_file, "--rows": rows_file,
     }  # fmt: skip
     check_distinct({**inputs, "the features of --weights": features_path(weights), "--out": out})
+    asked = Inferring(
+        given.graph, given.partition, config, weights, out, keys, "classes" if classes else what,
+        layer, rows_file, force,
+    )  # fmt: skip
 
     def job(comm: Any) -> int:
         from gcnmpi.report.outcome import print_inference
         from gcnmpi.run.claims import Claims
         from gcnmpi.run.inference import infer as run
 
-        options: dict[str, Any] = {"given": given, "layer": layer, "rows": rows_file}
-        options |= {"what": "classes" if classes else what, "force": force}
-        options["tell"] = lambda line: print(line, file=sys.stderr, flush=True)
         with Claims(comm, "gcnmpi infer") as claims:
-            claims.graph(graph, partition)
-            done = run(comm, graph, partition, config, weights, out, **options)
+            claims.graph(asked.graph, asked.partition)
+            done = run(comm, asked, lambda line: print(line, file=sys.stderr, flush=True))
         if comm.rank == 0:
             print_inference(out, done)
         return 0
@@ -275,10 +254,7 @@ def infer(
 @split_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(
-    graph: Path,
-    partition: str | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    given: Given,
     split: int | None,
     as_json: bool,
 ) -> Job:
@@ -289,7 +265,7 @@ def verify(
     compares counted with predicted bytes. Rank 0 holds the whole graph. It computes in float64,
     unless --set dtype=float32 selects float32 and larger tolerances.
     """
-    config = load_config(config_file, ("dtype=float64",), over=(*settings, *of_split(split)))
+    config = load_config(given.file, ("dtype=float64",), (*given.settings, *of_split(split)))
 
     check = same_words(config)
 
@@ -301,8 +277,8 @@ def verify(
         watch = watchdog(config.comm.timeout, comm.rank)
         with watch as moved, Claims(comm, "gcnmpi verify") as claims:
             check(comm)
-            claims.graph(graph, partition)
-            found = run(comm, graph, partition, config, moved=moved)
+            claims.graph(given.graph, given.partition)
+            found = run(comm, given.graph, given.partition, config, moved=moved)
             if comm.rank == 0:
                 print_checks(found, as_json)
             return 0 if found.ok else 1
@@ -337,11 +313,11 @@ def config(name: str | None) -> int:
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON array.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per run.")
-@click.option(
+@path_option(
     "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Draw loss and accuracy over the epochs into FILE: .png, .pdf or .svg.",
+    "FILE",
+    "Draw loss and accuracy over the epochs into FILE: .png, .pdf or .svg.",
+    dir_okay=False,
 )
 @page_option("Write a page with curves, phases of ranks, bytes between them, memory and settings.")
 @figures_option

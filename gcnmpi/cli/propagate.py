@@ -10,9 +10,10 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, common, config_keys, of_split, split_option, watched
+from gcnmpi.cli.common import Given, Job, common, config_keys, of_split, split_option, watched
 from gcnmpi.options.methods import METHODS
 from gcnmpi.options.outputs import check_distinct, check_suffix
+from partition.commands import path_option
 
 
 def _keys() -> list[str]:
@@ -25,12 +26,11 @@ def _keys() -> list[str]:
 @functools.partial(common, keys=_keys)
 @click.argument("method", metavar="METHOD")
 @split_option
-@click.option(
+@path_option(
     "--out",
+    "FILE",
+    "File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
     required=True,
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="File to write, one row per vertex: .npy, .npz, .csv or .parquet.",
 )
 @click.option(
     "--force",
@@ -40,10 +40,7 @@ def _keys() -> list[str]:
 )
 @click.option("--quiet", is_flag=True, help="Print no progress.")
 def propagate(
-    graph: Path,
-    partition: str | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    given: Given,
     method: str,
     split: int | None,
     out: Path,
@@ -59,9 +56,9 @@ def propagate(
     """
     from gcnmpi.propagation.settings import asked_for
 
-    asked = asked_for(method, (*settings, *of_split(split)), config_file)
+    asked = asked_for(method, (*given.settings, *of_split(split)), given.file)
     check_suffix("--out", out, asked.method.suffixes)
-    check_distinct({"GRAPH": graph, "--config": config_file, "--out": out, **asked.files})
+    check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out, **asked.files})
 
     def job(comm: Any) -> int:
         from gcnmpi.propagation.running import propagate as run
@@ -73,10 +70,10 @@ def propagate(
                 print(line, file=sys.stderr, flush=True)
 
         with Claims(comm, "gcnmpi propagate") as claims:
-            claims.graph(graph, partition)
+            claims.graph(given.graph, given.partition)
             if asked.checkpoints is not None:
                 claims.folder(asked.checkpoints[0])
-            done = run(comm, graph, partition, asked, out, tell, force)
+            done = run(comm, given.graph, given.partition, asked, out, tell, force)
         if comm.rank == 0:
             print_propagated(out, done, quiet=quiet)
         return 0

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, common, config_keys, same_words
+from gcnmpi.cli.common import Given, Job, common, config_keys, same_words
 from gcnmpi.mpi.watch import EXIT_REQUEUE
-from gcnmpi.options.config import Config, read_config
+from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import check_distinct
 from gcnmpi.options.settings import split_words
-from partition.commands import Assignments
+from partition.commands import Assignments, path_option
 from partition.errors import UserError
 
 MOST_RUNS = 10_000
@@ -28,12 +29,11 @@ def _of_runs(function: Callable) -> Callable:
     for add in (
         click.option("--quiet", is_flag=True, help="Print no progress."),
         click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-        click.option(
+        path_option(
             "--out",
+            "DIR",
+            "Folder of the runs, each in a folder of its own. The same command goes on.",
             required=True,
-            type=click.Path(path_type=Path),
-            metavar="DIR",
-            help="Folder of the runs, each in a folder of its own. The same command goes on.",
         ),
         click.option(
             "--splits",
@@ -55,10 +55,7 @@ def _of_runs(function: Callable) -> Callable:
 @click.command(short_help="Train with several seeds and splits: mean and standard deviation.")
 @_of_runs
 def repeat(
-    graph: Path,
-    partition: str | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    given: Given,
     **options: Any,
 ) -> Job:
     """Train on GRAPH with each seed and each split, one run after the other.
@@ -68,8 +65,8 @@ def repeat(
 
     After SIGUSR1, SIGTERM or a first Ctrl-C, a checkpoint is written; the same command goes on.
     """
-    points = {"": partial(_config, config_file, settings, ())}
-    return _job("gcnmpi repeat", graph, partition, points, config_file, **options)
+    points = {"": partial(_config, given, ())}
+    return _job("gcnmpi repeat", given, points, **options)
 
 
 @click.command(short_help="Train with every combination of some values of keys.")
@@ -84,10 +81,7 @@ def repeat(
     help="Values of a key, separated by commas; a list in brackets is one value. May be repeated.",
 )
 def sweep(
-    graph: Path,
-    partition: str | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    given: Given,
     grid: tuple[str, ...],
     **options: Any,
 ) -> Job:
@@ -100,24 +94,20 @@ def sweep(
     """
     points = {}
     for words in itertools.product(*map(_values, grid)):
-        points[",".join(words)] = partial(_config, config_file, settings, words)
-    return _job("gcnmpi sweep", graph, partition, points, config_file, **options)
+        points[",".join(words)] = partial(_config, given, words)
+    return _job("gcnmpi sweep", given, points, **options)
 
 
-def _config(
-    config_file: Path | None, settings: Sequence[str], point: Sequence[str], more: Sequence[str]
-) -> Config:
-    if any(word.partition("=")[0].strip() == "train.seed" for word in settings):
+def _config(given: Given, point: Sequence[str], more: Sequence[str]) -> Config:
+    if any(word.partition("=")[0].strip() == "train.seed" for word in given.settings):
         raise UserError("--set train.seed: give --seeds", "such as --seeds 1")
-    return read_config(config_file, settings, [*point, *more])[0]
+    return given.config(*point, *more)
 
 
 def _job(
     purpose: str,
-    graph: Path,
-    partition: str | None,
+    given: Given,
     points: Mapping[str, Callable[[Sequence[str]], Config]],
-    config_file: Path | None,
     seeds: str,
     splits: str | None,
     out: Path,
@@ -130,10 +120,10 @@ def _job(
     count = len(points) * len(numbers) * len(chosen or [0])
     if count > MOST_RUNS:
         raise UserError(f"{count} runs are more than {MOST_RUNS}")
-    check_distinct({"GRAPH": graph, "--config": config_file, "--out": out})
+    check_distinct({"GRAPH": given.graph, "--config": given.file, "--out": out})
     check = same_words(configs[0])
 
-    def job(comm: Any, stop: Callable[[], int], moved: Callable[[], None]) -> int:
+    def job(comm: Any, guard: Any) -> int:
         from gcnmpi.mpi.comm import from_root
         from gcnmpi.report.progress import Progress, print_warnings
         from gcnmpi.report.repeated import print_repeated
@@ -142,12 +132,13 @@ def _job(
 
         of_splits = chosen
         if splits == "all":
-            of_splits = list(range(from_root(comm, lambda: read_manifest(graph).splits)))
+            of_splits = list(range(from_root(comm, lambda: read_manifest(given.graph).splits)))
         runs = plan(points, numbers, of_splits)
         total = len(runs)
         machine: dict[str, None] = {}
 
-        def begin(planned: Any, problem: Any) -> Callable[[Any], None]:
+        @contextlib.contextmanager
+        def begin(planned: Any, problem: Any) -> Iterator[Callable[[Any], None]]:
             hidden = quiet or comm.rank != 0
             if not hidden:
                 text = f"run {runs.index(planned) + 1} of {total}: {planned.name}"
@@ -155,15 +146,9 @@ def _job(
             elif comm.rank == 0 and planned is runs[0]:
                 print_warnings(problem.warnings)
             machine.update(dict.fromkeys(problem.machine))
-            progress = Progress(problem, quiet=hidden)
+            yield Progress(problem, hidden, guard.moved).epoch
 
-            def on_epoch(epoch: Any) -> None:
-                moved()
-                progress.epoch(epoch)
-
-            return on_epoch
-
-        found = run_all(comm, graph, partition, runs, out, purpose, begin, stop)
+        found = run_all(comm, given.graph, given.partition, runs, out, guard, begin)
         if found is None:
             if comm.rank == 0:
                 print("stopped as asked; the same command goes on", file=sys.stderr)
@@ -179,8 +164,8 @@ def _job(
         with guarded(comm, configs[0], purpose) as guard:
             check(comm)
             guard.claims.folder(out)
-            guard.claims.graph(graph, partition)
-            return job(comm, guard.stop, guard.moved)
+            guard.claims.graph(given.graph, given.partition)
+            return job(comm, guard)
 
     return Job(whole, configs[0].comm.timeout)
 

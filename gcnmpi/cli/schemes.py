@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from gcnmpi.cli.common import Job, configured, watched
-from gcnmpi.options.config import Config, load_config, read_config
+from gcnmpi.cli.common import Job, Words, configured, watched
+from gcnmpi.options.config import Config, read_config
 from gcnmpi.options.kernel import must_be_best
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine, read_machine, write_machine
-from partition.commands import parse_bytes
+from partition.commands import parse_bytes, path_option
 from partition.errors import UserError
 from partition.graph.store import open_graph
 from partition.records import make_room_for
@@ -25,12 +25,10 @@ _partitions = click.option(
     multiple=True,
     help="Only this partition; may be repeated.  [default: all that fit]",
 )
-_machine = click.option(
-    "--machine",
-    "machine_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="File of 'gcnmpi calibrate'.  [default: scheme.machine, or default constants]",
+_machine = path_option(
+    "--machine machine_file",
+    "FILE",
+    "File of 'gcnmpi calibrate'.  [default: scheme.machine, or default constants]",
 )
 _schemes = click.option("--schemes", metavar="NAME,…", help="Only these schemes.  [default: all]")
 
@@ -66,8 +64,7 @@ def plan(
     features: int | None,
     classes: int | None,
     top: int | None,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     as_json: bool,
 ) -> int:
     """Rank all schemes, grids and replication factors for GRAPH on P ranks by the cost model.
@@ -80,7 +77,7 @@ def plan(
     from gcnmpi.planner.ranking import Setting, rank_schemes
     from gcnmpi.report.costs import print_plan
 
-    config, given = _read(config_file, settings, schemes)
+    config, given = _read(words, schemes)
     machine, facts = _constants(machine_file, config)
     per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
     setting = Setting(open_graph(graph), config, machine, per_node, features, classes, given)
@@ -133,7 +130,7 @@ def plan(
 def volumes(
     graph: Path, sizes: tuple[int, ...], records: tuple[Path, ...], schemes: str | None,
     machine_file: Path | None, ranks_per_node: int | None, features: int | None,
-    classes: int | None, config_file: Path | None, settings: tuple[str, ...], out: Path,
+    classes: int | None, words: Words, out: Path,
 ) -> int:  # fmt: skip
     """Compare the bytes that a rank receives in an epoch under every scheme, by number of ranks.
 
@@ -143,7 +140,7 @@ def volumes(
     from gcnmpi.planner.by_ranks import as_text, counted_rows, predicted_rows, write_csv
     from gcnmpi.planner.ranking import Setting
 
-    config, given = _read(config_file, settings, schemes)
+    config, given = _read(words, schemes)
     machine, facts = _constants(machine_file, config)
     per_node = ranks_per_node or facts.get("ranks_per_node", USUAL_RANKS_PER_NODE)
     setting = Setting(open_graph(graph), config, machine, per_node, features, classes, given)
@@ -169,18 +166,18 @@ def volumes(
     show_default=True,
 )
 @configured
-def calibrate(out: Path, config_file: Path | None, settings: tuple[str, ...]) -> Job:
+def calibrate(out: Path, words: Words) -> Job:
     """Measure latency, bandwidth and arithmetic, and write FILE for 'plan' and scheme.machine.
 
     Start it like a training run, with the same number of ranks per node. To measure the network
     between nodes, use two nodes at least. It takes some seconds.
     """
-    config = load_config(config_file, settings)
+    config = words.config()
     must_be_best(config.kernel)
 
     def job(comm: Any) -> int:
+        from gcnmpi.bench.calibrate import calibrate as measure
         from gcnmpi.mpi.comm import from_root
-        from gcnmpi.planner.calibrate import calibrate as measure
         from gcnmpi.report.costs import print_machine
 
         from_root(comm, lambda: make_room_for(out))
@@ -209,8 +206,7 @@ def bench_schemes(
     schemes: str | None,
     machine_file: Path | None,
     epochs: int,
-    config_file: Path | None,
-    settings: tuple[str, ...],
+    words: Words,
     as_json: bool,
 ) -> Job:
     """Train a few epochs on GRAPH under every scheme and grid that this number of ranks allows.
@@ -219,7 +215,7 @@ def bench_schemes(
     slowest rank), received bytes and peak memory of the rank with most. Schemes that cannot run
     are listed with the reason.
     """
-    config, given = _read(config_file, settings, schemes)
+    config, given = _read(words, schemes)
     must_be_best(config.kernel)
     machine, _ = _constants(machine_file, config)
     names = _names(schemes)
@@ -246,18 +242,16 @@ def bench_schemes(
 USUAL_RANKS_PER_NODE = 16
 
 
-def _read(
-    config_file: Path | None, settings: tuple[str, ...], schemes: str | None
-) -> tuple[Config, frozenset[str]]:
+def _read(words: Words, schemes: str | None) -> tuple[Config, frozenset[str]]:
     """The configuration for several schemes, and the given keys, each read by at least one scheme.
 
     The file may name the scheme that runs will use.
     """
-    for setting in settings:
+    for setting in words.settings:
         name, _, scheme = setting.partition("=")
         if name.strip() == "scheme.name":
             raise UserError("--set scheme.name: several schemes are tried", f"--schemes {scheme}")
-    return read_config(config_file, settings, schemes=_names(schemes) or SCHEMES)
+    return read_config(words.file, words.settings, schemes=_names(schemes) or SCHEMES)
 
 
 def _names(schemes: str | None) -> list[str] | None:

@@ -17,7 +17,7 @@ import numpy as np
 
 from gcnmpi import __version__
 from gcnmpi.core.resident import free_bytes
-from gcnmpi.mpi.comm import Comm, cuda_aware, from_root, versions
+from gcnmpi.mpi.comm import Comm, from_root, sees_devices, versions
 from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import AUTO, resolve
@@ -239,7 +239,7 @@ def _seat(rank: int, sees_folder: bool) -> Seat:
         cores=tuple(sorted(os.sched_getaffinity(0))),
         host_cores=os.cpu_count() or 1,
         gpus=gpus,
-        cuda_aware=cuda_aware() if gpus else None,
+        cuda_aware=sees_devices() if gpus else None,
         free_memory=free_bytes(),
         sees_folder=sees_folder,
         kernel=resolve(AUTO, len(os.sched_getaffinity(0)))[1],

@@ -8,6 +8,7 @@ from gcnmpi.core.arrays import Summation
 from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.kernels.interface.kernel import Kernel
 from gcnmpi.mpi.comm import Comm
+from gcnmpi.options.config import Config
 from partition.graph.store import Partition, StoredGraph
 
 
@@ -48,6 +49,12 @@ class Source:
     stored: StoredGraph
     partition: Partition | None
     direction: str
+
+
+def resolved_direction(stored: StoredGraph, config: Config) -> str:
+    """``graph.direction``, "auto" replaced by the graph's own."""
+    wanted = config.graph.direction
+    return stored.manifest.direction if wanted == "auto" else wanted
 
 
 @dataclass(frozen=True)

@@ -405,11 +405,12 @@ def host_name() -> str:
     return MPI.Get_processor_name()
 
 
-def sees_devices() -> bool:
-    """Whether the MPI library says that it reads and writes the memory of NVIDIA devices."""
+def sees_devices() -> bool | None:
+    """Whether MPI reads and writes the memory of NVIDIA devices; None where it does not say."""
     if any(os.environ.get(name) == "1" for name in _DEVICE_VARIABLES):
         return True
-    return bool(cuda_aware())
+    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)
+    return None if query is None else bool(query())
 
 
 # Users switch the support on with these: MPICH, MVAPICH2.
@@ -423,12 +424,6 @@ def versions() -> dict[str, str]:
         # After the name: "Open MPI v5.0.11, package: …", or spaces, and many lines of MPICH.
         "mpi": " ".join(re.split("[\n,\x00]", MPI.Get_library_version())[0].split()),
     }
-
-
-def cuda_aware() -> bool | None:
-    """Whether MPI says that it sends from the memory of GPUs; None where it does not say."""
-    query = getattr(ctypes.CDLL(MPI.__file__), "MPIX_Query_cuda_support", None)
-    return None if query is None else bool(query())
 
 
 def slice_of(n: int, rank: int, size: int) -> slice:

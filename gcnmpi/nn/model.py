@@ -187,10 +187,6 @@ class Model:
         """Where the logits are."""
         return self.program.place
 
-    def output_place(self, layer: int) -> Place:
-        """Where the output of a layer is, from 1."""
-        return self.program.values[self.program.outputs[layer - 1]].place
-
     @property
     def output_grad(self) -> Array:
         """Where the gradient of the loss with respect to the logits belongs."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gcnmpi.options.config import Config
 from partition.errors import UserError
@@ -55,6 +56,49 @@ class Training:
     resume: str
     keeps: bool = False
     logs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Inferring:
+    """What ``gcnmpi infer`` is asked for.
+
+    Attributes
+    ----------
+    config : Config
+        How to compute. Network, matrix and task are those of the weights, where the file says so:
+        see :func:`gcnmpi.run.weights.as_trained`.
+    weights : path
+        ``.npz`` of ``train --save-weights``, or a file of another program: see
+        :func:`gcnmpi.run.weights.read_weights`. Features that were trained are beside it.
+    out : path or None
+        File to write, (n, width) of the run's dtype, or (n,) int64 for classes: an array
+        (``.npy``), the array ``values`` (``.npz``), a line a vertex with commas (``.csv``), or
+        columns (``.parquet``): see :mod:`gcnmpi.run.results`. Tables have the names of classes,
+        where the graph knows them; an ``.npz`` has them beside their numbers, in ``class_names``.
+        None: rank 0 gets the array.
+    given : container of str
+        Keys of the configuration that the user gave, which the weights may not contradict.
+    what : {"logits", "probabilities", "embeddings", "classes"}
+        Without ``layer``: logits; their softmax, of several labels their sigmoid; the output of the
+        layer before; or the column of the largest logit.
+    layer : int or None
+        This layer, from 1; None: the last one, or that before it for "embeddings".
+    rows : path, array of vertices or None
+        Only these vertices are wanted, in this order: see :mod:`gcnmpi.run.vertices`.
+    force : bool
+        Start although a node has less memory than was forecast.
+    """
+
+    graph: Path
+    partition: str | None
+    config: Config
+    weights: Path
+    out: Path | None = None
+    given: Container[str] = ()
+    what: str = "logits"
+    layer: int | None = None
+    rows: Any = None
+    force: bool = False
 
 
 def check_training_files(asked: Training, config_file: Path | None = None) -> None:

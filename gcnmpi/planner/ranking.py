@@ -6,14 +6,14 @@ volume of random rows is estimated. Nothing is of size P².
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.nn.compile.on_scheme import program_on
 from gcnmpi.options.config import Config, SchemeConfig, section_fields
 from gcnmpi.options.scheme import SCHEMES
@@ -56,6 +56,9 @@ class Candidate:
     parts: int
     partition: Partition | None
     estimated: bool = False
+
+
+Needs = Callable[[Candidate, int], int]  # bytes of a rank, on so many ranks
 
 
 @dataclass(frozen=True)
@@ -300,12 +303,6 @@ def candidates(
     return found, skipped
 
 
-def resolved_direction(stored: StoredGraph, config: Config) -> str:
-    """``graph.direction``, "auto" replaced by the graph's own."""
-    wanted = config.graph.direction
-    return stored.manifest.direction if wanted == "auto" else wanted
-
-
 def _usable(schemes: Iterable[str] | None, skipped: list[Skipped]) -> list[str]:
     reasons = SCHEMES.available()
     names = list(reasons) if schemes is None else list(schemes)
@@ -358,18 +355,28 @@ def _with_advice(setting: Setting, ranked: list[Ranked], size: int, limit: float
             found.append(line)
             continue
         if name not in enough:
-            enough[name] = _ranks_that_suffice(setting, name, size, limit)
+            enough[name] = ranks_that_suffice(setting, name, size, setting.memory, limit)
         hint = f"use -P {enough[name]}" if enough[name] else "more ranks do not help"
         found.append(replace(line, advice=f"needs {needed / 1e9:.3g} GB per rank; {hint}"))
     return found
 
 
-def _ranks_that_suffice(setting: Setting, scheme: str, size: int, limit: float) -> int | None:
-    """``size`` doubled until a variant of a scheme fits the memory of a rank, with random rows."""
+def ranks_that_suffice(
+    setting: Setting, scheme: str, size: int, needs: Needs, limit: float, estimate: str = "missing"
+) -> int | None:
+    """``size`` doubled until a variant of a scheme fits the memory of a rank.
+
+    Parameters
+    ----------
+    needs : callable
+        Bytes of a rank of a candidate, on so many ranks.
+    estimate : str
+        As :func:`candidates` takes it.
+    """
     for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
         if more > setting.stored.manifest.n:
             return None
-        found, _ = candidates(setting, more, schemes=[scheme])
-        if any(setting.memory(other, more) <= limit for other in found):
+        found, _ = candidates(setting, more, schemes=[scheme], estimate=estimate)
+        if any(needs(other, more) <= limit for other in found):
             return more
     return None

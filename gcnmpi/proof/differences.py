@@ -40,7 +40,7 @@ def finite_differences(
         model.load_state(state)
         loss, flat = step.gradient(1)
         # All ranks decide on the very same number.
-        return problem.comm.bcast(float(loss)), _flat(model.whole(flat))
+        return problem.runtime.comm.bcast(float(loss)), _flat(model.whole(flat))
 
     start = _flat(initial)
     start = start + 0.1 * np.sqrt(np.mean(start**2)) * generator.standard_normal(len(start))

@@ -59,8 +59,8 @@ def rounding_checks(
     """
     problem = open_problem(comm, graph, partition, config)
     result, step = train(problem), Step(problem)
-    with problem.traffic.during("train", epoch=1):
-        rounded = problem.kernel.to_host(step.gradient(1)[1]).astype(np.float64)
+    with problem.runtime.traffic.during("train", epoch=1):
+        rounded = problem.runtime.kernel.to_host(step.gradient(1)[1]).astype(np.float64)
     squares = np.array([np.square(rounded - gradient).sum(), np.square(gradient).sum()])
     sum_in_place(comm, squares)
     return list(_checks(config, result, exact, float(squares[0]), float(squares[1])))

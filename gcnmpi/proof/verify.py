@@ -20,7 +20,6 @@ import numpy as np
 from gcnmpi.core import rng
 from gcnmpi.core.precision import EXACT
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, maximum, redistribute, rest_until_all
@@ -35,6 +34,7 @@ from gcnmpi.proof.rounding import rounding_checks
 from gcnmpi.proof.scores import score
 from gcnmpi.proof.steps import STEPS, STEPS_TOLERANCES, steps_apart
 from gcnmpi.proof.traffic import traffic_checks
+from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.run.problem import Problem, open_problem
 from gcnmpi.run.step import Step
 from gcnmpi.run.trainer import Result, train
@@ -137,11 +137,11 @@ def verify(
     last, width = model.place, model.widths[-1]
     logits = model.forward()
     classes = problem.scheme.row_argmax(last.layer, logits, width)
-    logits = _whole(problem, last, problem.kernel.to_host(logits), width)
+    logits = _whole(problem, last, problem.runtime.kernel.to_host(logits), width)
     classes = _whole(problem, last, classes, width)
     weights = _canonical(problem, model, model.parameters.flat)
     step = Step(problem)
-    flat = np.array(problem.kernel.to_host(step.gradient(1)[1]), np.float64)
+    flat = np.array(problem.runtime.kernel.to_host(step.gradient(1)[1]), np.float64)
     gradient = _canonical(problem, step.model, step.model.gradients.flat)
     products = [_products(problem, k, width) for k, width in _multiplied(problem, model)]
     gathered = _gathered(problem) if model.program.needs_halo else None
@@ -156,8 +156,8 @@ def verify(
 
     checks: list[Check] = []
     if comm.rank == 0:
-        stored = problem.stored
-        expected = oracle.train(stored.graph, problem.direction, config, len(result.epochs))
+        stored = problem.source.stored
+        expected = oracle.train(stored.graph, problem.source.direction, config, len(result.epochs))
         checks = [
             _loss_curve(result, expected, tolerances),
             _named("first gradient", gradient, expected.gradient, tolerances.gradient),
@@ -188,7 +188,7 @@ def _whole(problem: Problem, place: Place, piece: np.ndarray, width: int) -> np.
     """All rows in the original order on rank 0, none elsewhere."""
     mine = problem.scheme.original(place, piece, width)
     limit = problem.config.loading.max_buffer_mb * 2**20
-    (whole,), _ = redistribute(problem.comm, np.zeros(len(mine), np.int64), [mine], limit)
+    (whole,), _ = redistribute(problem.runtime.comm, np.zeros(len(mine), np.int64), [mine], limit)
     return whole
 
 
@@ -218,7 +218,7 @@ def _multiplied(problem: Problem, model: Model) -> list[tuple[int, int]]:
 
 def _products(problem: Problem, k: int, width: int) -> Products:
     """Both products on random matrices: one laid out for an exchange, one not."""
-    scheme, kernel = problem.scheme, problem.kernel
+    scheme, kernel = problem.scheme, problem.runtime.kernel
     before, after = Place(k - 1), Place(k, aggregated=True)
     x_block, y_block = scheme.block(before, width), scheme.block(after, width)
     x_mine = _random("x", x_block.rows, width, kernel.dtype)[:, x_block.columns]
@@ -238,7 +238,7 @@ def _products(problem: Problem, k: int, width: int) -> Products:
     )
     scheme.reduce(dots)
 
-    all_rows = np.arange(problem.stored.graph.n if problem.comm.rank == 0 else 0)
+    all_rows = np.arange(problem.source.stored.graph.n if problem.runtime.comm.rank == 0 else 0)
     whole_x, whole_y = (_random(name, all_rows, width, kernel.dtype) for name in "xy")
     mx, mty = _whole(problem, after, mx, width), _whole(problem, before, mty, width)
     return Products(width, whole_x, whole_y, mx, mty, float(dots[0]), float(dots[1]))
@@ -246,7 +246,7 @@ def _products(problem: Problem, k: int, width: int) -> Products:
 
 def _gathered(problem: Problem, width: int = 3) -> float:
     """Rows with their halo against what they should be, and ⟨E·x, y⟩ against ⟨x, Eᵀ·y⟩."""
-    scheme, kernel, halo = problem.scheme, problem.kernel, problem.scheme.halo
+    scheme, kernel, halo = problem.scheme, problem.runtime.kernel, problem.scheme.halo
     assert halo is not None, "the network needs one"
     block = scheme.block(Place(0), width)
     x = scheme.empty(Place(0), width, exchanged=True)
@@ -254,7 +254,7 @@ def _gathered(problem: Problem, width: int = 3) -> float:
     expected = _random("x", halo.ids, width, kernel.dtype)
     whole = kernel.to_host(halo.expand(x)).astype(np.float64)
     # Different on every rank: a row's gradients of several ranks have to be added.
-    y = _random("y", halo.ids + 1 + problem.comm.rank, width, kernel.dtype)
+    y = _random("y", halo.ids + 1 + problem.runtime.comm.rank, width, kernel.dtype)
     gradient, out = halo.gradient(Place(0), width), scheme.empty(Place(0), width).array
     kernel.copy(kernel.from_host(y), gradient.whole)
     halo.fold(gradient, out)
@@ -264,7 +264,7 @@ def _gathered(problem: Problem, width: int = 3) -> float:
     dots = np.array([np.sum(whole * y), np.sum(mine * folded), np.sum(np.abs(whole * y))])
     scheme.reduce(dots)
     apart = abs(dots[0] - dots[1]) / (dots[2] or 1.0)
-    return maximum(problem.comm, max(_distance(whole, expected), apart))
+    return maximum(problem.runtime.comm, max(_distance(whole, expected), apart))
 
 
 def _random(name: str, rows: np.ndarray, width: int, dtype: Any) -> np.ndarray:
@@ -280,7 +280,7 @@ def _optimizer_steps(problem: Problem) -> list[Check]:
     optimizer, checks = problem.config.train, []
     for dtype, tolerance in STEPS_TOLERANCES.items():
         config = dataclasses.replace(problem.config, dtype=dtype)
-        kernel = kernel_of_rank(problem.comm, config, problem.threads)
+        kernel = kernel_of_rank(problem.runtime.comm, config, problem.runtime.kernel.threads)
         note = f"{optimizer.optimizer}, {STEPS} steps"
         measured = steps_apart(kernel, optimizer)
         checks.append(Check(f"optimizer in {dtype}", measured, tolerance, note))
@@ -367,14 +367,14 @@ def _product_checks(products: list[Products], matrix: Any, tolerance: float) -> 
 
 def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[Check]:
     """The partition's recorded metrics, and the plan, against the graph itself."""
-    partition, direction = problem.partition, problem.direction
+    partition, direction = problem.source.partition, problem.source.direction
     if partition is None:
         return
-    parts = read_partition(problem.stored.path, partition.name).parts
+    parts = read_partition(problem.source.stored.path, partition.name).parts
     mixed = problem.scheme.describe().get("exchange") == "mixed"
     how, known = (measure_mixed, partition.mixed) if mixed else (measure, partition.metrics)
     # Training vertices are counted in the first split, whichever one was trained.
-    graph = open_graph(problem.stored.path, check=False).graph
+    graph = open_graph(problem.source.stored.path, check=False).graph
     metrics = how(graph, parts, partition.k, direction)
     truth, recorded = asdict(metrics), known[direction]
     wrong = [key for key in truth if recorded.get(key) != truth[key]]
@@ -392,14 +392,14 @@ def _metrics(problem: Problem, plans: list[dict[str, int] | None]) -> Iterator[C
 def _facts(problem: Problem, result: Result) -> dict[str, Any]:
     config = problem.config
     return {
-        "graph": problem.stored.manifest.name,
-        "graph_id": problem.stored.manifest.id,
-        "partition": None if problem.partition is None else problem.partition.name,
-        "ranks": problem.comm.size,
+        "graph": problem.source.stored.manifest.name,
+        "graph_id": problem.source.stored.manifest.id,
+        "partition": None if problem.source.partition is None else problem.source.partition.name,
+        "ranks": problem.runtime.comm.size,
         "scheme": problem.scheme.describe(),
-        "kernel": problem.kernel.name,
+        "kernel": problem.runtime.kernel.name,
         "dtype": config.dtype,
-        "direction": problem.direction,
+        "direction": problem.source.direction,
         "orders": result.end["orders"],
         "config": asdict(config),
         "warnings": list(problem.warnings),

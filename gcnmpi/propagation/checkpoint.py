@@ -13,24 +13,22 @@ are kept, and one that was damaged is passed over (:mod:`gcnmpi.run.checkpoint`)
 
 from __future__ import annotations
 
-import re
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gcnmpi.layout.runtime import Source
-from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
+from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.options.config import Config
 from gcnmpi.run import checkpoint_files as files
-from gcnmpi.run.checkpoint import flat, plain
-from gcnmpi.run.checkpoint_files import DamagedError
-from partition.errors import UserError, called
-from partition.records import map_npy, read_npz, sync_folder
+from gcnmpi.run.checkpoint import flat, intact_facts, newest, plain, write_checkpoint
+from partition.errors import UserError
+from partition.records import map_npy, read_npz
 
 FORMAT, VERSION = "gcnmpi-propagation", 1
 # Options that say for how long, and keys that say how fast: they change no bit.
@@ -45,7 +43,6 @@ _FREE_KEYS = (
 )
 # Keys that change what is computed; all others, and the partition, change its rounding.
 _EXACT_KEYS = ("graph.", "dtype")
-_NAME = re.compile(r"step-(\d{6,})")
 _HINT = "remove it, or name another folder: checkpoint=DIR"
 
 
@@ -76,7 +73,7 @@ class Checkpoints:
     Parameters
     ----------
     write : callable
-        ``write(path, rows)`` writes own rows into a ``.npy``, all ranks together.
+        ``write(rows, path)`` writes own rows into a ``.npy``, all ranks together.
     own : callable
         ``own(array)`` gives own rows of an array on disk.
     """
@@ -84,7 +81,7 @@ class Checkpoints:
     def __init__(
         self,
         comm: Comm,
-        write: Callable[[Path, np.ndarray], None],
+        write: Callable[[np.ndarray, Path], None],
         own: Callable[[np.ndarray], np.ndarray],
     ) -> None:
         self._comm, self._write, self._own = comm, write, own
@@ -119,23 +116,16 @@ class Checkpoints:
         UserError
             On all ranks, if what is there is damaged, or of another computation.
         """
-        comm, lines = self._comm, []
         self._folder, self._every, self._facts = folder, every, facts
         self._saved = time.monotonic()
-        paths = from_root(comm, lambda: _stored(folder))
-        self._number = _number(paths[0]) if paths else 0
-        for path in paths:
-            try:
-                self._found, others = self._read(path, force)
-            except DamagedError as error:
-                if path == paths[-1]:
-                    error.hint = _HINT
-                    raise
-                lines.append(f"{error.message}; going on from the one before it")
-                continue
-            tell(f"going on from {path}: {self._found.stage} {self._found.step}")
-            return [*lines, *others]
-        return lines
+        paths = from_root(self._comm, lambda: files.stored(folder))
+        self._number = files.place_of(paths[0])[0] if paths else 0
+        found, lines = newest(paths, lambda path: self._read(path, force), _HINT)
+        if found is None:
+            return lines
+        self._found, others = found
+        tell(f"going on from {self._found.path}: {self._found.stage} {self._found.step}")
+        return [*lines, *others]
 
     def resume(self, stage: str) -> State | None:
         """What there is to go on from in a part of the method."""
@@ -170,32 +160,17 @@ class Checkpoints:
         """
         if self._folder is None or not self._due():
             return
-        comm, name = self._comm, f"step-{self._number + 1:06d}"
-        temporary, path = self._folder / f".{name}.tmp", self._folder / name
-        try:
-            with called(temporary, path):
-                from_root(comm, lambda: files.make_folder(temporary))
-                pieces: list[Sequence[Any]] = []
-                for array, own in rows.items():
-                    self._write(temporary / f"{array}.npy", own)
-                    with agreed(comm):
-                        piece = _piece(temporary / f"{array}.npy", comm.rank, comm.size)
-                    pieces += comm.allgather(piece)
-                facts = {**self._facts, "stage": stage, "step": step}
-                from_root(comm, lambda: _finish(temporary, path, facts, small or {}, pieces))
-        except UserError:
-            if comm.rank == 0:
-                shutil.rmtree(temporary, ignore_errors=True)
-            raise
+        path = self._folder / f"step-{self._number + 1:06d}"
+        writes = {f"{name}.npy": partial(self._write, own) for name, own in rows.items()}
+        facts = {**self._facts, "stage": stage, "step": step}
+        write_checkpoint(self._comm, path, writes, small or {}, facts)
         self._number += 1
         self._saved = time.monotonic()
 
     def _read(self, path: Path, force: bool) -> tuple[State, list[str]]:
         """A checkpoint that is intact and fits, and warnings."""
         comm = self._comm
-        found = from_root(comm, lambda: _read_facts(path))
-        with agreed(comm):
-            files.check(path, found["files"][comm.rank :: comm.size])
+        found = intact_facts(comm, path, _read_facts)
         warnings = from_root(comm, lambda: _check_fits(path, found, self._facts, force))
         small = from_root(comm, lambda: read_npz(path / files.STATE))
         return State(path, found["stage"], found["step"], small), warnings
@@ -282,58 +257,4 @@ def _differences(
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    facts = files.read_facts(path)
-    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-        raise UserError(
-            f"{path} is no checkpoint of a propagation of version {VERSION}",
-            "name another folder: checkpoint=DIR",
-        )
-    return facts
-
-
-def _piece(path: Path, rank: int, size: int) -> Sequence[Any]:
-    """A rank's share of the bytes of a file: name, first byte, bytes, CRC-32."""
-    try:
-        whole = path.stat().st_size
-        mine = slice_of(whole, rank, size)
-        found, _ = files.checksum_of(path, mine.start, mine.stop - mine.start)
-    except OSError as error:
-        raise files.unwritable(path.parent, error) from error
-    return path.name, mine.start, mine.stop - mine.start, found
-
-
-def _finish(
-    temporary: Path,
-    path: Path,
-    facts: Mapping[str, Any],
-    small: Mapping[str, Any],
-    pieces: Sequence[Sequence[Any]],
-) -> None:
-    """Write what is small, the manifest last; give the folder its name, and remove old ones."""
-    try:
-        with files.synced(temporary / files.STATE) as file:
-            np.savez(file, **small)
-        every = [files.whole_file(temporary / files.STATE), *map(list, pieces)]
-        files.write_facts(temporary, {**facts, "files": every})
-        sync_folder(temporary)
-        temporary.replace(path)
-        sync_folder(path.parent)
-        old = _stored(path.parent)[files.KEPT :]
-    except OSError as error:
-        raise files.unwritable(path, error) from error
-    for folder in old:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _stored(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, newest first."""
-    try:
-        found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-    except OSError as error:
-        raise files.unreadable(folder, error) from error
-    return sorted(found, key=_number, reverse=True)
-
-
-def _number(path: Path) -> int:
-    found = _NAME.fullmatch(path.name)
-    return int(found[1]) if found else 0
+    return files.read_facts(path, FORMAT, VERSION, "name another folder: checkpoint=DIR")

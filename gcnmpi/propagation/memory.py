@@ -21,10 +21,10 @@ from gcnmpi.planner.memory import (
     pattern_memory,
     tiles_memory,
 )
-from gcnmpi.planner.ranking import Candidate, Setting
+from gcnmpi.planner.ranking import Candidate, Needs, Setting
 from gcnmpi.propagation.interface import Held, Holds, Method
 from gcnmpi.propagation.settings import Asked
-from gcnmpi.run.room import Needs, Room, check_room
+from gcnmpi.run.room import Room, check_room
 from gcnmpi.schemes.forecast import Forecast, Sparse, make_facts
 from gcnmpi.schemes.operations import Operation
 from partition.graph.graph import index_dtype

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Callable
@@ -12,27 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from gcnmpi.core.resident import return_freed_memory
-from gcnmpi.core.timing import Phases, Traffic
 from gcnmpi.core.volume import NOTHING, Volume
-from gcnmpi.halo.transports import usable
-from gcnmpi.kernels.choice import make_kernel
-from gcnmpi.layout.runtime import Runtime, Source
+from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sum_in_place
 from gcnmpi.options.config import Config
-from gcnmpi.options.outputs import RESULT_WRITERS
 from gcnmpi.options.scheme import SCHEMES
-from gcnmpi.planner.auto import misused
 from gcnmpi.propagation.checkpoint import facts_of
 from gcnmpi.propagation.checks import needs_symmetry
 from gcnmpi.propagation.interface import Outcome
 from gcnmpi.propagation.memory import check_memory, demand_of
 from gcnmpi.propagation.settings import Asked
 from gcnmpi.propagation.space import Space
-from gcnmpi.run.preflight import make_room
-from gcnmpi.run.problem import find_source, open_split
-from gcnmpi.run.writing import on_root, write
-from gcnmpi.schemes.interface import Entry
+from gcnmpi.run.opening import find_source, load_matrix, open_split, start
+from gcnmpi.run.writing import check_writable, deliver
 from partition.errors import UserError
 
 
@@ -103,7 +94,7 @@ def propagate(
     graph: str | os.PathLike,
     partition: str | None,
     asked: Asked,
-    out: str | os.PathLike | None,
+    out: Path | None,
     tell: Callable[[str], None] = lambda line: None,
     force: bool = False,
 ) -> Propagated:
@@ -127,11 +118,7 @@ def propagate(
         for cannot be written.
     """
     method = asked.method
-    if out is not None:
-        with agreed(comm):  # a library that is missing is told before the work
-            if Path(out).suffix in RESULT_WRITERS:
-                RESULT_WRITERS.get(Path(out).suffix)
-        make_room(comm, Path(out), "--out")
+    check_writable(comm, out)
     from_root(comm, lambda: _check(graph, asked))
     memory, facts = 0, dict[str, Any]()
 
@@ -150,14 +137,10 @@ def propagate(
     outcome = method.run(space, asked.options)
     seconds = maximum(comm, time.perf_counter() - began)
     rows = space.result(outcome.rows)
-    values = None
-    if out is None:
-        values = on_root(comm, rows, space.max_bytes)
-    else:
-        write(
-            comm, Path(out), rows, space.stored.graph.ids, space.max_bytes,
-            column=outcome.column, name=outcome.name, arrays=outcome.arrays,
-        )  # fmt: skip
+    values = deliver(
+        comm, out, rows, space.stored.graph.ids, space.max_bytes,
+        column=outcome.column, name=outcome.name, arrays=outcome.arrays,
+    )  # fmt: skip
     moved, reduced = space.counted_volumes()
     kinds = sorted(space.products.items())
     each = [space.scheme.volume(name, 1, width) for (name, width), _ in kinds]
@@ -199,32 +182,23 @@ def open_space(
     Raises
     ------
     UserError
-        On all ranks, as :func:`gcnmpi.run.problem.find_source`; or if the scheme cuts rows.
+        On all ranks, as :func:`gcnmpi.run.opening.find_source`; or if the scheme cuts rows.
     """
     method, config = asked.method, asked.config
     with agreed(comm):
         _check_scheme(config, method.rows)
     source, config = find_source(comm, graph, partition, config)
     before(source, config)
-    kernel, warnings, machine = make_kernel(comm, config)
-    transport, warning = usable(comm, kernel, config.scheme.transport)
-    if warning is not None:
-        warnings.append(warning)
-        scheme_config = dataclasses.replace(config.scheme, transport=transport)
-        config = dataclasses.replace(config, scheme=scheme_config)
-    runtime = Runtime(comm, kernel, Phases(), Traffic())
-    demand = demand_of(method)
-    entry: Entry = SCHEMES.get(config.scheme.name)
+    opened = start(comm, source, config)
     try:
-        scheme = entry.load(runtime, source, config, demand)
+        scheme = load_matrix(opened.runtime, source, opened.config, demand_of(method))
     except UserError as error:
         if method.matrix.fixed and "graph.normalize" in (error.hint or ""):
             raise UserError(f"{error.message}: {asked.name} is defined by it") from None
         raise
-    return_freed_memory()
-    space = Space(runtime, source, config, scheme, tell)
-    tell(_heading(space, source, kernel.name, asked.name))
-    return space, (*misused(source, config), *warnings, *machine)
+    space = Space(opened, scheme, tell)
+    tell(_heading(space, source, opened.runtime.kernel.name, asked.name))
+    return space, opened.told
 
 
 def _check(graph: str | os.PathLike, asked: Asked) -> None:

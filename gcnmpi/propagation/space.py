@@ -13,18 +13,17 @@ import numpy as np
 from gcnmpi.core.volume import Volume
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.layout.loading import Readable, check_content, own_arcs
-from gcnmpi.layout.normalised import RowNormalised
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.runtime import Runtime, Source
 from gcnmpi.mpi.comm import agreed, minimum, redistribute, slice_of
 from gcnmpi.mpi.reduction import sum_over_ranks
-from gcnmpi.options.config import Config
 from gcnmpi.propagation.checkpoint import Checkpoints
+from gcnmpi.run.opening import Opened
+from gcnmpi.run.own_rows import check_labels, check_trains, own_features
 from gcnmpi.run.writing import Rows, write
 from gcnmpi.schemes.interface import Scheme
 from gcnmpi.schemes.operations import Operation
 from partition.errors import UserError
-from partition.graph.content import FEATURE_FILES, TARGET_FILES
+from partition.graph.content import TARGET_FILES
 from partition.graph.graph import UNLABELLED, row_sums
 
 PURPOSE = "propagate"  # of what is counted
@@ -64,12 +63,11 @@ class Space:
 
     def __init__(
         self,
-        runtime: Runtime,
-        source: Source,
-        config: Config,
+        opened: Opened,
         scheme: Scheme,
         tell: Callable[[str], None],
     ) -> None:
+        runtime, source, config = opened.runtime, opened.source, opened.config
         self.comm, self.stored, self.config = runtime.comm, source.stored, config
         self.n, self.direction, self.scheme = source.stored.graph.n, source.direction, scheme
         self.vertices: np.ndarray = scheme.block(Place(0), 1).rows
@@ -166,7 +164,7 @@ class Space:
         own = self.vertices if first else self.vertices[:0]
         return Rows(own, np.arange(len(own)), rows, self.n)
 
-    def save(self, path: Path, rows: np.ndarray) -> None:
+    def save(self, rows: np.ndarray, path: Path) -> None:
         """Write own rows into a ``.npy`` in the original order, which is replaced as a whole."""
         write(self.comm, path, self.result(rows), None, self.max_bytes)
 
@@ -201,15 +199,11 @@ class Space:
         UserError
             On all ranks, if they are not all finite.
         """
-        check_content(self.comm, self.stored, FEATURE_FILES)
-        features: Readable = self.stored.graph.features  # type: ignore[assignment]
-        if self.config.graph.feature_norm == "row":
-            features = RowNormalised(features, self.dtype)  # type: ignore[arg-type]
-        rows = self.own(features).astype(self.dtype, copy=False)
-        with agreed(self.comm):
-            if not np.isfinite(rows.sum(dtype=np.float64)):
-                raise UserError(f"{self.stored.path} is damaged: its features are not all finite")
-        return rows
+
+        def load(features: Readable) -> np.ndarray:
+            return self.own(features).astype(self.dtype, copy=False)
+
+        return own_features(self.comm, self.stored, self.config, load)
 
     def train_labels(self) -> np.ndarray:
         """Labels of own vertices that train, (own,) int32; −1 for all others."""
@@ -218,14 +212,9 @@ class Space:
         labels = self.own(graph.labels)  # type: ignore[arg-type]
         if "train" in graph.masks:
             labels = np.where(self.own(graph.masks["train"]), labels, UNLABELLED)
-        classes = self.stored.manifest.classes
-        with agreed(self.comm):
-            if labels.max(initial=0) >= classes or labels.min(initial=0) < UNLABELLED:
-                raise UserError(f"{self.stored.path} is damaged: a label outside its classes")
+        check_labels(self.comm, self.stored, labels)
         count = self.total(float(np.sum(labels[self.counted] != UNLABELLED)))
-        with agreed(self.comm):
-            if not count:
-                raise UserError(f"{self.stored.path} has no labelled vertex to train on")
+        check_trains(self.comm, self.stored, bool(count))
         return labels
 
     def progress(self, what: str, done: int, most: int, text: str = "") -> None:

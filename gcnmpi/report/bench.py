@@ -10,13 +10,12 @@ from types import TracebackType
 from typing import Any
 
 from rich import box
-from rich.table import Table
 
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.report.progress import print_warnings
 from gcnmpi.run.writer import Writer
 from partition.records import append_record
-from partition.terminal import print_wide
+from partition.terminal import print_wide, table_of
 
 Record = Mapping[str, Any]
 
@@ -78,9 +77,7 @@ def print_records(records: list[Record]) -> None:
         f"threads per rank {machine['threads']}; load before {machine['load']:.2f}"
     )
     columns = COLUMNS[rows[0]["event"]]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in columns:
-        table.add_column(title, justify="right", no_wrap=True)
+    table = table_of((), columns, box=box.SIMPLE_HEAD)
     for row in rows:
         table.add_row(*(show(row) for show in columns.values()))
     print_wide(table)
@@ -93,14 +90,12 @@ def print_records(records: list[Record]) -> None:
             print(f"{row['name']}: ms per epoch in {times}")
 
 
-def _milliseconds(row: Record) -> str:
-    low, median, high = (1e3 * row["seconds"][name] for name in ("low", "median", "high"))
-    return f"{median:.3g} ({low:.3g} to {high:.3g})"
+def _spread(field: str, factor: float = 1.0) -> Callable[[Record], str]:
+    def show(row: Record) -> str:
+        low, median, high = (factor * row[field][name] for name in ("low", "median", "high"))
+        return f"{median:.3g} ({low:.3g} to {high:.3g})"
 
-
-def _ratio(row: Record) -> str:
-    low, median, high = (row["ratio"][name] for name in ("low", "median", "high"))
-    return f"{median:.3g} ({low:.3g} to {high:.3g})"
+    return show
 
 
 def _of(name: str, form: str = "") -> Callable[[Record], str]:
@@ -111,7 +106,7 @@ def _share(count: str) -> Callable[[Record], str]:
     return lambda row: f"{row['share'][count]:.2f}" if count in row["share"] else ""
 
 
-TIMES = {"ms (quartiles)": _milliseconds, "of reference": _ratio}
+TIMES = {"ms (quartiles)": _spread("seconds", 1e3), "of reference": _spread("ratio")}
 COLUMNS: dict[str, dict[str, Callable[[Record], str]]] = {
     "spmm": {
         "width": _of("width"),

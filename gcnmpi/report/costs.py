@@ -17,7 +17,7 @@ from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Ranked, Setting, Skipped
 from partition.errors import shown
-from partition.terminal import console, print_wide
+from partition.terminal import console, print_wide, table_of
 
 WIDTH = 80
 
@@ -136,12 +136,8 @@ def print_line(line: Mapping[str, Any]) -> None:
 
 def print_bench(lines: Sequence[Mapping[str, Any]]) -> None:
     """Print measured beside predicted, the fastest first, and what was skipped."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("scheme", "partition"):
-        table.add_column(title, no_wrap=True)
     titles = ("s/epoch", "predicted", "ratio", "MB received", "predicted", "GB a rank", "predicted")
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
+    table = table_of(("scheme", "partition"), titles, box=box.SIMPLE_HEAD)
     measured = [line for line in lines if "skipped" not in line]
     for line in sorted(measured, key=lambda line: line["seconds"]):
         table.add_row(

@@ -15,6 +15,7 @@ from gcnmpi.run.best import diverged
 from gcnmpi.run.inference import Inference
 from gcnmpi.run.record import RECORD, Epoch, RunRecord, to_epoch
 from gcnmpi.run.training import Trained
+from partition.terminal import duration
 
 
 def print_trained(asked: Training, done: Trained, seconds: float, *, quiet: bool) -> None:
@@ -91,8 +92,7 @@ def _duration(seconds: float) -> str:
     """Seconds to three digits; from a minute on, hours, minutes and seconds."""
     if seconds < 60:
         return f"{seconds:.3g} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+    return duration(seconds)
 
 
 def print_inference(out: Path, done: Inference) -> None:

@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 
 from gcnmpi.run.record import Epoch
 from partition.errors import shown
-from partition.terminal import console
+from partition.terminal import console, duration
 
 # Seconds between two lines in a log: at first, at most, and each one over the one before.
 _FIRST, _LAST, _GROWTH = 5.0, 300.0, 1.3
@@ -27,13 +27,20 @@ class Progress:
         Gives the number of epochs and the warnings to print first.
     quiet : bool
         Show nothing (ranks other than 0).
+    moved : callable
+        Called with each epoch, to say that this rank makes progress.
     clock : callable, optional
         The time in seconds.
     """
 
     def __init__(
-        self, problem: Any, quiet: bool, clock: Callable[[], float] = time.monotonic
+        self,
+        problem: Any,
+        quiet: bool,
+        moved: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._moved = moved
         self._quiet, self._total = quiet, problem.config.train.epochs
         self._clock, self._pause = clock, _FIRST
         self._first: tuple[int, float] | None = None  # epoch and time
@@ -61,6 +68,7 @@ class Progress:
 
     def epoch(self, epoch: Epoch) -> None:
         """Show one epoch."""
+        self._moved()
         text = "  ".join([f"loss {epoch.loss:.4f}", *shown_metrics(epoch)])
         if self._bar is not None:
             self._bar.update(self._task, completed=epoch.epoch, description=text)
@@ -106,17 +114,10 @@ def figure(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 100 else f"{value:.4g}"
 
 
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds: "1:02:03"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"
-
-
 def _heading(problem: Any) -> str:
     """What runs, in one line: "cora, partition hp-4: 4 ranks × 2 threads, p2p, graphblas …"."""
-    partition = f", partition {problem.partition.name}" if problem.partition else ""
-    ranks, threads = problem.comm.size, problem.threads
+    partition = f", partition {problem.source.partition.name}" if problem.source.partition else ""
+    ranks, threads = problem.runtime.comm.size, problem.runtime.kernel.threads
     size = f"{ranks} rank{'s' * (ranks > 1)} × {threads} thread{'s' * (threads > 1)}"
-    how = f"{problem.scheme.name}, {problem.kernel.name}, {problem.config.dtype}"
-    return f"{problem.stored.manifest.name}{partition}: {size}, {how}"
+    how = f"{problem.scheme.name}, {problem.runtime.kernel.name}, {problem.config.dtype}"
+    return f"{problem.source.stored.manifest.name}{partition}: {size}, {how}"

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from rich.table import Table
-
 from gcnmpi.options.task import is_better
 from gcnmpi.report.groups import spread
 from gcnmpi.run.repeated import Outcome
 from partition.errors import shown
-from partition.terminal import print_wide
+from partition.terminal import print_wide, table_of
 
 
 def summaries(found: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -43,9 +41,7 @@ def print_repeated(found: Sequence[Outcome], as_json: bool = False) -> None:
     if as_json:
         print(json.dumps({"runs": [asdict(outcome) for outcome in found], "points": points}))
         return
-    table = Table(box=None, pad_edge=False)
-    for title in ("run", "epoch", "val", "test"):
-        table.add_column(title, justify="left" if title == "run" else "right", no_wrap=True)
+    table = table_of(["run"], ["epoch", "val", "test"])
     for run in found:
         table.add_row(shown(run.name), str(run.epoch), _figure(run.val), _figure(run.test))
     print_wide(table)

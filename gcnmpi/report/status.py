@@ -14,6 +14,7 @@ from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
 from partition.errors import UserError, shown
 from partition.locks import folder_lock, holders
 from partition.records import open_regular
+from partition.terminal import duration
 
 # Seconds after its last record for which a run whose lock is not seen here may still be at work: at
 # least so many, three epochs where their length is known, and longer during the first.
@@ -78,7 +79,7 @@ def print_status(facts: dict[str, Any]) -> None:
     if facts["heard"] is not None and facts["state"] != "finished":
         print(f"last written to {_ago(facts['heard'])} ago", end="")
         running = facts["state"] == "running" and facts["seconds_left"] is not None
-        print(f", left: {_duration(facts['seconds_left'])}" if running else "")
+        print(f", left: {duration(facts['seconds_left'])}" if running else "")
     if facts["log"] is not None and facts["state"] in ("failed", "interrupted"):
         print(shown(f"see {facts['log']}"))
 
@@ -220,9 +221,3 @@ def _ago(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"

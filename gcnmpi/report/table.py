@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from gcnmpi.report.curves import plot_curves
 from gcnmpi.report.groups import (
     FACTS,
@@ -28,7 +26,7 @@ from partition.charts.paper import check_figures, save_figures
 from partition.errors import UserError, shown
 from partition.figures import check_figure
 from partition.records import make_room_for
-from partition.terminal import print_wide
+from partition.terminal import print_wide, table_of
 
 
 def print_runs(
@@ -146,9 +144,8 @@ def _print_table(
     starts: Sequence[Mapping[str, Any]],
 ) -> None:
     different = [*different_facts(starts), *different_keys(starts)]
-    table = _table("run", *different)
-    for title in ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test", "best val", "its test"):
-        table.add_column(title, justify="right", no_wrap=True)
+    numbers = ("MB/epoch", "busiest", "s/epoch", "loss", "val", "test", "best val", "its test")
+    table = table_of(("run", *different), numbers)
     for name, row in zip(names, rows, strict=True):
         table.add_row(
             shown(name),
@@ -175,9 +172,7 @@ def _print_means(rows: Sequence[Mapping[str, Any]], starts: Sequence[Mapping[str
     firsts = [places[0] for places in groups(starts)]
     each = [starts[place] for place in firsts]
     different = [*different_facts(each), *different_keys(each, chance=False)]
-    table = _table(*different)
-    for title in ("runs", "best val", "its test"):
-        table.add_column(title, justify="right", no_wrap=True)
+    table = table_of(different, ("runs", "best val", "its test"))
     for row in (rows[place] for place in firsts):
         table.add_row(
             *(_text(row[name]) for name in different),
@@ -189,13 +184,6 @@ def _print_means(rows: Sequence[Mapping[str, Any]], starts: Sequence[Mapping[str
         )
     print("\nmean ± standard deviation of runs that differ in seed or split only:")
     print_wide(table)
-
-
-def _table(*titles: str) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for title in titles:
-        table.add_column(title, no_wrap=True)
-    return table
 
 
 def _runs(paths: Sequence[Path]) -> list[tuple[Path, bool]]:

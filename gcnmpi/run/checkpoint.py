@@ -17,18 +17,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
-from gcnmpi.layout.writing import write_rows
-from gcnmpi.mpi.comm import agreed, from_root
+from gcnmpi.mpi.comm import Comm, agreed, from_root
 from gcnmpi.nn.model import Model
 from gcnmpi.options.config import Config
 from gcnmpi.options.own_code import same_network
@@ -36,9 +35,11 @@ from gcnmpi.run import checkpoint_files as files
 from gcnmpi.run.checkpoint_files import DamagedError
 from gcnmpi.run.problem import Problem, ends
 from gcnmpi.run.record import Epoch
+from gcnmpi.run.weights import write_features
 from partition.errors import UserError, called
 from partition.records import map_npy
 
+T = TypeVar("T")
 # What may differ between a checkpoint and the run that goes on from it: what changes no more than
 # the rounding of the curve, and for how long it is computed and how it is watched.
 FREE = (
@@ -94,25 +95,20 @@ def save(
     UserError
         On all ranks, if it cannot be written; earlier checkpoints are unchanged.
     """
-    comm, folder = problem.comm, out / files.FOLDER
-    name = files.name_of(history.last, facts.get("batch", 0))
-    temporary = folder / f".{name}.tmp"
-    whole = {name: model.whole(flat) for name, flat in arrays.items()}
-    try:
-        with called(temporary, folder / name):
-            from_root(comm, lambda: files.make_folder(temporary))
-            pieces = []
-            if problem.config.model.train_features:
-                for array, flat in arrays.items():
-                    pieces.append(_write_features(problem, temporary, array, model, flat))
-            every = comm.gather(pieces) or []
-            facts = _facts(problem, model) | {"epoch": history.last, **facts}
-            more = [piece for rank in every for piece in rank]
-            return from_root(comm, lambda: files.finish(temporary, whole, history, facts, more))
-    except UserError:
-        if comm.rank == 0:
-            shutil.rmtree(temporary, ignore_errors=True)
-        raise
+    path = out / files.FOLDER / files.name_of(history.last, facts.get("batch", 0))
+    state = {
+        f"{array}/{name}": whole
+        for array, flat in arrays.items()
+        for name, whole in model.whole(flat).items()
+    }
+    rows = {}
+    if problem.config.model.train_features:
+        rows = {
+            _features_name(array): partial(write_features, problem, model, flat)
+            for array, flat in arrays.items()
+        }
+    facts = _facts(problem, model) | {"epoch": history.last, **facts}
+    return write_checkpoint(problem.runtime.comm, path, rows, state, facts, history)
 
 
 def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, list[str]]:
@@ -134,17 +130,78 @@ def find(problem: Problem, out: Path, resume: str) -> tuple[Checkpoint | None, l
     """
     if resume == "never":
         return None, []
+    paths = from_root(problem.runtime.comm, lambda: candidates(out, resume))
+    hint = "--resume PATH takes another checkpoint, --resume never starts over"
+    return newest(paths, partial(_read, problem), hint)
+
+
+def write_checkpoint(
+    comm: Comm,
+    path: Path,
+    rows: Mapping[str, Callable[[Path], None]],
+    state: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    history: files.History | None = None,
+) -> Path:
+    """Write a checkpoint, of a run or of a long method; of those beside it, one is kept.
+
+    Parameters
+    ----------
+    rows : mapping of str to callable
+        ``write(path)``, by the names of the files, which all ranks write together.
+    state, facts, history
+        As :func:`gcnmpi.run.checkpoint_files.finish` takes them.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if it cannot be written; earlier checkpoints are unchanged.
+    """
+    temporary = files.temporary_of(path)
+    try:
+        with called(temporary, path):
+            from_root(comm, lambda: files.make_folder(temporary))
+            pieces = []
+            for name, write in rows.items():
+                write(temporary / name)
+                with agreed(comm):
+                    piece = files.piece_of(temporary / name, comm.rank, comm.size)
+                pieces += comm.allgather(piece)
+            return from_root(comm, lambda: files.finish(temporary, state, facts, pieces, history))
+    except UserError:
+        if comm.rank == 0:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def newest(
+    paths: Sequence[Path], read: Callable[[Path], T], hint: str
+) -> tuple[T | None, list[str]]:
+    """What all ranks read of the first checkpoint that is intact, and warnings of those before it.
+
+    Raises
+    ------
+    UserError
+        If all are damaged, with the hint; or as ``read`` does.
+    """
     warnings: list[str] = []
-    paths = from_root(problem.comm, lambda: candidates(out, resume))
     for path in paths:
         try:
-            return _read(problem, path), warnings
+            return read(path), warnings
         except DamagedError as error:
             if path == paths[-1]:
-                error.hint = "--resume PATH takes another checkpoint, --resume never starts over"
+                error.hint = hint
                 raise
             warnings.append(f"{error.message}; going on from the one before it")
     return None, warnings
+
+
+def intact_facts(comm: Comm, path: Path, read: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The manifest of a checkpoint; a DamagedError on all ranks if a checksum is another."""
+    facts = from_root(comm, lambda: read(path))
+    with agreed(comm):
+        files.check(path, facts["files"][comm.rank :: comm.size])
+    return facts
 
 
 def restore(
@@ -157,7 +214,7 @@ def restore(
     arrays : mapping of str to array
         By the names under which they were saved.
     """
-    comm, manifest = problem.comm, problem.stored.manifest
+    comm, manifest = problem.runtime.comm, problem.source.stored.manifest
     shapes = {name: array.shape for name, array in model.whole(model.parameters.flat).items()}
     for name, flat in arrays.items():
         whole: dict[str, np.ndarray] = {}
@@ -176,10 +233,8 @@ def restore(
 
 
 def _read(problem: Problem, path: Path) -> Checkpoint:
-    comm = problem.comm
-    facts = from_root(comm, lambda: files.read_manifest(path))
-    with agreed(comm):
-        files.check(path, facts["files"][comm.rank :: comm.size])
+    comm = problem.runtime.comm
+    facts = intact_facts(comm, path, files.read_manifest)
     from_root(comm, lambda: _check_fits(problem, path, facts))
     epochs, state = from_root(comm, lambda: files.read_state(path, facts))
     return Checkpoint(path, facts, epochs, state)
@@ -232,7 +287,7 @@ def _features_name(array: str) -> str:
 
 
 def _facts(problem: Problem, model: Model) -> dict[str, Any]:
-    manifest, partition = problem.stored.manifest, problem.partition
+    manifest, partition = problem.source.stored.manifest, problem.source.partition
     return {
         "format": files.FORMAT,
         "version": files.VERSION,
@@ -240,9 +295,9 @@ def _facts(problem: Problem, model: Model) -> dict[str, Any]:
         "graph_id": manifest.id,
         "data_id": manifest.data_id,
         "partition_id": None if partition is None else partition.id,
-        "ranks": problem.comm.size,
+        "ranks": problem.runtime.comm.size,
         "scheme": problem.scheme.name,
-        "direction": problem.direction,
+        "direction": problem.source.direction,
         "widths": list(model.widths),
         "config": plain(asdict(problem.config)),
     }
@@ -251,19 +306,19 @@ def _facts(problem: Problem, model: Model) -> dict[str, Any]:
 def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
     """Compare a checkpoint with the run that would go on from it."""
     hint = "start over with --resume never, or use another --out"
-    manifest, config = problem.stored.manifest, problem.config
+    manifest, config = problem.source.stored.manifest, problem.config
     if facts["graph_id"] != manifest.id:
         raise UserError(f"the checkpoint {path} is of another graph than {manifest.name}", hint)
     # Neither is known of folders and checkpoints of earlier versions.
     if facts["data_id"] and manifest.data_id and facts["data_id"] != manifest.data_id:
         raise UserError(
             f"the checkpoint {path} was made with other features, labels or masks than "
-            f"{problem.stored.path} has now",
+            f"{problem.source.stored.path} has now",
             f"import that data again, or {hint}",
         )
     changed = list(differences(facts["config"], config))
-    if facts["direction"] != problem.direction:
-        changed.append(("direction of the matrix", facts["direction"], problem.direction))
+    if facts["direction"] != problem.source.direction:
+        changed.append(("direction of the matrix", facts["direction"], problem.source.direction))
     for name, before, now in changed:
         raise UserError(
             f"the checkpoint {path} was made with {name} {before}, this run has {now}",
@@ -276,26 +331,6 @@ def _check_fits(problem: Problem, path: Path, facts: Mapping[str, Any]) -> None:
             f"the checkpoint {path} is beyond train.epochs {config.train.epochs}",
             f"set train.epochs to {facts['epoch']} or more, or {hint}",
         )
-
-
-def _write_features(
-    problem: Problem, folder: Path, array: str, model: Model, flat: Array
-) -> tuple[str, int, int, int]:
-    """Write trained features (or moments) together; returns this rank's piece for the manifest."""
-    n, name = problem.stored.manifest.n, _features_name(array)
-    rows = problem.scheme.original(Place(0), model.features(flat), model.widths[0])
-    write_rows(problem.comm, folder / name, rows, n)
-    ends = np.cumsum(problem.comm.allgather(rows.nbytes)).tolist()
-    with agreed(problem.comm):
-        try:
-            header = (folder / name).stat().st_size - ends[-1]
-            # The header is the first rank's.
-            start = 0 if problem.comm.rank == 0 else header + ends[problem.comm.rank] - rows.nbytes
-            with open(folder / name, "rb") as file:
-                head = file.read(header) if problem.comm.rank == 0 else b""
-        except OSError as error:
-            raise files.unwritable(folder, error) from error
-    return name, start, len(head) + rows.nbytes, zlib.crc32(rows.tobytes(), zlib.crc32(head))
 
 
 def _map_features(path: Path, shape: tuple[int, int]) -> np.ndarray:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.mpi.comm import slice_of
 from gcnmpi.run.record import Epoch, to_epoch
 from partition.errors import UserError
 from partition.records import open_regular, read_npz, sync_folder, to_json
@@ -69,7 +70,7 @@ class History:
         """The last epoch; 0 if none is complete yet."""
         return self._epochs[-1].epoch if self._epochs else 0
 
-    def write(self, folder: Path) -> tuple[str, int, int, int]:
+    def write(self, folder: Path) -> list[Any]:
         """Put all epochs so far into a folder; returns the piece for its manifest."""
         path = folder / EPOCHS
         base = self._linked(path)
@@ -82,7 +83,7 @@ class History:
             file.write(data)
         checksum = zlib.crc32(data, base.checksum)
         self._now = _Written(path, len(self._epochs), base.size + len(data), checksum)
-        return EPOCHS, 0, self._now.size, checksum
+        return [EPOCHS, 0, self._now.size, checksum]
 
     def keep(self, folder: Path) -> None:
         """Say that what was written last is a checkpoint now, and in which folder."""
@@ -117,26 +118,32 @@ def make_folder(path: Path) -> None:
         raise unwritable(path, error) from error
 
 
+def temporary_of(path: Path) -> Path:
+    """The folder that a checkpoint is written in, before it gets its name."""
+    return path.with_name(f".{path.name}.tmp")
+
+
 def finish(
     temporary: Path,
-    whole: Mapping[str, Mapping[str, np.ndarray]],
-    history: History,
+    state: Mapping[str, Any],
     facts: Mapping[str, Any],
-    pieces: Sequence[Sequence[Any]],
+    pieces: Sequence[Sequence[Any]] = (),
+    history: History | None = None,
 ) -> Path:
-    """Write all but the features, the manifest last; then give the folder its name.
+    """Write all but rows, the manifest last; then give the folder its name.
 
     Parameters
     ----------
     temporary : path
-        As made by :func:`make_folder`, with the features in it.
-    whole : mapping of array to mapping of parameter to array
-    history : History
-        History of the run up to the epoch of this checkpoint.
+        As made by :func:`make_folder`, with the rows in it: see :func:`temporary_of`.
+    state : mapping of str to array
+        What all ranks have alike.
     facts : mapping
         What the manifest is to say.
     pieces : sequence of (name, first byte, bytes, CRC-32)
-        Checksums of the features.
+        Checksums of the rows.
+    history : History, optional
+        History of a run up to the epoch of this checkpoint.
 
     Returns
     -------
@@ -148,22 +155,21 @@ def finish(
     UserError
         If a file cannot be written.
     """
-    path = temporary.with_name(name_of(history.last, facts.get("batch", 0)))
-    state: dict[str, Any] = {
-        f"{a}/{name}": v for a, parts in whole.items() for name, v in parts.items()
-    }
+    path = temporary.with_name(temporary.name.removeprefix(".").removesuffix(".tmp"))
     try:
         with synced(temporary / STATE) as file:
             np.savez(file, **state)
-        own = [whole_file(temporary / STATE), list(history.write(temporary))]
-        facts = {**facts, "files": [*own, *map(list, pieces)]}
-        write_facts(temporary, facts)
+        every = [piece_of(temporary / STATE), *map(list, pieces)]
+        if history is not None:
+            every.append(history.write(temporary))
+        write_facts(temporary, {**facts, "files": every})
         sync_folder(temporary)
         if path.exists():  # of the same epoch, before the run went on from an earlier one
             shutil.rmtree(path)
         temporary.replace(path)
         sync_folder(path.parent)
-        history.keep(path)
+        if history is not None:
+            history.keep(path)
         old = stored(path.parent)[KEPT:]
     except OSError as error:
         raise unwritable(path, error) from error
@@ -181,10 +187,20 @@ def synced(path: Path, mode: str = "xb") -> Iterator[Any]:
         os.fsync(file.fileno())
 
 
-def whole_file(path: Path) -> list[Any]:
-    """The piece of a manifest that is a small file."""
-    data = path.read_bytes()
-    return [path.name, 0, len(data), zlib.crc32(data)]
+def piece_of(path: Path, rank: int = 0, size: int = 1) -> list[Any]:
+    """A rank's share of the bytes of a file, for the manifest.
+
+    Raises
+    ------
+    UserError
+        If it cannot be read.
+    """
+    try:
+        mine = slice_of(path.stat().st_size, rank, size)
+        found, _ = checksum_of(path, mine.start, mine.stop - mine.start)
+    except OSError as error:
+        raise unwritable(path.parent, error) from error
+    return [path.name, mine.start, mine.stop - mine.start, found]
 
 
 def unwritable(path: Path, error: OSError) -> UserError:
@@ -227,25 +243,29 @@ def read_manifest(path: Path) -> dict[str, Any]:
     UserError
         If it has another version.
     """
-    facts = read_facts(path)
-    if facts.get("format") != FORMAT or facts.get("version") != VERSION:
-        raise UserError(
-            f"{path} is a checkpoint of version {facts.get('version')}, "
-            f"this program reads {VERSION}",
-            "go on with the program that wrote it, or start over with --resume never",
-        )
+    hint = "go on with the program that wrote it, or start over with --resume never"
+    facts = read_facts(path, FORMAT, VERSION, hint)
     if not _is_well_formed(facts):
         raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
     return facts
 
 
-def read_facts(path: Path) -> dict[str, Any]:
-    """What a manifest says, of whatever checkpoint it is.
+def read_facts(path: Path, kind: str, version: int, hint: str) -> dict[str, Any]:
+    """What a manifest says.
+
+    Parameters
+    ----------
+    kind, version : str, int
+        Its format, and the version that is read.
+    hint : str
+        What can be done about another one.
 
     Raises
     ------
     DamagedError
         If it is missing, cut off or changed.
+    UserError
+        If it has another format or version.
     """
     try:
         with open_regular(path / MANIFEST) as file:
@@ -259,6 +279,12 @@ def read_facts(path: Path) -> dict[str, Any]:
         raise DamagedError(f"the checkpoint {path} has no readable manifest: {error!r}") from error
     if checksum != _checksum(facts):
         raise DamagedError(f"the manifest of the checkpoint {path} is damaged")
+    if facts.get("format") != kind or facts.get("version") != version:
+        raise UserError(
+            f"{path} is {facts.get('format')} of version {facts.get('version')}, "
+            f"this program reads {kind} of version {version}",
+            hint,
+        )
     return facts
 
 
@@ -407,7 +433,7 @@ def place_of(path: Path) -> tuple[int, int]:
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
-_NAME = re.compile(r"epoch-(\d{6,})(?:\+(\d{6,}))?")
+_NAME = re.compile(r"(?:epoch|step)-(\d{6,})(?:\+(\d{6,}))?")
 
 
 def _checksum(facts: Mapping[str, Any]) -> int:

@@ -27,7 +27,7 @@ class Claims(contextlib.ExitStack):
 
     def __init__(self, comm: Comm, purpose: str) -> None:
         super().__init__()
-        self._comm, self._purpose = comm, purpose
+        self._comm, self.purpose = comm, purpose
 
     def graph(self, path: Path, partition: str | None) -> None:
         """Keep a graph and a partition from being replaced or removed while they are read.
@@ -45,9 +45,9 @@ class Claims(contextlib.ExitStack):
         first = place_on_node(self._comm) == 0
         with agreed(self._comm):
             if first and path.is_dir():  # that there is none is told by who reads it
-                self.enter_context(folder_lock(path, self._purpose, exclusive=False))
+                self.enter_context(folder_lock(path, self.purpose, exclusive=False))
                 for name in [] if partition is None else members(path, partition):
-                    lock = partition_lock(path, name, self._purpose, exclusive=False)
+                    lock = partition_lock(path, name, self.purpose, exclusive=False)
                     self.enter_context(lock)
 
     def folder(self, path: Path) -> Path:
@@ -61,7 +61,7 @@ class Claims(contextlib.ExitStack):
 
         def claim() -> None:
             make_folder(path)
-            self.enter_context(folder_lock(path, self._purpose, patience=PATIENCE))
+            self.enter_context(folder_lock(path, self.purpose, patience=PATIENCE))
 
         from_root(self._comm, claim)
         return path
@@ -81,7 +81,7 @@ class Claims(contextlib.ExitStack):
 
         def claim() -> None:
             make_room_for(path)
-            purpose, name = f"{self._purpose}, for {path.name}", f".{path.name}.lock"
+            purpose, name = f"{self.purpose}, for {path.name}", f".{path.name}.lock"
             lock = folder_lock(path.parent, purpose, name=name, patience=PATIENCE)
             self.enter_context(lock)
 

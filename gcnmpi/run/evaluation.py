@@ -51,14 +51,14 @@ class Evaluation:
         self._others = [m for m in self._metrics if m != "accuracy" or not self._counted]
         if self._counted:
             self._right = RightPredictions(
-                problem.scheme, problem.kernel, model.place.layer, model.widths[-1],
+                problem.scheme, problem.runtime.kernel, model.place.layer, model.widths[-1],
                 targets.labels, targets.masks,
             )  # fmt: skip
         if self._others:
             self._labels, self._masks = self._whole_rows()
         self._forward: Callable[[int], Array] = lambda epoch: model.forward()
         if problem.config.gpu.graph == "yes":
-            self._forward = problem.kernel.repeated(self._forward)
+            self._forward = problem.runtime.kernel.repeated(self._forward)
 
     @property
     def names(self) -> list[str]:
@@ -79,7 +79,7 @@ class Evaluation:
         """All values, equal on every rank; None where there is no such mask, or no number."""
         problem = self._problem
         values: dict[str, float | None] = dict.fromkeys(self.names)
-        with problem.traffic.during("eval"), problem.phases.as_one("eval"):
+        with problem.runtime.traffic.during("eval"), problem.runtime.phases.as_one("eval"):
             logits = self._forward(0)
             if self._counted:
                 values |= self._accuracies(logits)
@@ -89,7 +89,7 @@ class Evaluation:
                     scored = Scored(rows[chosen], self._labels[chosen])
                     for metric in self._others:
                         if self._targets.counts[mask]:
-                            value = METRICS.get(metric)(problem.comm, scored)
+                            value = METRICS.get(metric)(problem.runtime.comm, scored)
                             if value is not None and np.isfinite(value):
                                 values[f"{mask}_{metric}"] = value
         return values
@@ -108,7 +108,7 @@ class Evaluation:
     def _rows_of(self, logits: Array) -> np.ndarray:
         """Whole rows of the output, each on one rank."""
         problem, model = self._problem, self._model
-        rows = problem.kernel.to_host(logits)
+        rows = problem.runtime.kernel.to_host(logits)
         if problem.scheme.whole_rows:
             return rows
         return problem.scheme.original(model.place, rows, model.widths[-1])
@@ -120,9 +120,9 @@ class Evaluation:
             counts = problem.scheme.block(self._model.place, 0).counts_rows
             masks = {name: mask & counts for name, mask in targets.masks.items()}
             return targets.labels, masks
-        graph, comm = problem.stored.graph, problem.comm
+        graph, comm = problem.source.stored.graph, problem.runtime.comm
         mine = slice_of(graph.n, comm.rank, comm.size)
-        labels = task_of(problem.config).labels(problem.stored)[mine]
+        labels = task_of(problem.config).labels(problem.source.stored)[mine]
         labels = np.asarray(labels[np.arange(len(labels))])
         some = labels != UNLABELLED if labels.ndim == 1 else np.ones(len(labels), bool)
         masks = {name: mask[mine] & some for name, mask in graph.masks.items()}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,17 @@ from typing import Any
 import numpy as np
 
 from gcnmpi.halo.matrix import Matrix
-from gcnmpi.layout.runtime import Source
+from gcnmpi.layout.runtime import Source, resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, slice_of
 from gcnmpi.nn.evaluator import evaluate
 from gcnmpi.options.config import Config
-from gcnmpi.options.outputs import RESULT_WRITERS, features_path
+from gcnmpi.options.outputs import Inferring, features_path
 from gcnmpi.options.task import TASKS
-from gcnmpi.planner.ranking import resolved_direction
-from gcnmpi.run.preflight import make_room
 from gcnmpi.run.problem import Problem, load_features, open_problem
 from gcnmpi.run.room import check_evaluation
 from gcnmpi.run.vertices import picked_vertices
 from gcnmpi.run.weights import Weights, as_trained, check_parameters, read_weights
-from gcnmpi.run.writing import Rows, on_root, write
+from gcnmpi.run.writing import Rows, check_writable, deliver
 from partition.errors import UserError, unknown_name
 from partition.graph.store import open_graph
 from partition.records import map_npy
@@ -90,98 +87,45 @@ class Computed:
 
 
 def infer(
-    comm: Comm,
-    graph: str | os.PathLike,
-    partition: str | None,
-    config: Config,
-    weights: str | os.PathLike,
-    out: str | os.PathLike | None,
-    *,
-    what: str = "logits",
-    **options: Any,
+    comm: Comm, asked: Inferring, tell: Callable[[str], None] = lambda line: None
 ) -> Inference:
     """Run a network with given weights over the whole graph: one row a vertex.
 
     Parameters
     ----------
-    graph, partition, config, weights, options
-        See :func:`compute`.
-    out : path or None
-        File to write, (n, width) of the run's dtype, or (n,) int64 for classes: an array
-        (``.npy``), the array ``values`` (``.npz``), a line a vertex with commas (``.csv``), or
-        columns (``.parquet``): see :mod:`gcnmpi.run.results`. Tables have the names of classes,
-        where the graph knows them; an ``.npz`` has them beside their numbers, in ``class_names``.
-        None: rank 0 gets the array.
-    what : {"logits", "probabilities", "embeddings", "classes"}
-        Without ``layer``: logits; their softmax, of several labels their sigmoid; the output of the
-        layer before; or the column of the largest logit.
+    tell : callable
+        Called on rank 0 with what is to be said before the start.
 
     Raises
     ------
     UserError
         As :func:`compute`; or if the file cannot be written.
     """
-    if out is not None:
-        with agreed(comm):  # a library that is missing is told before the work
-            if Path(out).suffix in RESULT_WRITERS:
-                RESULT_WRITERS.get(Path(out).suffix)
-        make_room(comm, Path(out), "--out")
-    done = compute(comm, graph, partition, config, weights, what=what, **options)
-    problem = done.problem
-    values = _wanted(problem, done.result, done.depth, what)
-    rows = _rows(done, values)
+    check_writable(comm, asked.out)
+    done = compute(comm, asked, tell)
+    problem, stored = done.problem, done.problem.source.stored
+    rows = _rows(done, _wanted(problem, done.result, done.depth, asked.what))
+    named: dict[str, Any] = {}
+    names = stored.graph.class_names
+    if asked.what == "classes" and names is not None and len(names) == done.weights.widths[-1]:
+        named = {"names": names, "arrays": {"class_names": np.array(names)}}
     max_bytes = problem.config.loading.max_buffer_mb * 2**20
-    whole = None
-    if out is None:
-        whole = on_root(comm, rows, max_bytes)
-    else:
-        named: dict[str, Any] = {}
-        names = problem.stored.graph.class_names
-        if what == "classes" and names is not None and len(names) == done.weights.widths[-1]:
-            named = {"names": names, "arrays": {"class_names": np.array(names)}}
-        write(comm, Path(out), rows, problem.stored.graph.ids, max_bytes, **named)
+    whole = deliver(comm, asked.out, rows, stored.graph.ids, max_bytes, **named)
     return Inference(
-        done.weights, problem.config, problem.direction, rows.shape, rows.values.dtype, done.memory,
-        whole, problem.told,
+        done.weights, problem.config, problem.source.direction, rows.shape, rows.values.dtype,
+        done.memory, whole, problem.told,
     )  # fmt: skip
 
 
 def compute(
-    comm: Comm,
-    graph: str | os.PathLike,
-    partition: str | None,
-    config: Config,
-    weights: str | os.PathLike,
-    *,
-    given: Container[str] = (),
-    layer: int | None = None,
-    what: str = "logits",
-    rows: Path | np.ndarray | None = None,
-    force: bool = False,
-    tell: Callable[[str], None] = lambda line: None,
+    comm: Comm, asked: Inferring, tell: Callable[[str], None] = lambda line: None
 ) -> Computed:
     """The output of a layer of a network with given weights, on the whole graph.
 
     Parameters
     ----------
-    config : Config
-        How to compute. Network, matrix and task are those of the weights, where the file says so:
-        see :func:`gcnmpi.run.weights.as_trained`.
-    weights : path
-        ``.npz`` of ``train --save-weights``, or a file of another program: see
-        :func:`gcnmpi.run.weights.read_weights`. Features that were trained are beside it.
-    given : container of str
-        Keys of the configuration that the user gave, which the weights may not contradict.
-    layer : int, optional
-        This layer, from 1; without it, the last one, or that before it for "embeddings".
-    what : str
-        As :func:`infer` takes it.
-    rows : path or array of vertices, optional
-        Only these vertices are wanted, in this order: see :mod:`gcnmpi.run.vertices`.
-    force : bool
-        Start although a node has less memory than was forecast.
     tell : callable
-        Called on rank 0 with what is to be said before the start.
+        As :func:`infer` takes it.
 
     Raises
     ------
@@ -189,6 +133,8 @@ def compute(
         On all ranks, if the weights do not fit the graph or the configuration, a node has too
         little memory, or a file cannot be read.
     """
+    graph, weights, config = asked.graph, asked.weights, asked.config
+    what, layer, rows = asked.what, asked.layer, asked.rows
 
     def read() -> tuple[Weights, Config, int, np.ndarray | None]:
         if what not in WHAT:
@@ -196,8 +142,8 @@ def compute(
         if layer is not None and what != "logits":
             raise UserError(f"--layer {layer} and --what {what} exclude each other")
         stored = open_graph(graph, check=False)
-        found = read_weights(weights, config, given, stored.manifest.features)
-        taken = as_trained(found, config, given, resolved_direction(stored, config))
+        found = read_weights(weights, config, asked.given, stored.manifest.features)
+        taken = as_trained(found, config, asked.given, resolved_direction(stored, config))
         features = stored.manifest.features
         if not taken.model.train_features and features not in (0, found.widths[0] or features):
             raise UserError(
@@ -221,16 +167,17 @@ def compute(
 
     def before(source: Source, config: Config) -> None:
         nonlocal memory
-        memory = check_evaluation(comm, source, config, ends, depth, force, tell)
+        memory = check_evaluation(comm, source, config, ends, depth, asked.force, tell)
 
-    problem = open_problem(comm, graph, partition, config, ends, trains=False, before=before)
+    where = graph, asked.partition
+    problem = open_problem(comm, *where, config, ends, trains=False, before=before)
     if trained:
         problem = _with_features(problem, features_path(weights), found.widths[0])
     with agreed(comm):
         check_parameters(found, problem.network)
     result = evaluate(
-        problem.scheme, problem.kernel, problem.network, problem.program, problem.stored.graph.n,
-        found.parameters, [load_features(problem)], depth,
+        problem.scheme, problem.runtime.kernel, problem.network, problem.program,
+        problem.source.stored.graph.n, found.parameters, [load_features(problem)], depth,
     )  # fmt: skip
     return Computed(problem, found, result, depth, picked, memory)
 
@@ -259,7 +206,7 @@ def _check_logits(config: Config, what: str) -> None:
 
 def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarray:
     """This rank's piece of what is written, on the host."""
-    kernel, scheme, k = problem.kernel, problem.scheme, result.place.layer
+    kernel, scheme, k = problem.runtime.kernel, problem.scheme, result.place.layer
     if what == "classes":
         return scheme.row_argmax(k, result.array, problem.network.widths[depth])
     if what == "probabilities":
@@ -272,7 +219,7 @@ def _wanted(problem: Problem, result: Matrix, depth: int, what: str) -> np.ndarr
 def _rows(done: Computed, values: np.ndarray) -> Rows:
     """Rows of the result that this rank has."""
     problem, result = done.problem, done.result
-    comm, scheme, n = problem.comm, problem.scheme, problem.stored.graph.n
+    comm, scheme, n = problem.runtime.comm, problem.scheme, problem.source.stored.graph.n
     width = problem.network.widths[done.depth]
     if scheme.whole_rows:
         block = scheme.block(result.place, width)
@@ -297,13 +244,14 @@ def _picked(own: np.ndarray, picked: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 def _with_features(problem: Problem, path: Path, width: int) -> Problem:
     """The problem with features that were trained, which are as the network takes them."""
-    with agreed(problem.comm):
-        features = _trained_features(path, (problem.stored.graph.n, width))
-    graph = dataclasses.replace(problem.stored.graph, features=features)
+    with agreed(problem.runtime.comm):
+        features = _trained_features(path, (problem.source.stored.graph.n, width))
+    stored = problem.source.stored
+    stored = dataclasses.replace(stored, graph=dataclasses.replace(stored.graph, features=features))
     as_given = dataclasses.replace(problem.config.graph, feature_norm="none")
     return dataclasses.replace(
         problem,
-        stored=dataclasses.replace(problem.stored, graph=graph),
+        source=dataclasses.replace(problem.source, stored=stored),
         config=dataclasses.replace(problem.config, graph=as_given),
     )
 

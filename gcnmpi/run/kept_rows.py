@@ -76,7 +76,7 @@ def keep_rows(
     features : array or SparseInput
         Own rows of H⁰.
     """
-    manifest, itemsize = problem.stored.manifest, problem.kernel.dtype.itemsize
+    manifest, itemsize = problem.source.stored.manifest, problem.runtime.kernel.dtype.itemsize
     sizes = manifest.features, manifest.feature_entries, manifest.n, itemsize
     order = np.argsort(halo)
     uses = np.zeros(len(halo), np.int64)
@@ -84,29 +84,29 @@ def keep_rows(
         read = batch.layers[-1].plan.halo
         uses[order[np.searchsorted(halo, read, sorter=order)]] += 1
     places = most_used(uses, halo, rows_within(problem.config.train.cache_mb, *sizes))
-    with problem.phases.as_one("load"):
+    with problem.runtime.phases.as_one("load"):
         if isinstance(features, SparseInput):
             return KeptRows(places, _sparse(problem, halo[places]))
         return KeptRows(places, _dense(problem, *cutter.owners_of(places), features))
 
 
 def _sparse(problem: Problem, ids: np.ndarray) -> SparseInput:
-    kernel, found = problem.kernel, problem.stored.graph.features
+    kernel, found = problem.runtime.kernel, problem.source.stored.graph.features
     assert isinstance(found, SparseRows)
     max_bytes = problem.config.loading.max_buffer_mb * 2**20
     normalised = problem.config.graph.feature_norm == "row"
-    matrix = load_sparse(problem.comm, found, ids, max_bytes, normalised, kernel.dtype)
-    return SparseInput(kernel, problem.phases, matrix, None)
+    matrix = load_sparse(problem.runtime.comm, found, ids, max_bytes, normalised, kernel.dtype)
+    return SparseInput(kernel, problem.runtime.phases, matrix, None)
 
 
 def _dense(problem: Problem, owners: np.ndarray, there: np.ndarray, features: Array) -> Array:
-    comm, max_bytes = problem.comm, problem.config.loading.max_buffer_mb * 2**20
+    comm, max_bytes = problem.runtime.comm, problem.config.loading.max_buffer_mb * 2**20
     (asked,), counts = redistribute(comm, owners, [there], max_bytes)
     asking = np.repeat(np.arange(comm.size), counts)
     # Owners increase along the halo, so the rows come in the order in which they were asked for.
-    wanted = _Taken(problem.kernel, features, asked)
+    wanted = _Taken(problem.runtime.kernel, features, asked)
     (rows,), _ = redistribute(comm, asking, [cast(np.ndarray, wanted)], max_bytes)
-    return problem.kernel.from_host(rows)
+    return problem.runtime.kernel.from_host(rows)
 
 
 @dataclass(frozen=True)

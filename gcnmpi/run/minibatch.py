@@ -13,7 +13,6 @@ import numpy as np
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.loading import load_parts
-from gcnmpi.layout.runtime import Runtime
 from gcnmpi.mpi.ahead import Ahead, Work, done_now
 from gcnmpi.mpi.comm import Request, agreed
 from gcnmpi.mpi.hosts import share_of_cores
@@ -103,14 +102,13 @@ class BatchStep(BaseStep):
     def __init__(self, problem: Problem) -> None:
         self._features = load_features(problem)
         super().__init__(problem, self._features, ("evaluation",))
-        comm, config = problem.comm, problem.config
+        comm, config = problem.runtime.comm, problem.config
         self._laid = _laid(problem)
-        tools = problem.phases, problem.traffic, problem.summation
-        self._runtime = Runtime(comm, problem.kernel, *tools)
+        self._runtime = problem.runtime
         index, seeds = _numbered(problem, self.targets.masks["train"])
         clusters = _clusters(problem)
         with agreed(comm):
-            n = problem.stored.manifest.n
+            n = problem.source.stored.manifest.n
             self.sampler = sampler_of(config.train, n, seeds, clusters)
             self._program = batched(config, self.sampler, problem.network, problem.program)
             hops = hops_of(self._program)
@@ -122,7 +120,7 @@ class BatchStep(BaseStep):
         self._candidates = index if self.sampler.layered else self._laid.plan.own
         max_bytes = config.loading.max_buffer_mb * 2**20
         self._cutter = Cutter(comm, self._laid, hops, max_bytes)
-        self._memory, self._rows = Memory(problem.kernel), Memory(problem.kernel)
+        self._memory, self._rows = Memory(problem.runtime.kernel), Memory(problem.runtime.kernel)
         self._predicted = NOTHING
         self._next, self._loss = 0, 0.0
         self._of_epoch = -1, _Members(np.zeros(0, np.int64), 0)
@@ -188,7 +186,7 @@ class BatchStep(BaseStep):
 
     def _drawn(self, epoch: int, batch: int, interrupt: Callable[[], bool]) -> Drawn:
         """A batch, which may have been drawn ahead; the next one of the epoch is begun."""
-        with self._problem.phases("sample"):
+        with self._problem.runtime.phases("sample"):
             if self._ahead is None:
                 drawn = done_now(self._drawing(epoch, batch, interrupt))
             else:
@@ -201,7 +199,7 @@ class BatchStep(BaseStep):
     def _proceed(self) -> None:
         """With the batch that is drawn ahead, which is also ``sample`` in the record."""
         if self._ahead is not None:
-            with self._problem.phases("sample"):
+            with self._problem.runtime.phases("sample"):
                 self._ahead.proceed()
 
     def _end_drawing(self) -> None:
@@ -228,7 +226,7 @@ class BatchStep(BaseStep):
 
         def start() -> Request:
             counts[1] = interrupt()
-            return start_sum(self._cutter.comm, counts, self._problem.traffic)
+            return start_sum(self._cutter.comm, counts, self._problem.runtime.traffic)
 
         yield start
         known, interrupted, rows = int(counts[0]), counts[1] > 0, counts[2:].astype(int).tolist()
@@ -242,7 +240,7 @@ class BatchStep(BaseStep):
 
     def _batch(self, drawn: Batch, facts: _Facts, number: int, lr: float) -> float:
         """One update; returns the loss of the batch."""
-        problem, model, kernel = self._problem, self.model, self._problem.kernel
+        problem, model, kernel = self._problem, self.model, self._problem.runtime.kernel
         program, features = self._program, self._features_of(drawn)
         scheme = BatchScheme(
             self._runtime, problem.config, self._laid.facts, drawn, self._memory,
@@ -257,7 +255,7 @@ class BatchStep(BaseStep):
         made = Made(scheme, kernel, layer, model.widths[-1], facts.targets, options)
         found: Loss = task_of(problem.config).loss(made)
         logits = passes.forward(number)
-        with problem.phases("loss"):
+        with problem.runtime.phases("loss"):
             loss = found(logits, passes.output_grad)
         passes.backward(number)
         flat = model.gradients.flat
@@ -268,7 +266,7 @@ class BatchStep(BaseStep):
         return float(loss)
 
     def _features_of(self, drawn: Batch) -> Array | SparseInput:
-        features, kernel, kept = self._features, self._problem.kernel, self._kept
+        features, kernel, kept = self._features, self._problem.runtime.kernel, self._kept
         own = self._own(drawn)
         mine, others = drawn.rows[:own], drawn.rows[own:] - self._laid.plan.nown
         if isinstance(features, SparseInput):
@@ -297,8 +295,8 @@ def _draws_ahead(problem: Problem) -> bool:
 
     Two threads that share a core take turns at Python, which costs more than they gain.
     """
-    kernel, wanted = problem.kernel, problem.config.train.draw_ahead
-    free = share_of_cores(problem.comm) > kernel.threads or kernel.device is not None
+    kernel, wanted = problem.runtime.kernel, problem.config.train.draw_ahead
+    free = share_of_cores(problem.runtime.comm) > kernel.threads or kernel.device is not None
     return wanted == "yes" or (wanted == "auto" and free)
 
 
@@ -307,7 +305,7 @@ def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:
 
     −1 for rows that are none of them.
     """
-    scheme, comm = problem.scheme, problem.comm
+    scheme, comm = problem.scheme, problem.runtime.comm
     rows = _laid(problem).rows
     flags = scheme.original(problem.program.place, train[:, np.newaxis], 1)[:, 0]
     counts = comm.allgather(int(np.count_nonzero(flags)))
@@ -318,13 +316,13 @@ def _numbered(problem: Problem, train: np.ndarray) -> tuple[np.ndarray, int]:
 
 def _clusters(problem: Problem) -> np.ndarray | None:
     """The part of every vertex in the partition that the sampler draws clusters from."""
-    batches, stored = batches_of(problem.config.train), problem.stored
+    batches, stored = batches_of(problem.config.train), problem.source.stored
     assert batches is not None
     if not batches.clusters:
         return None
-    with agreed(problem.comm):
+    with agreed(problem.runtime.comm):
         finer = read_partition(stored.path, member(stored.path, batches.clusters), parts=False)
-    return load_parts(problem.comm, stored, finer)
+    return load_parts(problem.runtime.comm, stored, finer)
 
 
 def _laid(problem: Problem) -> Laid:
@@ -340,10 +338,11 @@ def drawn_sizes(problem: Problem, step: BatchStep, count: int = 2) -> list[Batch
     They are drawn again, as the run will; all ranks call it together. Empty but on rank 0.
     """
     batches = step.first(count)
-    every = problem.comm.gather([_sizes_of(batch, step.row_sizes) for batch in batches], root=0)
+    comm = problem.runtime.comm
+    every = comm.gather([_sizes_of(batch, step.row_sizes) for batch in batches], root=0)
     if every is None:
         return []
-    k, direction = problem.comm.size, problem.direction
+    k, direction = comm.size, problem.source.direction
     found = []
     for number, batch in enumerate(batches):
         # Of each figure, for each layer, a list of numbers of the ranks.

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from gcnmpi.layout.runtime import resolved_direction
 from gcnmpi.mpi.comm import Comm, agreed, from_root, host_name
 from gcnmpi.nn.describe import graph_of
 from gcnmpi.options.outputs import Training, features_path
-from gcnmpi.planner.ranking import resolved_direction
 from gcnmpi.run.checkpoint import candidates, differences
 from gcnmpi.run.checkpoint_files import DamagedError, read_manifest
-from gcnmpi.run.problem import check_trainable, open_split, task_of
+from gcnmpi.run.opening import open_split
+from gcnmpi.run.problem import check_trainable, task_of
 from gcnmpi.run.record import RunRecord, read_run
 from gcnmpi.run.weights import read_facts
 from partition.errors import UserError

@@ -13,7 +13,6 @@ import numpy as np
 
 from gcnmpi.core.precision import row_bytes
 from gcnmpi.core.timing import EPOCH_PHASES
-from gcnmpi.layout.runtime import Source
 from gcnmpi.mpi.hosts import most_ranks_a_node
 from gcnmpi.planner.batch_memory import batch_memory
 from gcnmpi.planner.batches import batch_cases
@@ -51,7 +50,7 @@ def ranks_record(problem: Problem, step: BaseStep) -> dict[str, Any]:
         there are more than ``LISTED`` ranks; ``expand_row_bytes``, ``fold_row_bytes``: bytes of
         one such row in all exchanges of an epoch. Empty on other ranks.
     """
-    comm, plan = problem.comm, problem.scheme.plan
+    comm, plan = problem.runtime.comm, problem.scheme.plan
     products = step.products() if isinstance(step, Step) else None
     batches = drawn_sizes(problem, step) if isinstance(step, BatchStep) else []
     per_node = most_ranks_a_node(comm)
@@ -86,7 +85,7 @@ class PhaseSamples:
     """
 
     def __init__(self, problem: Problem, epoch: int) -> None:
-        self._comm, self._phases = problem.comm, problem.phases
+        self._comm, self._phases = problem.runtime.comm, problem.runtime.phases
         self._epoch, self._before = epoch, self._now()
         self.taken: list[dict[str, Any]] = []
 
@@ -133,20 +132,19 @@ def _forecast(
 
     None of them where nothing can be forecast: a run that goes well does not end for that.
     """
-    config = problem.config
-    candidate = Candidate(config.scheme, {}, 0, problem.partition)
+    config, source = problem.config, problem.source
+    candidate = Candidate(config.scheme, {}, 0, source.partition)
     try:
-        setting = Setting(problem.stored, config, Machine(), per_node, locality=False)
-        case = setting.case(candidate, problem.comm.size)
+        setting = Setting(source.stored, config, Machine(), per_node, locality=False)
+        case = setting.case(candidate, problem.runtime.comm.size)
     except UserError:
         return dict.fromkeys(("rows", "entries", "memory_forecast_bytes"))
     needed = None
     if isinstance(step, Step):
         needed = memory(case)
     elif isinstance(step, BatchStep):
-        source = Source(problem.stored, problem.partition, problem.direction)
         needed = batch_memory(case, batch_cases(case, source, batches), step.sampler)
-    held = [arcs_of(case, rank) for rank in range(problem.comm.size)]
+    held = [arcs_of(case, rank) for rank in range(problem.runtime.comm.size)]
     return {
         "rows": [rows for rows, _, _ in held],
         "entries": [entries for _, _, entries in held],
@@ -157,7 +155,7 @@ def _forecast(
 def _row_bytes(problem: Problem, products: list[Product]) -> tuple[int, int]:
     """Bytes that a row of the exchange takes in an epoch: in expands, and in folds."""
     config, folds = problem.config, problem.scheme.describe().get("backward") == "fold"
-    itemsize = problem.kernel.dtype.itemsize
+    itemsize = problem.runtime.kernel.dtype.itemsize
     there = back = 0
     for name, _, *widths in products:
         if name in EXCHANGES:

@@ -7,11 +7,12 @@ under another name, of another command into the same folder, keeps it.
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,11 @@ from gcnmpi.nn.describe import graph_of
 from gcnmpi.options.config import Config
 from gcnmpi.options.outputs import Training
 from gcnmpi.options.settings import split_words
-from gcnmpi.run import trainer
 from gcnmpi.run.checkpoint import FREE, differences, flat, plain
 from gcnmpi.run.claims import Claims
-from gcnmpi.run.preflight import check_training
-from gcnmpi.run.problem import open_problem
-from gcnmpi.run.record import RECORD, Epoch, RunRecord, metric_of, read_run
+from gcnmpi.run.problem import Problem
+from gcnmpi.run.record import RECORD, RunRecord, metric_of, read_run
+from gcnmpi.run.training import Guard, OnEpoch, train_run
 from partition.errors import UserError
 from partition.graph.manifest import read_manifest
 from partition.records import atomic_file, read_records
@@ -104,9 +104,8 @@ def run_all(
     partition: str | None,
     runs: Sequence[Planned],
     out: Path,
-    purpose: str,
-    begin: Callable[[Planned, Any], Callable[[Epoch], None]],
-    stop: Callable[[], int],
+    guard: Guard,
+    begin: Callable[[Planned, Problem], AbstractContextManager[OnEpoch]],
 ) -> list[Outcome] | None:
     """Run what is not complete; what all runs gave, or None if it was asked to stop.
 
@@ -114,13 +113,9 @@ def run_all(
 
     Parameters
     ----------
-    purpose : str
-        For locks: "gcnmpi repeat".
     begin : callable
-        ``begin(planned, problem)`` is called on every rank before a run; it gives what is called
-        after each of its epochs.
-    stop : callable
-        As :func:`gcnmpi.run.trainer.train` takes it.
+        ``begin(planned, problem)`` is a context around the epochs of a run on every rank, as
+        :func:`gcnmpi.run.training.train_run` takes it.
 
     Raises
     ------
@@ -130,23 +125,17 @@ def run_all(
     found: list[Outcome] = []
     names = from_root(comm, lambda: _names(graph, partition, runs, out))
     for planned in (replace(run, name=name) for run, name in zip(runs, names, strict=True)):
-        if found and maximum(comm, stop()):
+        if found and maximum(comm, guard.stop()):
             return None
         folder = out / planned.name
         asked = Training(graph, partition, planned.config, folder, None, None, "auto")
         try:
-            with Claims(comm, purpose) as claims:
-                claims.folder(folder)
-                record = check_training(comm, asked)
-                if record is None:
-                    problem = open_problem(comm, graph, partition, planned.config)
-                    on_epoch = begin(planned, problem)
-                    result = trainer.train(problem, folder, on_epoch, "auto", stop)
-                    if result.stopped:
-                        return None
-                    record = from_root(comm, lambda: read_run(folder))  # noqa: B023
-                    del problem, result, on_epoch
-                    gc.collect()  # the matrices of a run are in circles with its buffers
+            with Claims(comm, guard.claims.purpose) as claims:
+                of_run = replace(guard, claims=claims)
+                done = train_run(comm, asked, of_run, partial(begin, planned))
+                if done.stopped:
+                    return None
+                record = done.before or from_root(comm, lambda: read_run(folder))  # noqa: B023
         except UserError as error:
             if not getattr(error, "agreed", False):
                 raise

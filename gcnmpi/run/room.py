@@ -13,7 +13,7 @@ from gcnmpi.options.config import Config
 from gcnmpi.options.kernel import resolve
 from gcnmpi.planner.evaluation import evaluation_memory
 from gcnmpi.planner.machine import Machine
-from gcnmpi.planner.ranking import MOST_DOUBLINGS, Candidate, Setting, candidates
+from gcnmpi.planner.ranking import Candidate, Needs, Setting, ranks_that_suffice
 from partition.errors import UserError
 
 GIGA = 1e9
@@ -39,9 +39,6 @@ class Room:
     ranks_per_node: int
     free: float
     said: str
-
-
-Needs = Callable[[Candidate, int], int]  # bytes of a rank, on so many ranks
 
 
 def check_evaluation(
@@ -118,7 +115,8 @@ def check_room(
         each = "" if comm.size == 1 else f" on each of {comm.size} ranks"
         tell(f"memory: needs {needed / GIGA:.3g} GB{each}; {room.said}")
         if not enough and not force:
-            more = _ranks_that_suffice(setting, needs, comm.size, room.free + room.process)
+            name, limit = config.scheme.name, room.free + room.process
+            more = ranks_that_suffice(setting, name, comm.size, needs, limit, estimate="always")
             there = f"{room.ranks_per_node} on each node"
             hint = f"use {more} ranks, {there}" if more else "more ranks do not help"
             raise UserError(
@@ -140,15 +138,3 @@ def _room(comm: Comm, config: Config) -> Room:
     if own < left / crowd:
         said = f"the limits of a process on {host} (ulimit -v, -d) leave it {own / GIGA:.3g} GB"
     return Room(process, crowd, room, said)
-
-
-def _ranks_that_suffice(setting: Setting, needs: Needs, size: int, room: float) -> int | None:
-    """``size`` doubled until the scheme fits into the memory of a rank, with random rows."""
-    name = setting.config.scheme.name
-    for more in (size << times for times in range(1, MOST_DOUBLINGS + 1)):
-        if more > setting.stored.manifest.n:
-            return None
-        found, _ = candidates(setting, more, schemes=[name], estimate="always")
-        if any(needs(other, more) <= room for other in found):
-            return more
-    return None

@@ -43,33 +43,34 @@ from partition.errors import UserError
 
 def start_record(problem: Problem, warnings: list[str]) -> dict[str, Any]:
     """Of what is run, on what, with what."""
-    comm, partition = problem.comm, problem.partition
+    comm, kernel = problem.runtime.comm, problem.runtime.kernel
+    manifest, partition = problem.source.stored.manifest, problem.source.partition
     # A rank needs not all of them: python-graphblas may be missing where another kernel computes.
     packages = ("numpy", "scipy", "python-graphblas")
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "graph": problem.stored.manifest.name,
-        "graph_id": problem.stored.manifest.id,
-        "data_id": problem.stored.manifest.data_id,
-        "n": problem.stored.manifest.n,
-        "nnz": problem.stored.manifest.nnz,
+        "graph": manifest.name,
+        "graph_id": manifest.id,
+        "data_id": manifest.data_id,
+        "n": manifest.n,
+        "nnz": manifest.nnz,
         "partition": None if partition is None else partition.name,
         "partition_id": None if partition is None else partition.id,
-        "direction": problem.direction,
+        "direction": problem.source.direction,
         "scheme": problem.scheme.name,
         "scheme_options": problem.scheme.describe(),
-        "kernel": problem.kernel.name,
+        "kernel": kernel.name,
         "ranks": comm.size,
-        "threads": problem.threads,
+        "threads": kernel.threads,
         "hosts": host_names(comm),
         "job": slurm_job(),
-        "devices": comm.allgather(problem.kernel.device),
+        "devices": comm.allgather(kernel.device),
         "reduction": problem.reduction,
         "versions": {
             "gcnmpi": __version__,
             "python": platform.python_version(),
             **{name: found for name in packages if (found := _version(name)) is not None},
-            **problem.kernel.versions(),
+            **kernel.versions(),
             **versions(),
         },
         "metric": chosen_metrics(problem.config.task)[0],
@@ -209,7 +210,8 @@ def end_record(
     best: Best,
 ) -> dict[str, Any]:
     """The last record, of which bytes and phases are those of the epochs after ``before``."""
-    comm, traffic, config, model = problem.comm, problem.traffic, problem.config.train, step.model
+    comm, traffic = problem.runtime.comm, problem.runtime.traffic
+    config, model = problem.config.train, step.model
     run = [epoch.epoch for epoch in epochs[before:]]
     evaluations = sum(evaluates(config, number) for number in run)
     predicted = step.predicted(len(run))
@@ -223,7 +225,7 @@ def end_record(
         "reduce_bytes": traffic["train_reduce"].sent,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
-    every = comm.allgather((mine, dict(problem.phases.seconds)))
+    every = comm.allgather((mine, dict(problem.runtime.phases.seconds)))
     names = sorted({name for _, seconds in every for name in seconds})
     phases = {}
     for name in names:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Container
 from dataclasses import dataclass
 
 from gcnmpi.halo.matrix import Matrix
 from gcnmpi.kernels.interface.kernel import Array
 from gcnmpi.layout.place import Place
 from gcnmpi.mpi.comm import Comm, agreed
-from gcnmpi.options.config import Config
+from gcnmpi.options.outputs import Inferring
 from gcnmpi.options.task import outputs
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.inference import compute
@@ -20,22 +18,11 @@ from partition.errors import UserError
 
 
 def evaluate_weights(
-    comm: Comm,
-    graph: str | os.PathLike,
-    partition: str | None,
-    config: Config,
-    weights: str | os.PathLike,
-    *,
-    given: Container[str] = (),
+    comm: Comm, asked: Inferring
 ) -> tuple[dict[str, float | None], tuple[str, ...]]:
     """The metrics of the task, of every mask: "val_accuracy" …; None where there is no such mask.
 
     And warnings for the user.
-
-    Parameters
-    ----------
-    graph, partition, config, weights, given
-        See :func:`gcnmpi.run.inference.compute`.
 
     Raises
     ------
@@ -43,14 +30,14 @@ def evaluate_weights(
         On all ranks: as :func:`gcnmpi.run.inference.compute`; or if the graph has not the labels of
         the task, or other numbers of them than the weights give.
     """
-    done = compute(comm, graph, partition, config, weights, given=given)
+    done = compute(comm, asked)
     problem = done.problem
     width = problem.network.widths[-1]
     with agreed(comm):
-        wanted = outputs(problem.config.task.name, problem.stored.manifest)
+        wanted = outputs(problem.config.task.name, problem.source.stored.manifest)
         if wanted != width:
             raise UserError(
-                f"{graph} has {wanted or 'no'} classes or targets for the task "
+                f"{asked.graph} has {wanted or 'no'} classes or targets for the task "
                 f"{problem.config.task.name!r}, the weights give {width} columns"
             )
     output = Output(done.result, problem.network.widths)

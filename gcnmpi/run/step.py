@@ -55,9 +55,9 @@ class BaseStep(ABC):
         features: Array | SparseInput | None = None,
         kinds: tuple[str, ...] = PASSES,
     ) -> None:
-        kernel, train = problem.kernel, problem.config.train
-        with agreed(problem.comm):
-            check_trainable(problem.stored, problem.config)
+        kernel, train = problem.runtime.kernel, problem.config.train
+        with agreed(problem.runtime.comm):
+            check_trainable(problem.source.stored, problem.config)
         self.model = model = make_model(problem, features, kinds)
         self.targets = load_targets(problem, model.place)
         self._problem = problem
@@ -97,8 +97,8 @@ class BaseStep(ABC):
         problem = self._problem
         lr = problem.config.train.lr if lr is None else lr
         measured = epoch in (1, problem.config.train.epochs)
-        during = problem.traffic.during("train", epoch, measured)
-        with during, problem.phases("other"):
+        during = problem.runtime.traffic.during("train", epoch, measured)
+        with during, problem.runtime.phases("other"):
             return self._run(epoch, lr, interrupt)
 
     @abstractmethod
@@ -106,17 +106,17 @@ class BaseStep(ABC):
         """Compute an epoch, and update the weights."""
 
     def _update(self, gradient: Array, lr: float) -> None:
-        with self._problem.phases("update"):
+        with self._problem.runtime.phases("update"):
             self._clip(gradient)
             self.optimizer.step(gradient, lr)
-            self._problem.kernel.finish()
+            self._problem.runtime.kernel.finish()
 
     def _clip(self, gradient: Array) -> None:
         """Shorten the gradient to ``train.clip_norm``: ``torch.nn.utils.clip_grad_norm_``."""
-        longest, kernel = self._problem.config.train.clip_norm, self._problem.kernel
+        longest, kernel = self._problem.config.train.clip_norm, self._problem.runtime.kernel
         if not longest:
             return
-        on_one_rank = self._problem.comm.size == 1 or not self.model.gradients.cut
+        on_one_rank = self._problem.runtime.comm.size == 1 or not self.model.gradients.cut
         if kernel.shorten is not None and on_one_rank:
             kernel.shorten(gradient, longest, _NEVER_0)
             return
@@ -134,7 +134,7 @@ class BaseStep(ABC):
 
         def square(piece: Array) -> float:
             row = piece.reshape((1, -1))
-            return problem.kernel.dot(row, row)
+            return problem.runtime.kernel.dot(row, row)
 
         squares = square(gradient[gradients.shared])
         if gradients.cut:
@@ -166,7 +166,7 @@ class Step(BaseStep):
         self._loss = self._make_loss()
         self._pass: Callable[[int], Number] = self._there_and_back
         if problem.config.gpu.graph == "yes":
-            self._pass = problem.kernel.repeated(self._there_and_back)
+            self._pass = problem.runtime.kernel.repeated(self._there_and_back)
 
     def products(self) -> list[Product]:
         """The scheme's products and row operations of an epoch."""
@@ -200,7 +200,7 @@ class Step(BaseStep):
         """This rank's share of the loss, and its gradients."""
         model = self.model
         logits = model.forward(epoch)
-        with self._problem.phases("loss"):
+        with self._problem.runtime.phases("loss"):
             loss = self._loss(logits, model.output_grad)
         model.backward(epoch)
         return loss
@@ -208,8 +208,8 @@ class Step(BaseStep):
     def _make_loss(self) -> Loss:
         problem, model = self._problem, self.model
         made = Made(
-            problem.scheme, problem.kernel, model.place.layer, model.widths[-1], self.targets,
-            problem.config.task,
+            problem.scheme, problem.runtime.kernel, model.place.layer, model.widths[-1],
+            self.targets, problem.config.task,
         )  # fmt: skip
-        with agreed(problem.comm):
+        with agreed(problem.runtime.comm):
             return task_of(problem.config).loss(made)

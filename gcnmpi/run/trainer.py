@@ -97,7 +97,7 @@ def train(
         On all ranks, if the record or a checkpoint cannot be written, there is none to resume
         from that fits, or the loss is no longer a number.
     """
-    comm, config = problem.comm, problem.config.train
+    comm, config = problem.runtime.comm, problem.config.train
     found, warnings = (None, []) if out is None else checkpoint.find(problem, out, resume)
     start = start_record(problem, warnings)
     if comm.rank == 0:
@@ -126,7 +126,8 @@ def train(
             "best": {"epoch": best.epoch, "value": best.value},
             "versions": start["versions"],
         }
-        with problem.phases.as_one("checkpoint"), problem.traffic.during("checkpoint"):
+        runtime = problem.runtime
+        with runtime.phases.as_one("checkpoint"), runtime.traffic.during("checkpoint"):
             moved = from_root(comm, write.restore)
             path = checkpoint.save(problem, out, model, arrays, history, facts)  # type: ignore
         if moved:  # with the folder went the lock that keeps others from writing to it
@@ -175,7 +176,7 @@ def train(
             epoch = Epoch(number, value, values, seconds)
             epochs.append(epoch)
             if evaluated:
-                best = best.after(epoch, problem.kernel, model.parameters.flat)
+                best = best.after(epoch, problem.runtime.kernel, model.parameters.flat)
             over = _observed(config, rate, best, epoch)
             if file is not None and (over or signal or samples.due(number)):
                 samples.take(number)
@@ -208,7 +209,7 @@ def save(problem: Problem, result: Result, weights: Path | None, best: Path | No
         (best, result.best.epoch, result.best.flat),
         (weights, result.epochs[-1].epoch, result.model.parameters.flat),
     )
-    with agreed(problem.comm):
+    with agreed(problem.runtime.comm):
         if best is not None and not result.best.epoch:
             raise UserError("--save-best: nothing was validated")
     try:
@@ -232,14 +233,15 @@ def _restored(
     # Found before, they are kept where nothing is validated any more.
     stored = found is not None and found.facts["best"]["epoch"]
     metric = chosen_metrics(problem.config.task)[0]
-    best = Best(metric, 0, None, problem.kernel.zeros(len(flat)) if validated or stored else None)
+    kernel = problem.runtime.kernel
+    best = Best(metric, 0, None, kernel.zeros(len(flat)) if validated or stored else None)
     if found is None:
         return [], best
     arrays = {"weights": flat, **step.optimizer.state()}
     if stored and best.flat is not None:
         arrays["best"] = best.flat
         best = replace(best, **found.facts["best"])
-    with problem.phases.as_one("checkpoint"):
+    with problem.runtime.phases.as_one("checkpoint"):
         checkpoint.restore(problem, found, step.model, arrays)
     step.optimizer.steps = found.facts["steps"]
     step.go_on(found.facts)

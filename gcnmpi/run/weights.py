@@ -86,17 +86,21 @@ def save_weights(
         What else the file is to say: ``epoch``, ``loss``.
     """
     if problem.config.model.train_features:
-        piece = model.features(flat)
-        rows = problem.scheme.original(Place(0), piece, model.widths[0])
-        write_rows(problem.comm, features_path(path), rows, problem.stored.graph.n)
+        write_features(problem, model, flat, features_path(path))
     state = to_state(problem.network, model.whole(flat))
     described = describe(problem) | facts
-    from_root(problem.comm, lambda: write_weights(path, state, described))
+    from_root(problem.runtime.comm, lambda: write_weights(path, state, described))
+
+
+def write_features(problem: Problem, model: Model, flat: Array, path: Path) -> None:
+    """Write trained features (or their moments), (n, width), by all ranks together."""
+    rows = problem.scheme.original(Place(0), model.features(flat), model.widths[0])
+    write_rows(problem.runtime.comm, path, rows, problem.source.stored.manifest.n)
 
 
 def describe(problem: Problem) -> dict[str, Any]:
     """What the weights of a problem's network have to say of it."""
-    config, manifest = problem.config, problem.stored.manifest
+    config, manifest = problem.config, problem.source.stored.manifest
     model = {
         name: value
         for name, value in dataclasses.asdict(config.model).items()
@@ -107,7 +111,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "version": VERSION,
         "model": model,
         "widths": list(problem.network.widths),
-        "graph": dataclasses.asdict(config.graph) | {"direction": problem.direction},
+        "graph": dataclasses.asdict(config.graph) | {"direction": problem.source.direction},
         "task": {"name": config.task.name},
         "graph_name": manifest.name,
         "graph_id": manifest.id,

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from gcnmpi.layout.writing import write_picked
-from gcnmpi.mpi.comm import Comm, from_root, redistribute
+from gcnmpi.mpi.comm import Comm, agreed, from_root, redistribute
 from gcnmpi.options.outputs import RESULT_WRITERS
+from gcnmpi.run.preflight import make_room
 from gcnmpi.run.results import Results
 from partition.records import map_npy, temporary_name
 
@@ -55,6 +57,25 @@ def on_root(comm: Comm, rows: Rows, max_bytes: float) -> np.ndarray | None:
     whole = np.empty(rows.shape, rows.values.dtype)
     whole[places] = found
     return whole
+
+
+def check_writable(comm: Comm, out: Path | None) -> None:
+    """Raise a UserError on all ranks if results cannot be written, before the work."""
+    if out is not None:
+        with agreed(comm):  # a library that is missing
+            if out.suffix in RESULT_WRITERS:
+                RESULT_WRITERS.get(out.suffix)
+        make_room(comm, out, "--out")
+
+
+def deliver(
+    comm: Comm, out: Path | None, rows: Rows, ids: np.ndarray | None, max_bytes: float, **named: Any
+) -> np.ndarray | None:
+    """:func:`write` to a file; or, where there is none, all rows on rank 0."""
+    if out is None:
+        return on_root(comm, rows, max_bytes)
+    write(comm, out, rows, ids, max_bytes, **named)
+    return None
 
 
 def write(

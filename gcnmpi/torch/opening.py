@@ -6,27 +6,24 @@ import os
 import warnings
 from typing import Any
 
-import numpy as np
 import torch
 
 from gcnmpi.core.resident import keep_large_arrays, return_freed_memory
-from gcnmpi.core.timing import Phases, Traffic
-from gcnmpi.kernels.choice import make_kernel
 from gcnmpi.layout.loading import check_content
-from gcnmpi.layout.normalised import RowNormalised
-from gcnmpi.layout.runtime import Demand, Runtime, Source
+from gcnmpi.layout.runtime import Demand
 from gcnmpi.mpi.comm import Comm, agreed
 from gcnmpi.mpi.script import world
 from gcnmpi.options.config import Config, from_table
-from gcnmpi.planner.auto import misused
-from gcnmpi.run.problem import find_source
+from gcnmpi.run.opening import find_source, start
+from gcnmpi.run.own_rows import check_labels, own_features
 from gcnmpi.schemes.p2p import lay_out
 from gcnmpi.torch.graph import Graph
 from gcnmpi.torch.moves import Moves
 from gcnmpi.torch.ranks import Ranks
 from partition.errors import UserError
-from partition.graph.content import FEATURE_FILES, TARGET_FILES
+from partition.graph.content import TARGET_FILES
 from partition.graph.graph import MASKS, UNLABELLED
+from partition.graph.store import StoredGraph
 
 
 def open(
@@ -103,17 +100,20 @@ def open(
     # g.expand sends whole rows; what only calls g.aggregate may say that it is for mixed ones.
     whole_rows = exchange != "mixed"
     source, config = find_source(comm, graph, partition, config, whole_rows)
-    kernel, told, machine = make_kernel(comm, config)
-    torch.set_num_threads(kernel.threads)
+    opened = start(comm, source, config, whole_rows)
+    runtime, config = opened.runtime, opened.config
+    torch.set_num_threads(runtime.kernel.threads)
     if comm.rank == 0:
-        for line in (*misused(source, config, whole_rows), *told, *machine):
+        for line in opened.told:
             warnings.warn(line, stacklevel=2)
-    runtime = Runtime(comm, kernel, Phases(), Traffic())
     laid = lay_out(runtime, source, config, Demand())
     moves, max_bytes = Moves(runtime, laid, config), config.loading.max_buffer_mb * 2**20
     g = Graph(Ranks(runtime), laid, moves, source.stored, seed, max_bytes, check_weights)
-    _load_features(g, comm, source, config)
-    _load_labels(g, comm, source)
+    stored = source.stored
+    if stored.graph.features is not None:
+        x = own_features(comm, stored, config, lambda features: g.load(features).numpy())
+        g.x = torch.from_numpy(x).to(g.dtype)
+    _load_labels(g, comm, stored)
     return_freed_memory()
     keep_large_arrays()
     return g
@@ -129,28 +129,13 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def _load_features(g: Graph, comm: Comm, source: Source, config: Config) -> None:
-    features: Any = source.stored.graph.features
-    if features is None:
-        return
-    check_content(comm, source.stored, FEATURE_FILES)
-    normalised = config.graph.feature_norm == "row"
-    x = g.load(RowNormalised(features, np.dtype(config.dtype)) if normalised else features)
-    with agreed(comm):
-        if not torch.isfinite(x.sum(dtype=torch.float64)):
-            raise UserError(f"{source.stored.path} is damaged: its features are not all finite")
-    g.x = x.to(g.dtype)
-
-
-def _load_labels(g: Graph, comm: Comm, source: Source) -> None:
-    graph, classes = source.stored.graph, source.stored.manifest.classes
-    check_content(comm, source.stored, TARGET_FILES)
+def _load_labels(g: Graph, comm: Comm, stored: StoredGraph) -> None:
+    graph = stored.graph
+    check_content(comm, stored, TARGET_FILES)
     known = torch.ones(g.num_own, dtype=torch.bool)
     if graph.labels is not None:
         g.y = g.load(graph.labels).long()
-        with agreed(comm):
-            if ((g.y < UNLABELLED) | (g.y >= classes)).any():
-                raise UserError(f"{source.stored.path} is damaged: a label outside its classes")
+        check_labels(comm, stored, g.y.numpy())
         known = g.y != UNLABELLED
     elif graph.targets is not None:
         g.y = g.load(graph.targets).to(g.dtype)

@@ -19,7 +19,7 @@ from partition.graph.graph import DIRECTIONS
 from partition.pipeline import adding
 from partition.records import to_json
 from partition.reporting import tables
-from partition.terminal import console, on_terminal
+from partition.terminal import console, duration, on_terminal
 
 GRAPH = click.Path(path_type=Path)
 
@@ -222,10 +222,3 @@ def pauses() -> Iterator[float]:
     while True:
         yield pause
         pause = min(1.3 * pause, 300.0)
-
-
-def duration(seconds: float) -> str:
-    """Hours, minutes and seconds: "1:02:03"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}"

@@ -37,7 +37,7 @@ def main(comm: Any) -> int:
             model.load_state(dict(weights))
         loss, flat = step.gradient(1)
         gradient = {f"gradient {n}": np.array(a) for n, a in model.whole(flat).items()}
-        logits = problem.kernel.to_host(model.forward())
+        logits = problem.runtime.kernel.to_host(model.forward())
         logits = _whole(problem, model.place, logits, model.widths[-1])
         if comm.rank == 0:
             np.savez(folder / "results.npz", loss=loss, logits=logits, **gradient)

@@ -360,8 +360,11 @@ def _checkpoint(out: Path) -> Target:
         "config": {"train": {"epochs": 2}}, "best": {"epoch": 0, "value": None},
     }  # fmt: skip
     epochs = [Epoch(k, 0.5, {}, 0.1) for k in (1, 2)]
-    whole = {"weights": {"convs.0.lin.weight": np.ones((2, 2))}}
-    path = checkpoint_files.finish(folder, whole, checkpoint_files.History(epochs), facts, [])
+    state, history = (
+        {"weights/convs.0.lin.weight": np.ones((2, 2))},
+        checkpoint_files.History(epochs),
+    )
+    path = checkpoint_files.finish(folder, state, facts, history=history)
     files = {file.name: file.read_bytes() for file in path.iterdir()}
 
     def read(folder: Path) -> None:

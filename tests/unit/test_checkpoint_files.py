@@ -46,9 +46,9 @@ def epochs(count, loss=1.0):
 def write(out, count):
     temporary = out / files.FOLDER / f".{files.name_of(count)}.tmp"
     files.make_folder(temporary)
-    whole = {"weights": {"convs.0.lin.weight": WEIGHT * count}}
+    state = {"weights/convs.0.lin.weight": WEIGHT * count}
     history = files.History(epochs(count))
-    return files.finish(temporary, whole, history, FACTS | {"epoch": count}, [])
+    return files.finish(temporary, state, FACTS | {"epoch": count}, history=history)
 
 
 def read(path):
@@ -158,9 +158,8 @@ def test_checkpoints_append_to_the_epochs_of_the_one_before_the_last(tmp_path):
         temporary = tmp_path / files.FOLDER / f".{files.name_of(count)}.tmp"
         files.make_folder(temporary)
         facts = FACTS | {"epoch": count}
-        return files.finish(
-            temporary, {"weights": {"convs.0.lin.weight": WEIGHT}}, history, facts, []
-        )
+        state = {"weights/convs.0.lin.weight": WEIGHT}
+        return files.finish(temporary, state, facts, history=history)
 
     inodes = []
     for count in range(4, 12):
@@ -189,7 +188,7 @@ def test_without_hard_links_every_checkpoint_has_all_epochs(tmp_path, monkeypatc
         ran[:] = epochs(count)
         temporary = tmp_path / files.FOLDER / f".{files.name_of(count)}.tmp"
         files.make_folder(temporary)
-        path = files.finish(temporary, {}, history, FACTS | {"epoch": count}, [])
+        path = files.finish(temporary, {}, FACTS | {"epoch": count}, history=history)
         assert read(path)[0] == ran
 
 

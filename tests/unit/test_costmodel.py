@@ -5,11 +5,11 @@ import json
 
 import pytest
 
+from gcnmpi.bench.calibrate import Sample, fit_sparse
 from gcnmpi.core.volume import NOTHING, Volume
 from gcnmpi.nn.compile import Target, compile_network
 from gcnmpi.nn.describe import network_of
 from gcnmpi.options.config import LoadingConfig, from_table
-from gcnmpi.planner.calibrate import Sample, fit_sparse
 from gcnmpi.planner.case import Case, Workload, train_rows
 from gcnmpi.planner.costmodel import predict
 from gcnmpi.planner.machine import Machine, read_machine, write_machine

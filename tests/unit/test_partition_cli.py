@@ -325,7 +325,7 @@ def test_too_little_memory_is_one_line_of_both_programs(demo, monkeypatch):
     said = run("add", demo, "--model", "rp", "-k", 2, code=2).stderr
     assert said.startswith("error: not enough memory: unable to allocate 7 GiB for an array\n")
     assert list((demo / "partitions").iterdir()) == []
-    monkeypatch.setattr("gcnmpi.cli.main.load_config", large)
+    monkeypatch.setattr("gcnmpi.cli.common.load_config", large)
     with pytest.raises(UserError, match="not enough memory"):
         gcnmpi_cli.main(["train", str(demo)], standalone_mode=False)
 

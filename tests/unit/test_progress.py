@@ -10,8 +10,9 @@ from types import SimpleNamespace
 import pytest
 
 from gcnmpi.options.config import from_table
-from gcnmpi.report.progress import Progress, duration, shown_metrics
+from gcnmpi.report.progress import Progress, shown_metrics
 from gcnmpi.run.record import Epoch
+from partition.terminal import duration
 
 
 def progress(capsys, epochs, seconds, first=1):
@@ -19,12 +20,13 @@ def progress(capsys, epochs, seconds, first=1):
     now = [0.0]
     problem = SimpleNamespace(
         config=from_table({"train": {"epochs": epochs}}),
-        stored=SimpleNamespace(manifest=SimpleNamespace(name="g\x1b[2J")),
-        partition=None,
-        comm=SimpleNamespace(size=2),
-        threads=1,
+        source=SimpleNamespace(
+            stored=SimpleNamespace(manifest=SimpleNamespace(name="g\x1b[2J")), partition=None
+        ),
+        runtime=SimpleNamespace(
+            comm=SimpleNamespace(size=2), kernel=SimpleNamespace(name="scipy", threads=1)
+        ),
         scheme=SimpleNamespace(name="p2p"),
-        kernel=SimpleNamespace(name="scipy"),
         warnings=(),
         machine=(),
     )

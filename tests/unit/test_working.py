@@ -4,7 +4,8 @@ import threading
 from itertools import islice
 
 from partition.cli import common
-from partition.cli.common import advancing, duration, pauses, working
+from partition.cli.common import advancing, pauses, working
+from partition.terminal import duration
 
 
 def test_a_log_gets_a_line_now_and_then(capsys):

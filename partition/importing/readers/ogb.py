@@ -42,7 +42,6 @@ ARCS = Columns(
 READ = {"edge", "node-feat", "node-label", "num-node-list", "num-edge-list"}
 READ_BINARY = {"edge_index", "node_feat", "num_nodes_list", "num_edges_list"}
 NUMBERS_AT_ONCE = 1 << 22
-MORE_CLASSES = "give --labels or --targets too, and the split as --train-mask and so on"
 
 
 def read(path: Path, layout: Layout | None = None) -> Source:

@@ -18,6 +18,7 @@ from gcnmpi.mpi.comm import slice_of
 from gcnmpi.options.config import from_table
 from gcnmpi.options.kernel import KERNELS
 from gcnmpi.options.model import MATRICES, NETWORKS, HopsOptions
+from gcnmpi.options.outputs import Inferring
 from gcnmpi.options.scheme import SCHEMES
 from gcnmpi.planner.machine import Machine
 from gcnmpi.planner.ranking import Setting, rank_schemes
@@ -73,17 +74,17 @@ def check_network(comm, model):
         parts = partition if scheme == "p2p" else None
         assert verify(comm, graph, parts, config).ok, (model, scheme)
 
-    setting = Setting(problem.stored, problem.config, Machine(), 4)
+    setting = Setting(problem.source.stored, problem.config, Machine(), 4)
     ranked, skipped = rank_schemes(setting, 8)
     assert {line.candidate.scheme.name for line in ranked} >= {"p2p", "summa", "tensor3d"}, skipped
 
     # The file of weights brings the network back.
     file, out = Path(sys.argv[1]) / f"{model['name']}.npz", Path(sys.argv[1]) / "logits.npy"
     save_weights(file, problem, result.model, result.model.parameters.flat)
-    infer(comm, graph, partition, from_table({"dtype": "float64"}), file, out)
+    infer(comm, Inferring(graph, partition, from_table({"dtype": "float64"}), file, out))
     logits = result.model.forward()
     mine = problem.scheme.original(result.model.place, logits, logits.shape[1])
-    rows = slice_of(problem.stored.graph.n, comm.rank, comm.size)
+    rows = slice_of(problem.source.stored.graph.n, comm.rank, comm.size)
     np.testing.assert_allclose(np.load(out)[rows], mine, rtol=1e-12)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from gcnmpi.mpi import comm as mpi
 from gcnmpi.options.config import from_table
-from gcnmpi.run import problem as problems
+from gcnmpi.run import opening
 from gcnmpi.run.evaluation import Evaluation
 from gcnmpi.run.problem import load_features, open_problem
 from gcnmpi.run.step import Step
@@ -39,7 +39,7 @@ def main(comm) -> int:
     np.testing.assert_array_equal(model.forward(), logits)
     # What rank 0 tells the others before loading is a description, no array of the graph.
     told = pickle.dumps(
-        problems._check(Path(sys.argv[1]), sys.argv[2], comm.size, 1, problem.config, False)
+        opening._check(Path(sys.argv[1]), sys.argv[2], comm.size, 1, problem.config, False)
     )
     assert len(told) < 5000, len(told)
     if comm.rank == 0:

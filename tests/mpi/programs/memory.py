@@ -43,8 +43,8 @@ def infer(problem):
     network, program = problem.network, problem.program
     weights = {name: np.ones(p.shape) for name, p in network.parameters.items()}
     evaluate(
-        problem.scheme, problem.kernel, network, program, problem.stored.graph.n, weights,
-        [load_features(problem)], len(program.outputs),
+        problem.scheme, problem.runtime.kernel, network, program, problem.source.stored.graph.n,
+        weights, [load_features(problem)], len(program.outputs),
     )  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def main(comm):
         before = mpi.maximum(comm, resident_bytes())
         if "method" in case:
             asked = asked_for(case["method"], ("threads=1", *case["settings"]))
-            done = propagate(comm, case["graph"], case["partition"], asked, case["out"])
+            done = propagate(comm, case["graph"], case["partition"], asked, Path(case["out"]))
             results.append({"peak": mpi.maximum(comm, peak_bytes()), "forecast": done.memory})
             del done
             continue
@@ -66,8 +66,8 @@ def main(comm):
         (train if trains else infer)(problem)
         peak = mpi.maximum(comm, peak_bytes())
         machine = dataclasses.replace(Machine(), process_bytes=before)
-        setting = Setting(problem.stored, problem.config, machine, comm.size)
-        candidate = Candidate(problem.config.scheme, {}, 0, problem.partition)
+        setting = Setting(problem.source.stored, problem.config, machine, comm.size)
+        candidate = Candidate(problem.config.scheme, {}, 0, problem.source.partition)
         if trains:
             forecast = setting.memory(candidate, comm.size)
         else:

@@ -53,9 +53,9 @@ def main(comm):
 
 def logits_of(problem, model):
     """Of an evaluation, all rows in the original order, on every rank."""
-    logits, width = problem.kernel.to_host(model.forward()), model.widths[-1]
+    logits, width = problem.runtime.kernel.to_host(model.forward()), model.widths[-1]
     mine = problem.scheme.original(model.place, logits, width)
-    return [row for rows in problem.comm.allgather(mine.tolist()) for row in rows]
+    return [row for rows in problem.runtime.comm.allgather(mine.tolist()) for row in rows]
 
 
 mpi.run(main)

@@ -91,11 +91,14 @@ def check(comm, path: Path, name: str, table: dict, max_buffer_mb: float) -> Non
     config = from_table({"dtype": "float64", "loading": loading, **table})
     with rows_too():
         problem = open_problem(comm, path, name, config)
-    scheme, traffic = problem.scheme, problem.traffic
+    scheme, traffic = problem.scheme, problem.runtime.traffic
     place = Place(1)
     own = scheme.block(place, 1).rows
     matrix = aggregation_matrix(
-        open_graph(path).graph, problem.direction, config.graph.self_loops, config.graph.normalize
+        open_graph(path).graph,
+        problem.source.direction,
+        config.graph.self_loops,
+        config.graph.normalize,
     )
     rng = np.random.default_rng(1)
     for width in (1, 5):

@@ -54,7 +54,7 @@ def trained(problem, graph):
             "epoch": {key: between[key] - before[key] for key in counts},
             "evaluation": {key: counts[key] - between[key] for key in counts},
         }
-    return losses, metrics, problem.kernel.to_host(step.model.parameters.flat), told
+    return losses, metrics, problem.runtime.kernel.to_host(step.model.parameters.flat), told
 
 
 def apart(losses, others):

@@ -54,7 +54,7 @@ def results(comm, path: Path, name: str, rows: bool, /, **tables) -> list[np.nda
     config = from_table({"graph": {"direction": "in"}, **tables})
     with rows_too() if rows else contextlib.nullcontext():
         problem = open_problem(comm, path, name, config)
-    scheme, traffic, kernel = problem.scheme, problem.traffic, problem.kernel
+    scheme, traffic, kernel = problem.scheme, problem.runtime.traffic, problem.runtime.kernel
     place, found = Place(1), []
     own = scheme.block(place, 1).rows
     for epoch, width in product((1, 2), WIDTHS):
@@ -76,7 +76,7 @@ def results(comm, path: Path, name: str, rows: bool, /, **tables) -> list[np.nda
 
 def there_and_back(problem, x, place: Place, width: int) -> list[np.ndarray]:
     """Rows of neighbours, and the fold of what came."""
-    scheme, traffic, kernel = problem.scheme, problem.traffic, problem.kernel
+    scheme, traffic, kernel = problem.scheme, problem.runtime.traffic, problem.runtime.kernel
     found, before = [], traffic["case"]
     found.append(kernel.to_host(scheme.halo.expand(x)).copy())
     gradient, out = scheme.halo.gradient(place, width), scheme.empty(place, width)
@@ -136,16 +136,16 @@ def check_once(comm, path: Path, name: str) -> None:
         x.array[...] = np.random.default_rng(comm.rank).standard_normal(x.array.shape)
         problem.scheme.aggregate(1, x, out.array)
         outs.append(out.array.copy())
-        with problem.traffic.during("case", 1, measured=True):
+        with problem.runtime.traffic.during("case", 1, measured=True):
             problem.scheme.aggregate(1, x, out.array)
     same(outs[1:], outs[:1], "once")
-    exact, rounded = (problem.traffic.errors for problem in problems)
+    exact, rounded = (problem.runtime.traffic.errors for problem in problems)
     assert exact == []
     if comm.size == 1:  # no exchange, so nothing that could be measured
         assert rounded == []
         return
     assert [(error.epoch, error.exchange, error.width) for error in rounded] == [(1, 1, 9)]
-    sent = problems[1].traffic["case"].sent
+    sent = problems[1].runtime.traffic["case"].sent
     assert bool(rounded[0].changed) == bool(sent) == bool(rounded[0].size)
 
 

@@ -56,14 +56,14 @@ def bits_do_not_depend_on_time(comm):
     for late in (False, True):
         problem = opened(comm, grid="2x2x1", chunks=3)
         delays = np.random.default_rng(comm.rank)
-        multiply = problem.kernel.spmm
+        multiply = problem.runtime.kernel.spmm
 
         def slow(*arguments, late=late, delays=delays, multiply=multiply):
             time.sleep(delays.uniform(0, 0.004) * late)
             multiply(*arguments)
 
         step = Step(problem)
-        with mock.patch.object(problem.kernel, "spmm", slow):
+        with mock.patch.object(problem.runtime.kernel, "spmm", slow):
             losses = [step(epoch) for epoch in range(1, 6)]
             logits = step.model.forward()
         runs.append([np.array(losses), logits.copy(), step.model.parameters.flat.copy()])

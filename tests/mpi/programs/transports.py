@@ -28,7 +28,7 @@ def products(
     table = {"graph": {"direction": "in"}, "kernel": "scipy", "scheme": scheme_table}
     with rows_too():
         problem = open_problem(comm, path, name, from_table(table))
-    scheme, traffic, place = problem.scheme, problem.traffic, Place(1)
+    scheme, traffic, place = problem.scheme, problem.runtime.traffic, Place(1)
     own, rng, results = scheme.block(place, 1).rows, np.random.default_rng(3), []
     matrices = []  # exchanges live as long as these, and so do their times
     for width, exchanged in product((1, 6), (True, False)):

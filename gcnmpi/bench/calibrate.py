@@ -22,15 +22,15 @@ from scipy.optimize import nnls
 from threadpoolctl import threadpool_limits
 
 from gcnmpi import __version__
+from gcnmpi.bench.calibrate_batches import batch_constants
 from gcnmpi.core import rng
 from gcnmpi.core.resident import resident_bytes
-from gcnmpi.kernels.choice import kernel_of_rank
 from gcnmpi.kernels.interface.kernel import Array, Kernel
 from gcnmpi.mpi.comm import Comm, versions
 from gcnmpi.mpi.hosts import host_names, most_ranks_a_node, share_of_cores
 from gcnmpi.options.config import Config
-from gcnmpi.planner.calibrate_batches import batch_constants
 from gcnmpi.planner.machine import Machine
+from gcnmpi.run.opening import kernel_of_rank
 from gcnmpi.schemes.forecast import Sparse
 
 # Tiles that are multiplied, (rows, inner, entries): square, tall operand, many rows, denser.

@@ -1,0 +1,198 @@
+"""What training, inference, propagation and PyTorch begin with: all ranks open a graph folder.
+
+:func:`find_source` looks at the folder and loads nothing, :func:`start` makes what is computed
+with, :func:`load_matrix` brings M to its owners. In between, each checks what is its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from gcnmpi.core.resident import return_freed_memory
+from gcnmpi.core.timing import Phases, Traffic
+from gcnmpi.halo.transports import usable
+from gcnmpi.kernels.interface.kernel import Kernel
+from gcnmpi.layout.runtime import Demand, Runtime, Source, resolved_direction
+from gcnmpi.mpi.comm import Comm, agreed, from_root, maximum, sees_devices
+from gcnmpi.mpi.hosts import crowded_node, most_ranks_a_node, place_on_node, share_of_cores
+from gcnmpi.options.config import Config, SchemeConfig
+from gcnmpi.options.kernel import KERNELS, resolve
+from gcnmpi.options.scheme import SCHEMES
+from gcnmpi.planner.auto import misused, resolved_options
+from gcnmpi.schemes.interface import Entry, Scheme
+from partition.errors import UserError
+from partition.graph.graph import of_split
+from partition.graph.store import Manifest, Partition, StoredGraph, open_graph, read_partition
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A graph folder, and what the ranks compute on it with.
+
+    Attributes
+    ----------
+    source : Source
+        Its graph has the masks of the split that is configured.
+    config : Config
+        With the options of the scheme as they are resolved.
+    warnings : tuple of str
+        What the user should know, to be said once, at the start.
+    machine : tuple of str
+        The same about cores: to be said after the result, which is right nevertheless.
+    """
+
+    runtime: Runtime
+    source: Source
+    config: Config
+    warnings: tuple[str, ...]
+    machine: tuple[str, ...]
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """All that the user should know, where it is said together."""
+        return *self.warnings, *self.machine
+
+
+def find_source(
+    comm: Comm,
+    graph: str | os.PathLike,
+    partition: str | None,
+    config: Config,
+    whole_rows: bool = False,
+) -> tuple[Source, Config]:
+    """A graph folder and its partition, which all ranks find alike; nothing is loaded.
+
+    Parameters
+    ----------
+    partition : str, optional
+        Its name; or that of a pair, of which the one is taken that suits the run.
+    whole_rows : bool
+        Whether whole rows will be sent, whatever the configuration says.
+
+    Returns
+    -------
+    source : Source
+    config : Config
+        With the options of the scheme as they are resolved.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if the graph, the partition or the configuration do not fit together.
+    """
+    path, per_node = Path(graph), most_ranks_a_node(comm)
+    found, manifest, first, scheme_config = from_root(
+        comm, lambda: _check(path, partition, comm.size, per_node, config, whole_rows)
+    )
+    # Every rank maps the arrays itself; on another host, the path may lead to another file.
+    with agreed(comm):
+        if config != first:
+            raise UserError(
+                f"rank {comm.rank} has another configuration than rank 0",
+                "put the configuration file where all hosts see the same one",
+            )
+        config = dataclasses.replace(config, scheme=scheme_config)
+        stored = open_split(path, config)  # each rank checks what it reads
+        same = found is None or read_partition(path, found.name, parts=False).id == found.id
+        if not same or stored.manifest != manifest:
+            raise UserError(
+                f"rank {comm.rank} finds another graph or partition at {path} than rank 0",
+                "put the graph where all hosts see the same one, or copy it to all of them",
+            )
+    return Source(stored, found, resolved_direction(stored, config)), config
+
+
+def start(comm: Comm, source: Source, config: Config, whole_rows: bool = False) -> Opened:
+    """Make the kernel of this rank, and find out what carries its messages.
+
+    Libraries that compute with threads are held to those of the kernel.
+
+    Parameters
+    ----------
+    whole_rows : bool
+        As :func:`find_source` takes it.
+
+    Raises
+    ------
+    UserError
+        On all ranks, as :func:`kernel_of_rank`; or if the transport does not work here.
+    """
+    threads = config.threads or share_of_cores(comm)
+    _, warning = resolve(config.kernel, int(maximum(comm, threads)))
+    crowded = crowded_node(comm, threads)
+    threadpool_limits(threads)
+    kernel = kernel_of_rank(comm, config, threads)
+    transport, replaced = usable(comm, kernel, config.scheme.transport)
+    scheme_config = dataclasses.replace(config.scheme, transport=transport)
+    return Opened(
+        Runtime(comm, kernel, Phases(), Traffic()),
+        source,
+        dataclasses.replace(config, scheme=scheme_config),
+        (*misused(source, config, whole_rows), *filter(None, (warning, replaced))),
+        () if crowded is None else (crowded,),
+    )
+
+
+def kernel_of_rank(comm: Comm, config: Config, threads: int) -> Kernel:
+    """The kernel of this rank; ranks of a node that compute on devices get different ones.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if one has no device, not the libraries, or can compile nothing with them.
+    """
+    most = int(maximum(comm, threads))  # the same kernel on all ranks
+    with agreed(comm):
+        make: type[Kernel] = KERNELS.get(resolve(config.kernel, most)[0])
+    place, wanted = place_on_node(comm), config.comm.cuda_aware
+    direct = bool(sees_devices()) if wanted == "auto" else wanted == "yes"
+    with agreed(comm):
+        return make.for_rank(np.dtype(config.dtype), threads, place, direct, config.gpu.spmm)
+    raise AssertionError("an error of a rank is raised on all")
+
+
+def load_matrix(runtime: Runtime, source: Source, config: Config, demand: Demand) -> Scheme:
+    """The scheme that is configured, with the rows of M at their owners."""
+    if not demand.products:  # nobody asks for values that nobody reads
+        graph = dataclasses.replace(config.graph, normalize="none")
+        config = dataclasses.replace(config, graph=graph)
+    entry: Entry = SCHEMES.get(config.scheme.name)
+    with runtime.phases.as_one("load"):
+        scheme = entry.load(runtime, source, config, demand)
+        return_freed_memory()
+    return scheme
+
+
+def open_split(path: str | os.PathLike, config: Config) -> StoredGraph:
+    """A graph folder, unchecked, with the masks of the split that is configured.
+
+    Raises
+    ------
+    UserError
+        If it cannot be opened, or has no such split.
+    """
+    stored = open_graph(path, check=False)
+    try:
+        graph = of_split(stored.graph, config.train.split)
+    except UserError as error:
+        raise UserError(f"{path}: {error.message}", error.hint) from error
+    return dataclasses.replace(stored, graph=graph)
+
+
+def _check(
+    path: Path, name: str | None, size: int, ranks_per_node: int, config: Config, whole_rows: bool
+) -> tuple[Partition | None, Manifest, Config, SchemeConfig]:
+    """What rank 0 tells the others of the folder: never its arrays, which would travel whole.
+
+    And the configuration, with the options of the scheme as they are resolved here.
+    """
+    stored = open_split(path, config)
+    where = size, ranks_per_node, whole_rows
+    partition, scheme = resolved_options(stored, name, config, *where)
+    return partition, stored.manifest, config, scheme

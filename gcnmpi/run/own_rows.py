@@ -1,0 +1,65 @@
+"""Features and labels of a rank's vertices, checked as they are loaded.
+
+``load`` is what picks a rank's rows of an array on disk, for all ranks together: each layout of the
+vertices has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gcnmpi.layout.loading import Readable, check_content
+from gcnmpi.layout.normalised import RowNormalised
+from gcnmpi.mpi.comm import Comm, agreed
+from gcnmpi.options.config import Config
+from partition.errors import UserError
+from partition.graph.content import FEATURE_FILES
+from partition.graph.graph import UNLABELLED
+from partition.graph.store import StoredGraph
+
+Load = Callable[[Readable], np.ndarray]
+
+
+def own_features(comm: Comm, stored: StoredGraph, config: Config, load: Load) -> np.ndarray:
+    """Rows of the features, normalised as configured.
+
+    Raises
+    ------
+    UserError
+        On all ranks, if they are not what was imported, or not all finite.
+    """
+    check_content(comm, stored, FEATURE_FILES)
+    features: Any = stored.graph.features
+    if config.graph.feature_norm == "row":
+        features = RowNormalised(features, np.dtype(config.dtype))
+    rows = load(features)
+    check_finite(comm, stored, rows)
+    return rows
+
+
+def check_finite(comm: Comm, stored: StoredGraph, features: np.ndarray) -> None:
+    """Raise a UserError on all ranks if one has features that are not finite."""
+    with agreed(comm):
+        # A sum in float64 finds every NaN and infinity, and allocates nothing.
+        if not np.isfinite(features.sum(dtype=np.float64)):
+            raise UserError(f"{stored.path} is damaged: its features are not all finite")
+
+
+def check_labels(comm: Comm, stored: StoredGraph, labels: np.ndarray) -> None:
+    """Raise a UserError on all ranks if one has a class that is none, or an infinite target."""
+    with agreed(comm):
+        if labels.ndim == 2:
+            if np.isinf(labels).any():
+                raise UserError(f"{stored.path} is damaged: a target that is infinite")
+        elif labels.max(initial=0) >= stored.manifest.classes or labels.min(initial=0) < UNLABELLED:
+            raise UserError(f"{stored.path} is damaged: a label outside its classes")
+
+
+def check_trains(comm: Comm, stored: StoredGraph, some: bool) -> None:
+    """Raise a UserError on all ranks if no vertex of any rank has a label to train on."""
+    with agreed(comm):
+        if not some:
+            raise UserError(f"{stored.path} has no labelled vertex to train on")
