@@ -38,6 +38,12 @@ class UserError(Exception):
         return type(self), (self.message, self.hint)
 
 
+def require(condition: bool, message: str) -> None:
+    """A UserError unless a condition holds."""
+    if not condition:
+        raise UserError(message)
+
+
 @contextlib.contextmanager
 def called(temporary: os.PathLike, path: os.PathLike) -> Iterator[None]:
     """Have errors of what is written under a temporary name tell the path that it will get."""
