@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
-from partition.graph.graph import DIRECTIONS, MASKS, Graph, index_dtype
+from partition.errors import UserError
+from partition.graph.graph import MASKS, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing import on_disk
 from partition.importing.arcs import (
     MAX_VERTICES,
     check_rules,
-    copies_found,
+    facts_of,
     keys_of,
     listed_twice,
     merge_reverse,
@@ -77,8 +77,7 @@ def import_graph(
     """
     source_path, out_path = Path(source_path), Path(out_path)
     check_rules(duplicates, self_loops)
-    if direction not in DIRECTIONS:
-        raise unknown_name("direction", direction, DIRECTIONS)
+    check_direction(direction)
     layout = layout or Layout()
     given = VertexFiles(ids=layout.ids, **files)
     given.check()
@@ -232,16 +231,9 @@ def build_graph(
         class_names=source.class_names,
         ids=source.ids,
     )
-    loops, copies = {"found": nloops, "rule": self_loops}, copies_found(ncopies, duplicates, differ)
-    facts = {
-        "format": source.format,
-        "arcs_read": len(source.source),
-        "symmetric_file": source.symmetric,
-        "self_loops": loops,
-        "duplicates": copies,
-        "undirected": undirected,
-    } | dict(source.notes)
-    return graph, facts
+    found = nloops, self_loops, ncopies, duplicates, differ
+    facts = facts_of(len(source.source), source.symmetric, undirected, *found)
+    return graph, {"format": source.format} | facts | dict(source.notes)
 
 
 def _check_vertices(source: Source) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, check_name, unknown_name
 from partition.graph.graph import MASKS, UNLABELLED, Graph, known_vertices
 from partition.importing.places import SORTED, Places
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
@@ -292,8 +292,7 @@ def _check_drawn(masks: Mapping[str, Any], split: RandomSplit | None) -> None:
 
 def _check_names(masks: Iterable[str]) -> None:
     for name in masks:
-        if name not in MASKS:
-            raise unknown_name("mask", name, MASKS)
+        check_name("mask", name, MASKS)
 
 
 def _check_masks(graph: Graph, files: Mapping[str, str | os.PathLike]) -> None:
