@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 EXIT_USER_ERROR = 2
 
@@ -36,6 +36,12 @@ class UserError(Exception):
 
     def __reduce__(self) -> tuple:
         return type(self), (self.message, self.hint)
+
+
+def require(condition: bool, message: str) -> None:
+    """A UserError unless a condition holds."""
+    if not condition:
+        raise UserError(message)
 
 
 @contextlib.contextmanager
@@ -139,6 +145,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     near = nearest(name, names)
     hint = f"did you mean {near!r}?" if near else f"known: {', '.join(names)}"
     return UserError(f"unknown {kind} {name!r}", hint)
+
+
+def check_name(kind: str, name: str, known: Collection[str]) -> str:
+    """The name, if it is in a table; otherwise the error of :func:`unknown_name`."""
+    if name not in known:
+        raise unknown_name(kind, name, known)
+    return name
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

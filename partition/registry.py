@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
-from partition.errors import UserError, installing, shortened, unknown_name
+from partition.errors import UserError, check_name, installing, shortened
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,7 @@ class Registry:
         UserError
             If the name is unknown, or a library that it needs is not installed.
         """
-        if name not in self.entries:
-            raise unknown_name(self.kind, name, self.entries)
+        check_name(self.kind, name, self.entries)
         module, attribute = self.entries[name].split(":")
         try:
             return getattr(importlib.import_module(module), attribute)

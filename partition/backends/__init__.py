@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, check_name, unknown_name
 from partition.registry import Registry
 
 TOOLS = Registry(
     "tool",
     {
-        "random": "partition.backends.random_:TOOL",
-        "block": "partition.backends.block:TOOL",
+        "random": "partition.backends.rows:RANDOM",
+        "block": "partition.backends.rows:BLOCK",
         "metis": "partition.backends.metis:TOOL",
         "kaminpar": "partition.backends.kaminpar:TOOL",
         "mtkahypar": "partition.backends.mtkahypar:TOOL",
@@ -106,8 +106,7 @@ def check_options(
     for key, value in given.items():
         if not options:
             raise UserError(f"the {kind} {name!r} has no options, {key!r} was given")
-        if key not in options:
-            raise unknown_name(f"option of the {kind} {name!r}", key, options)
+        check_name(f"option of the {kind} {name!r}", key, options)
         option = tool.options[key]
         try:
             options[key] = type(option.default)(value)

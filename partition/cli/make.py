@@ -33,8 +33,9 @@ from partition.pipeline import adding, balance
 from partition.pipeline.estimates import Network
 from partition.pipeline.memory import MODELS_KNOWN
 from partition.pipeline.portfolio import AIMS, TIME_LIMIT, add_best
+from partition.pipeline.recipe import MAPPINGS, NODES_FIRST
 from partition.pipeline.refining import refine_partition
-from partition.pipeline.solving import MAPPINGS, NODES_FIRST, choose_tool
+from partition.pipeline.solving import choose_tool
 from partition.refinement.objective import OBJECTIVES, WEIGHTS, Objective
 from partition.reporting.describe import describe_partition
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from partition.graph.metrics import Metrics, pattern_exchange
+from partition.graph.metrics import Metrics, metrics_of, pattern_exchange
 from partition.graph.sampling import Pattern, Sampler, pointers
 
 
@@ -103,18 +103,9 @@ def measure_batch(
         exchange = pattern_exchange(sent.indptr, sent.rows, owners, parts, k)
         column = np.repeat(pattern.columns, np.diff(pattern.indptr))
         beside = parts[pattern.rows[pattern.rows != column]]
-        found.append(
-            Metrics(
-                k=k,
-                direction=direction,
-                rows=_by_part(np.concatenate((owners, more)), k),
-                nnz=(np.bincount(beside, minlength=k) + _by_part(parts[computed], k)).tolist(),
-                send_rows=exchange.sum(axis=1).tolist(),
-                recv_rows=exchange.sum(axis=0).tolist(),
-                send_messages=np.diff(exchange.indptr).tolist(),
-                recv_messages=np.bincount(exchange.indices, minlength=k).tolist(),
-            )
-        )
+        worked = np.concatenate((beside, parts[computed]))
+        nnz = np.bincount(worked, minlength=k)
+        found.append(metrics_of(exchange, direction, np.concatenate((owners, more)), nnz))
     return found
 
 
@@ -134,7 +125,3 @@ def _without(
     needed = (sizes > 0) | np.isin(pattern.columns, computed)
     left = Pattern(pattern.columns[needed], pointers(sizes[needed]), pattern.rows[remains])
     return left, pairs[here] % k
-
-
-def _by_part(owners: np.ndarray, k: int) -> list[int]:
-    return np.bincount(owners, minlength=k).tolist()

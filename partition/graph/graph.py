@@ -13,7 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import DTypeLike
 
-from partition.errors import UserError
+from partition.errors import UserError, check_name
 from partition.graph.sparse_rows import SparseRows
 
 DIRECTIONS = ("in", "out")
@@ -85,6 +85,11 @@ class Graph:
         data = np.ones(self.nnz) if self.weights is None else np.asarray(self.weights)
         shape = (self.n, self.n)
         return sp.csr_array((data, np.asarray(self.indices), np.asarray(self.indptr)), shape=shape)
+
+
+def check_direction(direction: str) -> str:
+    """The direction, if it is one."""
+    return check_name("direction", direction, DIRECTIONS)
 
 
 def index_dtype(n: int) -> np.dtype:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -192,16 +193,30 @@ def measure(graph: Graph, parts: np.ndarray, k: int, direction: str = "in") -> M
     train = training_vertices(graph)
     # The entries of each part, by a bincount whose float64 weights are exact below 2^53.
     nnz = np.bincount(parts, weights=row_sizes(graph, direction), minlength=k)
+    return metrics_of(
+        exchange,
+        direction,
+        parts,
+        nnz.astype(np.int64),
+        train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
+    )
+
+
+def metrics_of(
+    exchange: sp.csr_array, direction: str, owners: np.ndarray, nnz: np.ndarray, **more: Any
+) -> Metrics:
+    """Metrics from what each part sends to each other one, and the part that owns each row."""
+    k = exchange.shape[0]
     return Metrics(
         k=k,
         direction=direction,
-        rows=np.bincount(parts, minlength=k).tolist(),
-        nnz=nnz.astype(np.int64).tolist(),
+        rows=np.bincount(owners, minlength=k).tolist(),
+        nnz=nnz.tolist(),
         send_rows=exchange.sum(axis=1).tolist(),
         recv_rows=exchange.sum(axis=0).tolist(),
         send_messages=np.diff(exchange.indptr).tolist(),
         recv_messages=np.bincount(exchange.indices, minlength=k).tolist(),
-        train=None if train is None else np.bincount(parts[train], minlength=k).tolist(),
+        **more,
     )
 
 
@@ -295,16 +310,11 @@ class _MixedCounts:
 
     def metrics(self, direction: str) -> Metrics:
         """What was counted."""
-        exchange = (self._rows + self._sums).tocsr()
-        return Metrics(
-            k=self._k,
-            direction=direction,
-            rows=np.bincount(self._parts, minlength=self._k).tolist(),
-            nnz=self._nnz.tolist(),
-            send_rows=exchange.sum(axis=1).tolist(),
-            recv_rows=exchange.sum(axis=0).tolist(),
-            send_messages=np.diff(exchange.indptr).tolist(),
-            recv_messages=np.bincount(exchange.indices, minlength=self._k).tolist(),
+        return metrics_of(
+            (self._rows + self._sums).tocsr(),
+            direction,
+            self._parts,
+            self._nnz,
             send_sums=self._sums.sum(axis=1).tolist(),
             recv_sums=self._sums.sum(axis=0).tolist(),
         )

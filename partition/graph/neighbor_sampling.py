@@ -8,70 +8,30 @@ from typing import ClassVar
 import numpy as np
 
 from partition.graph.hashing import key, mixed
-from partition.graph.sampling import Pattern, Rule, VertexSampler, pointers, run_lengths, segments
+from partition.graph.sampling import Pattern, Rule, Sampler, pointers, run_lengths, segments
 
 
 @dataclass(frozen=True)
-class NeighborSampler:
+class NeighborSampler(Sampler):
     """Seed vertices, and a bounded number of neighbours of each, layer by layer.
 
-    The seeds are a batch of :class:`VertexSampler`. Layer by layer, starting with the last of
+    Batches have ``size`` seeds. Layer by layer, starting with the last of
     the network, each row of the frontier keeps its diagonal entry and at most ``fanouts[h]`` of its
     other entries of M; what it reads joins the frontier of the layer before (Hamilton et al. 2017).
     Of d entries in the order of their columns, f are drawn without replacement as Floyd does it
     (Bentley and Floyd 1987): for j = d − f … d − 1, one of 0 … j, a hash of (seed, epoch, batch, h,
     row, j), and j itself if that is taken. So the work grows with f, not with d.
-
-    Attributes
-    ----------
-    n, size, seed
-        As for :class:`VertexSampler`; ``size`` counts the seeds.
-    fanouts : tuple of int
-        Neighbours per row for each layer, that of the seeds first; −1 keeps all.
     """
 
-    n: int
-    size: int
-    seed: int
     fanouts: tuple[int, ...] = (10, 10)
     side: ClassVar[str] = "rows"
     layered: ClassVar[bool] = True
     shared: ClassVar[bool] = False
 
-    @property
-    def batches(self) -> int:
-        """Batches in an epoch; the last may be smaller than the others."""
-        return self._seeds.batches
-
-    def count(self, batch: int) -> int:
-        """How many seeds a batch has."""
-        return self._seeds.count(batch)
-
-    def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
-        """Whether each of ``vertices`` is a seed of a batch: bool."""
-        return self._seeds.contains(epoch, batch, vertices)
-
-    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
-        """The batch of an epoch that has each of ``vertices`` as a seed, int64."""
-        return self._seeds.batch_of(epoch, vertices)
-
-    def members(self, epoch: int, batch: int) -> np.ndarray:
-        """The seeds of a batch, increasing."""
-        return self._seeds.members(epoch, batch)
-
     def kept(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
     ) -> np.ndarray:
-        """Which entries of M a layer keeps: bool.
-
-        Parameters
-        ----------
-        hop : int
-            0 for the layer of the seeds.
-        row, column : (m,) integers
-            Global row and column of each entry: whole rows, the entries of a row together, in
-            any order.
-        """
+        """Which of the entries (of a row together, in any order) a layer keeps: bool."""
         fanout = self.fanouts[hop]
         if fanout < 0:
             return np.ones(len(row), bool)
@@ -94,16 +54,6 @@ class NeighborSampler:
         """Which entries of M a layer keeps, and by what their values are multiplied.
 
         Where f of d entries of a row are kept, by d / f: the expectation is that of all.
-
-        Parameters
-        ----------
-        hop, row, column
-            As for :meth:`kept`.
-
-        Returns
-        -------
-        kept : (m,) bool
-        factor : (kept,) float64
         """
         kept = self.kept(epoch, batch, hop, row, column)
         return kept, self._factors(hop, row, column)[kept]
@@ -134,8 +84,6 @@ class NeighborSampler:
 
         Parameters
         ----------
-        indptr, indices
-            M by rows: :func:`sides` of the graph.
         seeds : (n,) integers, optional
             What the sampler numbers, increasing vertices; without it, all vertices.
         """
@@ -155,10 +103,6 @@ class NeighborSampler:
             found.append(Pattern(reached, pointers(sizes), row[order]))
             frontier = reached
         return found
-
-    @property
-    def _seeds(self) -> VertexSampler:
-        return VertexSampler(self.n, self.size, self.seed)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ A sampler is one class here and one line in ``SAMPLERS``. Imported by the traine
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -74,48 +75,62 @@ class Rule:
     shared: bool
 
 
-class Sampler(Protocol):
+@dataclass(frozen=True)
+class Sampler(ABC):
     """What decides who is in a batch, and which entries of M it keeps.
+
+    Each epoch shuffles what is drawn by a permutation π of 0..n−1 that can be evaluated, and
+    inverted, for a single number (a Feistel network on ⌈log₂ n⌉ bits, walked along its cycles
+    until it is back below n: Black and Rogaway 2002). Vertex v is in batch ⌊π(v) / size⌋. So
+    every vertex is in exactly one batch of an epoch, every batch but the last has exactly
+    ``size`` vertices, and the first batches of different epochs are independent uniform draws.
 
     Attributes
     ----------
+    n : int
+        What batches are drawn from: so many vertices, or clusters.
+    size : int
+        How many of these a batch has, 1 ≤ size ≤ n.
+    seed : int
+        0 ≤ seed < 2^64.
+    fanouts : tuple of int
+        Neighbours per row for each layer, that of the seeds first; empty: layers are alike.
     side : {"columns", "rows"}
         Which form of M :meth:`patterns` takes.
     layered : bool
         Whether each layer keeps entries of its own, beginning with the rows of seeds.
     """
 
-    side: ClassVar[str]
-    layered: ClassVar[bool]
-
-    @property
-    def n(self) -> int:
-        """What batches are drawn from: so many vertices, or clusters."""
-
-    @property
-    def size(self) -> int:
-        """How many of these a batch has."""
-
-    @property
-    def fanouts(self) -> tuple[int, ...]:
-        """Neighbours per row for each layer, that of the seeds first; empty: layers are alike."""
+    n: int
+    size: int
+    seed: int
+    fanouts: tuple[int, ...] = ()
+    side: ClassVar[str] = "columns"
+    layered: ClassVar[bool] = False
 
     @property
     def batches(self) -> int:
         """Batches in an epoch; the last may be smaller than the others."""
+        return -(-self.n // self.size)
 
     def count(self, batch: int) -> int:
         """How many of the n a batch has."""
+        return min(self.size, self.n - batch * self.size)
 
     def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
         """Whether each of ``vertices`` is in a batch, or one of its seeds: bool."""
+        return self.batch_of(epoch, vertices) == batch
 
     def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
         """The batch of an epoch for which :meth:`contains` is true of each of ``vertices``."""
+        return permuted(vertices, self.n, key(self.seed, epoch)) // self.size
 
     def members(self, epoch: int, batch: int) -> np.ndarray:
-        """All vertices for which :meth:`contains` is true, increasing."""
+        """All vertices for which :meth:`contains` is true, increasing: O(size), whatever n is."""
+        places = np.arange(batch * self.size, min((batch + 1) * self.size, self.n))
+        return np.sort(permuted(places, self.n, key(self.seed, epoch), inverse=True))
 
+    @abstractmethod
     def entries(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -133,63 +148,25 @@ class Sampler(Protocol):
         """
 
     def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
-        """The same in few words, if a rule of that form says it."""
+        """The same in few words, if a rule of that form says it: rows are thinned one by one."""
+        return None
 
+    @abstractmethod
     def patterns(
         self, indptr: np.ndarray, other: np.ndarray, epoch: int, batch: int
     ) -> list[Pattern]:
-        """The exchanges of a mini-batch, one for each pattern that its layers have."""
+        """The exchanges of a mini-batch, one for each pattern that its layers have.
+
+        Parameters
+        ----------
+        indptr, other
+            M by rows or by columns: :func:`sides` of the graph.
+        """
 
 
 @dataclass(frozen=True)
-class VertexSampler:
-    """The subgraph that uniformly drawn vertices induce.
-
-    Each epoch shuffles the vertices by a permutation π of 0..n−1 that can be evaluated, and
-    inverted, for a single vertex (a Feistel network on ⌈log₂ n⌉ bits, walked along its cycles
-    until it is back below n: Black and Rogaway 2002). Vertex v is in batch ⌊π(v) / size⌋. So
-    every vertex is in exactly one batch of an epoch, every batch but the last has exactly
-    ``size`` vertices, and the first batches of different epochs are independent uniform draws.
-
-    Attributes
-    ----------
-    n : int
-        Vertices of the graph.
-    size : int
-        Vertices in a batch, 1 ≤ size ≤ n.
-    seed : int
-        0 ≤ seed < 2^64.
-    """
-
-    n: int
-    size: int
-    seed: int
-    fanouts: tuple[int, ...] = ()
-    side: ClassVar[str] = "columns"
-    layered: ClassVar[bool] = False
-
-    @property
-    def batches(self) -> int:
-        """Batches in an epoch; the last may be smaller than the others."""
-        return -(-self.n // self.size)
-
-    def count(self, batch: int) -> int:
-        """How many vertices a batch has."""
-        return min(self.size, self.n - batch * self.size)
-
-    def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
-        """Whether each of ``vertices`` (any shape, global numbers) is in a batch: bool."""
-        return self.batch_of(epoch, vertices) == batch
-
-    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
-        """The batch of an epoch that each of ``vertices`` is in, int64."""
-        places = permuted(vertices, self.n, key(self.seed, epoch))
-        return places // self.size
-
-    def members(self, epoch: int, batch: int) -> np.ndarray:
-        """All vertices of a batch, increasing, (size,) int64: O(size), whatever n is."""
-        places = np.arange(batch * self.size, min((batch + 1) * self.size, self.n))
-        return np.sort(permuted(places, self.n, key(self.seed, epoch), inverse=True))
+class VertexSampler(Sampler):
+    """The subgraph that uniformly drawn vertices induce."""
 
     def entries(
         self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
@@ -199,110 +176,48 @@ class VertexSampler:
         Given that i is in a batch of s vertices, j is with probability (s − 1) / (n − 1). Divided
         by that, a row's product with the batch's rows of H has the expectation of its product with
         all of them (the aggregator's normalisation of Zeng et al. 2020, for this sampler).
-
-        Parameters
-        ----------
-        row, column : (m,) integers
-            Global row and column of all entries of rows of the batch.
-
-        Returns
-        -------
-        kept : (m,) bool
-        factor : (kept,) float64
         """
         kept = self.contains(epoch, batch, column)
         factor = (self.n - 1) / max(1, self.count(batch) - 1)
-        return kept, np.where(row[kept] == column[kept], 1.0, factor)
-
-    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
-        """None: rows are not thinned out one by one."""
-        return None
-
-    def patterns(
-        self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
-    ) -> list[Pattern]:
-        """The exchange of every layer of a mini-batch: one pattern, since all layers share it.
-
-        Parameters
-        ----------
-        indptr, rows
-            M by columns: :func:`sides` of the graph.
-        """
-        return [_induced(indptr, rows, self.members(epoch, batch), self.n)]
-
-
-@dataclass(frozen=True)
-class ClusterSampler:
-    """The subgraph that some clusters induce: parts of a finer partition (Chiang et al. 2019).
-
-    A batch of clusters is one of :class:`VertexSampler` among the clusters.
-
-    Attributes
-    ----------
-    n : int
-        Clusters.
-    size : int
-        Clusters in a batch.
-    clusters : (vertices,) integers
-        The cluster of every vertex.
-    """
-
-    n: int
-    size: int
-    seed: int
-    clusters: np.ndarray
-    fanouts: tuple[int, ...] = ()
-    side: ClassVar[str] = "columns"
-    layered: ClassVar[bool] = False
-
-    @property
-    def batches(self) -> int:
-        """Batches in an epoch; the last may be smaller than the others."""
-        return self._drawn.batches
-
-    def count(self, batch: int) -> int:
-        """How many clusters a batch has."""
-        return self._drawn.count(batch)
-
-    def contains(self, epoch: int, batch: int, vertices: np.ndarray) -> np.ndarray:
-        """Whether each of ``vertices`` is in a batch: bool."""
-        return self._drawn.contains(epoch, batch, self.clusters[vertices])
-
-    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
-        """The batch of an epoch that each of ``vertices`` is in, int64."""
-        return self._drawn.batch_of(epoch, self.clusters[vertices])
-
-    def members(self, epoch: int, batch: int) -> np.ndarray:
-        """All vertices of a batch, increasing."""
-        return np.flatnonzero(np.isin(self.clusters, self._drawn.members(epoch, batch)))
-
-    def entries(
-        self, epoch: int, batch: int, hop: int, row: np.ndarray, column: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Which entries of M a batch keeps, and by what their values are multiplied.
-
-        By 1 within a cluster; between two of C clusters, of which a batch has q, by
-        (C − 1) / (q − 1). With q = 1 no such entry is ever kept, and products are those of the
-        clusters alone.
-        """
-        kept = self.contains(epoch, batch, column)
-        factor = (self.n - 1) / max(1, self.count(batch) - 1)
-        within = self.clusters[row[kept]] == self.clusters[column[kept]]
-        return kept, np.where(within, 1.0, factor)
-
-    def rule(self, epoch: int, batch: int, hop: int) -> Rule | None:
-        """None: rows are not thinned out one by one."""
-        return None
+        return kept, np.where(self._drawn(row[kept]) == self._drawn(column[kept]), 1.0, factor)
 
     def patterns(
         self, indptr: np.ndarray, rows: np.ndarray, epoch: int, batch: int
     ) -> list[Pattern]:
         """The exchange of every layer of a mini-batch: one pattern, since all layers share it."""
-        return [_induced(indptr, rows, self.members(epoch, batch), len(self.clusters))]
+        return [_induced(indptr, rows, self.members(epoch, batch))]
 
-    @property
-    def _drawn(self) -> VertexSampler:
-        return VertexSampler(self.n, self.size, self.seed)
+    def _drawn(self, vertices: np.ndarray) -> np.ndarray:
+        """Which of the n brings each vertex into a batch."""
+        return vertices
+
+
+@dataclass(frozen=True)
+class ClusterSampler(VertexSampler):
+    """The subgraph that some clusters induce: parts of a finer partition (Chiang et al. 2019).
+
+    Values are multiplied by 1 within a cluster; between two of C clusters, of which a batch has q,
+    by (C − 1) / (q − 1). With q = 1 no such entry is ever kept, and products are those of the
+    clusters alone.
+
+    Attributes
+    ----------
+    clusters : (vertices,) integers
+        The cluster of every vertex.
+    """
+
+    clusters: np.ndarray = field(kw_only=True)
+
+    def batch_of(self, epoch: int, vertices: np.ndarray) -> np.ndarray:
+        """The batch of an epoch that each of ``vertices`` is in, int64."""
+        return super().batch_of(epoch, self._drawn(vertices))
+
+    def members(self, epoch: int, batch: int) -> np.ndarray:
+        """All vertices of a batch, increasing."""
+        return np.flatnonzero(np.isin(self.clusters, super().members(epoch, batch)))
+
+    def _drawn(self, vertices: np.ndarray) -> np.ndarray:
+        return self.clusters[vertices]
 
 
 def make_sampler(
@@ -343,7 +258,7 @@ def make_sampler(
         raise UserError(f"the sampler {name!r} has no fan-outs, {fanouts!r} was given")
     if kind is ClusterSampler:
         assert clusters is not None
-        return ClusterSampler(n, size, seed, clusters)
+        return ClusterSampler(n, size, seed, clusters=clusters)
     return kind(n, size, seed, counts or kind.fanouts)
 
 
@@ -434,11 +349,11 @@ def run_lengths(values: np.ndarray) -> np.ndarray:
     return np.diff(np.concatenate(([0], new, [len(values)]))) if len(values) else new
 
 
-def _induced(indptr: np.ndarray, rows: np.ndarray, chosen: np.ndarray, n: int) -> Pattern:
+def _induced(indptr: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> Pattern:
     """The pattern that vertices (increasing) induce, of M by columns."""
     place, counts = segments(indptr, chosen)
     row = rows[place]
-    inside = np.zeros(n, bool)
+    inside = np.zeros(len(indptr) - 1, bool)
     inside[chosen] = True
     kept = inside[row]
     column = np.repeat(np.arange(len(chosen)), counts)[kept]

@@ -39,6 +39,7 @@ from partition.graph.graph import (
     MASKS,
     Graph,
     check_arcs,
+    check_direction,
     check_labels,
     check_targets,
     symmetry,
@@ -68,6 +69,10 @@ class StoredGraph:
     path: Path
     manifest: Manifest
     graph: Graph
+
+    def direction(self, asked: str | None) -> str:
+        """The direction that is asked for, its own by default; a UserError if it is none."""
+        return check_direction(asked or self.manifest.direction)
 
 
 def write_graph(
@@ -348,8 +353,10 @@ def read_partition(path: str | os.PathLike, name: str, *, parts: bool = True) ->
         return Partition(parts=np.empty(0, np.int32), **facts)
     # The vector is as long as the graph, not as long as the manifest says.
     _map_array(path / "indptr.npy", (manifest.n + 1,), "i")
-    partition = Partition(parts=_read_parts(file, manifest.n), **facts)
-    vector = partition.parts
+    vector = read_npz(file, ("parts",), shapes={"parts": (manifest.n,)}).get("parts", np.empty(0))
+    if vector.shape != (manifest.n,) or vector.dtype.kind != "i":
+        raise UserError(f"{file} does not hold the parts of {manifest.n} vertices")
+    partition = Partition(parts=vector, **facts)
     if len(vector) and (vector.min() < 0 or vector.max() >= partition.k):
         raise UserError(f"{file} has a part number outside 0..{partition.k - 1}")
     if parts_id(partition.k, vector.astype(np.int32, copy=False)) != partition.id:
@@ -440,10 +447,3 @@ def _partition_files(path: str | os.PathLike, name: str) -> tuple[Path, Path]:
         )
     folder = folder_inside(path, "partitions")
     return folder / f"{name}.npz", folder / f"{name}.json"
-
-
-def _read_parts(file: Path, n: int) -> np.ndarray:
-    vector = read_npz(file, ("parts",), shapes={"parts": (n,)}).get("parts", np.empty(0))
-    if vector.shape != (n,) or vector.dtype.kind != "i":
-        raise UserError(f"{file} does not hold the parts of {n} vertices")
-    return vector

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, check_name
 from partition.importing.readers import Source
 
 DUPLICATES = ("merge", "sum", "error")
@@ -17,10 +17,8 @@ MAX_VERTICES = 3_037_000_499
 
 def check_rules(duplicates: str, self_loops: str) -> None:
     """A UserError for a rule that is not known."""
-    if duplicates not in DUPLICATES:
-        raise unknown_name("rule for duplicates", duplicates, DUPLICATES)
-    if self_loops not in SELF_LOOPS:
-        raise unknown_name("rule for self-loops", self_loops, SELF_LOOPS)
+    check_name("rule for duplicates", duplicates, DUPLICATES)
+    check_name("rule for self-loops", self_loops, SELF_LOOPS)
 
 
 def keys_of(source: Source, drop_loops: bool) -> tuple[np.ndarray, np.ndarray | None, int]:
@@ -39,9 +37,19 @@ def keys_of(source: Source, drop_loops: bool) -> tuple[np.ndarray, np.ndarray | 
     return key, weights, nloops
 
 
-def copies_found(ncopies: int, rule: str, differ: int) -> dict[str, Any]:
-    """What the manifest says of duplicates."""
-    return {"found": ncopies, "rule": rule} | ({"differ": differ} if differ else {})
+def facts_of(
+    nread: int, symmetric: bool, undirected: bool, nloops: int, self_loops: str,
+    ncopies: int, duplicates: str, differ: int,
+) -> dict[str, Any]:  # fmt: skip
+    """What the manifest says of the arcs that were read."""
+    return {
+        "arcs_read": nread,
+        "symmetric_file": symmetric,
+        "self_loops": {"found": nloops, "rule": self_loops},
+        "duplicates": {"found": ncopies, "rule": duplicates}
+        | ({"differ": differ} if differ else {}),
+        "undirected": undirected,
+    }
 
 
 def settle_duplicates(

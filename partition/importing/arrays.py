@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from partition.errors import UserError, unknown_name
-from partition.graph.graph import DIRECTIONS
+from partition.errors import UserError
+from partition.graph.graph import check_direction
 from partition.graph.store import Manifest, check_target, write_graph
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
@@ -79,8 +79,7 @@ def import_arrays(
         written.
     """
     out_path = Path(out_path)
-    if direction not in DIRECTIONS:
-        raise unknown_name("direction", direction, DIRECTIONS)
+    check_direction(direction)
     check_target(out_path, overwrite)
     x = None if features is None else _features(features)
     y = None if labels is None else _numpy(labels, "y")

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
-from partition.graph.graph import DIRECTIONS, MASKS, Graph, index_dtype
+from partition.errors import UserError
+from partition.graph.graph import MASKS, Graph, check_direction, index_dtype
 from partition.graph.sparse_rows import SparseRows
 from partition.graph.store import Manifest, check_target, open_graph, write_graph
 from partition.importing import on_disk
 from partition.importing.arcs import (
     MAX_VERTICES,
     check_rules,
-    copies_found,
+    facts_of,
     keys_of,
     listed_twice,
     merge_reverse,
@@ -28,10 +28,9 @@ from partition.importing.arcs import (
 )
 from partition.importing.places import SORTED
 from partition.importing.readers import LAYOUTS, Layout, Source, Tell, open_stream, read_source
-from partition.importing.splits import RandomSplit
-from partition.importing.vertex_data import attach, check_ids_are_used, check_vertex_data
+from partition.importing.vertex_data import VertexFiles, attach
 
-__all__ = ["attach", "attach_files", "build_graph", "import_graph"]
+__all__ = ["VertexFiles", "attach", "attach_files", "build_graph", "import_graph"]
 
 
 def import_graph(
@@ -44,19 +43,12 @@ def import_graph(
     direction: str = "in",
     duplicates: str = "merge",
     self_loops: str = "keep",
-    features: str | os.PathLike | None = None,
-    labels: str | os.PathLike | None = None,
-    targets: str | os.PathLike | None = None,
-    masks: Mapping[str, str | os.PathLike] | None = None,
-    mask_numbers: str | None = None,
-    label_column: str | None = None,
-    split: RandomSplit | None = None,
-    seed: int = 0,
     keep_features: str = "auto",
     overwrite: bool = False,
     memory: float | None = None,
     report: Callable[[str], None] = lambda line: None,
     tell: Tell = lambda stage, done, total: None,
+    **files: Any,
 ) -> Manifest:
     """Make a graph folder out of a graph file.
 
@@ -69,13 +61,13 @@ def import_graph(
         See :func:`partition.graph.store.write_graph`.
     undirected, duplicates, self_loops
         See :func:`build_graph`.
-    features, labels, targets, masks, mask_numbers, label_column, split, seed
-        See :func:`attach`.
     memory : float, optional
         Bytes that the program may take: arcs are sorted in files beside ``out_path``, with the same
         result. See :func:`partition.importing.on_disk.build_on_disk`.
     tell : callable
         Told what is being done, how much of it is done, and how much there is.
+    files
+        Fields of :class:`VertexFiles` but ``ids``.
 
     Raises
     ------
@@ -85,16 +77,14 @@ def import_graph(
     """
     source_path, out_path = Path(source_path), Path(out_path)
     check_rules(duplicates, self_loops)
-    if direction not in DIRECTIONS:
-        raise unknown_name("direction", direction, DIRECTIONS)
+    check_direction(direction)
     layout = layout or Layout()
-    ids = layout.ids
-    check_vertex_data(
-        features, labels, targets, masks or {}, seed, ids, mask_numbers, split, label_column
-    )
+    given = VertexFiles(ids=layout.ids, **files)
+    given.check()
     check_target(out_path, overwrite)
 
-    in_order = replace(layout, ids=None) if str(ids) == SORTED else layout
+    by_order = str(layout.ids) == SORTED
+    in_order = replace(layout, ids=None) if by_order else layout
     rules: dict[str, Any] = {"undirected": undirected, "duplicates": duplicates}
     rules["self_loops"] = self_loops
     with contextlib.ExitStack() as stack:
@@ -111,24 +101,11 @@ def import_graph(
                 graph, facts = on_disk.build_on_disk(stream, scratch, memory, **rules, tell=tell)
         if layout.vertices is not None:
             facts["vertices"] = layout.vertices
-        if str(ids) == SORTED or "ids" not in LAYOUTS.get(facts["format"], ()):
-            check_ids_are_used(ids, features, labels, targets, masks)
-        graph = attach(
-            graph,
-            features=features,
-            labels=labels,
-            targets=targets,
-            masks=masks,
-            ids=ids,
-            mask_numbers=mask_numbers,
-            label_column=label_column,
-            split=split,
-            seed=seed,
-            source=facts | {"ids_given": ids is not None and str(ids) != SORTED},
-            report=report,
-        )
-        facts = {"file": source_path.name} | facts
-        facts |= attached_facts(features, labels, targets, masks, ids, split, seed, label_column)
+        if by_order or "ids" not in LAYOUTS.get(facts["format"], ()):
+            given.check_ids_are_used()
+        about = facts | {"ids_given": layout.ids is not None and not by_order}
+        graph = attach(graph, given, source=about, report=report)
+        facts = {"file": source_path.name} | facts | given.facts()
         return write_graph(
             out_path, graph, source=facts, direction=direction, overwrite=overwrite, report=report,
             keep_features=keep_features,
@@ -149,17 +126,9 @@ def _named(path: Path) -> Iterator[None]:
 def attach_files(
     path: str | os.PathLike,
     *,
-    features: str | os.PathLike | None = None,
-    labels: str | os.PathLike | None = None,
-    targets: str | os.PathLike | None = None,
-    masks: Mapping[str, str | os.PathLike] | None = None,
-    ids: str | os.PathLike | None = None,
-    mask_numbers: str | None = None,
-    label_column: str | None = None,
-    split: RandomSplit | None = None,
-    seed: int = 0,
     keep_features: str = "auto",
     report: Callable[[str], None] = lambda line: None,
+    **files: Any,
 ) -> Manifest:
     """Add vertex data to a graph folder; arcs and partitions stay as they are.
 
@@ -167,74 +136,38 @@ def attach_files(
     ----------
     path : path
         The folder.
-    features, labels, targets, masks, ids, mask_numbers, label_column, split, seed, report
-        See :func:`attach`.
     keep_features
         See :func:`partition.graph.store.write_graph`.
+    files
+        Fields of :class:`VertexFiles`.
 
     Raises
     ------
     UserError
         As :func:`attach`; or if the folder cannot be written.
     """
-    check_vertex_data(
-        features, labels, targets, masks or {}, seed, ids, mask_numbers, split, label_column
-    )
-    check_ids_are_used(ids, features, labels, targets, masks)
+    given = VertexFiles(**files)
+    given.check()
+    given.check_ids_are_used()
     stored = open_graph(path)
-    if features is None and keep_features == "auto":  # they stay in the form that was chosen
+    if given.features is None and keep_features == "auto":  # they stay in the form that was chosen
         keep_features = "sparse" if isinstance(stored.graph.features, SparseRows) else "dense"
-    graph = attach(
-        stored.graph,
-        features=features,
-        labels=labels,
-        targets=targets,
-        masks=masks,
-        ids=ids,
-        mask_numbers=mask_numbers,
-        label_column=label_column,
-        split=split,
-        seed=seed,
-        source=stored.manifest.source,
-        report=report,
-    )
+    graph = attach(stored.graph, given, source=stored.manifest.source, report=report)
     facts = dict(stored.manifest.source)
     before = facts.pop("attached", {})
-    if masks or split is not None:  # what masks were drawn or read before is no longer so
+    if (
+        given.masks or given.split is not None
+    ):  # what masks were drawn or read before is no longer so
         facts.pop("split", None)
-    if split is not None:
+    if given.split is not None:
         before = {name: file for name, file in before.items() if name not in MASKS}
-    new = attached_facts(features, labels, targets, masks, ids, split, seed, label_column)
+    new = given.facts()
     if attached := before | new.pop("attached", {}):
         new["attached"] = attached
     return write_graph(
         path, graph, source=facts | new, direction=stored.manifest.direction, overwrite=True,
         keep_features=keep_features,
     )  # fmt: skip
-
-
-def attached_facts(
-    features: str | os.PathLike | None,
-    labels: str | os.PathLike | None,
-    targets: str | os.PathLike | None,
-    masks: Mapping[str, str | os.PathLike] | None,
-    ids: str | os.PathLike | None,
-    split: RandomSplit | None,
-    seed: int,
-    label_column: str | None = None,
-) -> dict[str, Any]:
-    """What the manifest says of vertex data: names of files, seed, and how masks were drawn."""
-    if label_column is not None and labels is None:
-        labels = features
-    given = {"features": features, "labels": labels, "targets": targets}
-    given |= dict(masks or {}) | {"ids": ids}
-    attached = {name: Path(value).name for name, value in given.items() if value is not None}
-    facts: dict[str, Any] = {"attached": attached} if attached else {}
-    if any(value.startswith("random:") for value in attached.values()):
-        facts["seed"] = seed
-    if split is not None:
-        facts["split"] = split.facts()
-    return facts
 
 
 def build_graph(
@@ -298,16 +231,9 @@ def build_graph(
         class_names=source.class_names,
         ids=source.ids,
     )
-    loops, copies = {"found": nloops, "rule": self_loops}, copies_found(ncopies, duplicates, differ)
-    facts = {
-        "format": source.format,
-        "arcs_read": len(source.source),
-        "symmetric_file": source.symmetric,
-        "self_loops": loops,
-        "duplicates": copies,
-        "undirected": undirected,
-    } | dict(source.notes)
-    return graph, facts
+    found = nloops, self_loops, ncopies, duplicates, differ
+    facts = facts_of(len(source.source), source.symmetric, undirected, *found)
+    return graph, {"format": source.format} | facts | dict(source.notes)
 
 
 def _check_vertices(source: Source) -> None:

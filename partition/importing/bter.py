@@ -6,12 +6,12 @@ import numpy as np
 
 from partition.errors import UserError
 from partition.graph.graph import Graph, index_dtype
-from partition.importing.assemble import attach, build_graph
+from partition.importing.assemble import build_graph
 from partition.importing.profiles import Profile
 from partition.importing.readers import Source
 from partition.importing.readers.files import check_memory
 from partition.importing.synthetic import ARCS_STREAM, CHUNK, VERTICES_STREAM
-from partition.importing.vertex_data import generator
+from partition.importing.vertex_data import attach_random, check_random, generator
 
 # Ends that were paired to loops or copies are paired again, so often, or until so few are left.
 ROUNDS, TOLERATED = 10, 1e-4
@@ -56,9 +56,7 @@ def bter(
     UserError
         If a vertex has more neighbours than there are others, or an argument is out of range.
     """
-    for name, size in (("features", features), ("classes", classes)):
-        if size is not None and size < 1:
-            raise UserError(f"{name} {size}: 1 or more, or none")
+    check_random(features, classes)
     degrees, n = profile.degrees, len(profile.degrees)
     if n and degrees[-1] >= n:
         raise UserError(
@@ -82,12 +80,7 @@ def bter(
         number = generator(seed, VERTICES_STREAM).permutation(n).astype(source.dtype)
         source, target = number[source], number[target]
     graph, _ = build_graph(Source(n=n, source=source, target=target, symmetric=True, format="bter"))
-    return attach(
-        graph,
-        features=None if features is None else f"random:{features}",
-        labels=None if classes is None else f"random:{classes}",
-        seed=seed,
-    )
+    return attach_random(graph, features, classes, seed)
 
 
 def _inside_blocks(rng: np.random.Generator, profile: Profile) -> np.ndarray:

@@ -23,14 +23,14 @@ from partition.graph.graph import Graph, index_dtype
 from partition.importing.arcs import (
     MAX_VERTICES,
     check_rules,
-    copies_found,
+    facts_of,
     keys_of,
     listed_twice,
     merge_reverse,
     settle_duplicates,
     with_reverse,
 )
-from partition.importing.readers import Allocate, Piece, Source, Stream, Tell
+from partition.importing.readers import Allocate, Source, Stream, Tell
 from partition.importing.readers.numbering import Numbering, distinct, numbering_of
 from partition.records import temporary_name
 
@@ -70,7 +70,7 @@ def build_on_disk(
         ``memory``.
     """
     check_rules(duplicates, self_loops)
-    spool = _Spool(folder / "read", stream.weighted)
+    spool = _Columns(folder / "read", "source", "target", weighted=stream.weighted)
     numbering = _collect(stream, spool, memory)
     n = numbering.n
     most = _arcs_at_once(memory, n)
@@ -88,7 +88,8 @@ def build_on_disk(
         kept = source if self_loops == "keep" else source[source != target]
         counts += np.bincount(numbering.of(kept), minlength=n)
         tell("counting arcs", done, spool.rows)
-    settled = _Keyed(folder / "settled", spool.weighted or duplicates == "sum")
+    weighted = spool.weighted or duplicates == "sum"
+    settled = _Columns(folder / "settled", "key", weighted=weighted)
     ranges = _Ranges(counts, most, numbering)
     copied: int | None = None
     for key, weights in ranges.sorted_into(folder / "ranges", numbered(), spool, "sorting", tell):
@@ -104,16 +105,11 @@ def build_on_disk(
     spool.delete()
     if undirected:
         settled = _mirrored(settled, folder, n, most, numbering, tell)
-    graph = settled.as_graph(folder, n, most, stream.rest, numbering, tell)
-    loops = {"found": facts["loops"], "rule": self_loops}
-    return graph, {
-        "format": stream.rest.get("format", ""),
-        "arcs_read": spool.rows,
-        "symmetric_file": False,
-        "self_loops": loops,
-        "duplicates": copies_found(facts["copies"], duplicates, facts["differ"]),
-        "undirected": undirected,
-    } | dict(stream.rest.get("notes", {}))
+    graph = _graph_of(settled, folder, most, stream.rest, numbering, tell)
+    found = facts["loops"], self_loops, facts["copies"], duplicates, facts["differ"]
+    return graph, {"format": stream.rest.get("format", "")} | facts_of(
+        spool.rows, False, undirected, *found
+    ) | dict(stream.rest.get("notes", {}))
 
 
 @contextlib.contextmanager
@@ -168,7 +164,7 @@ def _arcs_at_once(memory: float, n: int) -> int:
     return int(left // ARC_BYTES)
 
 
-def _collect(stream: Stream, spool: _Spool, memory: float) -> Numbering:
+def _collect(stream: Stream, spool: _Columns, memory: float) -> Numbering:
     """Put the arcs into a file, with the ids of theirs; which vertex is which number."""
     listed = stream.n is None and stream.vertices is None
     low, high = np.iinfo(np.int64).max, np.iinfo(np.int64).min
@@ -185,7 +181,6 @@ def _collect(stream: Stream, spool: _Spool, memory: float) -> Numbering:
             _arcs_at_once(memory, len(known))
     if listed:
         known = distinct(known, *fresh)
-    spool.close()
     if stream.n is not None:
         return Numbering(stream.n)
     span = (low, high) if spool.rows else None
@@ -197,74 +192,40 @@ def _collect(stream: Stream, spool: _Spool, memory: float) -> Numbering:
     return numbering
 
 
-def _counted(pieces: Iterator[Piece]) -> Iterator[tuple[int, Piece]]:
+_Pieces = Iterator[tuple[Any, ...]]
+
+
+def _counted(pieces: _Pieces) -> Iterator[tuple[int, Any]]:
     done = 0
     for piece in pieces:
         done += len(piece[0])
         yield done, piece
 
 
-class _Spool:
-    """Arcs in files, in the order in which they were read."""
+class _Columns:
+    """Arcs in files in the order in which they came: a column of ends or keys each, and weights."""
 
-    def __init__(self, path: Path, weighted: bool) -> None:
+    def __init__(self, path: Path, *names: str, weighted: bool) -> None:
         self.weighted, self.rows = weighted, 0
-        kinds: dict[str, type] = {"source": np.int64, "target": np.int64}
-        if weighted:
-            kinds["weights"] = np.float64
-        self._paths = {name: path.with_suffix(f".{name}") for name in kinds}
-        self._kinds = kinds
-        self._files = [file.open("wb") for file in self._paths.values()]
+        self.paths = {name: path.with_suffix(f".{name}") for name in (*names, "weights")}
+        for file in self.paths.values():
+            file.touch()
 
     def append(self, *columns: np.ndarray | None) -> None:
-        self.rows += len(columns[0]) if columns[0] is not None else 0
-        for file, column in zip(self._files, columns, strict=False):
-            np.ascontiguousarray(column).tofile(file)
+        self.rows += 0 if columns[0] is None else len(columns[0])
+        for path, column in zip(self.paths.values(), columns, strict=True):
+            if column is not None:
+                with path.open("ab") as file:
+                    np.ascontiguousarray(column).tofile(file)
 
-    def close(self) -> None:
-        for file in self._files:
-            file.close()
-
-    def pieces(self, at_once: int, *, weights: bool = True) -> Iterator[Piece]:
+    def pieces(self, at_once: int, *, weights: bool = True) -> _Pieces:
+        """The columns, so many rows at a time; None for weights where there are none."""
+        *ends, of_weights = self.paths.values()
         for start in range(0, self.rows, at_once):
-            count = min(at_once, self.rows - start)
-            found: list[np.ndarray] = [
-                np.fromfile(self._paths[name], kind, count, offset=start * 8)
-                for name, kind in self._kinds.items()
-                if weights or name != "weights"
-            ]
-            yield found[0], found[1], found[2] if len(found) == 3 else None
-
-    def delete(self) -> None:
-        for path in self._paths.values():
-            path.unlink()
-
-
-class _Keyed:
-    """Keys of arcs and their weights in files, appended and read in order."""
-
-    def __init__(self, path: Path, weighted: bool) -> None:
-        self.weighted, self.rows = weighted, 0
-        self.key, self.weights = path.with_suffix(".keys"), path.with_suffix(".weights")
-        self.key.touch()
-        self.weights.touch()
-
-    def append(self, key: np.ndarray, weights: np.ndarray | None) -> None:
-        self.rows += len(key)
-        with self.key.open("ab") as file:
-            np.ascontiguousarray(key).tofile(file)
-        if weights is not None:
-            with self.weights.open("ab") as file:
-                np.ascontiguousarray(weights).tofile(file)
-
-    def pieces(self, at_once: int) -> Iterator[_Keys]:
-        for start in range(0, self.rows, at_once):
-            count = min(at_once, self.rows - start)
-            key = np.fromfile(self.key, np.int64, count, offset=start * 8)
-            weights = None
-            if self.weighted:
-                weights = np.fromfile(self.weights, np.float64, count, offset=start * 8)
-            yield key, weights
+            count, at = min(at_once, self.rows - start), start * 8
+            found = [np.fromfile(path, np.int64, count, offset=at) for path in ends]
+            known = weights and self.weighted
+            yield *found, np.fromfile(of_weights, count=count, offset=at) if known else None
 
     def whole(self) -> _Keys:
         for key, weights in self.pieces(max(1, self.rows)):
@@ -272,46 +233,31 @@ class _Keyed:
         return np.empty(0, np.int64), np.empty(0) if self.weighted else None
 
     def delete(self) -> None:
-        self.key.unlink()
-        self.weights.unlink()
-
-    def as_graph(
-        self,
-        folder: Path,
-        n: int,
-        at_once: int,
-        rest: Any,
-        numbering: Numbering,
-        tell: Tell,
-    ) -> Graph:
-        """The graph of sorted keys, each of which is there once."""
-        degrees, kind = np.zeros(n, np.int64), index_dtype(n)
-        with (folder / "indices").open("wb") as file:
-            for done, (key, _) in _counted_keys(self.pieces(at_once)):
-                row, column = np.divmod(key, n)
-                degrees += np.bincount(row, minlength=n)
-                column.astype(kind).tofile(file)
-                tell("writing arcs", done, self.rows)
-        self.key.unlink()
-        indptr = np.zeros(n + 1, np.int64)
-        np.cumsum(degrees, out=indptr[1:])
-        fields = {k: v for k, v in rest.items() if k not in ("format", "notes")}
-        return Graph(
-            indptr=indptr,
-            indices=_mapped(folder / "indices", kind, self.rows),
-            weights=_mapped(self.weights, np.dtype(np.float64), self.rows)
-            if self.weighted
-            else None,
-            ids=numbering.ids,
-            **fields,
-        )
+        for path in self.paths.values():
+            path.unlink()
 
 
-def _counted_keys(pieces: Iterator[_Keys]) -> Iterator[tuple[int, _Keys]]:
-    done = 0
-    for piece in pieces:
-        done += len(piece[0])
-        yield done, piece
+def _graph_of(
+    keys: _Columns, folder: Path, at_once: int, rest: Any, numbering: Numbering, tell: Tell
+) -> Graph:
+    """The graph of sorted keys, each of which is there once."""
+    n = numbering.n
+    degrees, kind = np.zeros(n, np.int64), index_dtype(n)
+    with (folder / "indices").open("wb") as file:
+        for done, (key, _) in _counted(keys.pieces(at_once, weights=False)):
+            row, column = np.divmod(key, n)
+            degrees += np.bincount(row, minlength=n)
+            column.astype(kind).tofile(file)
+            tell("writing arcs", done, keys.rows)
+    keys.paths["key"].unlink()
+    indptr = np.zeros(n + 1, np.int64)
+    np.cumsum(degrees, out=indptr[1:])
+    fields = {k: v for k, v in rest.items() if k not in ("format", "notes")}
+    weights = None
+    if keys.weighted:
+        weights = _mapped(keys.paths["weights"], np.dtype(np.float64), keys.rows)
+    indices = _mapped(folder / "indices", kind, keys.rows)
+    return Graph(indptr=indptr, indices=indices, weights=weights, ids=numbering.ids, **fields)
 
 
 def _mapped(path: Path, dtype: np.dtype, rows: int) -> np.ndarray:
@@ -327,7 +273,7 @@ class _Ranges:
     numbering: Numbering
 
     def sorted_into(
-        self, path: Path, keys: Iterator[_Keys], of: _Spool | _Keyed, stage: str, tell: Tell
+        self, path: Path, keys: Iterator[_Keys], of: _Columns, stage: str, tell: Tell
     ) -> Iterator[_Keys]:
         """The keys of one range after the other, each in the order in which it came."""
         n = len(self.counts)
@@ -336,9 +282,8 @@ class _Ranges:
             pieces = list(keys)
             yield _joined(pieces, of.weighted)
             return
-        files = [
-            _Keyed(path.with_name(f"{path.name}-{i}"), of.weighted) for i in range(len(first_rows))
-        ]
+        names = [path.with_name(f"{path.name}-{i}") for i in range(len(first_rows))]
+        files = [_Columns(name, "key", weighted=of.weighted) for name in names]
         first_keys = first_rows * n
         total = int(self.counts.sum())
         done = 0
@@ -384,8 +329,8 @@ def _joined(pieces: list[_Keys], weighted: bool) -> _Keys:
 
 
 def _mirrored(
-    settled: _Keyed, folder: Path, n: int, most: int, numbering: Numbering, tell: Tell
-) -> _Keyed:
+    settled: _Columns, folder: Path, n: int, most: int, numbering: Numbering, tell: Tell
+) -> _Columns:
     """The arcs and their reverses."""
     counts = np.zeros(n, np.int64)
     for key, _ in settled.pieces(most // 2):
@@ -393,7 +338,7 @@ def _mirrored(
         counts += np.bincount(row, minlength=n)
         counts += np.bincount(column, minlength=n)
     both = (with_reverse(key, weights, n) for key, weights in settled.pieces(most // 4))
-    merged = _Keyed(folder / "merged", settled.weighted)
+    merged = _Columns(folder / "merged", "key", weighted=settled.weighted)
     ranges = _Ranges(counts, most, numbering)
     for piece in ranges.sorted_into(folder / "ranges", both, settled, "adding reverses", tell):
         merged.append(*merge_reverse(*piece))

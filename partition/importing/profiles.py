@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import require
 from partition.graph.graph import Graph, arcs
 from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
@@ -103,17 +103,17 @@ def power_law(
     UserError
         If an argument is out of range.
     """
-    _require(0 <= n <= _MAX_DEGREE, f"{n} vertices are outside 0..{_MAX_DEGREE}")
-    _require(0 <= exponent <= 20, f"exponent {exponent} is outside 0..20")
-    _require(0 <= min_degree <= _MAX_DEGREE, f"min_degree {min_degree} is not a degree")
+    require(0 <= n <= _MAX_DEGREE, f"{n} vertices are outside 0..{_MAX_DEGREE}")
+    require(0 <= exponent <= 20, f"exponent {exponent} is outside 0..20")
+    require(0 <= min_degree <= _MAX_DEGREE, f"min_degree {min_degree} is not a degree")
     if max_degree is None:
         max_degree = max(min_degree, round(n**0.5))
-    _require(
+    require(
         min_degree <= max_degree <= max(n - 1, 0),
         f"max_degree {max_degree} is outside min_degree {min_degree}..{n - 1}, vertices - 1",
     )
-    _require(0 <= clustering <= 1, f"clustering {clustering} is outside 0..1")
-    _require(0 <= decay < np.inf, f"decay {decay} is negative")
+    require(0 <= clustering <= 1, f"clustering {clustering} is outside 0..1")
+    require(0 <= decay < np.inf, f"decay {decay} is negative")
     d = np.arange(min_degree, max_degree + 1)
     share = np.cumsum(np.maximum(d, 1.0) ** -exponent)
     degrees = d[np.searchsorted(share, share[-1] * _quantiles(n), side="right")]
@@ -138,17 +138,17 @@ def resized(profile: Profile, *, vertices: int | None = None, factor: float = 1.
         If an argument is out of range.
     """
     if vertices is not None:
-        _require(0 <= vertices <= _MAX_DEGREE, f"{vertices} vertices are outside 0..{_MAX_DEGREE}")
-        _require(
+        require(0 <= vertices <= _MAX_DEGREE, f"{vertices} vertices are outside 0..{_MAX_DEGREE}")
+        require(
             len(profile.degrees) > 0 or vertices == 0, "a graph without vertices has no degrees"
         )
         at = np.floor(_quantiles(vertices) * len(profile.degrees)).astype(np.int64)
         profile = replace(profile, degrees=profile.degrees[at])
-    _require(0 < factor < np.inf, f"factor {factor} is not positive")
+    require(0 < factor < np.inf, f"factor {factor} is not positive")
     if factor == 1:
         return profile
     largest = len(profile.clustering) - 1
-    _require(largest * factor <= _MAX_DEGREE, f"factor {factor} makes degrees too large")
+    require(largest * factor <= _MAX_DEGREE, f"factor {factor} makes degrees too large")
     degrees = np.rint(profile.degrees * factor).astype(np.int64)
     at = np.arange(round(largest * factor) + 1) / factor
     clustering = np.interp(at, np.arange(largest + 1), profile.clustering)
@@ -169,8 +169,3 @@ def _adjacent(graph: Graph, source: np.ndarray, target: np.ndarray) -> np.ndarra
         low = np.where(open_ & less, middle + 1, low)
         high = np.where(open_ & ~less, middle, high)
     return graph.indices[low] == target
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise UserError(message)

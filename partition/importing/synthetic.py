@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from partition.errors import UserError
+from partition.errors import require
 from partition.graph.graph import Graph, index_dtype
-from partition.importing.assemble import attach, build_graph
+from partition.importing.assemble import build_graph
 from partition.importing.readers import Source
 from partition.importing.readers.classes import MAX_CLASSES
 from partition.importing.readers.files import check_memory
-from partition.importing.vertex_data import generator
+from partition.importing.vertex_data import attach_random, check_random, generator
 
 ARCS_STREAM, VERTICES_STREAM = 3, 4
 CHUNK = 1 << 20
@@ -63,11 +63,11 @@ def sbm(
         If an argument is out of range.
     """
     sizes = _community_sizes(n, classes)
-    _require(0 <= degree < np.inf, f"degree {degree} is not a mean degree")
-    _require(0 <= intra <= 1, f"intra {intra} is outside 0..1")
-    _require(features >= 1, f"features {features}: there must be at least one column")
-    _require(0 <= noise < np.inf, f"noise {noise} is not a standard deviation")
-    _require(
+    require(0 <= degree < np.inf, f"degree {degree} is not a mean degree")
+    require(0 <= intra <= 1, f"intra {intra} is outside 0..1")
+    require(features >= 1, f"features {features}: there must be at least one column")
+    require(0 <= noise < np.inf, f"noise {noise} is not a standard deviation")
+    require(
         train >= 0 and val >= 0 and train + val <= 1, "train and val are shares of at most 1 in all"
     )
     nedges = round(n * degree / 2)
@@ -155,11 +155,10 @@ def rmat(
     UserError
         If an argument is out of range.
     """
-    _require(0 <= scale <= 31, f"scale {scale} is outside 0..31")
-    _require(arcs >= 0, f"{arcs} arcs: a number of 0 or more")
-    _require(min(a, b, c) >= 0 and a + b + c <= 1, f"a, b, c = {a}, {b}, {c} are not probabilities")
-    for name, size in (("features", features), ("classes", classes)):
-        _require(size is None or size >= 1, f"{name} {size}: 1 or more, or none")
+    require(0 <= scale <= 31, f"scale {scale} is outside 0..31")
+    require(arcs >= 0, f"{arcs} arcs: a number of 0 or more")
+    require(min(a, b, c) >= 0 and a + b + c <= 1, f"a, b, c = {a}, {b}, {c} are not probabilities")
+    check_random(features, classes)
     n = 1 << scale
     check_memory(24 * arcs * (2 if undirected else 1) + 16 * n, f"{n} vertices, {arcs} arcs")
 
@@ -178,12 +177,7 @@ def rmat(
         undirected=undirected,
         self_loops="drop",
     )
-    return attach(
-        graph,
-        features=None if features is None else f"random:{features}",
-        labels=None if classes is None else f"random:{classes}",
-        seed=seed,
-    )
+    return attach_random(graph, features, classes, seed)
 
 
 def _descend(
@@ -207,17 +201,12 @@ def _descend(
 def _community_sizes(n: int, classes: int | Sequence[float]) -> np.ndarray:
     """Vertices in each community, n in all, each at least 1."""
     share = np.ones(1) if isinstance(classes, int) else np.asarray(classes, np.float64)
-    _require(share.ndim == 1, "classes is a number, or a list of relative sizes")
+    require(share.ndim == 1, "classes is a number, or a list of relative sizes")
     count = classes if isinstance(classes, int) else len(share)
-    _require(1 <= count <= min(n, MAX_CLASSES), f"{n} vertices cannot make {count} classes")
+    require(1 <= count <= min(n, MAX_CLASSES), f"{n} vertices cannot make {count} classes")
     share = np.resize(share, count)
-    _require(bool((share > 0).all() and np.isfinite(share).all()), "a share of a class must be > 0")
+    require(bool((share > 0).all() and np.isfinite(share).all()), "a share of a class must be > 0")
     ends = np.round(np.cumsum(share) / share.sum() * n).astype(np.int64)
     sizes = np.diff(ends, prepend=0)
-    _require(bool((sizes > 0).all()), f"{n} vertices leave a class with relative size too small")
+    require(bool((sizes > 0).all()), f"{n} vertices leave a class with relative size too small")
     return sizes
-
-
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise UserError(message)

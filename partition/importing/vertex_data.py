@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, check_name, unknown_name
 from partition.graph.graph import MASKS, UNLABELLED, Graph, known_vertices
 from partition.importing.places import SORTED, Places
 from partition.importing.readers.classes import MAX_CLASSES, class_labels
@@ -32,27 +33,17 @@ FEATURE_STREAM, LABEL_STREAM = 1, 2
 MASK_NUMBERS = ("ids", "rows")
 
 
-def attach(
-    graph: Graph,
-    *,
-    features: str | os.PathLike | None = None,
-    labels: str | os.PathLike | None = None,
-    targets: str | os.PathLike | None = None,
-    masks: Mapping[str, str | os.PathLike] | None = None,
-    ids: str | os.PathLike | None = None,
-    mask_numbers: str | None = None,
-    label_column: str | None = None,
-    split: RandomSplit | None = None,
-    seed: int = 0,
-    source: Mapping[str, Any] | None = None,
-    report: Callable[[str], None] = lambda line: None,
-) -> Graph:
-    """The graph with vertex data from files or from a generator.
+File = str | os.PathLike
+
+
+@dataclass(frozen=True)
+class VertexFiles:
+    """Vertex data in files, or from a generator.
 
     Row i of a file belongs to the vertex whose id is the i-th in ``ids``; without that, to vertex
     i, which a graph with ids of its own that are not consecutive numbers does not accept.
 
-    Parameters
+    Attributes
     ----------
     features : path or "random:D"
         (n, d) finite numbers, or D columns of normal random numbers. Replaces the graph's own,
@@ -71,11 +62,92 @@ def attach(
     mask_numbers : {"ids", "rows"}, optional
         Whether the numbers in masks are ids or rows of the files; where that is not the same.
     label_column : str, optional
-        The column of the table of labels, by its name. What else is in it may be features.
+        The column of the table of labels, or of that of features where there is none, by its name.
+        What else is in it may be features.
     split : RandomSplit, optional
         Masks that are drawn, in place of all that there are.
     seed : int
         Seed of random features and labels, which use independent streams.
+    """
+
+    features: File | None = None
+    labels: File | None = None
+    targets: File | None = None
+    masks: Mapping[str, File] = field(default_factory=dict)
+    ids: File | None = None
+    mask_numbers: str | None = None
+    label_column: str | None = None
+    split: RandomSplit | None = None
+    seed: int = 0
+
+    @property
+    def of_labels(self) -> File | None:
+        """Where labels are read from."""
+        in_features = self.label_column is not None and self.labels is None
+        return self.features if in_features else self.labels
+
+    @property
+    def sized(self) -> list[File]:
+        """Features and labels, which may be random."""
+        return [value for value in (self.features, self.labels) if value is not None]
+
+    def check(self) -> None:
+        """Refuse the mistakes that show before any file is read."""
+        _check_names(self.masks)
+        column, table = self.label_column, self.of_labels
+        if column is not None and (table is None or _random_size(table) is not None):
+            raise UserError(
+                f"--label-column {column} is a column of a file, and there is none",
+                "give the file as --labels, or as --features, whose other columns are the features",
+            )
+        generator(self.seed, FEATURE_STREAM)
+        if self.labels is not None and (_random_size(self.labels) or 0) > MAX_CLASSES:
+            raise UserError(f"{self.labels!r}: there can be at most {MAX_CLASSES} classes")
+        if any(str(path).startswith("random:") for path in self.masks.values()):
+            raise UserError("a mask is a file", "--split random:0.6,0.2,0.2 draws all three")
+        _check_drawn(self.masks, self.split)
+        if self.mask_numbers is not None and self.mask_numbers not in MASK_NUMBERS:
+            raise unknown_name("meaning of the numbers in masks", self.mask_numbers, MASK_NUMBERS)
+        if self.mask_numbers is not None and not self.masks:
+            raise UserError("--mask-numbers says how masks are read, but there is no mask")
+        files = [value for value in self.sized if _random_size(value) is None]
+        files += [] if self.targets is None else [self.targets]
+        files += [file for path in self.masks.values() for file in mask_files(path)]
+        files += [] if self.ids is None or str(self.ids) == SORTED else [self.ids]
+        for file in files:
+            check_file(file)
+
+    def check_ids_are_used(self) -> None:
+        """A UserError if there are ids of rows, but no file with rows."""
+        rows = self.masks or self.targets is not None or not all(map(_random_size, self.sized))
+        if self.ids is not None and not rows:
+            raise UserError(
+                "--ids says which vertex the rows of files are of, but there is no file",
+                "give --features, --labels, --targets or a mask",
+            )
+
+    def facts(self) -> dict[str, Any]:
+        """What the manifest says of it: names of files, seed, and how masks were drawn."""
+        given = {"features": self.features, "labels": self.of_labels, "targets": self.targets}
+        given |= {**self.masks, "ids": self.ids}
+        attached = {name: Path(value).name for name, value in given.items() if value is not None}
+        facts: dict[str, Any] = {"attached": attached} if attached else {}
+        if any(value.startswith("random:") for value in attached.values()):
+            facts["seed"] = self.seed
+        return facts if self.split is None else facts | {"split": self.split.facts()}
+
+
+def attach(
+    graph: Graph,
+    files: VertexFiles,
+    *,
+    source: Mapping[str, Any] | None = None,
+    report: Callable[[str], None] = lambda line: None,
+) -> Graph:
+    """The graph with vertex data from files or from a generator.
+
+    Parameters
+    ----------
     source : mapping, optional
         What the manifest says of the file of arcs, for hints.
     report : callable
@@ -88,19 +160,14 @@ def attach(
         range; if it can be read in two ways; if a mask has a vertex without a label, or two masks
         of a split have a vertex in common.
     """
-    masks = dict(masks or {})
-    check_vertex_data(
-        features, labels, targets, masks, seed, ids, mask_numbers, split, label_column
-    )
-    if label_column is not None and labels is None:
-        labels = features
+    files.check()
+    features, labels, seed = files.features, files.of_labels, files.seed
     given: dict[str, _Given] = {}
     if features is not None:
         if width := _random_size(features):
             graph = replace(graph, features=_random_features(graph.n, width, seed))
         else:
-            others = _others(features, labels, targets, masks, label_column)
-            given["features"] = read_features(features, others), str(features)
+            given["features"] = read_features(features, _others(files)), str(features)
             if note := given["features"][0].note:
                 report(note)
     if labels is not None:
@@ -108,18 +175,32 @@ def attach(
             drawn = generator(seed, LABEL_STREAM).integers(classes, size=graph.n, dtype=np.int32)
             graph = replace(graph, labels=drawn, class_names=None)
         else:
-            given["labels"] = read_labels(labels, label_column), str(labels)
-    if targets is not None:
-        given["targets"] = read_targets(targets), str(targets)
+            given["labels"] = read_labels(labels, files.label_column), str(labels)
+    if files.targets is not None:
+        given["targets"] = read_targets(files.targets), str(files.targets)
     of_masks = {
         name: [(read_mask(file, name), str(file)) for file in mask_files(path)]
-        for name, path in masks.items()
+        for name, path in files.masks.items()
     }
-    graph = _placed(graph, Places(graph, ids, mask_numbers, source), given, of_masks)
-    if split is not None:
-        graph = replace(graph, masks=draw_masks(graph, split))
-    _check_masks(graph, masks)
+    graph = _placed(graph, Places(graph, files.ids, files.mask_numbers, source), given, of_masks)
+    if files.split is not None:
+        graph = replace(graph, masks=draw_masks(graph, files.split))
+    _check_masks(graph, files.masks)
     return graph
+
+
+def check_random(features: int | None, classes: int | None) -> None:
+    """A UserError unless they are positive, where there are to be random ones."""
+    for name, size in (("features", features), ("classes", classes)):
+        if size is not None and size < 1:
+            raise UserError(f"{name} {size}: 1 or more, or none")
+
+
+def attach_random(graph: Graph, features: int | None, classes: int | None, seed: int) -> Graph:
+    """The graph with so many columns of random features, and labels of so many random classes."""
+    columns = None if features is None else f"random:{features}"
+    labels = None if classes is None else f"random:{classes}"
+    return attach(graph, VertexFiles(columns, labels, seed=seed))
 
 
 def attach_arrays(
@@ -160,20 +241,16 @@ def attach_arrays(
     return graph
 
 
-def _others(
-    features: str | os.PathLike,
-    labels: str | os.PathLike | None,
-    targets: str | os.PathLike | None,
-    masks: Mapping[str, str | os.PathLike],
-    label_column: str | None,
-) -> set[str]:
+def _others(files: VertexFiles) -> set[str]:
     """Columns of the table of features that are something else, in small letters."""
+    table, column = str(files.features), files.label_column
     found: set[str] = set()
-    if str(labels) == str(features):
-        found |= set(LABELS) if label_column is None else {label_column.lower()}
-    if str(targets) == str(features):
+    if str(files.of_labels) == table:
+        found |= set(LABELS) if column is None else {column.lower()}
+    if str(files.targets) == table:
         found |= set(TARGETS)
-    return found.union(*(mask_names(k) for k, path in masks.items() if str(path) == str(features)))
+    masks = files.masks.items()
+    return found.union(*(mask_names(name) for name, path in masks if str(path) == table))
 
 
 # Rows, and what they are called in messages.
@@ -208,45 +285,6 @@ def _mask_of(places: Places, pieces: list[_Given]) -> np.ndarray:
     return np.stack(found, axis=1)
 
 
-def check_vertex_data(
-    features: str | os.PathLike | None,
-    labels: str | os.PathLike | None,
-    targets: str | os.PathLike | None,
-    masks: Mapping[str, str | os.PathLike],
-    seed: int,
-    ids: str | os.PathLike | None = None,
-    mask_numbers: str | None = None,
-    split: RandomSplit | None = None,
-    label_column: str | None = None,
-) -> None:
-    """The mistakes in the arguments of :func:`attach` that show before any file is read."""
-    _check_names(masks)
-    tables = [value for value in (labels, features) if value is not None]
-    if label_column is not None and (not tables or _random_size(tables[0]) is not None):
-        raise UserError(
-            f"--label-column {label_column} is a column of a file, and there is none",
-            "give the file as --labels, or as --features, whose other columns are the features",
-        )
-    generator(seed, FEATURE_STREAM)
-    if labels is not None and (_random_size(labels) or 0) > MAX_CLASSES:
-        raise UserError(f"{labels!r}: there can be at most {MAX_CLASSES} classes")
-    if any(str(path).startswith("random:") for path in masks.values()):
-        raise UserError("a mask is a file", "--split random:0.6,0.2,0.2 draws all three")
-    _check_drawn(masks, split)
-    if mask_numbers is not None and mask_numbers not in MASK_NUMBERS:
-        raise unknown_name("meaning of the numbers in masks", mask_numbers, MASK_NUMBERS)
-    if mask_numbers is not None and not masks:
-        raise UserError("--mask-numbers says how masks are read, but there is no mask")
-    files = [value for value in (features, labels) if value is not None]
-    files = [value for value in files if _random_size(value) is None]
-    files += [] if targets is None else [targets]
-    files += [file for path in masks.values() for file in mask_files(path)]
-    for file in files:
-        check_file(file)
-    if ids is not None and str(ids) != SORTED:
-        check_file(ids)
-
-
 def _check_drawn(masks: Mapping[str, Any], split: RandomSplit | None) -> None:
     if masks and split is not None:
         raise UserError("--split draws all masks, and so does not go with files of masks")
@@ -254,24 +292,7 @@ def _check_drawn(masks: Mapping[str, Any], split: RandomSplit | None) -> None:
 
 def _check_names(masks: Iterable[str]) -> None:
     for name in masks:
-        if name not in MASKS:
-            raise unknown_name("mask", name, MASKS)
-
-
-def check_ids_are_used(
-    ids: str | os.PathLike | None,
-    features: str | os.PathLike | None,
-    labels: str | os.PathLike | None,
-    targets: str | os.PathLike | None,
-    masks: Mapping[str, str | os.PathLike] | None,
-) -> None:
-    """A UserError if there are ids of rows, but no file with rows."""
-    given = [value for value in (features, labels) if value is not None]
-    if ids is not None and not masks and targets is None and all(map(_random_size, given)):
-        raise UserError(
-            "--ids says which vertex the rows of files are of, but there is no file",
-            "give --features, --labels, --targets or a mask",
-        )
+        check_name("mask", name, MASKS)
 
 
 def _check_masks(graph: Graph, files: Mapping[str, str | os.PathLike]) -> None:

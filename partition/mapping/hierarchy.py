@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from partition.graph.sampling import pointers
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
 from partition.models.rows import RowModel
@@ -77,7 +78,7 @@ def _graph(model: GraphModel, weights: np.ndarray, number: np.ndarray) -> GraphM
     neighbours = number[np.asarray(model.indices)]
     kept = (row >= 0) & (neighbours >= 0)
     degree = np.bincount(row[kept], minlength=len(weights))
-    return GraphModel(weights, _pointers(degree), neighbours[kept])
+    return GraphModel(weights, pointers(degree), neighbours[kept])
 
 
 def _hypergraph(model: HypergraphModel, weights: np.ndarray, number: np.ndarray) -> HypergraphModel:
@@ -86,13 +87,9 @@ def _hypergraph(model: HypergraphModel, weights: np.ndarray, number: np.ndarray)
     sizes = np.bincount(net[pins >= 0], minlength=model.nets)
     nets = np.flatnonzero(sizes >= 2)
     kept = (pins >= 0) & (sizes >= 2)[net]
-    indptr, pins = _pointers(sizes[nets]), pins[kept]
+    indptr, pins = pointers(sizes[nets]), pins[kept]
     owners = number[nets if model.owners is None else np.asarray(model.owners)[nets]]
     owners = np.where(owners >= 0, owners, pins[indptr[:-1]])
     costs = None if model.costs is None else np.asarray(model.costs)[nets]
     folds = None if model.folds is None else np.asarray(model.folds)[nets]
     return HypergraphModel(weights, indptr, pins, costs, owners, folds)
-
-
-def _pointers(sizes: np.ndarray) -> np.ndarray:
-    return np.concatenate(([0], np.cumsum(sizes, dtype=np.int64)))

@@ -8,9 +8,11 @@ tools that take several.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, check_name
 from partition.graph.graph import Graph, row_sizes, training_vertices
 from partition.graph.metrics import Metrics
 from partition.graph.sampling import segments
@@ -46,8 +48,7 @@ def parse_balance(text: str) -> tuple[str, ...]:
     """
     names = tuple(dict.fromkeys(word.strip() for word in text.split(",")))
     for name in names:
-        if name not in CONSTRAINTS:
-            raise unknown_name("constraint of the balance", name, CONSTRAINTS)
+        check_name("constraint of the balance", name, CONSTRAINTS)
     return names
 
 
@@ -142,136 +143,157 @@ def repair(
     (n,) int32
         No part is emptied.
     """
-    parts = parts.copy()
-    limit = limits(weights, k, imbalance)
     average = np.maximum(weights.sum(axis=1) / k, 1.0)
     loads = np.array([np.bincount(parts, weights=row, minlength=k) for row in weights])
+    limit = limits(weights, k, imbalance)
+    state = _State(parts.copy(), weights, loads, limit, average, indptr, indices)
     swaps = 0
     for _ in range(MAX_ROUNDS):
-        over = loads > limit[:, np.newaxis]
-        if not over.any():
+        if not state.over.any():
             break
-        vertices, targets = _candidates(parts, k, weights, loads, limit, average, indptr, indices)
-        if _walk(vertices, targets, parts, weights, loads, limit, average):
+        if state.walk(*state.candidates()):
             continue
         swaps += 1
-        if swaps > MAX_SWAP_ROUNDS or not _swap(
-            parts, weights, loads, limit, average, indptr, indices
-        ):
+        if swaps > MAX_SWAP_ROUNDS or not state.swap():
             break
-    return parts
+    return state.parts
 
 
-def _candidates(
-    parts: np.ndarray, k: int, weights: np.ndarray, loads: np.ndarray, limit: np.ndarray,
-    average: np.ndarray, indptr: np.ndarray, indices: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Moves (vertex, part) that lower the excess as the loads are, the cheapest first."""
-    over = np.any(loads > limit[:, np.newaxis], axis=0)
-    vertices = np.flatnonzero(np.asarray(over)[parts])
-    if len(vertices) > MAX_CANDIDATES:
-        vertices = vertices[:: -(-len(vertices) // MAX_CANDIDATES)]
-    # Neighbours in every part that has one; and one part with room for each vertex, in turn.
-    place, counts = segments(indptr, vertices)
-    number = np.repeat(np.arange(len(vertices)), counts)
-    keys, common = np.unique(number * k + parts[indices[place]], return_counts=True)
-    number, target = np.divmod(keys, k)
-    mine = target == parts[vertices[number]]
-    own = np.bincount(number[mine], weights=common[mine], minlength=len(vertices))
-    room = ((limit[:, np.newaxis] - loads) / average[:, np.newaxis]).min(axis=0)
-    roomy = np.argsort(-room, kind="stable")[: max(1, np.count_nonzero(room > 0))]
-    number = np.concatenate([number[~mine], np.arange(len(vertices))])
-    target = np.concatenate([target[~mine], np.resize(roomy, len(vertices))])
-    gain = np.concatenate([common[~mine], np.zeros(len(vertices))]) - own[number]
-    vertex = vertices[number]
+@dataclass(frozen=True)
+class _State:
+    """A partition that is repaired: the arrays of :func:`repair`, and loads of the parts."""
 
-    relief = -_change(vertex, target, parts, weights, loads, limit, average)
-    useful = np.flatnonzero((relief > 1e-12) & (target != parts[vertex]))
-    order = useful[np.argsort(-gain[useful] / relief[useful], kind="stable")][:MAX_WALKED]
-    return vertex[order], target[order]
+    parts: np.ndarray
+    weights: np.ndarray
+    loads: np.ndarray
+    limit: np.ndarray
+    average: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
 
+    @property
+    def over(self) -> np.ndarray:
+        """Which parts weigh too much, under which constraint."""
+        return self.loads > self.limit[:, np.newaxis]
 
-def _walk(
-    vertices: np.ndarray, targets: np.ndarray, parts: np.ndarray, weights: np.ndarray,
-    loads: np.ndarray, limit: np.ndarray, average: np.ndarray,
-) -> int:  # fmt: skip
-    """Make those of the moves that still lower the excess; how many."""
-    made = 0
-    bounds, scales = limit.tolist(), average.tolist()
-    now = loads.tolist()
-    columns = weights[:, vertices].T.tolist()
-    sources = parts[vertices].tolist()
-    moved = set()
-    for v, source, target, weight in zip(
-        vertices.tolist(), sources, targets.tolist(), columns, strict=True
-    ):
-        if v in moved:
-            continue
-        change = 0.0
-        for c, w in enumerate(weight):
-            a, b, most = now[c][source], now[c][target], bounds[c]
-            before = max(a - most, 0.0) + max(b - most, 0.0)
-            after = max(a - w - most, 0.0) + max(b + w - most, 0.0)
-            change += (after - before) / scales[c]
-        if change < -1e-12:
+    def candidates(self) -> tuple[np.ndarray, np.ndarray]:
+        """Moves (vertex, part) that lower the excess as the loads are, the cheapest first."""
+        parts, k = self.parts, self.loads.shape[1]
+        vertices = np.flatnonzero(np.asarray(self.over.any(axis=0))[parts])
+        if len(vertices) > MAX_CANDIDATES:
+            vertices = vertices[:: -(-len(vertices) // MAX_CANDIDATES)]
+        # Neighbours in every part that has one; and one part with room for each vertex, in turn.
+        place, counts = segments(self.indptr, vertices)
+        number = np.repeat(np.arange(len(vertices)), counts)
+        keys, common = np.unique(number * k + parts[self.indices[place]], return_counts=True)
+        number, target = np.divmod(keys, k)
+        mine = target == parts[vertices[number]]
+        own = np.bincount(number[mine], weights=common[mine], minlength=len(vertices))
+        room = ((self.limit[:, np.newaxis] - self.loads) / self.average[:, np.newaxis]).min(axis=0)
+        roomy = np.argsort(-room, kind="stable")[: max(1, np.count_nonzero(room > 0))]
+        number = np.concatenate([number[~mine], np.arange(len(vertices))])
+        target = np.concatenate([target[~mine], np.resize(roomy, len(vertices))])
+        gain = np.concatenate([common[~mine], np.zeros(len(vertices))]) - own[number]
+        vertex = vertices[number]
+
+        relief = -self._change(vertex, target)
+        useful = np.flatnonzero((relief > 1e-12) & (target != parts[vertex]))
+        order = useful[np.argsort(-gain[useful] / relief[useful], kind="stable")][:MAX_WALKED]
+        return vertex[order], target[order]
+
+    def walk(self, vertices: np.ndarray, targets: np.ndarray) -> int:
+        """Make those of the moves that still lower the excess; how many."""
+        made = 0
+        bounds, scales = self.limit.tolist(), self.average.tolist()
+        now = self.loads.tolist()
+        columns = self.weights[:, vertices].T.tolist()
+        sources = self.parts[vertices].tolist()
+        moved = set()
+        for v, source, target, weight in zip(
+            vertices.tolist(), sources, targets.tolist(), columns, strict=True
+        ):
+            if v in moved:
+                continue
+            change = 0.0
             for c, w in enumerate(weight):
-                now[c][source] -= w
-                now[c][target] += w
-            parts[v] = target
-            moved.add(v)
-            made += 1
-    loads[:] = now
-    return made
+                a, b, most = now[c][source], now[c][target], bounds[c]
+                before = max(a - most, 0.0) + max(b - most, 0.0)
+                after = max(a - w - most, 0.0) + max(b + w - most, 0.0)
+                change += (after - before) / scales[c]
+            if change < -1e-12:
+                for c, w in enumerate(weight):
+                    now[c][source] -= w
+                    now[c][target] += w
+                self.parts[v] = target
+                moved.add(v)
+                made += 1
+        self.loads[:] = now
+        return made
 
+    def swap(self) -> int:
+        """Let pairs of vertices change places where the excess falls by it; how many pairs."""
+        made, parts, k = 0, self.parts, self.loads.shape[1]
+        order = np.argsort(parts, kind="stable")
+        starts = np.searchsorted(parts[order], np.arange(k + 1))
 
-def _swap(
-    parts: np.ndarray, weights: np.ndarray, loads: np.ndarray, limit: np.ndarray,
-    average: np.ndarray, indptr: np.ndarray, indices: np.ndarray,
-) -> int:  # fmt: skip
-    """Let pairs of vertices change places where the excess falls by it; how many pairs."""
-    made, k = 0, loads.shape[1]
-    order = np.argsort(parts, kind="stable")
-    starts = np.searchsorted(parts[order], np.arange(k + 1))
+        def members(part: int) -> np.ndarray:
+            found = order[starts[part] : starts[part + 1]]
+            return found[parts[found] == part]  # without those that left meanwhile
 
-    def members(part: int) -> np.ndarray:
-        found = order[starts[part] : starts[part + 1]]
-        return found[parts[found] == part]  # without those that left meanwhile
+        for c, source in np.argwhere(self.over):
+            for target in np.argsort(self.loads[c], kind="stable")[:MAX_PARTNERS]:
+                if target == source or self.loads[c, source] <= self.limit[c]:
+                    continue
+                ours = _spread_by(self.weights[c], members(source))
+                theirs = _spread_by(self.weights[c], members(target))
+                if not len(ours) or not len(theirs):  # all of them have changed places already
+                    continue
+                relief = np.zeros((len(ours), len(theirs)))
+                for row, load, most, scale in zip(
+                    self.weights, self.loads, self.limit, self.average, strict=True
+                ):
+                    shift = row[ours][:, np.newaxis] - row[theirs]
+                    a, b = load[source], load[target]
+                    relief += (max(a - most, 0) + max(b - most, 0)) / scale
+                    relief -= (
+                        np.maximum(a - shift - most, 0) + np.maximum(b + shift - most, 0)
+                    ) / scale
+                lost = [
+                    self._neighbours_in(v, here) - self._neighbours_in(v, there)
+                    for v, here, there in ((ours, source, target), (theirs, target, source))
+                ]
+                loss = lost[0][:, np.newaxis] + lost[1]
+                price = np.where(
+                    relief > 1e-12, (loss - loss.min() + 1) / np.maximum(relief, 1e-12), np.inf
+                )
+                i, j = np.unravel_index(int(price.argmin()), price.shape)
+                if price[i, j] == np.inf:
+                    continue
+                v, u = ours[i], theirs[j]
+                shift = self.weights[:, v] - self.weights[:, u]
+                self.loads[:, source] -= shift
+                self.loads[:, target] += shift
+                parts[v], parts[u] = target, source
+                made += 1
+        return made
 
-    for c, source in np.argwhere(loads > limit[:, np.newaxis]):
-        for target in np.argsort(loads[c], kind="stable")[:MAX_PARTNERS]:
-            if target == source or loads[c, source] <= limit[c]:
-                continue
-            ours = _spread_by(weights[c], members(source))
-            theirs = _spread_by(weights[c], members(target))
-            if not len(ours) or not len(theirs):  # all of them have changed places already
-                continue
-            relief = np.zeros((len(ours), len(theirs)))
-            for row, load, most, scale in zip(weights, loads, limit, average, strict=True):
-                shift = row[ours][:, np.newaxis] - row[theirs]
-                a, b = load[source], load[target]
-                relief += (max(a - most, 0) + max(b - most, 0)) / scale
-                relief -= (
-                    np.maximum(a - shift - most, 0) + np.maximum(b + shift - most, 0)
-                ) / scale
-            lost = [
-                _neighbours_in(v, here, parts, indptr, indices)
-                - _neighbours_in(v, there, parts, indptr, indices)
-                for v, here, there in ((ours, source, target), (theirs, target, source))
-            ]
-            loss = lost[0][:, np.newaxis] + lost[1]
-            price = np.where(
-                relief > 1e-12, (loss - loss.min() + 1) / np.maximum(relief, 1e-12), np.inf
-            )
-            i, j = np.unravel_index(int(price.argmin()), price.shape)
-            if price[i, j] == np.inf:
-                continue
-            v, u = ours[i], theirs[j]
-            shift = weights[:, v] - weights[:, u]
-            loads[:, source] -= shift
-            loads[:, target] += shift
-            parts[v], parts[u] = target, source
-            made += 1
-    return made
+    def _neighbours_in(self, vertices: np.ndarray, part: int) -> np.ndarray:
+        place, counts = segments(self.indptr, vertices)
+        there = self.parts[self.indices[place]] == part
+        number = np.repeat(np.arange(len(vertices)), counts)
+        return np.bincount(number[there], minlength=len(vertices))
+
+    def _change(self, vertex: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """What each move alone would add to the excess."""
+        change = np.zeros(len(vertex))
+        for row, load, most, scale in zip(
+            self.weights, self.loads, self.limit, self.average, strict=True
+        ):
+            w, source = row[vertex], load[self.parts[vertex]]
+            fall = np.maximum(source - most, 0) - np.maximum(source - w - most, 0)
+            rise = np.maximum(load[target] + w - most, 0) - np.maximum(load[target] - most, 0)
+            change += (rise - fall) / scale
+        return change
 
 
 def _spread_by(weight: np.ndarray, vertices: np.ndarray) -> np.ndarray:
@@ -279,26 +301,3 @@ def _spread_by(weight: np.ndarray, vertices: np.ndarray) -> np.ndarray:
     order = vertices[np.argsort(weight[vertices], kind="stable")]
     count = min(len(order), MAX_PAIRED)
     return order[np.linspace(0, len(order) - 1, count).astype(np.int64)]
-
-
-def _neighbours_in(
-    vertices: np.ndarray, part: int, parts: np.ndarray, indptr: np.ndarray, indices: np.ndarray
-) -> np.ndarray:
-    place, counts = segments(indptr, vertices)
-    there = parts[indices[place]] == part
-    number = np.repeat(np.arange(len(vertices)), counts)
-    return np.bincount(number[there], minlength=len(vertices))
-
-
-def _change(
-    vertex: np.ndarray, target: np.ndarray, parts: np.ndarray, weights: np.ndarray,
-    loads: np.ndarray, limit: np.ndarray, average: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """What each move alone would add to the excess."""
-    change = np.zeros(len(vertex))
-    for row, load, most, scale in zip(weights, loads, limit, average, strict=True):
-        w, source = row[vertex], load[parts[vertex]]
-        fall = np.maximum(source - most, 0) - np.maximum(source - w - most, 0)
-        rise = np.maximum(load[target] + w - most, 0) - np.maximum(load[target] - most, 0)
-        change += (rise - fall) / scale
-    return change

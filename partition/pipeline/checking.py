@@ -145,14 +145,15 @@ def _partition(stored: StoredGraph, name: str) -> str | None:
 
 def _measured(stored: StoredGraph, partition: Partition) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of each kind of figures that the partition has, what is measured now."""
-    graph, manifest, parts, k = stored.graph, stored.manifest, partition.parts, partition.k
+    what = stored.graph, stored.manifest, partition.parts, partition.k
+    found: dict[str, dict[str, Any]] = {}
     for field, mixed in (("metrics", False), ("mixed", True)):
         if getattr(partition, field):
-            found = measure_both(graph, manifest, parts, k, mixed)
-            yield field, {direction: asdict(value) for direction, value in found.items()}
+            found[field] = measure_both(*what, mixed)
     if partition.nodes:
-        per_node = partition.nodes["in"]["ranks_per_node"]
-        yield "nodes", measure_nodes(graph, manifest, parts, k, per_node)
+        found["nodes"] = measure_nodes(*what, partition.nodes["in"]["ranks_per_node"])
+    for field, figures in found.items():
+        yield field, {direction: asdict(value) for direction, value in figures.items()}
 
 
 _CHECKS: dict[str, Callable[[StoredGraph], str | None]] = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from partition.graph.metrics import (
     measure_mixed_both,
     node_traffic,
 )
-from partition.graph.store import Manifest
+from partition.graph.store import Manifest, StoredGraph
 from partition.signals import at_once
 
 if TYPE_CHECKING:
@@ -49,10 +49,33 @@ def measure_both(
     return {direction: how(graph, parts, k, direction) for direction in DIRECTIONS}
 
 
-def mixed_record(graph: Graph, manifest: Manifest, parts: np.ndarray, k: int) -> dict[str, Any]:
-    """The field ``mixed`` of a partition: metrics of the mixed exchange, in both directions."""
+@dataclass(frozen=True)
+class Figures:
+    """What is stored of a partition: metrics of both exchanges, and traffic of nodes, by direction.
+
+    ``nodes`` is empty where parts are not mapped to nodes.
+    """
+
+    metrics: dict[str, Metrics]
+    mixed: dict[str, Metrics]
+    nodes: dict[str, NodeTraffic]
+
+    def of(self, exchange: str, direction: str) -> Metrics:
+        """The metrics of an exchange."""
+        return (self.mixed if exchange == "mixed" else self.metrics)[direction]
+
+
+def figures_of(
+    stored: StoredGraph, parts: np.ndarray, k: int, ranks_per_node: int | None = None,
+    working: Callable[[str], None] = lambda stage: None,
+) -> Figures:  # fmt: skip
+    """Measure a partition that is to be stored."""
+    graph, manifest = stored.graph, stored.manifest
+    working("measuring rows")
+    metrics = measure_both(graph, manifest, parts, k)
+    working("measuring the mixed exchange")
     mixed = measure_both(graph, manifest, parts, k, mixed=True)
-    return {direction: asdict(value) for direction, value in mixed.items()}
+    return Figures(metrics, mixed, measure_nodes(graph, manifest, parts, k, ranks_per_node))
 
 
 def measured(objective: Objective) -> Callable[..., Metrics]:
@@ -63,7 +86,7 @@ def measured(objective: Objective) -> Callable[..., Metrics]:
 @at_once()
 def measure_nodes(
     graph: Graph, manifest: Manifest, parts: np.ndarray, k: int, ranks_per_node: int | None
-) -> dict[str, Any]:
+) -> dict[str, NodeTraffic]:
     """Traffic between nodes in both directions; nothing without ``ranks_per_node``."""
     if ranks_per_node is None:
         return {}
@@ -74,7 +97,7 @@ def measure_nodes(
         else:
             exchange = exchange_matrix(graph, parts, k, direction)
             traffic[direction] = node_traffic(exchange, ranks_per_node)
-    return {direction: asdict(value) for direction, value in traffic.items()}
+    return traffic
 
 
 def measuring_share(manifest: Manifest, time_limit: float | None) -> float:

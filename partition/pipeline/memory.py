@@ -19,6 +19,7 @@ from partition.errors import UserError
 from partition.graph.columns import PIECE, net_sizes
 from partition.graph.graph import Graph
 from partition.graph.metrics import AT_ONCE
+from partition.pipeline.recipe import Recipe
 from partition.refinement.objective import Objective, cells
 
 MODELS_KNOWN = ("rp", "block", "gp", "hp")
@@ -82,12 +83,10 @@ def within(
     model: str,
     k: int,
     memory: float,
+    recipe: Recipe | None = None,
     *,
     tool: str | None = None,
-    direction: str = "in",
     refine: Objective | None = None,
-    constraints: int = 1,
-    nodes: bool = False,
     options: Mapping[str, Any] | None = None,
 ) -> Choice:
     """The first way to make a partition that fits: the tool asked for, with what was given.
@@ -101,10 +100,6 @@ def within(
         Bytes that all processes may take together.
     refine : Objective, optional
         That of a refinement that follows.
-    constraints : int
-        Weights that are balanced at once.
-    nodes : bool
-        Whether nodes are partitioned first, and then their parts.
 
     Raises
     ------
@@ -118,7 +113,9 @@ def within(
             f"--memory: it is not known how much {what} takes",
             f"models with a forecast: {', '.join(MODELS_KNOWN)}",
         )
-    sizes = Sizes(graph.n, graph.nnz, net_sizes(graph, direction), graph.indices.itemsize, k)
+    recipe = recipe or Recipe()
+    constraints, nodes = len(recipe.constraints), recipe.ranks_per_node is not None
+    sizes = Sizes(graph.n, graph.nnz, net_sizes(graph, recipe.direction), graph.indices.itemsize, k)
     given = dict(options or {})
     tried: list[Choice] = []
     for name, backend, settings in _ways(graph, model, tool, given):
@@ -156,6 +153,12 @@ def forecast(
     ----------
     options : mapping
         All options of model and tool.
+    refine : bool
+        Whether a refinement follows.
+    constraints : int
+        Weights that are balanced at once.
+    nodes : bool
+        Whether nodes are partitioned first, and then their parts.
     """
     n, nnz, item = sizes.n, sizes.nnz, sizes.itemsize
     mapped = item * nnz + 8 * n

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from partition.backends import TOOLS
 from partition.backends.catalogue import AUTO, MODELS, all_options
 from partition.backends.process import TimeIsUp
 from partition.deadline import Deadline, deadline_for
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError, check_name
 from partition.graph.graph import Graph
 from partition.graph.manifest import EXCHANGES
 from partition.graph.metrics import Metrics, measure, measure_mixed
@@ -27,20 +26,8 @@ from partition.graph.store import (
     open_graph,
     write_partition,
 )
-from partition.pipeline.adding import (
-    check_direction,
-    check_imbalance,
-    check_nodes,
-    check_parts_wanted,
-    check_seed,
-    name_of_nodes,
-    name_of_numbers,
-    new_partition,
-    step,
-    warn_of_imbalance,
-)
-from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
-from partition.pipeline.balance import constraint_weights, parse_balance
+from partition.pipeline.adding import new_partition, step, tool_version, warn_of_imbalance
+from partition.pipeline.balance import constraint_weights
 from partition.pipeline.estimates import (
     CANDIDATES,
     Candidate,
@@ -51,8 +38,9 @@ from partition.pipeline.estimates import (
     mixed_seconds,
     refine_seconds,
 )
-from partition.pipeline.measuring import measure_both, measure_nodes, measuring_share
-from partition.pipeline.solving import NODES_FIRST, make_parts, mapped, refined
+from partition.pipeline.measuring import figures_of, measuring_share
+from partition.pipeline.recipe import Recipe, recipe_of
+from partition.pipeline.solving import make_parts, mapped, refined
 from partition.refinement.objective import Objective
 from partition.signals import at_once
 
@@ -79,15 +67,10 @@ def add_best(
     network: Network | None = None,
     exchange: str = "auto",
     objective: Objective | None = None,
-    imbalance: float = 0.01,
-    seed: int = 0,
     name: str | None = None,
-    direction: str | None = None,
-    balance: str = DEFAULT_BALANCE,
-    ranks_per_node: int | None = None,
-    mapping: str = NODES_FIRST,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
+    **asked: Any,
 ) -> list[Partition]:
     """Try the candidates that fit ``time_limit``, refine them, and store the best of each exchange.
 
@@ -113,8 +96,8 @@ def add_best(
         Default: ``auto-K``, with the exchange behind it.
     report : callable
         Told what is being done.
-
-    Other parameters are those of :func:`partition.pipeline.adding.add_partition`.
+    asked
+        Fields of :class:`~partition.pipeline.recipe.Recipe`.
 
     Returns
     -------
@@ -137,18 +120,16 @@ def add_best(
     deadline = deadline_for(limit, paced=False)
     stored = open_graph(path)
     graph = stored.graph
-    direction = check_direction(direction or stored.manifest.direction)
+    recipe = recipe_of(stored, asked)
+    if asked:
+        raise TypeError(f"add_best() has no {', '.join(asked)}")
     network, objective = network or Network(), objective or Objective()
-    constraints = parse_balance(balance)
-    check_parts_wanted(k, stored.manifest)
-    check_imbalance(imbalance, graph, k, direction)
-    check_seed(seed)
-    check_nodes(ranks_per_node, mapping)
+    constraints = recipe.constraints
+    recipe.check(stored, k)
     check_network(network)
-    if exchange not in AIMS:
-        raise unknown_name("exchange", exchange, AIMS)
-    constraint_weights(graph, direction, constraints)
-    usual = f"{AUTO}-{k}{name_of_numbers(imbalance, seed)}{name_of_nodes(ranks_per_node)}"
+    check_name("exchange", exchange, AIMS)
+    constraint_weights(graph, recipe.direction, constraints)
+    usual = f"{AUTO}-{k}{recipe.ending}"
     names = pair_names(name or usual)
     if exchange != AUTO:
         names = {exchange: name or names[exchange]}
@@ -159,9 +140,7 @@ def add_best(
         run = _Run(
             graph, k, time.perf_counter(), limit,
             deadline.part(1 - measuring_share(stored.manifest, limit)), objective, network,
-            tuple(names), report,
-            {"imbalance": imbalance, "seed": seed, "direction": direction, "balance": balance},
-            {"ranks_per_node": ranks_per_node, "mapping": mapping},
+            tuple(names), report, recipe,
         )  # fmt: skip
         trials = run.all()
         if not any(trial.figures for trial in trials):
@@ -169,10 +148,8 @@ def add_best(
         chosen = run.best(trials)
         made: list[Partition] = []
         for aim, best in chosen.items():
-            parts = best.parts
-            assert parts is not None
-            if ranks_per_node is not None:
-                parts = mapped(graph, parts, k, ranks_per_node, direction, seed)
+            assert best.parts is not None
+            parts = mapped(graph, best.parts, k, recipe)
             candidate = best.candidate
             tool = MODELS[candidate.model].tools[0]
             refine = asdict(run.aim(candidate)) | {"effort": best.effort} if best.effort else None
@@ -184,10 +161,7 @@ def add_best(
                 "exchange": aim,
                 "time_limit": limit,
             }
-            record |= {} if balance == DEFAULT_BALANCE else {"balance": balance}
-            record |= {} if ranks_per_node is None else run.nodes
-            metrics = measure_both(graph, stored.manifest, parts, k)
-            mixed = measure_both(graph, stored.manifest, parts, k, mixed=True)
+            found = figures_of(stored, parts, k, recipe.ranks_per_node)
             partition = Partition(
                 name=names[aim],
                 parts=parts,
@@ -195,14 +169,11 @@ def add_best(
                 graph_id=stored.manifest.id,
                 model=AUTO,
                 tool=tool,
-                tool_version=version(TOOLS.get(tool).distribution or "gcnmpi"),
-                direction=direction,
-                seed=seed,
-                imbalance=imbalance,
-                options=record,
-                metrics={key: asdict(value) for key, value in metrics.items()},
-                mixed={key: asdict(value) for key, value in mixed.items()},
-                nodes=measure_nodes(graph, stored.manifest, parts, k, ranks_per_node),
+                tool_version=tool_version(TOOLS.get(tool)),
+                direction=recipe.direction,
+                seed=recipe.seed,
+                imbalance=recipe.imbalance,
+                options=record | recipe.record(),
                 history=[
                     trial.told(aim, trial is best)
                     for trial in trials
@@ -210,9 +181,9 @@ def add_best(
                 ],
                 seconds=time.perf_counter() - run.begun,
                 deterministic=all(t.deterministic for t in trials) and not deadline.decided,
+                **asdict(found),
             )
-            reached = (mixed if aim == "mixed" else metrics)[direction]
-            warn_of_imbalance(graph, reached, imbalance, constraints)
+            warn_of_imbalance(graph, found.of(aim, recipe.direction), recipe)
             made.append(write_partition(stored.path, partition, overwrite=overwrite))
         for each in set(reserved) - {partition.name for partition in made}:
             discard_partition(stored.path, each)
@@ -265,8 +236,7 @@ class _Run:
     network: Network
     aims: tuple[str, ...]  # the exchanges that a partition is wanted for
     report: Callable[[str], None]
-    common: dict[str, Any]
-    nodes: dict[str, Any]
+    recipe: Recipe
 
     def all(self) -> list[_Trial]:
         """The candidates in order."""
@@ -388,8 +358,8 @@ class _Run:
             if deadline.over():
                 raise TimeIsUp("no time was left")
             trial.parts = make_parts(
-                self.graph, candidate.model, self.k, deadline=deadline, **self.nodes,
-                **candidate.options, **self._seeded(candidate.seed),
+                self.graph, candidate.model, self.k, self._seeded(candidate.seed),
+                deadline=deadline, **candidate.options,
             )  # fmt: skip
         except UserError as error:
             trial.error, trial.deterministic = error, False
@@ -411,19 +381,19 @@ class _Run:
         rounds = round(trial.effort + 0.5)
         # The deadline stops it, but does not hurry it, which would let the clock decide on moves.
         trial.parts = refined(
-            self.graph, trial.parts, self.k, self.aim(trial.candidate), effort=effort,
-            deadline=part, **self._seeded(rounds),
+            self.graph, trial.parts, self.k, self.aim(trial.candidate), self._seeded(rounds),
+            effort=effort, deadline=part,
         )  # fmt: skip
         trial.effort += effort
         self._measure(trial, begun)
 
-    def _seeded(self, further: int) -> dict[str, Any]:
-        return self.common | {"seed": self.common["seed"] + further}
+    def _seeded(self, further: int) -> Recipe:
+        return replace(self.recipe, seed=self.recipe.seed + further)
 
     @at_once()
     def _measure(self, trial: _Trial, begun: float) -> None:
         if trial.parts is not None:
-            what = self.graph, trial.parts, self.k, self.common["direction"]
+            what = self.graph, trial.parts, self.k, self.recipe.direction
             rows = measure(*what)
             if "rows" in self.aims:
                 trial.figures["rows"] = rows, self.network.seconds(rows)

@@ -12,21 +12,10 @@ from partition.deadline import deadline_for
 from partition.errors import UserError
 from partition.graph.pairs import member
 from partition.graph.store import Partition, open_graph, read_partition, write_partition
-from partition.pipeline.adding import (
-    MIXED,
-    REFINED,
-    USUAL_IMBALANCE,
-    check_direction,
-    check_imbalance,
-    check_seed,
-    name_of_numbers,
-    new_partition,
-    step,
-    warn_of_imbalance,
-)
+from partition.pipeline.adding import MIXED, REFINED, new_partition, step, warn_of_imbalance
 from partition.pipeline.balance import DEFAULT as DEFAULT_BALANCE
-from partition.pipeline.balance import parse_balance
-from partition.pipeline.measuring import measure_both, measure_nodes, measured, measuring_share
+from partition.pipeline.measuring import figures_of, measured, measuring_share
+from partition.pipeline.recipe import USUAL_IMBALANCE, Recipe, name_of_numbers
 from partition.pipeline.solving import mapped, refined
 from partition.refinement.objective import Objective
 
@@ -88,41 +77,30 @@ def refine_partition(
     start = member(path, start, objective.exchange)
     stored, before = open_graph(path), read_partition(path, start)
     graph, k = stored.graph, before.k
-    direction = check_direction(direction or before.direction)
     usual = USUAL_IMBALANCE if before.imbalance is None else before.imbalance
-    imbalance = usual if imbalance is None else imbalance
-    check_imbalance(imbalance, graph, k, direction)
-    check_seed(seed)
+    recipe = Recipe(
+        usual if imbalance is None else imbalance,
+        seed,
+        stored.direction(direction or before.direction),
+        before.options.get("balance", DEFAULT_BALANCE),
+        before.options.get("ranks_per_node"),
+    )
+    recipe.check(stored, k)
     check_effort(effort)
     if name is None:
-        differs = USUAL_IMBALANCE if imbalance == usual else imbalance
-        name = (
-            start
-            + (MIXED if objective.exchange == "mixed" else REFINED)
-            + name_of_numbers(differs, seed)
-        )
+        differs = USUAL_IMBALANCE if recipe.imbalance == usual else recipe.imbalance
+        ending = MIXED if objective.exchange == "mixed" else REFINED
+        name = start + ending + name_of_numbers(differs, seed)
     with new_partition(stored.path, (name,), "gcn-partition refine", overwrite):
-        balance = before.options.get("balance", DEFAULT_BALANCE)
-
         begun = time.perf_counter()
         deadline = deadline.part(1 - measuring_share(stored.manifest, time_limit))
-        parts = refined(
-            graph, before.parts, k, objective, imbalance=imbalance, seed=seed, direction=direction,
-            balance=balance, effort=effort, deadline=deadline,
-        )  # fmt: skip
-        record = {
-            "start": {key: getattr(before, key) for key in STARTED_FROM},
-            "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
-        } | {key: before.options[key] for key in KEPT if key in before.options}
-        per_node = record.get("ranks_per_node")
-        if per_node is not None:
-            parts = mapped(graph, parts, k, per_node, direction, seed)
+        parts = refined(graph, before.parts, k, objective, recipe, effort=effort, deadline=deadline)
+        parts = mapped(graph, parts, k, recipe)
         seconds = time.perf_counter() - begun
 
-        metrics = measure_both(graph, stored.manifest, parts, k)
-        mixed = measure_both(graph, stored.manifest, parts, k, mixed=True)
-        reached = (mixed if objective.exchange == "mixed" else metrics)[direction]
-        was = measured(objective)(graph, before.parts, k, direction)
+        found = figures_of(stored, parts, k, recipe.ranks_per_node)
+        reached = found.of(objective.exchange, recipe.direction)
+        was = measured(objective)(graph, before.parts, k, recipe.direction)
         partition = Partition(
             name=name,
             parts=parts,
@@ -131,21 +109,20 @@ def refine_partition(
             model=before.model,
             tool="refine",
             tool_version=version("gcnmpi"),
-            direction=direction,
+            direction=recipe.direction,
             seed=seed,
-            imbalance=imbalance,
-            options=record,
-            metrics={key: asdict(value) for key, value in metrics.items()},
-            mixed={key: asdict(value) for key, value in mixed.items()},
-            nodes=measure_nodes(graph, stored.manifest, parts, k, per_node),
-            history=[
-                step(start, before.seconds, was),
-                step("refine", seconds, reached),
-            ],
+            imbalance=recipe.imbalance,
+            options={
+                "start": {key: getattr(before, key) for key in STARTED_FROM},
+                "refine": asdict(objective) | {"effort": effort, "time_limit": time_limit},
+            }
+            | {key: before.options[key] for key in KEPT if key in before.options},
+            history=[step(start, before.seconds, was), step("refine", seconds, reached)],
             seconds=seconds,
             deterministic=before.deterministic and not deadline.decided,
+            **asdict(found),
         )
-        warn_of_imbalance(graph, reached, imbalance, parse_balance(balance))
+        warn_of_imbalance(graph, reached, recipe)
         return write_partition(stored.path, partition, overwrite=overwrite)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import heapq
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,16 +29,15 @@ from partition.pipeline.balance import (
     ENTRIES,
     constraint_weights,
     fixed_weights,
-    parse_balance,
     repair,
     single_weight,
 )
+from partition.pipeline.recipe import NODES_FIRST, Recipe
 from partition.refinement.objective import OBJECTIVES, Objective
 from partition.resident import let_go
 from partition.signals import at_once
 
-NODES_FIRST = "nodes-first"
-MAPPINGS = (NODES_FIRST, "flat")
+USUAL = Recipe()
 UNSEEN = 3  # of the batches that partitions are compared by
 LONGER = 2  # effort of the second refinement for mini-batches, of the best of several starts
 REASSIGNED = 0.1  # effort of the refinement that is part of models of a mixed exchange
@@ -50,14 +49,9 @@ def make_parts(
     graph: Graph,
     model: str,
     k: int,
+    recipe: Recipe = USUAL,
     *,
-    imbalance: float = 0.01,
-    seed: int = 0,
     tool: str | None = None,
-    direction: str = "in",
-    balance: str = DEFAULT_BALANCE,
-    ranks_per_node: int | None = None,
-    mapping: str = NODES_FIRST,
     deadline: Deadline | None = None,
     reassign: bool = True,
     working: Callable[[str], None] = lambda line: None,
@@ -65,10 +59,10 @@ def make_parts(
 ) -> np.ndarray:
     """Partition a graph in memory: (n,) int32 part numbers, no part empty.
 
-    Parameters are those of :func:`partition.pipeline.adding.add_partition`; and
-
     Parameters
     ----------
+    tool, options
+        As for :func:`partition.pipeline.adding.add_partition`.
     deadline : Deadline, optional
         When it is over, tools are stopped, and searches end with what they have.
     reassign : bool
@@ -87,15 +81,17 @@ def make_parts(
     deadline = deadline or Deadline()
     chosen, backend = choose_tool(model, tool)
     settings = all_options(graph, model, chosen, backend, options)
-    constraints = check_balance(balance, chosen, backend)
+    check_balance(recipe, chosen, backend)
     if k == 1:
         return np.zeros(graph.n, dtype=np.int32)
 
     working(f"building {model}")
     with at_once():
-        description = describe(graph, model, k, seed=seed, direction=direction, **settings)
-    weights = constraint_weights(graph, direction, constraints)
-    if balance != DEFAULT_BALANCE:
+        description = describe(
+            graph, model, k, seed=recipe.seed, direction=recipe.direction, **settings
+        )
+    weights = constraint_weights(graph, recipe.direction, recipe.constraints)
+    if recipe.balance != DEFAULT_BALANCE:
         description = replace(description, weights=single_weight(weights))
     mixes, share_of = MODELS[model].exchange == "mixed" and reassign, MODELS[model].share
     of_tool = deadline.part(BEFORE_OTHERS if share_of else BEFORE_REFINING if mixes else 1.0)
@@ -105,7 +101,7 @@ def make_parts(
         working(f"{model}, {chosen}")
         weight = piece.weights
         heaviest = float(weight.max() * parts_wanted / weight.sum()) - 1 + 1e-6
-        arguments = {"imbalance": max(imbalance, heaviest), "seed": seed}
+        arguments = {"imbalance": max(imbalance, heaviest), "seed": recipe.seed}
         arguments |= {key: settings[key] for key in backend.options}
         if backend.distribution is None:
             parts = _run_here(chosen, backend, piece, parts_wanted, arguments)
@@ -120,43 +116,40 @@ def make_parts(
         if backend.distribution is not None:  # the tool's process has the memory to itself
             description = stack.enter_context(in_files(description))
         try:
-            if ranks_per_node is not None and mapping == NODES_FIRST and backend.balanced:
-                parts = partition_nodes_first(description, k, ranks_per_node, solve, imbalance)
+            per_node = recipe.ranks_per_node if recipe.mapping == NODES_FIRST else None
+            if per_node is not None and backend.balanced:
+                parts = partition_nodes_first(description, k, per_node, solve, recipe.imbalance)
             if parts is None:
-                parts = solve(description, k, imbalance)
+                parts = solve(description, k, recipe.imbalance)
         except TimeIsUp as error:
             deadline.decide()
             if share_of is None:
                 raise
             stopped = error  # other tools are tried
         del description
-    if parts is not None and len(constraints) > 1:
+    if parts is not None and len(weights) > 1:
         with at_once():
-            neighbours = graph_model(graph, direction)
-            parts = repair(parts, k, weights, imbalance, neighbours.indptr, neighbours.indices)
+            near = graph_model(graph, recipe.direction)
+            parts = repair(parts, k, weights, recipe.imbalance, near.indptr, near.indices)
     if mixes:
         assert parts is not None
         working("refining")
         # The assignment that the tool was shown is not the best one for what it made of it.
-        parts = refined(
-            graph, parts, k, OBJECTIVES["mixed"], imbalance=imbalance, seed=seed,
-            direction=direction, balance=balance, effort=REASSIGNED, deadline=deadline,
-        )  # fmt: skip
+        aim = OBJECTIVES["mixed"]
+        parts = refined(graph, parts, k, aim, recipe, effort=REASSIGNED, deadline=deadline)
     if share_of is not None:
         share = share_of(graph.n, settings)
         # For large batches rows matter, for small ones arcs.
         others: list[tuple[str, str | None]] = [("hp", None)]
         if share is not None:
             others += [("gp", "metis")] + [("gp", "mtkahypar")] * (graph.nnz <= HUGE)
-        wanted: dict[str, Any] = {"imbalance": imbalance, "seed": seed}
         starts = [] if parts is None else [parts]
         for other, tool in others:
             try:
-                starts.append(make_parts(
-                    graph, other, k, tool=tool, direction=direction, balance=balance,
-                    ranks_per_node=ranks_per_node, mapping=mapping, working=working,
-                    deadline=deadline.part(BEFORE_OTHERS), **wanted,
-                ))  # fmt: skip
+                part = deadline.part(BEFORE_OTHERS)
+                starts.append(
+                    make_parts(graph, other, k, recipe, tool=tool, working=working, deadline=part)
+                )
             except TimeIsUp as error:
                 stopped = stopped or error
         if not starts:
@@ -164,11 +157,11 @@ def make_parts(
             raise stopped
         working("refining")
         if share is not None:
-            return _for_batches(graph, starts, k, direction, weights, share, deadline, wanted)
+            return _for_batches(graph, starts, k, recipe, weights, share, deadline)
         if len(starts) > 1 and not deadline.over():
             # By batches that neither of them has seen.
             with at_once():
-                unseen = key(seed, UNSEEN)
+                unseen, direction = key(recipe.seed, UNSEEN), recipe.direction
                 judge = describe(graph, model, k, seed=unseen, direction=direction, **settings)
                 return min(starts, key=lambda parts: connectivity(judge, parts, k))
         parts = starts[0]
@@ -181,19 +174,20 @@ def _for_batches(
     graph: Graph,
     starts: Sequence[np.ndarray],
     k: int,
-    direction: str,
+    recipe: Recipe,
     weights: np.ndarray,
     share: float,
     deadline: Deadline,
-    wanted: Mapping[str, Any],
 ) -> np.ndarray:
     """Some partitions, refined for batches with that share of the vertices: the best, once more."""
     # The compiler behind it takes a second to import.
     from partition.refinement.batches import refine_for_batches
 
-    model = replace(hypergraph_model(graph, direction), weights=weights[0])
+    model = replace(hypergraph_model(graph, recipe.direction), weights=weights[0])
     extra = weights[1:].T if len(weights) > 1 else None
-    wanted = {**wanted, "extra_weights": extra}
+    wanted: dict[str, Any] = {
+        "imbalance": recipe.imbalance, "seed": recipe.seed, "extra_weights": extra
+    }  # fmt: skip
     found = []
     for i, parts in enumerate(starts):  # the last one is as long as LONGER of these
         part = deadline.part(1 / (len(starts) - i + LONGER))
@@ -223,18 +217,14 @@ def refined(
     parts: np.ndarray,
     k: int,
     objective: Objective,
+    recipe: Recipe,
     *,
-    imbalance: float = 0.01,
-    seed: int = 0,
-    direction: str = "in",
-    balance: str = DEFAULT_BALANCE,
     effort: float = 1.0,
     deadline: Deadline | None = None,
 ) -> np.ndarray:
     """The parts after a refinement for the exchange that the objective names: (n,) int32.
 
-    Parameters are those of :func:`partition.pipeline.adding.add_partition`; ``effort`` and
-    ``deadline`` those of :func:`~partition.refinement.search.refine`.
+    ``effort`` and ``deadline`` are those of :func:`~partition.refinement.search.refine`.
     """
     # The compiler behind them takes a second to import.
     from partition.refinement.mixed import refine_mixed
@@ -242,10 +232,10 @@ def refined(
 
     if k == 1:
         return parts
-    names = parse_balance(balance)
+    names, direction = recipe.constraints, recipe.direction
     wanted: dict[str, Any] = {
-        "imbalance": imbalance, "objective": objective, "seed": seed, "effort": effort,
-        "deadline": deadline,
+        "imbalance": recipe.imbalance, "seed": recipe.seed, "objective": objective,
+        "effort": effort, "deadline": deadline,
     }  # fmt: skip
     if objective.exchange == "mixed":
         fixed = fixed_weights(graph, direction, names).T
@@ -263,12 +253,12 @@ def refined(
 
 
 @at_once()
-def mapped(
-    graph: Graph, parts: np.ndarray, k: int, ranks_per_node: int, direction: str, seed: int
-) -> np.ndarray:
-    """The same parts, numbered so that those of one node exchange much with each other."""
-    exchange = exchange_matrix(graph, parts, k, direction)
-    return map_to_nodes(exchange, ranks_per_node, seed)[parts]
+def mapped(graph: Graph, parts: np.ndarray, k: int, recipe: Recipe) -> np.ndarray:
+    """The same parts, numbered so that those of one node, if any, exchange much with each other."""
+    if recipe.ranks_per_node is None:
+        return parts
+    exchange = exchange_matrix(graph, parts, k, recipe.direction)
+    return map_to_nodes(exchange, recipe.ranks_per_node, recipe.seed)[parts]
 
 
 def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
@@ -285,12 +275,12 @@ def choose_tool(model: str, tool: str | None) -> tuple[str, Tool]:
     return chosen, TOOLS.get(chosen)
 
 
-def check_balance(balance: str, chosen: str, backend: Tool) -> tuple[str, ...]:
-    """The constraints named in ``balance``; a UserError unless the tool balances."""
-    names = parse_balance(balance)
-    if balance != DEFAULT_BALANCE and not backend.balanced:
-        raise UserError(f"balance = {balance}: the tool {chosen!r} does not balance anything")
-    return names
+def check_balance(recipe: Recipe, chosen: str, backend: Tool) -> None:
+    """A UserError unless constraints are known, and the tool balances them."""
+    if recipe.constraints and recipe.balance != DEFAULT_BALANCE and not backend.balanced:
+        raise UserError(
+            f"balance = {recipe.balance}: the tool {chosen!r} does not balance anything"
+        )
 
 
 def _checked(tool: str, parts: np.ndarray, k: int, weights: np.ndarray) -> np.ndarray:

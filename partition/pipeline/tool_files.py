@@ -15,14 +15,15 @@ import numpy as np
 
 from partition.backends import check_options
 from partition.backends.catalogue import MODELS, describe, settled, unknown_model
-from partition.errors import UserError, unknown_name
-from partition.graph.graph import DIRECTIONS, chunks
+from partition.errors import UserError, check_name
+from partition.graph.graph import chunks
 from partition.graph.sampling import pointers
 from partition.graph.store import open_graph
 from partition.locks import check_outside_graphs
 from partition.models.graph import GraphModel
 from partition.models.hypergraph import HypergraphModel
 from partition.pipeline.balance import DEFAULT, constraint_weights, parse_balance
+from partition.pipeline.recipe import check_seed
 from partition.records import atomic_file
 
 FORMATS = {
@@ -76,12 +77,9 @@ def export_model(
     UserError
         For a bad argument, before anything is written.
     """
-    if format not in FORMATS:
-        raise unknown_name("format", format, FORMATS)
+    check_name("format", format, FORMATS)
     stored = open_graph(path)
-    direction = direction or stored.manifest.direction
-    if direction not in DIRECTIONS:
-        raise unknown_name("direction", direction, DIRECTIONS)
+    direction = stored.direction(direction)
     model = model or ("gp" if format in GRAPHS else "hp")
     if model not in MODELS:
         raise unknown_model(model)
@@ -91,8 +89,7 @@ def export_model(
     names = parse_balance(balance)
     if Path(file).exists() and not overwrite:
         raise UserError(f"{file} is there already", "choose another name or give --force")
-    if not 0 <= seed < 2**31:
-        raise UserError(f"seed = {seed} is not in 0..{2**31 - 1}")
+    check_seed(seed)
     if k is not None and not 1 <= k <= stored.manifest.n:
         raise UserError(f"k = {k} is not in 1..{stored.manifest.n}, the number of vertices")
 
@@ -135,8 +132,7 @@ def write_model(
         If the format is unknown, does not take the model or several weights, or the file cannot be
         written.
     """
-    if format not in FORMATS:
-        raise unknown_name("format", format, FORMATS)
+    check_name("format", format, FORMATS)
     kind = GraphModel if format in GRAPHS else HypergraphModel
     if not isinstance(model, kind):
         wanted = (

@@ -11,7 +11,6 @@ from partition.errors import UserError
 from partition.graph.metrics import Metrics, NodeTraffic, measure
 from partition.graph.pairs import members
 from partition.graph.store import Partition, list_partitions, open_graph, read_partition
-from partition.pipeline.adding import check_direction
 from partition.pipeline.solving import make_parts
 
 BASELINE = "rp"
@@ -48,7 +47,7 @@ def compare(
         ``nodes``: the figures of :meth:`partition.graph.metrics.NodeTraffic.summary`, or None.
     """
     stored = open_graph(path)
-    direction = check_direction(direction or stored.manifest.direction)
+    direction = stored.direction(direction)
     existing = [read_partition(path, name, parts=False) for name in list_partitions(path)]
     named = [each for name in names for each in members(path, name)]
     wanted = [read_partition(path, name, parts=False) for name in named] or existing

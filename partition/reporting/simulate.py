@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from partition.errors import UserError, unknown_name
+from partition.errors import UserError
 from partition.graph.batch_cache import kept_pairs, observe, rows_within
 from partition.graph.batch_metrics import draw_batch, measure_batch
-from partition.graph.graph import DIRECTIONS, Graph, training_vertices
+from partition.graph.graph import Graph, training_vertices
 from partition.graph.pairs import member
 from partition.graph.sampling import (
     SAMPLERS,
@@ -76,9 +76,7 @@ def simulate(
         For a bad argument, or an unknown partition.
     """
     stored = open_graph(path)
-    direction = direction or stored.manifest.direction
-    if direction not in DIRECTIONS:
-        raise unknown_name("direction", direction, DIRECTIONS)
+    direction = stored.direction(direction)
     if batches < 1:
         raise UserError(f"{batches} batches: draw at least one")
     if not names:

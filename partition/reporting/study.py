@@ -13,8 +13,9 @@ from typing import Any
 from partition.backends.catalogue import AUTO
 from partition.errors import UserError
 from partition.graph.store import Partition, has_partition, open_graph, read_partition
-from partition.pipeline.adding import add_partition, check_direction, name_of_numbers
+from partition.pipeline.adding import add_partition
 from partition.pipeline.portfolio import add_best
+from partition.pipeline.recipe import name_of_numbers
 from partition.records import atomic_file
 from partition.refinement.objective import Objective
 from partition.reporting.comparison import BASELINE, TABLE, compare, means
@@ -100,7 +101,7 @@ def study(
     rows = []
     for path in graphs:
         stored = open_graph(path)
-        towards = check_direction(direction or stored.manifest.direction)
+        towards = stored.direction(direction)
         for k in ks:
             names = {}
             for recipe in recipes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
 from partition import terminal
 from partition.errors import shown
@@ -31,7 +31,8 @@ def show_graph(facts: Mapping[str, Any]) -> None:
     table.add_row("id", manifest.id)
     table.add_row("vertices", f"{manifest.n:,}")
     kind = "directed" if manifest.directed else "undirected (both arcs of an edge are stored)"
-    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {_weights(manifest)}")
+    weights = "weighted" if manifest.weighted else "no weights"
+    table.add_row("arcs", f"{manifest.nnz:,}, {kind}, {weights}")
     for name in ("out", "in"):
         spread = degree[name]
         text = f"{spread['min']:,} … {spread['max']:,}, mean {spread['mean']:.2f}"
@@ -69,9 +70,7 @@ def _features(manifest: Manifest) -> str:
 
 def show_checks(findings: Sequence[Mapping[str, Any]]) -> None:
     """What ``check`` prints: a row for each thing that was looked at."""
-    table = Table(box=box.SIMPLE_HEAD)
-    for head in ("checked", "found"):
-        table.add_column(head)
+    table = Table("checked", "found", box=box.SIMPLE_HEAD)
     for finding in findings:
         table.add_row(shown(finding["what"]), shown(finding["wrong"] or "in order"))
     console().print(table)
@@ -167,16 +166,17 @@ def show_partition(facts: Mapping[str, Any]) -> None:
     if facts["history"]:
         show_history(facts["history"])
     if facts["nodes"]:
-        show_nodes(facts["nodes"], facts["node_summary"])
+        per_node = next(iter(facts["nodes"].values()))["ranks_per_node"]
+        _show_totals(out, facts["node_summary"], f"on nodes of {per_node} ranks")
 
     for name, title in (("metrics", "per part"), ("mixed", "per part, mixed exchange")):
         metrics = facts[name].get(facts["direction"])
         if metrics is None:
             continue
         lists = [key for key, value in metrics.items() if isinstance(value, list)]
-        parts = Table(title=f"{title}, direction {facts['direction']}", title_justify="left")
-        for key in ("part", *lists):
-            parts.add_column(key.replace("_", " "), justify="right")
+        heads = _numbers("part", *(key.replace("_", " ") for key in lists))
+        title = f"{title}, direction {facts['direction']}"
+        parts = Table(*heads, title=title, title_justify="left")
         for part in range(min(facts["k"], MANY_PARTS)):
             parts.add_row(str(part), *(f"{metrics[key][part]:,}" for key in lists))
         out.print(parts)
@@ -187,10 +187,7 @@ def show_partition(facts: Mapping[str, Any]) -> None:
 def _show_totals(
     out: terminal.Console, figures: Mapping[str, Mapping[str, float]], title: str
 ) -> None:
-    totals = Table(title=title, title_justify="left")
-    totals.add_column("")
-    for direction in figures:
-        totals.add_column(direction, justify="right")
+    totals = Table("", *_numbers(*figures), title=title, title_justify="left")
     for key in next(iter(figures.values()), ()):
         row = [_number(values[key]) for values in figures.values()]
         totals.add_row(key.replace("_", " "), *row)
@@ -202,14 +199,11 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     tried = any("chosen" in row for row in rows)
     direction = next((row["direction"] for row in rows if "direction" in row), "")
     mixed = "mixed " if any(row.get("exchange") == "mixed" for row in rows) else ""
-    table = Table(title=f"one {mixed}exchange, direction {direction}", title_justify="left")
-    table.add_column("tried" if tried else "step", no_wrap=True)
-    table.add_column("seconds", justify="right")
-    for title in STEPS.values():
-        table.add_column(title, justify="right")
-    if tried:
-        table.add_column("predicted µs", justify="right")
-        table.add_column("")
+    table = Table(
+        *_names("tried" if tried else "step"), *_numbers("seconds", *STEPS.values()),
+        *([*_numbers("predicted µs"), Column("")] if tried else []),
+        title=f"one {mixed}exchange, direction {direction}", title_justify="left",
+    )  # fmt: skip
     for i, row in enumerate(rows):
         known = "volume" in row
         seconds = f"{row['seconds']:.1f}" if row["seconds"] else "-"
@@ -222,33 +216,13 @@ def show_history(rows: Sequence[Mapping[str, Any]]) -> None:
     console().print(table)
 
 
-def show_nodes(
-    nodes: Mapping[str, Mapping[str, Any]], figures: Mapping[str, Mapping[str, float]]
-) -> None:
-    """Traffic between nodes and inside them, by direction."""
-    per_node = next(iter(nodes.values()))["ranks_per_node"]
-    table = Table(title=f"on nodes of {per_node} ranks", title_justify="left")
-    table.add_column("")
-    for direction in figures:
-        table.add_column(direction, justify="right")
-    for key in next(iter(figures.values())):
-        row = [_number(values[key]) for values in figures.values()]
-        table.add_row(key.replace("_", " "), *row)
-    console().print(table)
-
-
 def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
     """What ``list`` prints: a line per partition."""
-    table = Table()
-    for name in ("name", "model", "tool", "direction"):
-        table.add_column(name, no_wrap=True)
-    for name in ("k", "seed", "volume", "max send", "imbalance"):
-        table.add_column(name, justify="right")
-    for name in ("mixed\nvolume", "mixed\nmax send", "seconds"):
-        table.add_column(name, justify="right")
+    heads = "k", "seed", "volume", "max send", "imbalance", "mixed\nvolume", "mixed\nmax send"
+    names = _names("name", "model", "tool", "direction")
+    table = Table(*names, *_numbers(*heads, "seconds"))
     for row in rows:
-        figures = row["summary"][row["direction"]]
-        mixed = row["mixed_summary"].get(row["direction"])
+        figures, mixed = (row[key].get(row["direction"]) for key in ("summary", "mixed_summary"))
         table.add_row(
             row["name"], row["model"], row["tool"], row["direction"], str(row["k"]),
             _plain(row["seed"]), _number(figures["volume"]), _number(figures["max_send"]),
@@ -262,27 +236,20 @@ def show_list(rows: Sequence[Mapping[str, Any]]) -> None:
 def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
     """What ``compare`` prints: the figures that decide, in 100 columns; JSON has them all."""
     direction = rows[0]["direction"]
+    mapped = any(row["nodes"] for row in rows)
+    shown = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
+    heads = *shown.values(), *["between\nnodes"] * mapped, "seconds"
     table = Table(
+        *_names("name"),
+        *_numbers("k", *heads),
         title=f"rows and messages of one exchange, direction {direction} (ratio to random rows)",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
         pad_edge=False,
     )
-    table.add_column("name", no_wrap=True)
-    table.add_column("k", justify="right")
-    mapped = any(row["nodes"] for row in rows)
-    shown = {key: title for key, title in COMPARED.items() if not mapped or key != "max_recv"}
-    for title in shown.values():
-        table.add_column(title, justify="right")
-    if mapped:
-        table.add_column("between\nnodes", justify="right")
-    table.add_column("seconds", justify="right")
     for row in rows:
-        cells = [
-            _with_ratio(row[key], row["relative"][key]) if key in WITH_RATIO else _number(row[key])
-            for key in shown
-        ]
+        cells = _compared(row, row["relative"], shown)
         if mapped:
             cells.append(_number(row["nodes"]["inter_volume"]) if row["nodes"] else "-")
         table.add_row(row["name"], str(row["k"]), *cells, f"{row['seconds']:.1f}")
@@ -296,24 +263,16 @@ def show_comparison(rows: Sequence[Mapping[str, Any]]) -> None:
 
 def _mixed_comparison(rows: Sequence[Mapping[str, Any]]) -> Table:
     table = Table(
+        *_names("name"),
+        *_numbers("k", *MIXED.values()),
         title="the same in a mixed exchange (ratio to random rows, sent as rows)",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    table.add_column("name", no_wrap=True)
-    for title in ("k", *MIXED.values()):
-        table.add_column(title, justify="right")
     for row in rows:
-        figures, relative = row["mixed"], row["mixed_relative"]
-        cells = ["-"] * len(MIXED)
-        if figures:
-            cells = [
-                _with_ratio(figures[key], relative[key])
-                if key in WITH_RATIO
-                else _number(figures[key])
-                for key in MIXED
-            ]
+        known = row["mixed"]
+        cells = _compared(known, row["mixed_relative"], MIXED) if known else ["-"] * len(MIXED)
         table.add_row(row["name"], str(row["k"]), *cells)
     return table
 
@@ -321,18 +280,17 @@ def _mixed_comparison(rows: Sequence[Mapping[str, Any]]) -> Table:
 def show_simulation(facts: Mapping[str, Any]) -> None:
     """What ``simulate`` prints: for each partition the distribution of what batches exchange."""
     fanouts = f", fan-outs {','.join(map(str, facts['fanouts']))}" if facts["fanouts"] else ""
+    spread = "mean", "sd", "min", "5%", "median", "95%", "max", "volume, relative"
     table = Table(
+        *_names("name"),
+        *_numbers("k"),
+        "",
+        *_numbers(*spread),
         title=f"rows and messages of one mini-batch, direction {facts['direction']}: "
         f"{facts['batches']:,} batches of {facts['batch']:,} vertices, sampler "
         f"{facts['sampler']}{fanouts}, {facts['entries']:,.0f} entries of M on average",
         title_justify="left",
     )
-    table.add_column("name", no_wrap=True)
-    table.add_column("k", justify="right")
-    table.add_column("")
-    for title in ("mean", "sd", "min", "5%", "median", "95%", "max"):
-        table.add_column(title, justify="right")
-    table.add_column("volume, relative", justify="right")
     for row in facts["partitions"]:
         ratio, error = row["relative_volume"], row["relative_error"]
         relative = "-" if ratio is None else f"{ratio:.4f}"
@@ -350,9 +308,7 @@ def show_simulation(facts: Mapping[str, Any]) -> None:
 
 def show_models(rows: Sequence[Mapping[str, Any]]) -> None:
     """What ``models`` prints: models, their tools, and the options of the tools."""
-    table = Table()
-    for name in ("model", "describes", "tool", "options (--set NAME=VALUE)"):
-        table.add_column(name)
+    table = Table("model", "describes", "tool", "options (--set NAME=VALUE)")
     for row in rows:
         options = "\n".join(
             f"{name}={option['default']}: {option['help']}"
@@ -376,13 +332,7 @@ STEPS = {
     "imbalance": "imbalance",
 }
 
-COMPARED = {
-    "volume": "volume",
-    "max_send": "max send",
-    "max_recv": "max\nreceive",
-    "messages": "messages",
-    "imbalance": "imbalance",
-}
+COMPARED = STEPS | {"max_recv": "max\nreceive"}
 MIXED = {
     "volume": "volume",
     "max_send": "max send",
@@ -394,14 +344,26 @@ WITH_RATIO = ("volume", "max_send")
 
 
 def _facts(title: str) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    return table
+    columns = *_names(""), Column(overflow="fold")
+    return Table(*columns, title=title, title_justify="left", show_header=False)
 
 
-def _weights(manifest: Manifest) -> str:
-    return "weighted" if manifest.weighted else "no weights"
+def _names(*heads: str) -> list[Column]:
+    return [Column(head, no_wrap=True) for head in heads]
+
+
+def _numbers(*heads: str) -> list[Column]:
+    return [Column(head, justify="right") for head in heads]
+
+
+def _compared(
+    row: Mapping[str, Any], relative: Mapping[str, float | None], keys: Iterable[str]
+) -> list[str]:
+    """Figures, those that decide with their ratios to random rows."""
+    return [
+        _with_ratio(row[key], relative[key]) if key in WITH_RATIO else _number(row[key])
+        for key in keys
+    ]
 
 
 def _with_ratio(value: float, ratio: float | None) -> str:

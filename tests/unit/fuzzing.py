@@ -37,7 +37,7 @@ from partition.graph.metrics import measure
 from partition.graph.store import open_graph, read_partition, write_graph
 from partition.importing.partfile import read_parts
 from partition.importing.readers import read_source
-from partition.importing.vertex_data import attach
+from partition.importing.vertex_data import VertexFiles, attach
 from partition.pipeline.adding import add_partition
 from partition.reporting.describe import describe_partition
 from partition.reporting.tables import show_partition
@@ -273,7 +273,7 @@ def _vertex_data() -> Target:
 
     def read(folder: Path) -> None:
         masks = {"train": folder / "m.npy", "val": folder / "v.npy"}
-        attach(graph, features=folder / "x.npy", labels=folder / "y.npy", masks=masks)
+        attach(graph, VertexFiles(features=folder / "x.npy", labels=folder / "y.npy", masks=masks))
 
     return Target(files, read)
 
@@ -292,9 +292,9 @@ def _vertex_tables() -> Target:
 
     def read(folder: Path) -> None:
         masks = {"train": folder / "m.txt"}
-        attach(graph, labels=folder / "y.csv", masks=masks, ids=folder / "i.txt")
-        attach(graph, features=folder / "x.csv")
-        attach(graph, features=folder / "s.npz")
+        attach(graph, VertexFiles(labels=folder / "y.csv", masks=masks, ids=folder / "i.txt"))
+        attach(graph, VertexFiles(features=folder / "x.csv"))
+        attach(graph, VertexFiles(features=folder / "s.npz"))
 
     return Target(files, read)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from partition.errors import UserError
 from partition.graph.graph import arcs, symmetry
 from partition.graph.store import open_graph
-from partition.importing.assemble import attach, build_graph, import_graph
+from partition.importing.assemble import VertexFiles, attach, build_graph, import_graph
 from partition.importing.readers import Source
 
 
@@ -134,12 +134,14 @@ def test_attach_files(tmp_path, graph):
     labels = np.array([1, 0, -1, 1], np.int8)
     out = attach(
         graph,
-        features=save(tmp_path, "x.npy", np.asfortranarray(features)),
-        labels=str(save(tmp_path, "y.npy", labels)),
-        masks={
-            "train": save(tmp_path, "t.npy", np.array([True, False, False, False])),
-            "test": save(tmp_path, "s.npy", np.array([3, 1], np.uint16)),
-        },
+        VertexFiles(
+            features=save(tmp_path, "x.npy", np.asfortranarray(features)),
+            labels=str(save(tmp_path, "y.npy", labels)),
+            masks={
+                "train": save(tmp_path, "t.npy", np.array([True, False, False, False])),
+                "test": save(tmp_path, "s.npy", np.array([3, 1], np.uint16)),
+            },
+        ),
     )
     assert (out.features.dtype, out.labels.dtype) == (np.float32, np.int32)
     assert out.features.flags.c_contiguous
@@ -151,7 +153,8 @@ def test_attach_files(tmp_path, graph):
 
 def test_attach_random_is_a_function_of_the_seed(graph):
     first, again, other = (
-        attach(graph, features="random:5", labels="random:3", seed=seed) for seed in (1, 1, 2)
+        attach(graph, VertexFiles(features="random:5", labels="random:3", seed=seed))
+        for seed in (1, 1, 2)
     )
     assert first.features.shape == (4, 5)
     assert (first.features == again.features).all()
@@ -159,7 +162,7 @@ def test_attach_random_is_a_function_of_the_seed(graph):
     assert (first.features != other.features).any()
     assert set(first.labels.tolist()) <= {0, 1, 2}
     # Labels do not depend on whether there are features.
-    assert (attach(graph, labels="random:3", seed=1).labels == first.labels).all()
+    assert (attach(graph, VertexFiles(labels="random:3", seed=1)).labels == first.labels).all()
 
 
 @pytest.mark.parametrize(
@@ -188,7 +191,7 @@ def test_attach_refuses(tmp_path, graph, what, array, message):
     labels = save(tmp_path, "y.npy", np.array([0, 1, -1, 0]))
     given = {"masks": {what: path}, "labels": labels} if what == "train" else {what: path}
     with pytest.raises(UserError, match=message) as caught:
-        attach(graph, **given)
+        attach(graph, VertexFiles(**given))
     assert "bad.npy" in caught.value.message
     assert "\n" not in caught.value.message
 
@@ -201,20 +204,20 @@ def test_attach_refuses_bad_files_and_words(tmp_path, graph):
     np.savez(tmp_path / "x.npz", np.ones(4))
     for name in ("x.npy", "junk.npy", "empty.npy", "x.npz", "absent.npy"):
         with pytest.raises(UserError, match=name):
-            attach(graph, features=tmp_path / name)
+            attach(graph, VertexFiles(features=tmp_path / name))
     for word in ("random:", "random:0", "random:x", "random:-1"):
         with pytest.raises(UserError, match="is not 'random:NUMBER'"):
-            attach(graph, features=word)
+            attach(graph, VertexFiles(features=word))
     large, _ = build_graph(make_source(10**6, []))
     with pytest.raises(UserError, match="GiB of memory"):
-        attach(large, features="random:2000000000")
+        attach(large, VertexFiles(features="random:2000000000"))
     with pytest.raises(UserError, match=r"seed -1 is outside"):
-        attach(graph, labels="random:2", seed=-1)
+        attach(graph, VertexFiles(labels="random:2", seed=-1))
     with pytest.raises(UserError, match="unknown mask 'tran'"):
-        attach(graph, masks={"tran": tmp_path / "x.npy"})
+        attach(graph, VertexFiles(masks={"tran": tmp_path / "x.npy"}))
     mask = save(tmp_path, "m.npy", np.ones(4, bool))
     with pytest.raises(UserError, match="needs a graph with labels"):
-        attach(graph, masks={"train": mask})
+        attach(graph, VertexFiles(masks={"train": mask}))
 
 
 def test_import_graph(tmp_path):

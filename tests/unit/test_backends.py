@@ -23,6 +23,7 @@ from partition.models.rows import RowModel
 from partition.pipeline import measuring, solving
 from partition.pipeline.adding import PartitionWarning, add_partition
 from partition.pipeline.portfolio import add_best
+from partition.pipeline.recipe import Recipe
 from partition.pipeline.refining import refine_partition
 from partition.pipeline.solving import make_parts
 from partition.refinement.objective import Objective
@@ -102,7 +103,7 @@ def test_random_and_block_sizes_and_seed():
     for model in ("rp", "block"):
         assert set(np.bincount(make_parts(graph, model, 7)).tolist()) == {7, 8}
     assert (np.diff(make_parts(graph, "block", 7)) >= 0).all()
-    assert (make_parts(graph, "rp", 7) != make_parts(graph, "rp", 7, seed=1)).any()
+    assert (make_parts(graph, "rp", 7) != make_parts(graph, "rp", 7, Recipe(seed=1))).any()
 
 
 def test_what_is_recorded(folder):
@@ -319,7 +320,7 @@ def test_ctrl_c_kills_the_tool(fake, tmp_path, monkeypatch):
 
 def test_a_process_of_its_own_gets_empty_arrays_too():
     model = RowModel(np.empty(0, np.int64))
-    assert len(run_apart("partition.backends.random_:TOOL", model, 2, imbalance=0, seed=0)) == 0
+    assert len(run_apart("partition.backends.rows:RANDOM", model, 2, imbalance=0, seed=0)) == 0
 
 
 def test_every_tool_of_the_models_is_in_the_table():

@@ -24,6 +24,7 @@ from partition.pipeline.balance import (
     repair,
     single_weight,
 )
+from partition.pipeline.recipe import Recipe
 
 
 def excess(parts, k, weights, limit):
@@ -76,18 +77,18 @@ def test_repair_reaches_both_limits_at_little_loss():
 def test_models_balance_rows_and_entries(model):
     graph = rmat(10, 8000, seed=1)
     options = {"batches": 30} if model == "shp" else {}
-    parts = make_parts(graph, model, 4, imbalance=0.05, balance="nnz,rows", **options)
+    parts = make_parts(graph, model, 4, Recipe(0.05, balance="nnz,rows"), **options)
     metrics = measure(graph, parts, 4)
     assert metrics.imbalance <= 0.0501
     assert metrics.row_imbalance <= 0.0501
-    rows = make_parts(graph, model, 4, imbalance=0.05, balance="rows", **options)
+    rows = make_parts(graph, model, 4, Recipe(0.05, balance="rows"), **options)
     assert measure(graph, rows, 4).row_imbalance <= 0.0501
 
 
 @pytest.mark.parametrize("k", [15, 20, 25, 39, 40])
 def test_several_constraints_with_nearly_as_many_parts_as_vertices(k):
     graph = sbm(40, 3, degree=6, intra=0.9, seed=0)
-    parts = make_parts(graph, "gp", k, balance="nnz,rows")
+    parts = make_parts(graph, "gp", k, Recipe(balance="nnz,rows"))
     assert len(np.unique(parts)) == k
 
 

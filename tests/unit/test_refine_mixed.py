@@ -13,6 +13,7 @@ from partition.graph.columns import columns
 from partition.graph.metrics import measure_mixed
 from partition.importing.synthetic import rmat, sbm
 from partition.models.medium_grain import medium_grain_model
+from partition.pipeline.recipe import Recipe
 from partition.pipeline.solving import refined
 from partition.refinement import core, exact, matching
 from partition.refinement import mixed as mixed_module
@@ -259,7 +260,7 @@ def test_lowers_the_mixed_exchange_within_the_balance(hubs, direction):
 def test_other_weights_are_balanced_too():
     graph = sbm(2000, 4, degree=8, intra=0.9, seed=2)
     start = random_parts(graph.n, 4)
-    parts = refined(graph, start, 4, MIXED, imbalance=0.05, balance="rows,nnz", effort=0.2, seed=1)
+    parts = refined(graph, start, 4, MIXED, Recipe(0.05, 1, balance="rows,nnz"), effort=0.2)
     after = measure_mixed(graph, parts, 4)
     assert after.volume < 0.7 * measure_mixed(graph, start, 4).volume
     assert max(after.rows) <= 1.05 * 500

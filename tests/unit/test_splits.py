@@ -14,7 +14,7 @@ from partition.cli.main import cli
 from partition.errors import UserError
 from partition.graph.store import open_graph, write_graph
 from partition.importing.splits import RandomSplit, draw_masks
-from partition.importing.vertex_data import attach
+from partition.importing.vertex_data import VertexFiles, attach
 
 N = 1000
 LABELS = np.random.default_rng(0).integers(-1, 5, N).astype(np.int32)
@@ -190,6 +190,6 @@ def test_import_draws_them_too(tmp_path, capsys):
     cli.main([str(word) for word in words], standalone_mode=False)
     assert "train 5, val 1, test 3 (drawn: rule random:0.6,0.2,0.2" in capsys.readouterr().out
     graph = open_graph(tmp_path / "g.graph").graph
-    given = attach(replace(graph, masks={}), split=RandomSplit("random:0.6,0.2,0.2"))
+    given = attach(replace(graph, masks={}), VertexFiles(split=RandomSplit("random:0.6,0.2,0.2")))
     for name, mask in given.masks.items():
         np.testing.assert_array_equal(graph.masks[name], mask)

@@ -34,7 +34,7 @@ def test_a_program_does_not_import_from_the_working_directory(trap, package):
 
 def test_the_process_of_a_tool_does_not_either(trap):
     model = RowModel(np.ones(6, np.int64))
-    assert len(run_apart("partition.backends.block:TOOL", model, 2, imbalance=0, seed=0)) == 6
+    assert len(run_apart("partition.backends.rows:BLOCK", model, 2, imbalance=0, seed=0)) == 6
 
 
 @pytest.mark.parametrize("package", ["gcnmpi", "partition"])

@@ -12,7 +12,7 @@ from partition.errors import UserError
 from partition.graph.content import data_id
 from partition.graph.graph import known_vertices, of_split, training_vertices
 from partition.graph.store import open_graph, write_graph
-from partition.importing.vertex_data import attach
+from partition.importing.vertex_data import VertexFiles, attach
 
 NAN = np.nan
 N = 6
@@ -28,24 +28,24 @@ def saved(path, array):
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, bool, np.int64])
 def test_targets_are_kept_as_float32_where_that_loses_nothing(tmp_path, dtype):
     values = np.nan_to_num(TARGETS).astype(dtype)
-    graph = attach(GRAPH, targets=saved(tmp_path / "t.npy", values))
+    graph = attach(GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
     assert graph.targets.dtype == np.float32
     np.testing.assert_array_equal(graph.targets, values)
 
 
 def test_targets_keep_all_digits_and_a_vector_is_a_column(tmp_path):
     values = np.array([0.1, NAN, 3, 4, 5, 1e300])
-    graph = attach(GRAPH, targets=saved(tmp_path / "t.npy", values))
+    graph = attach(GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
     assert graph.targets.dtype == np.float64
     np.testing.assert_array_equal(graph.targets[:, 0], values)
 
 
 def test_targets_are_read_from_text_and_by_id(tmp_path):
     (tmp_path / "t.csv").write_text("id,a,b\n5,nan,1\n4,0,0\n3,1,1\n2,nan,nan\n1,0,nan\n0,1,0\n")
-    graph = attach(GRAPH, targets=tmp_path / "t.csv")
+    graph = attach(GRAPH, VertexFiles(targets=tmp_path / "t.csv"))
     np.testing.assert_array_equal(graph.targets, TARGETS)
     np.savez(tmp_path / "t.npz", y=TARGETS, other=np.zeros(3))
-    graph = attach(GRAPH, targets=tmp_path / "t.npz")
+    graph = attach(GRAPH, VertexFiles(targets=tmp_path / "t.npz"))
     np.testing.assert_array_equal(graph.targets, TARGETS)
 
 
@@ -61,13 +61,13 @@ def test_targets_are_read_from_text_and_by_id(tmp_path):
 )
 def test_other_targets_are_refused(tmp_path, values, says):
     with pytest.raises(UserError, match=says):
-        attach(GRAPH, targets=saved(tmp_path / "t.npy", values))
+        attach(GRAPH, VertexFiles(targets=saved(tmp_path / "t.npy", values)))
 
 
 def test_labels_of_another_kind_name_the_option(tmp_path):
     for values in (TARGETS, np.array([0.5, 1, 1, 1, 1, 1])):
         with pytest.raises(UserError) as caught:
-            attach(GRAPH, labels=saved(tmp_path / "l.npy", values))
+            attach(GRAPH, VertexFiles(labels=saved(tmp_path / "l.npy", values)))
         assert "--targets" in caught.value.hint
 
 
@@ -76,11 +76,13 @@ def test_a_folder_keeps_targets_and_splits(tmp_path):
     test = np.array([0, 0, 0, 0, 0, 1], bool)
     graph = attach(
         GRAPH,
-        targets=saved(tmp_path / "t.npy", TARGETS),
-        masks={
-            "train": saved(tmp_path / "train.npy", train.astype(int)),
-            "test": saved(tmp_path / "test.npy", test),
-        },
+        VertexFiles(
+            targets=saved(tmp_path / "t.npy", TARGETS),
+            masks={
+                "train": saved(tmp_path / "train.npy", train.astype(int)),
+                "test": saved(tmp_path / "test.npy", test),
+            },
+        ),
     )
     manifest = write_graph(tmp_path / "g.graph", graph, source={})
     assert (manifest.targets, manifest.splits, manifest.classes) == (2, 3, 0)
@@ -107,13 +109,13 @@ def test_a_mask_of_each_split_in_a_file_of_its_own(tmp_path):
         np.save(tmp_path / f"m-{k}.npy", mask)
     np.save(tmp_path / "m-5.npy", masks[0])  # there is no 3 and no 4
     labels = saved(tmp_path / "l.npy", np.arange(N) % 2)
-    graph = attach(GRAPH, labels=labels, masks={"train": tmp_path / "m-*.npy"})
+    graph = attach(GRAPH, VertexFiles(labels=labels, masks={"train": tmp_path / "m-*.npy"}))
     np.testing.assert_array_equal(graph.masks["train"], np.stack(masks, axis=1))
     with pytest.raises(UserError, match=r"there is no .*x-0.npy"):
-        attach(GRAPH, labels=labels, masks={"train": tmp_path / "x-*.npy"})
+        attach(GRAPH, VertexFiles(labels=labels, masks={"train": tmp_path / "x-*.npy"}))
     np.save(tmp_path / "m-1.npy", np.zeros((N, 2), bool))
     with pytest.raises(UserError, match="holds several splits, and is one of several files"):
-        attach(GRAPH, labels=labels, masks={"train": tmp_path / "m-*.npy"})
+        attach(GRAPH, VertexFiles(labels=labels, masks={"train": tmp_path / "m-*.npy"}))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_masks_of_splits_are_checked(tmp_path, train, val, says):
         files["val"] = saved(tmp_path / "val.npy", val)
     targets = saved(tmp_path / "t.npy", TARGETS)
     with pytest.raises(UserError, match=says):
-        attach(GRAPH, targets=targets, masks=files)
+        attach(GRAPH, VertexFiles(targets=targets, masks=files))
 
 
 def test_the_command_line_attaches_and_shows_them(tmp_path, capsys):
