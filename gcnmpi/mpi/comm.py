@@ -119,6 +119,11 @@ def finish(comm: Comm, code: int, timeout: float = 0) -> NoReturn:
     sys.exit(code)
 
 
+def has_all_ranks(comm: Comm) -> bool:
+    """Whether no rank of the job is outside of a communicator; of a stand-in without MPI, none."""
+    return not MPI.Is_initialized() or comm.size == MPI.COMM_WORLD.size
+
+
 @contextlib.contextmanager
 def agreed(comm: Comm) -> Iterator[None]:
     """Let all ranks leave a block together: if one raised a UserError in it, all raise that one.
@@ -135,7 +140,7 @@ def agreed(comm: Comm) -> Iterator[None]:
     first = minimum(comm, comm.size if error is None else comm.rank)
     if first < comm.size:
         error = comm.bcast(error, root=first)
-        error.agreed = comm.size == MPI.COMM_WORLD.size  # type: ignore[union-attr]
+        error.agreed = has_all_ranks(comm)  # type: ignore[union-attr]
         raise error  # type: ignore[misc]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from gcnmpi.mpi.comm import MPI, Comm, abort, finalize, finish, start, versions
+from gcnmpi.mpi.comm import MPI, Comm, abort, finalize, finish, has_all_ranks, start, versions
 from gcnmpi.mpi.launch import check_together, start_limit
 from partition.errors import EXIT_USER_ERROR, UserError
 
@@ -65,7 +65,7 @@ def told(comm: Comm, call: Callable[[], T]) -> T:
     if sent is None:
         return value  # type: ignore[return-value]
     raised: Any = error or sent
-    raised.agreed = comm.size == MPI.COMM_WORLD.size
+    raised.agreed = has_all_ranks(comm)
     raise raised
 
 

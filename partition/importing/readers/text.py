@@ -22,6 +22,7 @@ LONGEST_ROW = 1 << 26  # a line of features is as long as there are features
 LONGEST_BLANK = 1 << 24
 LONGEST_TEXT = 256
 BLOCK = 1 << 22
+EXPANDS = 64  # times that a gzip'd file may grow before it takes a second block
 INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 BLANKS = bytes.maketrans(b"\t\v\f", b"   ")
 UNUSED = "\x01"  # separates the columns of lines that are one column
@@ -209,6 +210,7 @@ def text_blocks(
         ``LONGEST_BLANK`` characters of nothing but white space.
     """
     number, rest, blank = 1, b"", 0
+    at_once = min(at_once, EXPANDS * path.stat().st_size + 1)  # what is asked for is allocated
     with open_plain_or_gzip(path) as file:
         for place in itertools.count():
             chunk = file.read(at_once)

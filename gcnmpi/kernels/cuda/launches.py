@@ -1,0 +1,123 @@
+"""Starting kernels of the CUDA source: what each takes is read from its declaration there.
+
+A caller hands over arrays and numbers in the order of the declaration, and no more: strides follow
+their matrix, numbers get the type that is declared, arrays of the host are copied to the device
+once, and an array may be None where a parameter ``has_NAME`` in front of it says so.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from gcnmpi.kernels import cuda
+from gcnmpi.kernels.cuda.copies import upload
+
+Array = Any  # of CuPy
+THREADS = 256  # in a block
+WARP = 32  # threads that read memory together
+_TYPES = {"I": "i8", "U8": "u1", "S32": "i4", "U32": "u4", "U64": "u8", "double": "f8"}
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What a caller gives.
+
+    Attributes
+    ----------
+    kind : dtype
+    array : bool
+        Whether it is an array of such numbers; otherwise it is one of them.
+    strides : int
+        How many follow it in the declaration: that of rows, or those of rows and columns.
+    optional : bool
+        Whether a number in front of it says if there is one; otherwise, nothing reads a None.
+    """
+
+    kind: np.dtype
+    array: bool
+    strides: int = 0
+    optional: bool = False
+
+
+class CupyLaunches:
+    """Starts kernels of the CUDA source, once they are compiled."""
+
+    dtype: np.dtype
+
+    def open_launches(self) -> None:
+        """Compile the source."""
+        module = cp.RawModule(code=cuda.source(self.dtype.name), options=("--std=c++17",))
+        self._kernels = {
+            name: (module.get_function(name), parameters(words, self.dtype))
+            for name, words in cuda.declarations().items()
+        }
+        kinds = {one.kind for _, some in self._kernels.values() for one in some if one.array}
+        self._nothing = {kind: cp.empty((1,), kind) for kind in kinds}
+        self._indices: dict[tuple[int, np.dtype], tuple[weakref.ref, Array]] = {}
+
+    def _launch(self, name: str, rows: int, columns: int, *given: Any) -> None:
+        """Start a kernel with a thread for each of rows × columns."""
+        if rows and columns:
+            width = min(WARP, 1 << (columns - 1).bit_length())
+            height = THREADS // width
+            grid = -(-rows // height), -(-columns // width)
+            self._start(name, grid, (width, height), *given, rows, columns)
+
+    def _start(self, name: str, grid: tuple[int, int], block: tuple[int, int], *given: Any) -> None:
+        """Start a kernel with all that it declares."""
+        function, some = self._kernels[name]
+        arguments: list[Any] = []
+        for parameter, value in zip(some, given, strict=True):
+            if not parameter.array:
+                arguments.append(parameter.kind.type(value))
+                continue
+            if parameter.optional:
+                arguments.append(np.int64(value is not None))
+            array = self._nothing[parameter.kind] if value is None else value
+            array = self._resident(array, parameter.kind)
+            strides = (0, 0) if value is None else array.strides
+            apart = (np.int64(stride // array.itemsize) for stride in strides[: parameter.strides])
+            arguments += array, *apart
+        function(grid, block, tuple(arguments))
+
+    def _resident(self, array: Any, kind: np.dtype) -> Array:
+        """An array of the host on the device, where it stays for as long as the host's one lives.
+
+        Whoever hands an index array to a kernel does not change it afterwards.
+        """
+        if not isinstance(array, np.ndarray):
+            return array
+        indices, key = self._indices, (id(array), kind)
+        if key not in indices:
+            reference = weakref.ref(array, lambda _: indices.pop(key, None))
+            indices[key] = reference, upload(array, kind)
+        return indices[key][1]
+
+
+def parameters(words: Sequence[str], dtype: np.dtype) -> list[Parameter]:
+    """What the caller of a kernel gives, from its declaration.
+
+    Raises
+    ------
+    KeyError
+        If a type is none that is known.
+    """
+    kinds = {word.split()[-1]: word.removeprefix("const ").split()[0] for word in words}
+    arrays = {name for name, kind in kinds.items() if kind.endswith("*")}
+    strides = {f"{name}_{side}" for name in arrays for side in ("row", "column")} - arrays
+    return [
+        Parameter(
+            dtype if kind.rstrip("*") == "T" else np.dtype(_TYPES[kind.rstrip("*")]),
+            name in arrays,
+            sum(f"{name}_{side}" in kinds.keys() & strides for side in ("row", "column")),
+            f"has_{name}" in kinds,
+        )
+        for name, kind in kinds.items()
+        if name not in strides and name.removeprefix("has_") not in arrays - {name}
+    ]
