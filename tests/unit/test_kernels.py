@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 import gcnmpi.kernels
 from gcnmpi.cli.bench import bench
-from gcnmpi.cli.main import info
+from gcnmpi.cli.info import info
 from gcnmpi.cli.schemes import bench_schemes, calibrate
 from gcnmpi.core import rng
 from gcnmpi.kernels.epilogues import Activation, ActivationBackward
